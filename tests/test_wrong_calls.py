@@ -97,14 +97,14 @@ CASES: Final[dict[str, tuple[Callable[[], object], str, tuple[str, ...]]]] = {
     ),
     "run with a master": (lambda: tm.run(JOB, spark=wrong("local[2]")), "TM100", ("spark='local[2]' is a str", "SparkSession.builder")),
     "run with master=": (lambda: untyped.run(JOB, master="local[2]"), "TM100", ("has no argument 'master'", "spark=SparkSession.builder")),
-    "run with no event to stop": (lambda: tm.run(JOB, stop=wrong(1)), "TM100", ("stop=1 is no event", "threading.Event()")),
-    "run with no function": (lambda: tm.run(JOB, on_epoch=wrong(1)), "TM100", ("on_epoch=1 is no function",)),
+    "run with no event to stop": (lambda: tm.run(JOB, stop=wrong(1)), "TM100", ("stop=1 is not an event", "threading.Event()")),
+    "run with no function": (lambda: tm.run(JOB, on_epoch=wrong(1)), "TM100", ("on_epoch=1 is not a function",)),
     "run with a savepoint's name": (
         lambda: tm.run(JOB, restore=wrong("good")),
         "TM100",
         ("restore='good' is a str, not a restore", "write restore=tm.Restore('good')"),
     ),
-    "run with a clock of another kind": (lambda: tm.run(JOB, clock=wrong("now")), "TM100", ("clock='now' is no clock",)),
+    "run with a clock of another kind": (lambda: tm.run(JOB, clock=wrong("now")), "TM100", ("clock='now' is not a clock",)),
     "run with a path as store": (
         lambda: tm.run(JOB, store=wrong(Path("jobs"))),
         "TM100",

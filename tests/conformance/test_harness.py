@@ -104,7 +104,7 @@ def test_aggregates_of_sql_need_a_fold() -> None:
 
 
 def test_what_cannot_be_run_here_is_refused() -> None:
-    with pytest.raises(DefinitionError, match="not given the stream of an operator with state"):
+    with pytest.raises(DefinitionError, match="needs the stream of a stateful operator"):
         OperatorHarness(trips())
     harness = OperatorHarness(trips().key_by(area="upper(zone)").window(tm.tumbling("10 seconds")).aggregate(n=tm.count()).uid("k"))
     harness.process({"zone": "N"}, at=1)

@@ -39,7 +39,7 @@ Caused by: {cause}
         ("java.io.FileNotFoundException: /x (Read-only file system)", "the file system is read-only", "mount it writable"),
         ("java.io.FileNotFoundException: /x (Permission denied)", "permission is denied", "let the user of the process read and write"),
         ("java.io.IOException: Input/output error", "the disk does not read or write", "check the disk"),
-        ("java.lang.OutOfMemoryError: Java heap space", "Java's memory is used up (Java heap space)", "spark.driver.memory"),
+        ("java.lang.OutOfMemoryError: Java heap space", "Java is out of memory (Java heap space)", "spark.driver.memory"),
         (
             "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)",
             "a Python worker has ended",
@@ -61,7 +61,7 @@ Caused by: {cause}
             "a host name does not resolve",
             "'kafka.bootstrap.servers'",
         ),
-        ("java.net.ConnectException: Connection refused", "nobody answers at the address", "see that the service runs"),
+        ("java.net.ConnectException: Connection refused", "no service answers at the address", "check that the service runs"),
     ],
 )
 def test_the_cause_of_a_failed_epoch_stands_in_its_one_line(cause: str, what: str, fix: str) -> None:

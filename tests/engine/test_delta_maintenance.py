@@ -119,7 +119,7 @@ def test_upkeep_that_fails_is_put_off(rig: Rig, caplog: pytest.LogCaptureFixture
         always_looking(),
     ):
         fill(rig, 1)
-    assert "looking after its table is put off: no space left" in caplog.text
+    assert "maintenance of its table is postponed: no space left" in caplog.text
     assert rig.rows == rig.expected
     fill(rig, CHECK_EVERY)
     assert maintained(rig.table) == ["compact"]

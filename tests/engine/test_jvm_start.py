@@ -103,7 +103,7 @@ def test_a_setting_that_java_does_not_start_with_is_named_as_java_does(folder: P
     assert cause in line, line
     wrong = "the setting of the JVM that it names" if code == "TM502" else f"{setting} (--conf, or the Dagster resource's conf); "
     assert f"(job 'small'). Fix: correct {wrong}" in line
-    assert line.endswith(f"{said['log']} has all that it printed")
+    assert line.endswith(f"{said['log']} has its whole output")
     assert "gateway process exited" not in line.lower()
     assert cause.partition("; ")[0] in Path(said["log"]).read_text(encoding="utf-8")
 

@@ -56,7 +56,7 @@ def test_it_is_refused(tmp_path: Path, loss: Callable[[Path], None], mode: str, 
         rig.sink.expect(Expected(position))
     with pytest.raises(
         MissingEpochsError,
-        match=r"up to epoch 3(, or later)?, at version \d+, and (its place is at version \d+|nothing of that is there any more)",
+        match=r"up to epoch 3(, or later)?, at version \d+, and (its place is at version \d+|no longer holds any of that)",
     ):
         rig.sink.require_whole()
     if loss is not removed:
@@ -350,9 +350,9 @@ def test_a_folder_of_files(tmp_path: Path) -> None:
         shutil.copytree(backup, folder)
 
     for loss, what in (
-        (folder_emptied, "nothing of that is there any more"),
-        (shutil.rmtree, "nothing of that is there any more"),
-        (folder_replaced, "nothing of that is there any more"),
+        (folder_emptied, "no longer holds any of that"),
+        (shutil.rmtree, "no longer holds any of that"),
+        (folder_replaced, "no longer holds any of that"),
         (restore, "is at version 2"),
     ):
         loss(tmp_path / "folder")

@@ -106,7 +106,7 @@ CASES = {
     "parallelism that is a number": Case(
         lambda: tm.run(job(trips()), parallelism=0),  # type: ignore[arg-type]
         DefinitionError,
-        ("parallelism=0 is no function",),
+        ("parallelism=0 is not a function",),
         "tm.Job(..., parallelism=4)",
     ),
     "no epochs": Case(lambda: tm.run(job(trips()), max_epochs=0), DefinitionError, ("max_epochs=0",), "1 or more"),

@@ -211,6 +211,6 @@ def test_a_driver_writes_no_log_of_a_name_that_is_not_sparks(job: StoredJob, tmp
     last = job.driver.last
     assert last is not None
     for name in (str(tmp_path / "home" / "sitecustomize.py"), "../x", "7.txt"):
-        with closing(SparkCheckpoint(job.folder, 1)) as checkpoint, pytest.raises(CorruptStoreError, match="Spark would not give it"):
+        with closing(SparkCheckpoint(job.folder, 1)) as checkpoint, pytest.raises(CorruptStoreError, match="not a name that Spark gives"):
             checkpoint.seed(other_logs(SourceLogFile(name, "sources/trips/p", 1, X))(last))
     assert not (tmp_path / "home").exists()

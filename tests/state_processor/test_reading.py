@@ -145,7 +145,7 @@ def test_state_is_read_by_the_rules_that_made_it(spark: SparkSession, tmp_path: 
     assert "more" not in read["a"]
 
     lab.run(job("own", "2 hours", own=sums))
-    with pytest.raises(StateMismatchError, match=r"made by other code than the job's: the windows were.*pass the job as it was"):
+    with pytest.raises(StateMismatchError, match=r"written by other code than the job's: the windows were.*pass the job as it was"):
         savepoint(job("own", "3 hours", own=sums)).read_window("hours", spark)
 
     # All windows are gone; the columns are those that there would be.

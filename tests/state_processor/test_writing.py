@@ -149,7 +149,7 @@ def check_refusals(writer: SavepointWriter) -> None:
     with pytest.raises(UserCodeError, match="the function failed: AnalysisException"):
         writer.map("late", lambda rows: rows.withColumn("n__count", rows["k"]))
     # How many elements a window holds is kept beside them.
-    with pytest.raises(CorruptStoreError, match=r"rows of state were made of .*'listed'.*Fix: .*it must keep each as one"):
+    with pytest.raises(CorruptStoreError, match=r"rows of state became .*'listed'.*Fix: .*it must return one row for each"):
         writer.map("listed", lambda rows: rows.where("v > 4"))
     with pytest.raises(DefinitionError, match=r"'k = 1' cannot be used.*keys of 'late': m"):
         writer.filter("late", "k = 1")

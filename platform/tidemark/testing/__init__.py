@@ -1,6 +1,6 @@
-"""What a job's own tests need: operators without Spark, a clock set by hand, and processes that die at a named point.
+"""Tools for a job's tests: operators without Spark, a manual clock, and processes that are killed at a named point.
 
-Its public names are those of ``__init__.pyi``; each is loaded at first use.
+The public names are those of ``__init__.pyi``; each is loaded at first use.
 """
 
 from __future__ import annotations

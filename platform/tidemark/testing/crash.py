@@ -1,4 +1,4 @@
-"""Runs a job in a process of its own and has it killed at a named point, as a machine that loses power would.
+"""Runs a job in a new process and kills it at a named point, as a machine that loses power would.
 
     died = run_until_crash("tests.taxi:drain", "after-commit", [str(folder)])
     tm.run(job)        # a restart finishes what the killed process had committed
@@ -37,14 +37,14 @@ getattr(importlib.import_module(module), function)(*sys.argv[2:])
 
 
 class CrashTestError(TidemarkError):
-    """A process that was to be killed at a point ended in another way."""
+    """A process that should have been killed at a point ended in another way."""
 
     code = "TM620"
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How a process ended: killed at the point that was asked for, or by itself with an exit status; and what it wrote."""
+    """How a process ended: killed at the requested point, or by itself with an exit status; and its output."""
 
     point: str
     killed: bool
@@ -55,14 +55,14 @@ class Ending:
         """Return this ending if the process was killed at the point.
 
         Raises:
-            CrashTestError: the point was not reached, or not so often; or the process failed before it.
+            CrashTestError: the point was not reached, or not often enough; or the process failed before it.
         """
         if self.killed:
             return self
         how = "came to its end without reaching it" if self.status == 0 else f"ended with status {self.status} before it"
         raise CrashTestError(
-            f"the process was to be killed at {self.point!r} and {how}; its last lines:\n{_last_lines(self.output)}",
-            fix="choose a point that the function reaches, and for 'name:3' reaches so often",
+            f"the process should have been killed at {self.point!r} and {how}; its last lines:\n{_last_lines(self.output)}",
+            fix="choose a point that the function reaches, for 'name:3' at least three times",
         )
 
 
@@ -77,30 +77,30 @@ def run_until_crash(
 ) -> Ending:
     """Call a function in a new process that is killed with SIGKILL when it reaches a point.
 
-    The whole group of processes goes down, with it the JVM if the process started one. When this returns none of them is left.
+    The whole process group is killed, including the JVM if the process started one. When this returns none of them is running.
 
     Args:
         target: ``module:function``, importable from ``cwd``; called with ``args`` as texts.
         point: one of ``tidemark.crashpoints.POINTS``; ``name:3`` for the third time that it is reached.
-        args: what the function gets.
+        args: passed to the function.
         environment: variables to set besides this process's own.
-        cwd: where the process runs; here by default.
-        timeout_seconds: how long it may take.
+        cwd: the process's working directory; this one's by default.
+        timeout_seconds: how long the process may take.
 
     Raises:
         DefinitionError: there is no such point, or the target is not of that form.
-        CrashTestError: the process took too long, or another signal ended it; it is gone.
+        CrashTestError: the process took too long, or another signal ended it; it is not running any more.
     """
     name, _, count = point.partition(":")
     if name not in POINTS or (count and not (count.isdecimal() and int(count))):
         raise DefinitionError(
-            f"{point!r} is not a crash point", fix=f"name one of {', '.join(POINTS)}, with ':3' behind it for the third time"
+            f"{point!r} is not a crash point", fix=f"name one of {', '.join(POINTS)}, with ':3' after it for the third time"
         )
     if not all(target.partition(":")):
-        raise DefinitionError(f"{target!r} names no function", fix="write 'module:function'")
+        raise DefinitionError(f"{target!r} does not name a function", fix="write 'module:function'")
     with tempfile.TemporaryFile() as output:
         command = [sys.executable, "-c", _CALL, target, *args]
-        # A group of its own, so that the JVM dies with it; a file, since a pipe stays open as long as the JVM lives.
+        # A new process group, so that the JVM is killed with it; a file, since a pipe stays open as long as the JVM lives.
         process = subprocess.Popen(
             command,
             env={**os.environ, **(environment or {}), _VARIABLE: point},
@@ -120,14 +120,14 @@ def run_until_crash(
     killed = status == -signal.SIGKILL and f"{KILLED} {point}" in text
     if status < 0 and not killed:
         raise CrashTestError(
-            f"the process was to be killed at {point!r}, and signal {-status} ended it elsewhere; its last lines:\n{_last_lines(text)}",
+            f"the process should have been killed at {point!r}; signal {-status} ended it elsewhere; its last lines:\n{_last_lines(text)}",
             fix="see the lines; the machine may be short of memory",
         )
     return Ending(point, killed, status, text)
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill what is left of the group, and wait until the kernel is done with it; what nobody reaps counts as gone in the end."""
+    """Kill the rest of the group, and wait until the kernel has removed it; processes that no parent reaps count as ended at last."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -138,7 +138,7 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
 
 def _lost(how: str, output: IO[bytes]) -> CrashTestError:
     return CrashTestError(
-        f"the process {how}; its last lines:\n{_last_lines(_text(output))}", fix="raise timeout_seconds, or mend what holds it up"
+        f"the process {how}; its last lines:\n{_last_lines(_text(output))}", fix="raise timeout_seconds, or correct what blocks the process"
     )
 
 

@@ -1,8 +1,8 @@
-"""What each built-in aggregate means, in plain Python: a Fold over (value, timestamp, position) of the same name.
+"""Reference implementations of the built-in aggregates in plain Python: a Fold over (value, timestamp, position) of the same name.
 
-They keep all elements and compute from scratch, so that nothing incremental can be wrong. Values are what a row's expression gives:
+They keep all elements and compute from scratch, so that nothing incremental can be wrong. Values are the results of a row's expression:
 None for null, a tuple where the aggregate takes several expressions (``min_by``, ``max_by``, ``top_k`` with ``by``).
-Numbers are added up as fractions and rounded once. For approximate aggregates the fold is exact: compare within their error.
+Numbers are summed as fractions and rounded once. For approximate aggregates the fold is exact: compare within their error.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ def over_ordered(function: Callable[[list[object]], object]) -> Fold[Elements]:
 
 
 def count() -> Fold[Elements]:
-    """Elements whose value is not null; give any value for ``count()`` of all."""
+    """Number of elements whose value is not null; for ``count()`` without argument, pass any value."""
     return over_ordered(lambda values: len(_present(values)))
 
 
 def sum() -> Fold[Elements]:
-    """Exact sum of integers and decimals; of floats rounded once."""
+    """Exact sum of integers and decimals; the sum of floats is rounded once."""
     return over_ordered(lambda values: _total(_numbers(values)))
 
 
 def avg() -> Fold[Elements]:
-    """Mean; of decimals a Decimal with 38 digits, else a float."""
+    """Mean: for decimals a Decimal with 38 digits, else a float."""
     return over_ordered(lambda values: _mean(_numbers(values)))
 
 
@@ -224,7 +224,7 @@ def _fraction_sum(fractions: Sequence[Fraction]) -> Fraction:
 
 
 def _of_type(total: Fraction, numbers: Sequence[Number]) -> Number:
-    """Return an exact number as what the inputs are: decimals with 38 digits, integers, or a float, infinite where too large."""
+    """Return an exact number in the type of the inputs: a decimal with 38 digits, an integer, or a float, infinite where too large."""
     if isinstance(numbers[0], Decimal):
         with localcontext(prec=38, rounding=ROUND_HALF_UP):
             return Decimal(total.numerator) / Decimal(total.denominator)

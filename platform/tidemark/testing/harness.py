@@ -21,17 +21,17 @@ _NO_FOLDS: Final[Folds] = MappingProxyType({})
 
 
 class OperatorHarness:
-    """Runs the operator behind a stream by its contract, one element at a time; the engine gives the same rows.
+    """Runs the operator of a stream without Spark, one element at a time, with the same results as the engine.
 
-    Elements given between two calls of ``advance_watermark`` are one epoch: they are taken in order of event time, then as they were
-    given, and judged against the watermark of the epoch before. Keys and arguments must be names of columns, since no SQL is evaluated.
+    Elements passed between two calls of ``advance_watermark`` are one epoch: they are processed in order of event time, then in the order
+    passed, and are late by the watermark of the epoch before. Keys and arguments must be column names, since no SQL is evaluated.
 
     Args:
-        stream: what ``.uid(...)`` of the operator returns; its rows are the operator's.
-        folds: what aggregates of SQL mean in Python, by their names (see ``tidemark.testing.folds``).
+        stream: the result of the operator's ``.uid(...)``; its rows are the operator's.
+        folds: Python implementations of SQL aggregates, by their names (see ``tidemark.testing.folds``).
 
     Raises:
-        DefinitionError: the stream is not that of an operator with state, or uses SQL that only Spark evaluates.
+        DefinitionError: the stream is not that of a stateful operator, or uses SQL that only Spark evaluates.
 
     >>> import tidemark as tm
     >>> trips = tm.source(
@@ -49,8 +49,8 @@ class OperatorHarness:
         node = getattr(stream, "node", None)
         if not isinstance(node, StatefulNode):
             raise DefinitionError(
-                "OperatorHarness is not given the stream of an operator with state",
-                fix="pass what .aggregate(...), .process(...) or their .uid(...) return, before any .select or .filter",
+                "OperatorHarness needs the stream of a stateful operator",
+                fix="pass the result of .aggregate(...), .process(...) or their .uid(...), before any .select or .filter",
                 place=call_site(),
             )
         self._node = node
@@ -78,15 +78,15 @@ class OperatorHarness:
         return list(self._emitted)
 
     def process(self, row: Row, *, at: int | datetime, port: str | None = None) -> None:
-        """Give an element to the epoch.
+        """Add an element to the epoch.
 
         Args:
-            row: its columns, those that come into the operator.
+            row: its columns, those of the operator's input.
             at: its event time: milliseconds, or an instant with a time zone.
             port: the input, for an operator that has several.
 
         Raises:
-            DefinitionError: the operator has no such input, or a time without a zone.
+            DefinitionError: the operator has no such input, or the time has no zone.
         """
         ports = self._node.PORTS
         chosen = ports[0] if port is None and len(ports) == 1 else port
@@ -101,11 +101,11 @@ class OperatorHarness:
         self._processing_time = max(self._processing_time, self._time(at))
 
     def advance_watermark(self, to: int | datetime) -> list[dict[str, object]]:
-        """End the epoch with a watermark, which never goes back; return the rows that the operator emits."""
+        """End the epoch with a watermark, which never decreases; return the rows that the operator emits."""
         return self._end_epoch(self._time(to))
 
     def end_input(self) -> list[dict[str, object]]:
-        """End the epoch and the input: everything fires that waits for event time."""
+        """End the epoch and the input: everything that waits for event time fires."""
         return self._end_epoch(MAX_WATERMARK)
 
     def side_output(self, tag: OutputTag | str) -> list[dict[str, object]]:
@@ -114,7 +114,7 @@ class OperatorHarness:
         return list(self._side[counter])
 
     def state(self) -> list[dict[str, object]]:
-        """Return what the operator keeps, as rows."""
+        """Return the operator's state, as rows."""
         return self._operator.state()
 
     def _end_epoch(self, watermark: int) -> list[dict[str, object]]:

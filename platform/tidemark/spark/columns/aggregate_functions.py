@@ -1,4 +1,4 @@
-"""The Python functions of aggregates, as a session calls them: what they return is held against its declared type."""
+"""The Python functions of aggregates, as a session calls them: their values are checked against the declared types."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TypedFunction:
-    """A function of an aggregate whose value fits its type, or fails.
+    """A function of an aggregate that raises where its value does not fit its type.
 
     Args:
-        function: what is called.
+        function: the user's function.
         arrow: type of its value.
-        what: the aggregate, and which of the user's functions made the value.
-        fix: what to return.
+        what: the aggregate, and which of the user's functions this is, for the error.
+        fix: for the error.
         uid: of the operator.
-        place: the user's function, or the operator.
+        place: of the user's function, or of the operator.
     """
 
     function: Callable[..., object]
@@ -44,10 +44,10 @@ class TypedFunction:
     place: str
 
     def __call__(self, *values: object) -> object:
-        """Return the function's value as its type has it.
+        """Return the function's value, converted to its type.
 
         Raises:
-            UserCodeError: it does not fit.
+            UserCodeError: the value does not fit.
         """
         returned = self.function(*values)
         try:
@@ -57,7 +57,7 @@ class TypedFunction:
 
 
 def register_functions(spark: SparkSession, operators: Iterable[Node]) -> None:
-    """Make the Python functions of aggregates known to a session by their names; operators without aggregates have none."""
+    """Register the Python functions of aggregates with a session; operators without aggregates have none."""
     for node in operators:
         if not isinstance(node, WindowNode):
             continue
@@ -70,7 +70,7 @@ def _typed(function: PythonFunction, column: str, aggregate: Aggregate, node: Wi
     try:
         arrow = to_arrow_type(DataType.fromDDL(function.returns), timezone="UTC")
     except PySparkException:
-        # A type that Arrow does not have, such as an interval of months: Spark takes what fits.
+        # A type that Arrow does not have, such as an interval of months: Spark checks the value.
         return function.function
     match function.function:
         case FoldElements() as fold:

@@ -1,4 +1,4 @@
-"""What lies behind an error of Spark's, found in the text of its causes, with what mends it: for the one line that people read. Pure."""
+"""Finds the cause of a Spark error in the text of its causes, with a fix: for the one line that users read. Pure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _MEMORY: Final = (
     "(max_files_per_epoch, maxOffsetsPerTrigger)"
 )
 _KNOWN: Final[tuple[tuple[re.Pattern[str], str, str], ...]] = (
-    (re.compile(r"java\.lang\.OutOfMemoryError:? ?(?P<detail>[^\n]{0,80})"), "Java's memory is used up", _MEMORY),
+    (re.compile(r"java\.lang\.OutOfMemoryError:? ?(?P<detail>[^\n]{0,80})"), "Java is out of memory", _MEMORY),
     (
         re.compile(r"\bMemoryError\b|Python worker exited unexpectedly"),
-        "a Python worker has ended, as one does whose memory is used up",
+        "a Python worker has ended, as it does when it is out of memory",
         _MEMORY,
     ),
     (
@@ -51,20 +51,20 @@ _KNOWN: Final[tuple[tuple[re.Pattern[str], str, str], ...]] = (
             r"Connection to node -?\d+ [^\n]{0,120}could not be established|Timed out waiting for a node assignment"
             r"|java\.net\.ConnectException"
         ),
-        "nobody answers at the address",
-        "see that the service runs and can be reached from this machine, and that its address and port are right",
+        "no service answers at the address",
+        "check that the service runs and can be reached from this machine, and that its address and port are right",
     ),
 )
 _CAUSED: Final = re.compile(r"^Caused by: (?P<cause>[^\n]+)", re.MULTILINE)
 
 
 def whole_text(error: BaseException) -> str:
-    """Return all that an error says, with what its causes say and Java's traces of them, without credentials."""
+    """Return an error's whole text, with its causes and their Java traces, without credentials."""
     return redacted("\n".join(_texts(error)))
 
 
 def engine_cause(text: str) -> Cause | None:
-    r"""Return what lies behind an error, from the whole of its text; None where that names nothing that is known.
+    r"""Return the cause of an error, from its whole text; None where the text has no known one.
 
     >>> engine_cause("Job aborted\nCaused by: java.net.UnknownHostException: kafka-1").what
     'a host name does not resolve (kafka-1)'
@@ -91,7 +91,7 @@ def root_cause(text: str) -> str:
 def _texts(error: BaseException | None, depth: int = 10) -> Iterator[str]:
     while error is not None and depth:
         yield str(error)
-        # PySpark keeps Java's trace, in which the causes stand, beside the text.
+        # PySpark keeps Java's trace, which has the causes, apart from the text.
         trace = getattr(error, "_stackTrace", None)
         if isinstance(trace, str):
             yield trace

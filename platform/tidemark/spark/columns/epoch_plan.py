@@ -1,4 +1,4 @@
-"""What is fixed before an epoch runs."""
+"""The plan of an epoch, fixed before it runs."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What the epoch before left: the place to go on from."""
+    """The state of sources and operators after an epoch, from which the next one resumes."""
 
     sources: Mapping[str, SourceState] = field(default_factory=dict)
     operators: Mapping[str, OperatorState] = field(default_factory=dict)
 
     @classmethod
     def after(cls, record: EpochRecord | None, sources: Iterable[SourceNode]) -> Checkpoint:
-        """Return the place to go on from after an epoch, None for the very beginning.
+        """Return the checkpoint after an epoch.
 
         Args:
-            record: of the epoch.
-            sources: of the job as it is now, which may tell their splits otherwise.
+            record: of the epoch, None before the first.
+            sources: of the job as it is now, which may have other splits.
         """
         if record is None:
             return cls()
@@ -41,11 +41,11 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class EpochPlan:
-    """What is fixed before an epoch runs.
+    """The plan of an epoch, fixed before it runs.
 
     ``batches`` are the rows of the sources that have any; ``ends`` says how far each source was read; ``strict``
-    names those in which rows too far ahead of processing time are to be expected. ``texts`` read the records of sources once more,
-    with their texts.
+    names those in which rows too far ahead of processing time are expected. ``texts`` read the records of sources again, with their
+    texts.
     """
 
     epoch: int

@@ -27,7 +27,7 @@ META = "__tm_meta"
 SOURCE = "__tm_source"
 HIDDEN = (TIME, SPLIT, POSITION)
 MAX_PIECES: Final = 1 << 16
-"""So many rows made of one have places of their own; those after them share the last."""
+"""Up to so many rows made of one row have their own positions; further ones share the last."""
 _NAME = re.compile(r"\w+|`[^`]+`")
 
 
@@ -45,14 +45,14 @@ def quoted(name: str) -> str:
 
 
 def is_name(expression: Expression) -> bool:
-    """Whether an expression is a column as it stands, which cannot fail."""
+    """Whether an expression is only a column name, which cannot fail."""
     return isinstance(expression, str) and _NAME.fullmatch(expression.strip()) is not None and not expression.strip()[0].isdigit()
 
 
 def nth_position(number: str) -> str:
-    """Return the position of a row that is made of another one, behind those made before it; ``number`` counts from 0.
+    """Return SQL of the position of the row made of another one as its ``number``-th, from 0.
 
-    What depends on order orders the rows that one row becomes by this.
+    Rows made of one row are ordered by it.
     """
     bits = MAX_PIECES.bit_length() - 1
     row = f"shiftleft({POSITION}.row, {bits}) | CAST(least({number}, {MAX_PIECES - 1}) AS BIGINT)"
@@ -60,7 +60,7 @@ def nth_position(number: str) -> str:
 
 
 def nulls_in(value: str, kind: DataType) -> list[str]:
-    """Return which places of a value are null, as expressions; Spark's hashes pass over these.
+    """Return expressions for which parts of a value are null, since Spark's hashes ignore nulls.
 
     Args:
         value: an SQL expression.

@@ -1,4 +1,4 @@
-"""Which operator, and which line of the user's, an error of Spark's is about: by the SQL that it shows, or by a Python traceback."""
+"""Finds the operator and the user's line that a Spark error is about: by the SQL in it, or by a Python traceback."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ USER_RAISED: Final = "USER_RAISED_EXCEPTION"
 _FOREIGN = re.compile(
     r"^<|/(?:pyspark|py4j|pyarrow|pandas|numpy|cloudpickle)/|/tidemark/(?:semantics|graph|spark|state)/|/lib/python3[.\d]*/(?!site-packages)"
 )
-"""Files whose lines say nothing to the user."""
+"""Files whose lines mean nothing to the user."""
 
 
 @dataclass(frozen=True)
 class Origin:
-    """What an error came from, in words (empty where nobody knows more than the place), the operator's uid and the user's file and line."""
+    """The origin of an error: in words (empty where only the place is known), the operator's uid and the user's file and line."""
 
     what: str = ""
     uid: str | None = None
@@ -38,10 +38,10 @@ class Origin:
 
 
 def origin_of_expression(text: str, nodes: Sequence[Node]) -> Origin:
-    """Return whose expression an error of Spark's is about.
+    """Return the origin of the expression that a Spark error is about.
 
     Args:
-        text: the whole message; Spark shows the SQL, and for Columns made in Python where they were made.
+        text: the whole message; Spark shows the SQL, and for Columns made in Python the line that made them.
         nodes: the job's operators.
     """
     calls = [place for place in _CALL.findall(text) if not _FOREIGN.search(place)]
@@ -52,13 +52,13 @@ def origin_of_expression(text: str, nodes: Sequence[Node]) -> Origin:
         site, expression = sites[0]
         return Origin(site.of(_one_line(expression)), site.uid, site.place or None)
     if sites:
-        # The same text in several operators: Spark does not say which.
+        # The same text occurs in several operators, and Spark does not say which.
         return Origin(" or ".join(f"{site.of(_one_line(expression))} at {site.place}" for site, expression in sites[:3]))
     return Origin()
 
 
 def origin_of_function(trace: str, nodes: Sequence[Node]) -> Origin:
-    """Return the innermost line of the user's in a traceback, and the operator whose function was called, where that is clear."""
+    """Return the user's innermost line in a traceback, and the operator whose function was called, where that is unambiguous."""
     frames = [frame for frame in _FRAME.finditer(trace) if not _FOREIGN.search(frame["file"])]
     if not frames:
         return Origin()
@@ -69,7 +69,7 @@ def origin_of_function(trace: str, nodes: Sequence[Node]) -> Origin:
 
 
 def _by_shown_sql(text: str, nodes: Sequence[Node]) -> list[tuple[Site, str]]:
-    """Return the expressions that the SQL in a message holds; of several that do the longest, since one may be part of another."""
+    """Return the longest expressions that the SQL in a message contains, since one may be part of another."""
     shown = [_one_line(found["shown"]) for found in _SQL.finditer(text)]
     found = [(site, sql) for site, sql in _expressions(nodes) if any(_holds(each, _one_line(sql)) for each in shown)]
     longest = max((len(_one_line(sql)) for _, sql in found), default=0)
@@ -77,7 +77,7 @@ def _by_shown_sql(text: str, nodes: Sequence[Node]) -> list[tuple[Site, str]]:
 
 
 def _holds(shown: str, sql: str) -> bool:
-    """Return whether SQL that Spark shows has an expression in it, or is a line of it; placeholders of templates stand for any name."""
+    """Return whether SQL that Spark shows contains an expression, or is a line of it; a template's placeholders match any name."""
     if shown in sql or re.search(rf"(?<!\w){re.escape(sql)}(?!\w)", shown):
         return True
     pieces = _PLACEHOLDER.split(sql)
@@ -85,24 +85,24 @@ def _holds(shown: str, sql: str) -> bool:
 
 
 def _by_names(text: str, nodes: Sequence[Node]) -> list[tuple[Site, str]]:
-    """Return the expressions in which the first name that a message quotes stands."""
+    """Return the expressions that contain the first name that a message quotes."""
     names = _NAMED.findall(text.partition("\n")[0])
     if not names:
         return []
-    # Where Spark names only what it would have others use, that is the function with try_ before it.
+    # Where Spark names only its suggestion, that is the function with the prefix try_.
     name = names[0].removeprefix("try_")
     return _mentioning(name, nodes)
 
 
 def _by_raising(text: str, nodes: Sequence[Node]) -> list[tuple[Site, str]]:
-    """Return the expressions that may have raised an error on purpose, of which Spark says no more than its text."""
+    """Return the expressions that may have raised an error on purpose, of which Spark shows only the text."""
     if USER_RAISED not in text:
         return []
     return _distinct([site for name in _RAISING for site in _mentioning(name, nodes)])
 
 
 def _by_key(text: str, nodes: Sequence[Node]) -> list[tuple[Site, str]]:
-    """Return the keys of windows that a message is about, which names them as the engine does."""
+    """Return the keys of windows that a message names by the engine's names."""
     keys = {f"key {name!r}" for name in _KEY.findall(text.partition("\n")[0])}
     return _distinct([(site, sql) for site, sql in _expressions(nodes) if site.what in keys])
 

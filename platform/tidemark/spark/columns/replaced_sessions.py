@@ -1,4 +1,4 @@
-"""The column ``replaces``: bounds of sessions whose results are out and whose place a row takes, as rows and as state have them."""
+"""The column ``replaces``: bounds of sessions with emitted results that a row replaces, as in rows and as in state."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pyspark.sql import types as T
 
 REPLACED_TYPE: Final = T.ArrayType(T.StructType().add("window_start", "timestamp").add("window_end", "timestamp"))
 STARTS_TYPE: Final = T.ArrayType(T.TimestampType())
-"""Of tables that an earlier release made: starts alone."""
+"""In tables that an earlier release created: starts only."""
 
 LISTED: Final = "__tm_replaced_sessions"
 """Has both bounds in files staged for such a table; its readers do not see it."""
@@ -29,12 +29,12 @@ def replaced_sessions(bounds: str, condition: str = "true") -> str:
 
 
 def bounds_of_replaced(column: str) -> str:
-    """Return the opposite: an array of structs ``start`` and ``end``, milliseconds."""
+    """Return the inverse of ``replaced_sessions``: an array of structs ``start`` and ``end``, milliseconds."""
     return f"transform({column}, x -> named_struct('start', unix_millis(x.window_start), 'end', unix_millis(x.window_end)))"
 
 
 def entries_of(column: str, kind: T.DataType) -> str | None:
-    """Return SQL of a column's entries with both bounds, an end being null where it is not known; None if it is no such column."""
+    """Return SQL of a column's entries with both bounds, the end null where not known; None if the type is not that of ``replaces``."""
     if kind.simpleString() == REPLACED_TYPE.simpleString():
         return column
     if kind.simpleString() == STARTS_TYPE.simpleString():

@@ -1,9 +1,9 @@
-"""Counts and maxima of rows, taken in the pass that uses the rows anyway.
+"""Counts and maxima of rows, observed in a pass that reads the rows anyway.
 
-A tally is an observation on a DataFrame: it costs no job of its own. Its figures are those of the first action on that
-DataFrame that ran to its end. Spark adds a re-run task of a shuffle stage twice, so the epoch holds each tally against the
-exact counts of what was staged (``tidemark.spark.epoch.conservation``) and recounts where they differ. A window operator that groups
-the rows anyway has them counted by group, behind its shuffle, where nothing is added twice.
+A counter is an observation on a DataFrame: it costs no extra job. Its values are those of the first action on that DataFrame that
+ran to its end. Spark adds a re-run task of a shuffle stage twice, so the epoch compares each counter with the exact counts of staged
+rows (``tidemark.spark.epoch.conservation``) and recounts where they differ. A window operator that groups the rows anyway counts them
+by group, after its shuffle, where nothing is added twice.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 MAX_OBSERVED_SPLITS = 16
-"""Beyond so many splits their maxima come from a small groupBy instead: an observation is interpreted per row."""
+"""Beyond so many splits their maxima come from a small groupBy instead, since an observation is interpreted per row."""
 
 PASSING = 0
-"""The verdict on a row that goes on."""
+"""The status of a row that passes."""
 
 MALFORMED = 1
-"""The verdict on a row that the source cannot make sense of."""
+"""The status of a malformed row."""
 
 FILTERED_START = -(2**62)
-"""Where grouped rows that came to no window are, plus their verdict: far below the start of any window."""
+"""The start of groups of rows that reached no window, plus their status: far below the start of any window."""
 
 _TOTAL = "total"
 _STATUS = "verdict_"
@@ -41,9 +41,9 @@ _UNKNOWN = "unknown_splits"
 
 @dataclass(frozen=True)
 class RowCounts:
-    """What a tally found: rows in all, rows by verdict, and for a source what was seen of each split.
+    """The values of a counter: rows in total, rows by status, and for a source the observation of each split.
 
-    ``unknown_splits`` counts well-formed rows of splits that the observation was not asked about.
+    ``unknown_splits`` counts well-formed rows of splits that the observation did not include.
     """
 
     total: int
@@ -53,17 +53,17 @@ class RowCounts:
 
     @property
     def passing(self) -> int:
-        """Rows that go on."""
+        """Rows that pass."""
         return self.by_status.get(PASSING, 0)
 
 
 class RowCounter:
-    """Counts of one DataFrame whose rows carry a verdict.
+    """Counts of one DataFrame whose rows have a status.
 
     Args:
-        statuses: which verdicts occur beside PASSING.
+        statuses: that occur besides PASSING.
         source: the source whose event times are wanted, if the rows come straight from one.
-        splits: names of its splits as far as they are known.
+        splits: names of its known splits.
     """
 
     def __init__(self, statuses: Sequence[int], source: SourceNode | None = None, splits: Sequence[str] = ()) -> None:
@@ -76,19 +76,19 @@ class RowCounter:
 
     @property
     def by_group(self) -> bool:
-        """Whether splits have to be looked at by a groupBy of their own.
+        """Whether splits need a separate groupBy.
 
-        Many splits would be slow; and an observation takes no FILTER, which a generator's own metrics need.
+        Many splits would be slow in an observation, and an observation does not allow FILTER, which a generator's own metrics need.
         """
         return len(self._splits) > MAX_OBSERVED_SPLITS or bool(self._source and self._source.watermarks.generator.metrics)
 
     def attach(self, rows: DataFrame) -> DataFrame:
-        """Return the DataFrame with the observation on it; the first action on it (or on what is made of it) counts."""
+        """Return the DataFrame with the observation; the first action on it, or on a frame made from it, counts."""
         self._metrics = self._expressions(rows.columns)
         return rows.observe(self._observation, *self._metrics)
 
     def group_metrics(self, latest: str, observation: Observation) -> list[Column]:
-        """Return what an observation of grouped rows is to count as well, so that it is this tally's.
+        """Return the metrics to add to an observation of grouped rows, which becomes this counter's.
 
         Only for rows without splits. ``latest`` names the column with each group's latest event time.
         """
@@ -103,13 +103,13 @@ class RowCounter:
         return [*summed, F.expr(f"max(CASE WHEN {good} THEN {latest} END) AS time_0")]
 
     def counts(self) -> RowCounts:
-        """Return the figures; the action must have ended well before."""
+        """Return the counts; the action must have succeeded before."""
         if self._found is None:
             self._found = self._read(self._observation.get)
         return self._found
 
     def recount(self, rows: DataFrame) -> RowCounts:
-        """Count anew, exactly, by an aggregation of its own; for when tasks were run twice."""
+        """Count again, exactly, by a separate aggregation; for when tasks were run twice."""
         self._found = self._read(rows.agg(*self._metrics).first().asDict())  # type: ignore[union-attr]
         return self._found
 
@@ -145,7 +145,7 @@ class RowCounter:
 
 
 def observe_splits(rows: DataFrame, source: SourceNode) -> dict[str, SplitObservation]:
-    """Return what each split of a source showed, by a groupBy: for splits that are new, or too many to observe."""
+    """Return the observation of each split of a source, by a groupBy: for splits that are new, or too many to observe."""
     wanted = source.watermarks.generator.metrics
     split = F.coalesce(F.col(SPLIT), F.lit("")) if SPLIT in rows.columns else F.lit("")
     grouped = (

@@ -1,4 +1,4 @@
-"""Parquet folders that a step writes under a name of its own and never touches again."""
+"""Parquet folders that are written once, under a unique name, and never changed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def write_folder(
 ) -> list[ParquetSummary]:
     """Write rows as Parquet files under a folder of a store; one Spark job.
 
-    ``options`` are further ones of Spark's writer. Rows that differ in the columns ``apart`` go into folders ``column=value`` of their own.
+    ``options`` are further ones of Spark's writer. Rows are partitioned by the columns ``apart`` into folders ``column=value``.
 
     Returns:
         The files that hold rows, described from their footers, in the order of their names; paths are relative to the store.
@@ -47,9 +47,9 @@ def write_folder(
 
 
 def read_files(spark: SparkSession, store: JobStore, files: Iterable[StateFile], schema: StructType) -> DataFrame:
-    """Return the rows of state files, which all have this schema; pages that are not as they were written fail the read.
+    """Return the rows of state files, which all have this schema; a page with a wrong checksum fails the read.
 
-    ``store`` is the store at the folder of the job whose record names the files; some may lie with another job.
+    ``store`` is the store at the folder of the job whose record names the files; some may be in another job's folder.
     """
     reader = spark.read.schema(schema).option("parquet.page.verify-checksum.enabled", "true")
     return reader.parquet(*(owner_store(store, file).spark_uri(file.path) for file in files))

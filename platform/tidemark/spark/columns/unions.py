@@ -1,4 +1,4 @@
-"""The union of streams: strict about the user's columns, lenient about the engine's, which not every stream has."""
+"""The union of streams: the user's columns must match, the engine's may be missing in some streams."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def union_rows(parts: Sequence[DataFrame], *, uid: str, place: str) -> DataFrame
         place: where it was declared, for the error.
 
     Raises:
-        UserCodeError: the streams have other columns, or of other types. At definition that is known only where all their schemas are.
+        UserCodeError: the streams differ in columns or types. At definition that is known only where all their schemas are.
     """
     if len(parts) == 1:
         return parts[0]
@@ -33,12 +33,12 @@ def union_rows(parts: Sequence[DataFrame], *, uid: str, place: str) -> DataFrame
         other = visible_of(part.columns)
         if {name.lower() for name in first} != {name.lower() for name in other}:
             raise UserCodeError(
-                f"the streams of a union have other columns: {', '.join(first)} and {', '.join(other)}",
+                f"the streams of a union have different columns: {', '.join(first)} and {', '.join(other)}",
                 fix="give each the same columns with .select(...) before .union(...)",
                 uid=uid,
                 place=place,
             )
-        # With one type for both, rows would have another one in epochs in which one of the streams is silent.
+        # With a common type, rows would have another one in epochs in which one of the streams has no rows.
         types = _types(parts[0])
         unlike = next(((name, kind, types[name]) for name, kind in _types(part).items() if kind != types[name]), None)
         if unlike is not None:

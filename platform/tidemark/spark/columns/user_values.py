@@ -1,7 +1,7 @@
-"""Values that user code returns, held against their declared types: taken where nothing is lost, refused elsewhere.
+"""Checks values that user code returns against their declared types: converts them where nothing is lost, rejects them otherwise.
 
-Spark makes null of a value of another type, and Arrow cuts fractions off, so both get only what was looked at here. Values come in
-lists, of a column or of one; a list of one Python type is looked at as a whole.
+Spark turns a value of another type into null, and Arrow truncates fractions, so both get only checked values. Values come in lists, of
+a column or of one value; a list of one Python type is checked as a whole.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NONE: Final = type(None)
 _MAX_SHOWN: Final = 80
 
 Coercion = Callable[[list[object]], list[object]]
-"""Takes values that are not None, returns them as their type has them; the same list if they are so already."""
+"""Takes values that are not None, returns them converted to their type; the same list if nothing changes."""
 
 
 class MisfitError(ValueError):
@@ -34,11 +34,11 @@ class MisfitError(ValueError):
         super().__init__(value, type_name, path)
 
     def within(self, name: str) -> MisfitError:
-        """Return the same of a value inside another."""
+        """Return this error for the value inside a column or field of this name."""
         return MisfitError(self.value, self.type_name, (name, *self.path))
 
     def __str__(self) -> str:
-        """Return it as words that go after "returned"."""
+        """Return a text that follows "returned"."""
         text = " ".join(repr(self.value).split())
         shown = text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 2]} …"
         kind = "" if self.value is None else f" ({type(self.value).__name__})"
@@ -47,16 +47,16 @@ class MisfitError(ValueError):
 
 
 class MisfitColumnError(ValueError):
-    """A batch has not the columns that were declared, or one of another type; in words that go after "a batch whose"."""
+    """A batch lacks declared columns, or has one of another type; its text follows "a batch whose"."""
 
 
 def coerce_values(values: list[object], arrow: pa.DataType, *, nullable: bool = True) -> list[object]:
-    """Return values as Arrow and Spark take them without loss; the same list where all of them are so already.
+    """Return values that Arrow and Spark take without loss; the same list where nothing has to be converted.
 
-    Whole floats are integers, integers that a float has exactly are floats, NumPy's scalars are what they hold.
+    Whole floats become integers, integers that a float represents exactly become floats, NumPy scalars become Python values.
 
     Raises:
-        MisfitError: one does not fit.
+        MisfitError: a value does not fit.
     """
     if _NONE not in set(map(type, values)):
         return _coercion_of(arrow)(values)
@@ -94,10 +94,10 @@ def coerce_batch(rows: Sequence[Mapping[str, object]], schema: pa.Schema) -> pa.
 def typed_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return a batch with the types of a schema, column by column in its order.
 
-    Numbers become numbers, texts texts, times times; only where none of a column's values loses something.
+    Numbers are cast to numbers, strings to strings, times to times; only where no value of a column loses anything.
 
     Raises:
-        MisfitColumnError: other columns, or a type or a value that does not fit.
+        MisfitColumnError: the columns differ, or a type or a value does not fit.
     """
     import pyarrow as pa
 
@@ -119,7 +119,7 @@ def typed_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _family(arrow: pa.DataType) -> object:
-    """Return what a type has in common with those that its values may be cast to."""
+    """Return a value that is equal for types whose values may be cast to each other."""
     import pyarrow.types as is_a
 
     if is_a.is_dictionary(arrow):
@@ -143,11 +143,11 @@ def _raise_for_mistyped(rows: Sequence[Mapping[str, object]], name: str, names: 
 
 @functools.lru_cache(maxsize=1_000)
 def _coercion_of(arrow: pa.DataType) -> Coercion:
-    """Return what looks at the values of a type; of types that Python has nothing for, at nothing."""
+    """Return the function that checks values of a type; types without a Python equivalent are not checked."""
     import pyarrow.types as is_a
 
     if is_a.is_struct(arrow):
-        # Variants and shapes are structs with marks of Spark's.
+        # Variants and shapes are structs with Spark's metadata.
         return _all if any(field.metadata for field in arrow) else functools.partial(_structs, arrow)
     if is_a.is_map(arrow):
         return functools.partial(_maps, arrow)
@@ -170,7 +170,7 @@ def _leaves(arrow: pa.DataType, native: frozenset[type], convert: Callable[[obje
         return values
     found = []
     for value in values:
-        # What NumPy has of one value is that value in Python.
+        # A NumPy scalar's item is its Python value.
         plain = value.item() if type(value).__module__ == "numpy" and getattr(value, "shape", None) == () else value  # type: ignore[attr-defined]
         try:
             found.append(convert(plain))
@@ -180,7 +180,7 @@ def _leaves(arrow: pa.DataType, native: frozenset[type], convert: Callable[[obje
 
 
 def _are_exact_decimals(arrow: pa.DataType, values: list[object]) -> bool:
-    """Return whether values are decimals that Arrow takes as they are; it takes none that would lose digits."""
+    """Return whether values are decimals that Arrow takes unchanged; it rejects those that would lose digits."""
     import pyarrow as pa
 
     if not pa.types.is_decimal(arrow) or not {Decimal}.issuperset(map(type, values)):
@@ -269,7 +269,7 @@ _LEAVES: Final[tuple[tuple[str, frozenset[type], Callable[[pa.DataType, object],
     ("duration", frozenset({timedelta}), _duration),
     ("decimal", frozenset(), _decimal),
 )
-"""By Arrow's name of a type: the Python types whose values need no second look, and what makes others fit or fails."""
+"""By Arrow's name of a type: the Python types whose values need no check, and the function that converts others or raises."""
 
 
 def _lists(arrow: pa.DataType, values: list[object]) -> list[object]:

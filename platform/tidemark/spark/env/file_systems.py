@@ -1,4 +1,4 @@
-"""Which file systems Spark has: object stores are read and written through Hadoop's connectors, which no PySpark brings along."""
+"""Which file systems Spark has: object stores are read and written through Hadoop's connectors, which PySpark does not include."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _ALSO: Final[Mapping[str, str]] = {"s3": "s3a", "gcs": "gs"}
 
 
 def require_file_systems(spark: SparkSession, job: Job, store: Location) -> None:
-    """Make sure that Spark has a file system for each place of a job; no place is looked at.
+    """Make sure that Spark has a file system for each place of a job; no place is accessed.
 
     Args:
         spark: the session.
-        job: whose sources and outputs have places.
+        job: the job, with the places of its sources and outputs.
         store: the root of the job store.
 
     Raises:
-        SetupError: it has none for one of them.
+        SetupError: Spark has none for one of them.
     """
     outputs = (output.sink.path for output in job.outputs.values() if isinstance(output.sink, DeltaSpec | ParquetSpec))
     sources = (source.spec.path for source in job.sources.values() if isinstance(source.spec, FilesSpec))
@@ -43,7 +43,7 @@ def require_file_systems(spark: SparkSession, job: Job, store: Location) -> None
             hadoop = spark.sparkContext._jvm.org.apache.hadoop.util.VersionInfo.getVersion()  # type: ignore[union-attr]  # noqa: SLF001
             connector = _CONNECTORS.get(scheme, "Hadoop's connector for it").format(hadoop=hadoop)
             raise SetupError(
-                f"Spark has no file system for {scheme}://, so that it can neither read nor write {place}",
+                f"Spark has no file system for {scheme}://, so it can neither read nor write {place}",
                 fix=f"give the session {connector}",
                 job=job.name,
             )

@@ -1,4 +1,4 @@
-"""Hadoop's settings in a session on this machine, without those that nobody there reads.
+"""Removes Hadoop settings that are not used in a session on this machine.
 
 Spark sends Hadoop's settings with every job that reads or writes files, and each task of it reads them again: eleven hundred of them, each
 compressed by itself, of which half are YARN's defaults. A session on one machine has no YARN; without its defaults they are 55 kB, not 111,
@@ -20,14 +20,14 @@ _log = logging.getLogger("tidemark")
 
 _DEFAULTS: Final = "yarn-default.xml"
 _LOADS_DEFAULTS: Final = "org.apache.hadoop.mapred.JobConf"
-"""What writes the first file loads this class, which adds YARN's defaults to all settings there are."""
+"""The first file that is written loads this class, which adds YARN's defaults to all existing settings."""
 
 
 def leave_out_yarn(spark: SparkSession) -> None:
-    """Let no session of this JVM send YARN's defaults with its jobs; what users set themselves stays.
+    """Stop all sessions of this JVM from sending YARN's defaults with their jobs; settings of the user stay.
 
-    Nothing happens where a release of Hadoop is built in another way. If Hadoop reads its files of defaults again, since a file system
-    adds one of its own, YARN's are back: jobs take longer then, and do the same.
+    Does nothing where a Hadoop release is built in another way. If Hadoop reads its default files again, since a file system adds
+    another one, YARN's are back: jobs then take longer, with the same results.
     """
     try:
         _unset_defaults(spark)
@@ -41,7 +41,7 @@ def _unset_defaults(spark: SparkSession) -> None:
     if jvm is None:
         return
     jvm.java.lang.Class.forName(_LOADS_DEFAULTS)
-    # One text has all names and where they are from; to ask for each takes a second.
+    # One text has all names and their origins; asking for each takes a second.
     found = jvm.java.io.StringWriter()
     jvm.org.apache.hadoop.conf.Configuration.dumpConfiguration(conf, found)
     for setting in json.loads(found.toString())["properties"]:

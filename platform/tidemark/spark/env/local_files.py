@@ -1,9 +1,9 @@
-"""Files that Spark writes on this machine, without a program run for each of them.
+"""Sets the modes of local files that Spark writes without running a program for each file.
 
 Hadoop sets the mode of every file and folder that it creates on a local disk. Its native library would do that by a system call; no
-wheel of PySpark has it, and without it Hadoop runs ``chmod`` each time, a quarter of what writing a small file takes. Java can set a
-mode by itself: the file system that is put in the place of Hadoop's does so, and is Hadoop's in all else. It is compiled when a session
-is built, by Janino, which Spark has for its own generated code.
+PySpark wheel has it, and without it Hadoop runs ``chmod`` each time, a quarter of the time of writing a small file. Java can set a mode
+by itself: the file system that replaces Hadoop's does so, and is otherwise Hadoop's. It is compiled when a session is built, by Janino,
+which Spark has for its own generated code.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ public class ModesByCallFileSystem extends RawLocalFileSystem {
 
 
 def set_modes_by_call(spark: SparkSession) -> None:
-    """Let all sessions of this JVM set the modes of local files by a system call.
+    """Make all sessions of this JVM set the modes of local files by a system call.
 
-    Nothing happens where Hadoop's native library is loaded, where ``fs.file.impl`` names another file system, or where a release of
-    Hadoop is built in another way: modes are then set as Hadoop does it.
+    Does nothing where Hadoop's native library is loaded, where ``fs.file.impl`` names another file system, or where a Hadoop release is
+    built in another way: Hadoop then sets the modes as usual.
     """
     try:
         _replace_local_file_system(spark)
@@ -62,7 +62,7 @@ def _replace_local_file_system(spark: SparkSession) -> None:
         return
     if jvm.org.apache.hadoop.util.NativeCodeLoader.isNativeCodeLoaded():
         return
-    # The instance in Hadoop's cache, which every reader and writer of this process is given.
+    # The instance in Hadoop's cache, which every reader and writer of this process uses.
     local = jvm.org.apache.hadoop.fs.FileSystem.getLocal(conf)
     inner = jvm.java.lang.Class.forName("org.apache.hadoop.fs.FilterFileSystem").getDeclaredField("fs")
     inner.setAccessible(True)

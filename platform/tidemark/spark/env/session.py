@@ -1,4 +1,4 @@
-"""Spark sessions: how one is built when the user brings none, and the settings a job needs while it runs."""
+"""Spark sessions: builds one when the user passes none, and applies the settings that a job needs while it runs."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ SETTINGS: Mapping[str, str] = {
     # An overflowing sum is an error, not a wrong number.
     "spark.sql.ansi.enabled": "true",
     "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
-    # A job per shuffle more, and epochs are small: measured slower.
+    # Adaptive execution runs one more job per shuffle, and epochs are small: measured slower.
     "spark.sql.adaptive.enabled": "false",
     # INT96 has no statistics and Delta does not know it.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # Listing a few hundred state files is no work for the executors.
+    # List a few hundred state files on the driver, not the executors.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
-    # Else a record is malformed or not depending on which columns a job happens to use.
+    # Otherwise a record is malformed or not depending on the columns that a job uses.
     "spark.sql.csv.parser.columnPruning.enabled": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.files.ignoreCorruptFiles": "false",
@@ -46,7 +46,7 @@ SETTINGS: Mapping[str, str] = {
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 LOCAL: Mapping[str, str] = {
-    # Servers of a session on one machine are nobody else's business.
+    # Servers of a session on one machine are not reachable from others.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
@@ -60,11 +60,11 @@ LOCAL: Mapping[str, str] = {
         " -XX:Tier4CompileThreshold=450000 -XX:Tier4BackEdgeThreshold=1200000"
     ),
 }
-"""What a session on one machine is built with, whatever the machine."""
+"""Settings of a session on one machine."""
 
 
 def local_settings() -> dict[str, str]:
-    """Return what a session on this machine is built with; where the user's ``spark-defaults.conf`` has Java options, these stay."""
+    """Return the settings of a session on this machine; Java options in the user's ``spark-defaults.conf`` stay."""
     import pyspark
 
     home = os.environ.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)
@@ -76,7 +76,7 @@ def local_settings() -> dict[str, str]:
 
 
 def start_settings(master: str, *, app_name: str = "tidemark", conf: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return all settings that a session is built with; ``conf`` goes before the defaults.
+    """Return all settings of a session; ``conf`` overrides the defaults.
 
     Raises:
         SetupError: no Java 17 or newer is found.
@@ -92,13 +92,13 @@ def build_session(
 ) -> SparkSession:
     """Return the running session, or build one on this machine.
 
-    Servers bind to loopback. ``conf`` goes before the defaults.
+    Servers bind to loopback. ``conf`` overrides the defaults.
 
     Args:
-        master: Spark's.
+        master: Spark's master URL.
         app_name: as Spark shows it.
-        conf: settings.
-        log: for what the JVM prints, as ``jvm.start_jvm`` has it.
+        conf: Spark settings.
+        log: the file for the JVM's output, as in ``jvm.start_jvm``.
 
     Raises:
         SetupError: no Java 17 or newer is found, or Spark does not start with its settings.
@@ -117,7 +117,7 @@ def build_session(
             builder = builder.config(key, value)
         try:
             session = builder.getOrCreate()
-            # Spark looks at the settings of a session when it is first asked for them.
+            # Spark checks a session's settings at their first use.
             session.conf.get("spark.sql.session.timeZone")
         except (PySparkException, Py4JError, OSError) as error:
             raise (ended_while_starting(settings) or _wrong_settings(error, settings, conf or {})) from without_secrets(error)
@@ -129,7 +129,7 @@ def build_session(
 
 
 def _wrong_settings(error: Exception, settings: Mapping[str, str], conf: Mapping[str, str]) -> SetupError:
-    """Return the error where Spark does not start in its JVM; the next start begins anew."""
+    """Return the error where Spark does not start in its JVM; the next start gets a new JVM."""
     import pyspark
 
     begun = pyspark.SparkContext._active_spark_context  # noqa: SLF001  # there is no session that could be asked
@@ -154,8 +154,8 @@ def session_of_job(job: str, master: str = "local[*]", *, conf: Mapping[str, str
 
 
 def spark_jobs(spark: SparkSession) -> int:
-    """Return how many jobs the application has begun so far, whoever asked for them."""
-    # Spark's public tracker lists the jobs of a group one by one, a thousand of them after a while.
+    """Return the number of jobs that the application has begun, of all job groups."""
+    # Spark's public tracker lists the jobs of a group one by one, up to a thousand.
     return int(spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs())  # noqa: SLF001
 
 
@@ -165,9 +165,9 @@ _BY_FILE_SYSTEM = "org.apache.spark.sql.execution.streaming.checkpointing.FileSy
 
 @contextmanager
 def local_checkpoints(spark: SparkSession) -> Iterator[None]:
-    """Let queries that start in the block write their checkpoint in the way that is fastest on a local disk.
+    """Make queries that start in the block write their checkpoint in the way that is fastest on a local disk.
 
-    Spark's own choice runs a program for each file that it renames; a fifth of a small epoch goes into that.
+    Spark's default runs a program for each file that it renames, a fifth of the time of a small epoch.
     """
     earlier = spark.conf.get(_CHECKPOINT_FILES, None)
     spark.conf.set(_CHECKPOINT_FILES, earlier or _BY_FILE_SYSTEM)
@@ -184,7 +184,7 @@ _changing = threading.Lock()
 
 @contextmanager
 def engine_settings(spark: SparkSession) -> Iterator[None]:
-    """Set what a job needs on a session; the last of the jobs that share the session puts back what was there."""
+    """Apply a job's settings to a session; the last of the jobs that share it restores the earlier values."""
     name = str(spark._jsparkSession.sessionUUID())  # noqa: SLF001  # several Python objects may stand for one session
     with _changing:
         jobs, before = _users.get(name) or (0, {key: spark.conf.get(key, None) for key in (*SETTINGS, _PARTITIONS)})
@@ -199,7 +199,7 @@ def engine_settings(spark: SparkSession) -> Iterator[None]:
             if jobs > 1:
                 _users[name] = jobs - 1, before
             else:
-                # A session whose JVM is gone has no settings any more; what ended the job is the error to be seen.
+                # The JVM has ended, so there are no settings to restore; the error to report is the one that ended the job.
                 with suppress(Py4JError, OSError):
                     _restore_settings(spark, before)
 

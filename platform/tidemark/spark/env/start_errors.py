@@ -1,4 +1,4 @@
-"""Which of Spark's settings is wrong, found in what Java or Spark says where they do not start with it. Pure."""
+"""Finds the wrong Spark setting in the output of Java or Spark that did not start with it. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _MASTER: Final = "spark.master"
 
 _BY_WORDS: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
-    # First, as its message has the words of the next.
+    # First, since its message also matches the next pattern.
     (re.compile(r"Not allowed to (?:specify|set) .{0,80}java options", re.IGNORECASE), _JAVA_OPTIONS),
     (re.compile(r"maximum heap|heap size: -Xmx|-Xmx\S* ", re.IGNORECASE), _DRIVER_MEMORY),
     (re.compile(r"\bVM option\b|[Uu]nrecognized option|[Ii]nvalid .{0,40}option|agent library"), _JAVA_OPTIONS),
@@ -24,7 +24,7 @@ _NO_ROOM: Final = re.compile(r"insufficient memory|Could not reserve|Cannot allo
 
 
 def wrong_setting(said: str, settings: Mapping[str, str]) -> str | None:
-    """Return the setting that Java or Spark refused; None where what they say names none.
+    """Return the setting that Java or Spark rejected; None where their output names none.
 
     >>> wrong_setting("Invalid maximum heap size: -Xmxlots", {"spark.driver.memory": "lots"})
     'spark.driver.memory'
@@ -32,8 +32,8 @@ def wrong_setting(said: str, settings: Mapping[str, str]) -> str | None:
     'spark.executor.memory'
 
     Args:
-        said: what was printed, or an error.
-        settings: those that Spark was started with; another may be named, which its own files have.
+        said: the output, or an error.
+        settings: that Spark was started with; the result may be another one, from Spark's configuration files.
     """
     longest_first = sorted(settings, key=len, reverse=True)
     named = next((key for key in longest_first if re.search(rf"{re.escape(key)}\b", said)), None)
@@ -43,24 +43,24 @@ def wrong_setting(said: str, settings: Mapping[str, str]) -> str | None:
 
 
 def shown_setting(name: str, settings: Mapping[str, str]) -> str:
-    """Return a setting with its value and without credentials, or where one is set that is none of those given."""
+    """Return a setting with its value, without credentials; or where it is set, if it is not among those given."""
     if name in settings:
         return f"{name}={redacted(settings[name])}"
     return f"{name}, which Spark's configuration files or a variable of the environment set"
 
 
 def ended_java(what: str, said: str, printed: str, settings: Mapping[str, str], log: str) -> TidemarkError:
-    """Return the error for a JVM that ended at its start: of the settings where it names one, else one that may pass.
+    """Return the error for a JVM that ended at its start: SetupError where its output names a setting, else EngineError.
 
     Args:
         what: when it ended.
-        said: what it said last, in one line.
-        printed: all that it printed.
-        settings: those that it was started with.
-        log: the file that has what it printed.
+        said: its last output, in one line.
+        printed: all of its output.
+        settings: that it was started with.
+        log: the file with its output.
     """
     message = f"{what}: {said}"
-    rest = f"{log} has all that it printed"
+    rest = f"{log} has its whole output"
     named = None if _NO_ROOM.search(printed) else wrong_setting(said, settings)
     if named is None:
         return EngineError(message, fix=f"correct the setting of the JVM that it names, or make room for it; {rest}")
@@ -68,5 +68,5 @@ def ended_java(what: str, said: str, printed: str, settings: Mapping[str, str], 
 
 
 def _words(key: str) -> str:
-    """Return the name of a setting as Spark's messages have it: ``executor memory`` of ``spark.executor.memory``."""
+    """Return the name of a setting as Spark's messages have it: ``executor memory`` for ``spark.executor.memory``."""
     return " ".join(key.split(".")[1:]).lower()

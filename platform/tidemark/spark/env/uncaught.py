@@ -1,4 +1,4 @@
-"""Errors that nobody catches, as in a script that calls ``tm.run``: one line on standard error, and all traces in a log."""
+"""Uncaught errors, as in a script that calls ``tm.run``: one line on standard error, and all traces in a log."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tidemark.state.encoding.redaction import redacted
 Hook = Callable[[type[BaseException], BaseException, TracebackType | None], object]
 
 _LOGS: Final[list[Callable[[], Path]]] = []
-"""What gives the file for traces, the newest last."""
+"""Functions that return the file for traces, the newest last."""
 
 
 def in_one_line(log: Callable[[], Path]) -> None:
-    """Let this process end with one line where an error of Tidemark's ends it, and with its traces in a log.
+    """Make this process print one line where an uncaught Tidemark error ends it, and write the traces to a log.
 
     Args:
-        log: returns the file for them, such as the session's log; asked when there are some.
+        log: returns the file for traces, such as the session's log; called when there are some.
     """
     if not _LOGS:
         sys.excepthook = _line_or(sys.excepthook)

@@ -1,4 +1,4 @@
-"""Spark jobs of an epoch that nothing else in it waits for: they run beside the epoch's own thread."""
+"""Background Spark jobs of an epoch, which nothing else in it waits for: they run in other threads than the epoch's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 THREADS = 3
-"""The jobs of an epoch are many and small; more of them at once than there are cores hides the time in which each is planned."""
+"""The jobs of an epoch are many and small; running more at once than there are cores hides their planning time."""
 
 
 def thread_pool() -> ThreadPoolExecutor:
@@ -34,20 +34,20 @@ class BackgroundJobs:
         self._submitted: list[Future[None]] = []
 
     def submit(self, work: Callable[[], None]) -> None:
-        """Begin work in another thread; its Spark jobs belong to the group of the calling thread, as if it ran here."""
+        """Start work in another thread; its Spark jobs belong to the calling thread's job group, as if it ran here."""
         self._submitted.append(self._pool.submit(inheritable_thread_target(self._spark)(work)))
 
     def join(self) -> None:
-        """Wait for all that was begun, and raise what the first of it raised."""
+        """Wait for all work, and raise the error of the first that failed."""
         self.wait()
         for work in self._submitted:
             work.result()
 
     def discard(self) -> None:
-        """Wait for all that was begun, and forget it."""
+        """Wait for all work, and drop its results and errors."""
         self.wait()
         self._submitted.clear()
 
     def wait(self) -> None:
-        """Wait for all that was begun, whatever comes of it."""
+        """Wait for all work, without raising its errors."""
         wait(self._submitted)

@@ -1,4 +1,4 @@
-"""What every node did with its rows in one epoch, from the tallies and the staged files, held against each other."""
+"""What every node did with its rows in one epoch: compares the row counts of passes with those of the staged files."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class ConservationCheck:
     """Counts of one epoch.
 
     ``input_counts`` (by port) and ``emitted`` (rows of results) are by operator, ``staged`` by output name; all exact.
-    ``unstaged`` are side outputs that someone wants and that seemed to have no rows. Tallies are exact unless Spark ran a task
-    twice, which shows as a difference to the exact counts and is mended by counting anew; ``recounted`` says so.
+    ``unstaged`` are side outputs of the job that seemed to have no rows. Row counts of passes are exact unless Spark ran a task twice,
+    which appears as a difference to the exact counts; then they are counted again, and ``recounted`` is set.
     """
 
     topology: Topology
@@ -44,7 +44,7 @@ class ConservationCheck:
     recounted: bool = False
 
     def counts_of(self, node: Node) -> RowCounts | None:
-        """Return the tally of the pass that ends at a node, if that pass ran."""
+        """Return the row counts of the pass that ends at a node, if that pass ran."""
         counter = self.rows.row_counters.get(id(node))
         return counter.counts() if counter else None
 
@@ -115,10 +115,10 @@ class ConservationCheck:
         return 0
 
     def check(self) -> None:
-        """Hold every count against its neighbours'; recount once where a task ran twice.
+        """Compare every count with its neighbours'; recount once where a task ran twice.
 
         Raises:
-            ConservationError: rows were lost or made; nothing of the epoch may be committed.
+            ConservationError: rows were lost or duplicated; nothing of the epoch may be committed.
         """
         for node in self.topology.nodes:
             counter = self.rows.row_counters.get(id(node))
@@ -134,7 +134,7 @@ class ConservationCheck:
             source = _same_rows(self.topology.outputs[name].node)
             if source is not None:
                 self._compare(source, record.rows, source)
-        # A recount may have found side rows where there seemed to be none, and nobody staged them.
+        # A recount may have found side rows where there seemed to be none, so that they were not staged.
         for gate in self.unstaged:
             self._require(gate, self.side_rows(gate), 0)
 
@@ -181,7 +181,7 @@ class ConservationCheck:
 
 
 def _same_rows(node: Node) -> Node | None:
-    """Return the node whose count an output's rows must equal: itself, or a side output behind which columns only are chosen."""
+    """Return the node whose count an output's rows must equal: itself, or a side output followed only by column selections."""
     start = node
     while isinstance(start, SelectNode | WithColumnsNode):
         start = start.input

@@ -1,4 +1,4 @@
-"""One epoch: from a batch's rows to the record that commits them. Stages everything, decides nothing for good."""
+"""One epoch: from a batch's rows to the record that commits them. Stages everything, commits nothing."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RuntimeContext:
-    """What all epochs of a run share.
+    """The context that all epochs of a run share.
 
     ``store`` is the job's folder; ``runtimes`` are by ``id(node)``, ``definitions`` by uid as they are recorded, ``sinks`` by output name.
-    ``nondeterministic`` says which nodes could give other rows when they are read again; filled in as epochs ask. ``expected`` are the side
-    outputs that had rows in the epoch before. ``pool`` are the threads for work beside the epoch's own.
+    ``nondeterministic`` says which nodes could return other rows when read again; filled in as epochs need it. ``expected`` are the side
+    outputs that had rows in the epoch before. ``pool`` are the threads for background work.
     """
 
     store: JobStore
@@ -89,7 +89,7 @@ class EpochRun:
         self._begin(plan.strict)
 
     def _begin(self, strict: frozenset[str]) -> None:
-        """Start the epoch, or start it again: what was staged until now is nobody's, and swept one day."""
+        """Start the epoch, or start it again: files staged so far are not referenced, and swept later."""
         plan, topology = self.plan, self.topology
         self._background.discard()
         self.outputs.clear()
@@ -136,10 +136,10 @@ class EpochRun:
         )
 
     def execute(self) -> None:
-        """Make the passes of the schedule, and hold the counts against each other.
+        """Run the passes of the schedule, and compare the row counts.
 
         Raises:
-            ConservationError: rows were lost or made.
+            ConservationError: rows were lost or duplicated.
         """
         try:
             self._read_input()
@@ -154,7 +154,7 @@ class EpochRun:
             with self._stage("check"):
                 self.conservation.check()
                 if self.conservation.recounted:
-                    # What is said of splits came of the same counts.
+                    # The observations of splits came from the same counts.
                     self.observed.clear()
                     self._advance_sources()
         finally:
@@ -162,7 +162,7 @@ class EpochRun:
             self.rows.release()
 
     def _read_input(self) -> None:
-        """Read the input; once more, strictly, where rows too far ahead of processing time are found, or may have made it fail."""
+        """Read the input; again, strictly, where rows too far ahead of processing time are found, or may have made it fail."""
         try:
             self._run_passes(self._context.schedule.input)
         except PySparkException:
@@ -198,7 +198,7 @@ class EpochRun:
         )
 
     def _run_passes(self, passes: Iterable[Pass]) -> None:
-        """Make passes one after the other, each if what it asks for is there."""
+        """Run passes one after the other, each if its condition holds."""
         handlers: dict[What, Callable[[Pass], None]] = {
             "process": self._process,
             "count": self._count,
@@ -213,7 +213,7 @@ class EpochRun:
             handlers[each.what](each)
 
     def _process(self, planned: Pass) -> None:
-        """Take input into an operator's state."""
+        """Process input into an operator's state."""
         node = _operator_of(planned)
         ports = [port for port in node.ports if self.rows.available(port.node)]
         if ports:
@@ -226,20 +226,20 @@ class EpochRun:
         return PortInput(*fused) if fused else PortInput(self.rows.rows(port.node))
 
     def _collect_input_counts(self, node: StatefulNode) -> None:
-        """Take over what became of an operator's input, as soon as it is known."""
+        """Store the counts of an operator's input, as soon as they are known."""
         counts = self.operators[id(node)].input_counts
         if counts is not None:
             self.conservation.input_counts[id(node)] = counts
 
     def _count(self, planned: Pass) -> None:
-        """Tally the rows of a source or filter that no pass reads, unless a side output that was expected did."""
+        """Count the rows of a source or filter that no pass reads, unless an expected side output did."""
         emitter = _node_of(planned)
         empty = planned.gate is not None and self.conservation.side_rows(planned.gate) == 0
         if self.rows.available(emitter) and id(emitter) not in self.rows.row_counters and not empty:
             self._count_rows(self.rows.rows(emitter))
 
     def _count_rows(self, rows: DataFrame) -> None:
-        """Make a pass over rows that only tallies them."""
+        """Run a pass over rows that only counts them."""
         with self._stage("count"):
             rows.write.format("noop").mode("overwrite").save()
 
@@ -248,7 +248,7 @@ class EpochRun:
             self._advance_sources()
 
     def _emit(self, planned: Pass) -> None:
-        """Ask an operator for what is due at its watermark; nothing of it need have run yet."""
+        """Have an operator emit the results due at its watermark; these need not have been computed yet."""
         node = _operator_of(planned)
         run = self.operators[id(node)]
         inputs = [self.sources[source.name] for source in self.topology.upstream_sources(node)]
@@ -262,7 +262,7 @@ class EpochRun:
             self._emitting[id(node)] = (observation, self._context.clock.monotonic())
 
     def _consume(self, planned: Pass) -> None:
-        """Read the counts of results that were written, and the results themselves where nothing else did."""
+        """Read the counts of written results, and the results themselves where nothing else did."""
         node = _operator_of(planned)
         if id(node) not in self._emitting:
             return
@@ -289,7 +289,7 @@ class EpochRun:
             self._stage_rows(planned.subject, self._rows_of(planned))
 
     def _side_output(self, planned: Pass) -> None:
-        """Stage late, rejected or malformed rows beside what goes on: where there are any, or where some are expected."""
+        """Stage late, rejected or malformed rows in the background: where there are any, or where some are expected."""
         if planned.gate is None or planned.subject in self._staged or not self.rows.available(_node_of(planned)):
             return
         if planned.when == "expected":
@@ -301,15 +301,15 @@ class EpochRun:
         self._background.submit(partial(self._stage_rows, planned.subject, self._rows_of(planned)))
 
     def _reads_files(self, gate: SideOutputNode) -> bool:
-        """Whether a side output's rows are looked up in sources' files, and a second reading gives the same."""
+        """Whether a side output's rows are looked up in sources' files, and a second reading returns the same."""
         emitter = gate.emitter
         looked_up = emitter.inputs if isinstance(emitter, StatefulNode) else (emitter,)
         return all(map(self.rows.reads_input_alone, looked_up))
 
     def _discard_empty_prestaged(self) -> None:
-        """Let go of what was staged though nothing was there, and remember which side outputs had rows."""
+        """Drop side outputs that were staged and had no rows, and remember which had rows."""
         for name, gate in self.early.items():
-            # Rows that no count knows of stay for the balance to find.
+            # Rows that no count includes stay, so that the conservation check finds them.
             if not self.conservation.side_rows(gate) and not self.outputs[name].rows:
                 self._staged.discard(name)
                 del self.outputs[name]
@@ -317,7 +317,7 @@ class EpochRun:
         self._context.expected.update(name for name in self._staged if self.topology.gate(self.topology.outputs[name].node) is not None)
 
     def _gates_passed_by(self) -> list[SideOutputNode]:
-        """Return the side outputs of which nothing was staged, since their count said that they have no rows."""
+        """Return the side outputs that were not staged, since their count was zero."""
         gates = (self.topology.gate(output.node) for name, output in self.topology.outputs.items() if name not in self._staged)
         return [gate for gate in gates if gate is not None]
 
@@ -345,7 +345,7 @@ class EpochRun:
             self.sources[source.name] = end_of_input(after) if self.plan.end_of_input else after
 
     def _observe(self, source: SourceNode) -> Mapping[str, SplitObservation]:
-        """Return what the epoch showed of a source's splits; looked up once, for it may take a Spark job."""
+        """Return the epoch's observations of a source's splits; queried once, since it may take a Spark job."""
         if source.name not in self.observed:
             self.observed[source.name] = self._query_splits(source)
         return self.observed[source.name]

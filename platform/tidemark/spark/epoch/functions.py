@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 
 class Declared(NamedTuple):
-    """What errors name: the operator, and the line that declares it."""
+    """The operator and the line that declares it, for errors."""
 
     name: str
     place: str
 
 
 def apply_function(node: FunctionNode, rows: DataFrame, name: str) -> DataFrame:
-    """Return the rows after a map or flat_map; each result keeps the event time of the element it came from, and a place beside it.
+    """Return the rows after a map or flat_map; each result keeps its element's event time, and gets a position next to the element's.
 
     Raises:
-        UserCodeError: inside the task, when the function returns something other than its declared rows.
+        UserCodeError: in the task, when the function does not return its declared rows.
     """
     hidden = hidden_of(rows.columns)
     visible = visible_of(rows.columns)
@@ -121,7 +121,7 @@ def _on_rows(
 
 
 def _nth_positions(positions: pa.StructArray, places: list[int]) -> pa.StructArray:
-    """Return the positions of what was made of the rows at some positions, as ``nth_position`` has them."""
+    """Return the positions of rows made from the rows at the given positions, as ``nth_position`` does."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

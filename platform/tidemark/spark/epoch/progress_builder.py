@@ -1,4 +1,4 @@
-"""From an epoch that has run to its progress: everything a person, a sensor or a check wants to know of it."""
+"""Builds the progress of an epoch that has run, for status, history, sensors and checks."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ def _source(run: EpochRun, source: SourceNode) -> SourceProgress:
 
 
 def _held_by(state: SourceState) -> str | None:
-    """Return the active split with the least watermark, None where there is only the source itself."""
+    """Return the active split with the least watermark, None where the source has no splits."""
     active = {name: split.watermark for name, split in state.splits.items() if not split.idle and name}
     return min(active, key=lambda name: (active[name], name)) if active else None
 
 
 def _operator(run: EpochRun, node: StatefulNode, operator: OperatorEpoch) -> OperatorProgress:
-    """Return the progress of an operator: here what all kinds have, the rest from the kind."""
+    """Return the progress of an operator: the fields common to all kinds, and those that its kind adds."""
     state = operator.snapshot()
     ports = run.conservation.input_counts.get(id(node), {}).values()
     others: dict[str, int] = {}

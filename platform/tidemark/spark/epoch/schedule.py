@@ -1,7 +1,7 @@
-"""The passes of an epoch, worked out once per run from the job's graph: what each reads and writes, and when it is made.
+"""The passes of an epoch, planned once per run from the job's graph: what each reads and writes, and when it runs.
 
-Nothing runs here: ``EpochRun`` executes what ``build_schedule`` returns, and ``tidemark graph JOB --schedule`` prints it. What the graph
-cannot know stands in a pass as its condition: whether there is input, rows, or results in this very epoch.
+Nothing runs here: ``EpochRun`` executes what ``build_schedule`` returns, and ``tidemark graph JOB --schedule`` prints it. What depends
+on an epoch's data is a pass's condition: whether there is input, rows, or results.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _WHEN: dict[When, str] = {
 class Pass:
     """One step of an epoch.
 
-    ``process`` takes input into an operator's state, ``emit`` returns what is due at its watermark, ``consume`` reads these results
+    ``process`` takes input into an operator's state, ``emit`` returns the results due at its watermark, ``consume`` reads these results
     where nothing else does, and their counts, ``compact`` merges its state files. ``output`` and ``side_output`` stage an output's rows,
     ``count`` reads what no other pass counts, ``watermarks`` advances those of the sources.
 
     ``subject`` is a name: of an operator, an output, a source or a filter. ``counts`` are the sources, filters, side outputs and results
-    whose rows are known after this pass, and not before. ``in_background`` says that the epoch goes on meanwhile. ``of`` is what ``when``
-    asks for: the side output ``gate``, or an operator. ``node`` is the operator, or the node whose rows are read.
+    whose row counts are known after this pass, and not before. ``in_background``: the epoch does not wait for the pass. ``of`` is the
+    subject of the condition ``when``: the side output ``gate``, or an operator. ``node`` is the operator, or the node whose rows are read.
     """
 
     what: What
@@ -52,7 +52,7 @@ class Pass:
     gate: SideOutputNode | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
-        """Return it as a line for people."""
+        """Return a readable line."""
         what = f"{self.what.replace('_', ' ')} {self.subject}".rstrip()
         parts = [
             f"{name} {', '.join(names)}"
@@ -66,7 +66,7 @@ class Pass:
 
 @dataclass(frozen=True)
 class EpochSchedule:
-    """The passes of an epoch in order: those that read its input, which may be made a second time, strictly, and the rest."""
+    """The passes of an epoch in order: those that read its input, which may run a second time, strictly, and the rest."""
 
     input: tuple[Pass, ...]
     rest: tuple[Pass, ...]
@@ -83,12 +83,12 @@ class EpochSchedule:
 
 
 def build_schedule(topology: Topology) -> EpochSchedule:
-    """Return the passes that an epoch of a job makes."""
+    """Return the passes of a job's epochs."""
     return _Builder(topology).build()
 
 
 class _Builder:
-    """Plans one pass after the other, and remembers what each of them leaves known."""
+    """Plans one pass after the other, and tracks which counts are known after each."""
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
@@ -110,7 +110,7 @@ class _Builder:
             if self._settled(*node.inputs):
                 yield self._process(node)
         yield from self._outputs()
-        # What only waits in a union for an operator's results would be counted too late.
+        # A source that is read only in a union with an operator's results would be counted too late.
         for source in [source for source in self._topology.sources if not self._counted.knows(source)]:
             yield self._count(source)
         yield from self._count_unread()
@@ -120,13 +120,13 @@ class _Builder:
         yield from self._side_outputs()
         for node in self._topology.operators:
             yield from self._turn(node)
-        # Those of operators that follow other operators are known only now. They are counted here, not beside: what is asked for their
+        # Counts of operators that follow other operators are known only now. They run here, not in the background: a request for their
         # counts would wait for ever for a pass that failed.
         yield from self._count_unread()
         yield from self._side_outputs()
 
     def _turn(self, node: StatefulNode) -> Iterator[Pass]:
-        """Yield an operator's turn: it emits, what follows its results reads them, and its state is compacted beside that."""
+        """Yield an operator's turn: it emits, consumers read its results, and its state is compacted in the background."""
         if id(node) not in self._processed:
             yield self._process(node)
         name = self._topology.name(node)
@@ -139,14 +139,14 @@ class _Builder:
             yield each
             reading += each.node.inputs if each.node is not None and each.what == "process" else (each.node,) if each.node else ()
         if self._topology.consumers.get(id(node)):
-            # What waits for another operator's results as well has not read these yet.
+            # A consumer that waits for another operator's results as well has not read these yet.
             unread = not any(found is node for found in result_operators(*reading))
             results = (f"results of {name}",)
             yield Pass("consume", name, results if unread else (), counts=results, when="emitted", of=name, node=node)
         yield Pass("compact", name, (f"state of {name}",), (f"state of {name}",), in_background=True, when="has_work", node=node)
 
     def _following(self, node: StatefulNode) -> Iterator[Pass]:
-        """Yield the operators that an operator's results go into: they take them in now, so that the results are read once."""
+        """Yield the operators that consume an operator's results: they process them now, so that the results are read once."""
         for other in self._topology.operators:
             follows = any(found is node for found in result_operators(*other.inputs))
             if follows and id(other) not in self._processed and self._settled(*other.inputs):
@@ -157,7 +157,7 @@ class _Builder:
         return self._pass("process", name, node.inputs, (f"state of {name}",), when="has_input", node=node)
 
     def _outputs(self) -> Iterator[Pass]:
-        """Yield the outputs that have rows in every epoch, as far as these rows are there."""
+        """Yield the outputs that have rows in every epoch, as far as their rows are available."""
         for name, output in self._topology.outputs.items():
             if name not in self._placed and self._topology.gate(output.node) is None and self._settled(output.node):
                 self._placed.add(name)
@@ -176,9 +176,9 @@ class _Builder:
                 )
 
     def _expected(self) -> Iterator[Pass]:
-        """Yield side outputs that may be staged before it is known whether they have rows: beside the pass that tells.
+        """Yield side outputs that may be staged before it is known whether they have rows, in the background of the pass that counts them.
 
-        Only what that pass does not keep for them: they would read the input again anyway.
+        Only those for which that pass keeps no rows: they would read the input again anyway.
         """
         for name, output in self._topology.outputs.items():
             gate = self._topology.gate(output.node)
@@ -214,7 +214,7 @@ class _Builder:
         gate: SideOutputNode | None = None,
         in_background: bool = False,
     ) -> Pass:
-        """Return a pass over nodes' rows, and note what is counted in it."""
+        """Return a pass over nodes' rows, and note which counts it provides."""
         nodes = tuple(nodes)
         before = self._counted.names(self._had_turn, self._processed)
         if what == "process":
@@ -225,7 +225,7 @@ class _Builder:
         return Pass(what, subject, _read_names(self._topology, nodes), writes, counts, in_background, when, of, node, gate)
 
     def _settled(self, *nodes: Node) -> bool:
-        """Whether all operators that must have had their turn before rows of nodes can be read have had it."""
+        """Whether all operators whose turn must come before rows of nodes can be read have had their turn."""
         return all(id(operator) in self._had_turn for operator in operators_before(*nodes))
 
     def _knows_gate(self, gate: SideOutputNode) -> bool:
@@ -242,7 +242,7 @@ class _Builder:
 
 
 class _Counted:
-    """Which nodes have a tally after the passes so far: as ``StatelessPlan`` makes them, where rows of a node are asked for."""
+    """Which nodes have row counts after the passes so far, as ``StatelessPlan`` counts them when rows of a node are read."""
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
@@ -283,7 +283,7 @@ class _Counted:
         return found + [topology.name(side) for side in sides if self.knows_side(side, had_turn, processed)]
 
     def _mark(self, node: Node) -> None:
-        """Follow the rows that a node's are made of."""
+        """Mark the nodes that a node's rows are computed from."""
         if isinstance(node, SideOutputNode):
             self._look_up(node)
         elif isinstance(node, FUSABLE):
@@ -307,7 +307,7 @@ class _Counted:
 
 
 def _unread_emitters(topology: Topology) -> list[Node]:
-    """Return sources and filters that nothing reads in every epoch, though someone wants to know what they put aside."""
+    """Return sources and filters whose side output is used although nothing reads their rows in every epoch."""
     wanted = [output.node for output in topology.outputs.values() if topology.gate(output.node) is None]
     read = {id(found) for node in (*wanted, *topology.operators) for found in walk([node])}
     sides = (node.emitter for node in topology.nodes if isinstance(node, SideOutputNode))
@@ -316,7 +316,7 @@ def _unread_emitters(topology: Topology) -> list[Node]:
 
 
 def _read_names(topology: Topology, nodes: Iterable[Node]) -> tuple[str, ...]:
-    """Return what rows of nodes are read from: sources, results of operators and rows that these put aside."""
+    """Return what rows of nodes are read from: sources, results of operators and their side outputs."""
     found: dict[str, None] = {}
     seen: set[int] = set()
     pending = list(nodes)
@@ -331,7 +331,7 @@ def _read_names(topology: Topology, nodes: Iterable[Node]) -> tuple[str, ...]:
             found[f"results of {topology.name(node)}"] = None
         elif isinstance(node, SideOutputNode) and isinstance(node.emitter, StatefulNode):
             found[f"{topology.name(node)} of {topology.name(node.emitter)}"] = None
-            # Unless the operator itself has put them aside, they are looked up in its input.
+            # Unless the operator itself has set them aside, they are looked up in its input.
             pending = [*(() if kind_of(node.emitter).late_known_after_emit(node.emitter) else node.emitter.inputs), *pending]
         else:
             pending = [*node.inputs, *pending]

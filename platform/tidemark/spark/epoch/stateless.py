@@ -1,7 +1,7 @@
-"""The rows of every stateless node in one epoch, as DataFrames made when first asked for.
+"""The rows of every stateless node in one epoch, as DataFrames built at first use.
 
-Nodes that only choose, compute and filter share one pass: a row that leaves the path is marked with a verdict, so that the
-one tally at the pass's end counts every filter, and expressions behind a filter do not see the rows it was to keep away.
+Nodes that only select, compute and filter share one pass: a row that is filtered out gets a status, so that one count at the end of
+the pass covers every filter, and expressions after a filter are not evaluated for the rows that it rejected.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ class StatelessPlan:
 
     Args:
         topology: of the job.
-        intakes: the judged rows of each source, by its name.
+        intakes: the rows of each source with their status, by its name.
         known_splits: names of the splits seen in earlier epochs, by source.
         side_rows: returns which rows of its ports an operator counts under a name.
-        nondeterministic: whether a second reading of a node could give other rows, as far as it was asked before in this run; filled in.
-        run: makes a pass over rows, so that their tally is known.
+        nondeterministic: whether a second reading of a node could return other rows, as far as checked in this run; filled in.
+        run: runs a pass over rows, so that their counts are known.
     """
 
     def __init__(
@@ -97,11 +97,11 @@ class StatelessPlan:
         self.ends: dict[str, Node] = {}
 
     def status_of(self, node: FilterNode) -> int:
-        """Return the number that marks rows which a filter let go."""
+        """Return the status of rows that a filter rejected."""
         return self._statuses[id(node)]
 
     def set_results(self, operator: StatefulNode, results: DataFrame) -> None:
-        """Say what an operator emitted in this epoch; kept, when more than one consumer reads it."""
+        """Set an operator's results of this epoch; cached when more than one consumer reads them."""
         self._results[id(operator)] = self._cache(results) if self._topology.shared(operator) else results
 
     def available(self, node: Node) -> bool:
@@ -115,7 +115,7 @@ class StatelessPlan:
         return any(self.available(parent) for parent in node.inputs)
 
     def rows_and_filtered(self, node: Node) -> DataFrame:
-        """Return the node's rows with verdicts, those that dropped out included."""
+        """Return the node's rows with their status, including filtered ones."""
         found = self._rows_and_filtered.get(id(node))
         if found is None:
             found = self._make_rows_and_filtered(node)
@@ -125,7 +125,7 @@ class StatelessPlan:
         return found
 
     def rows(self, node: Node) -> DataFrame:
-        """Return the node's rows that are alive, tallied."""
+        """Return the node's passing rows, counted."""
         found = self._rows.get(id(node))
         if found is None:
             found = self._counted_rows(node)
@@ -133,7 +133,7 @@ class StatelessPlan:
         return found
 
     def release(self) -> None:
-        """Let go of what was kept in memory for this epoch."""
+        """Unpersist the frames cached for this epoch."""
         for frame in self._persisted:
             frame.unpersist()
         self._persisted.clear()
@@ -152,7 +152,7 @@ class StatelessPlan:
                 found is node for side in sides for found in _looked_up(side)
             )
             found = looked_up and (may_be_nondeterministic(node) or not _is_deterministic(self._make_rows_and_filtered(node)))
-            # Of a union only the streams that have rows in this epoch were looked at.
+            # Of a union only the streams that have rows in this epoch were checked.
             if all(self.available(source) for source in self._topology.upstream_sources(node)):
                 self._nondeterministic[id(node)] = found
         return found
@@ -178,9 +178,9 @@ class StatelessPlan:
         return counter
 
     def rows_with_status(self, node: Node) -> tuple[DataFrame, RowCounter] | None:
-        """Return the node's rows with their verdicts, for its only consumer to group and tally.
+        """Return the node's rows with their status, for its only consumer to group and count.
 
-        None where they must be tallied row by row.
+        None where they must be counted row by row.
         """
         if not isinstance(node, (SourceNode, *FUSABLE)) or self._topology.shared(node) or id(node) in self._rows:
             return None
@@ -191,11 +191,11 @@ class StatelessPlan:
         return None if counter.by_group else (marked, counter)
 
     def passing_rows(self, node: Node) -> DataFrame:
-        """Return the node's living rows without a tally."""
+        """Return the node's passing rows without a count."""
         return _passing(self.rows_and_filtered(node))
 
     def reads_input_alone(self, node: Node) -> bool:
-        """Whether the rows of a node are made of a source's files each time anew, by nothing but filters and expressions."""
+        """Whether the rows of a node are computed from a source's files at each use, with only filters and expressions."""
         path = self._topology.path_to_source(node)
         return path is not None and not any(map(self._must_be_cached, path))
 
@@ -208,7 +208,7 @@ class StatelessPlan:
         return self._step(node, self._before(parent))
 
     def _before(self, parent: Node) -> DataFrame:
-        """Return the rows that a pass goes on with; where several consumers share them, a new pass begins."""
+        """Return the rows that a pass continues with; where several consumers share them, a new pass begins."""
         if self._topology.shared(parent):
             return self.rows(parent).withColumn(ROW_STATUS, F.lit(PASSING))
         return self.rows_and_filtered(parent)
@@ -216,7 +216,7 @@ class StatelessPlan:
     def _step(self, node: Node, before: DataFrame) -> DataFrame:
         passing = F.col(ROW_STATUS) == PASSING
         if isinstance(node, FilterNode):
-            # Not behind AND: what occurs twice there Spark works out beforehand, for rows that dropped out as well.
+            # Not after AND: Spark evaluates common subexpressions first, also for filtered rows.
             fails = F.when(passing, ~F.coalesce(column(node.condition), F.lit(False)))
             gone = F.when(fails, F.lit(self.status_of(node))).otherwise(F.col(ROW_STATUS))
             return before.withColumn(ROW_STATUS, gone)
@@ -255,7 +255,7 @@ class StatelessPlan:
         raise TypeError(type(node).__name__)
 
     def _counted(self, node: Node) -> DataFrame:
-        """Return a node's rows, kept, after a pass of their own: what a transform does may stop before it has read all of them."""
+        """Return a node's rows, cached, after a separate pass: a transform may stop before it has read all of them."""
         rows = self._cache(self.rows(node))
         self._run(rows)
         return rows
@@ -271,7 +271,7 @@ class StatelessPlan:
         except Exception as error:
             raise UserCodeError(
                 f"transform failed: {type(error).__name__}: {first_line(error)}",
-                fix="mend the function; the epoch is read again",
+                fix="correct the function; the epoch is read again",
                 uid=self._topology.name(node),
                 place=node.place,
             ) from error
@@ -308,7 +308,7 @@ class StatelessPlan:
         raise TypeError(type(emitter).__name__)
 
     def _looked_up_in(self, operator: StatefulNode) -> dict[str, DataFrame]:
-        """Return the rows of an operator's ports, read again: those that it did not accept are looked up there."""
+        """Return the rows of an operator's ports, read again, to look up those that it did not accept."""
         found = {}
         for port in operator.ports:
             if self.available(port.node):
@@ -337,7 +337,7 @@ def _passing(marked: DataFrame) -> DataFrame:
 
 
 def _guarded(expression: Expression, passing: Column) -> Column:
-    """Return an expression that is evaluated for living rows only; a mere column cannot fail and goes unguarded."""
+    """Return an expression that is evaluated for passing rows only; a plain column cannot fail and needs no guard."""
     if is_name(expression):
         return column(expression)
     return F.when(passing, column(expression))
@@ -357,7 +357,7 @@ def _looked_up(side: SideOutputNode) -> tuple[Node, ...]:
 
 
 def _is_deterministic(frame: DataFrame) -> bool:
-    """Whether Spark takes every expression of the plan as deterministic (no rand, uuid, …), and none asks for the time."""
+    """Whether Spark considers every expression of the plan deterministic (no rand, uuid, …), and none reads the clock."""
     plan = frame._jdf.queryExecution().analyzed()  # noqa: SLF001 - Python has no public way to ask
     jvm = frame.sparkSession.sparkContext._jvm  # noqa: SLF001
     if jvm is None:

@@ -1,4 +1,4 @@
-"""What the engine needs to know of a job's graph before it runs: who consumes what, what is kept, what has which name.
+"""The engine's view of a job's graph before it runs: consumers of each node, outputs, names.
 
 Pure Python over the graph's nodes; made once per run.
 """
@@ -28,7 +28,7 @@ from tidemark.graph.model.nodes import (
 from tidemark.graph.operators.registry import kind_of
 
 FUSABLE = (SelectNode, WithColumnsNode, FilterNode)
-"""Nodes that can share one pass with what comes before them: rows that drop out are marked, not removed."""
+"""Nodes that can share one pass with their input: filtered rows are marked, not removed."""
 
 _PREFIX = {
     SelectNode: "select",
@@ -65,7 +65,7 @@ class Topology:
         return tuple(node for node in self.nodes if isinstance(node, StatefulNode))
 
     def name(self, node: Node) -> str:
-        """Return the node's name in progress, records and messages: its uid, source name or tag, else kind and number."""
+        """Return the node's name in progress, records and messages: its uid, source name or tag, or its kind and a number."""
         return self.names[id(node)]
 
     def shared(self, node: Node) -> bool:
@@ -73,7 +73,7 @@ class Topology:
         return self.consumers.get(id(node), 0) > 1
 
     def gate(self, node: Node) -> SideOutputNode | None:
-        """Return the side output whose count decides whether there is anything to read of a node, if there is one."""
+        """Return the side output whose count decides whether a node has rows to read, None where there is none."""
         while len(node.inputs) == 1:
             if isinstance(node, SideOutputNode) and id(node) in self.gated:
                 return node
@@ -95,9 +95,9 @@ class Topology:
         return node, filters
 
     def path_to_source(self, node: Node) -> tuple[Node, ...] | None:
-        """Return a node and what comes before it up to its source, where that is nothing but filters and expressions of its own.
+        """Return a node and its upstream nodes up to its source, where these are only filters and expressions that it does not share.
 
-        None where there is more: a union's or a shared node's rows are tallied once made, by a pass that may come later or not at all.
+        None otherwise: a union's or a shared node's rows are counted when computed, by a pass that may come later or not at all.
         """
         path = [node]
         while isinstance(path[-1], FUSABLE):
@@ -110,9 +110,9 @@ class Topology:
 
 
 def result_operators(*nodes: Node) -> tuple[StatefulNode, ...]:
-    """Return the operators whose results become rows of nodes, a node itself included if it is one.
+    """Return the operators whose results become rows of nodes, including a node that is one itself.
 
-    Side outputs are no results: they are rows that came into the operator.
+    Side outputs are not results: they are rows of the operator's input.
     """
     operators: dict[int, StatefulNode] = {}
     pending = list(nodes)
@@ -127,9 +127,9 @@ def result_operators(*nodes: Node) -> tuple[StatefulNode, ...]:
 
 
 def operators_before(*nodes: Node) -> tuple[StatefulNode, ...]:
-    """Return the operators that must have had their turn in an epoch before rows of nodes can be read.
+    """Return the operators whose turn in an epoch must come before rows of nodes can be read.
 
-    Those whose results are among the rows, and those whose late rows are, if it is their turn that tells which these are.
+    Those whose results are among the rows, and those whose late rows are, if these are known only after their turn.
     """
     sides = (found.emitter for found in walk(nodes) if isinstance(found, SideOutputNode))
     late = (emitter for emitter in sides if isinstance(emitter, StatefulNode) and kind_of(emitter).late_known_after_emit(emitter))
@@ -137,7 +137,7 @@ def operators_before(*nodes: Node) -> tuple[StatefulNode, ...]:
 
 
 def may_be_nondeterministic(node: Node) -> bool:
-    """Whether reading the node's rows twice could give two results, as far as the graph can tell."""
+    """Whether reading the node's rows twice could return different rows, according to the graph."""
     return any(isinstance(found, FunctionNode | TransformNode) for found in walk([node]))
 
 
@@ -153,7 +153,7 @@ def build_topology(outputs: Mapping[str, Output]) -> Topology:
     for output in outputs.values():
         consumers[id(output.node)] = consumers.get(id(output.node), 0) + 1
     ordering: list[Node] = [node for node in nodes if isinstance(node, StatefulNode) and kind_of(node).needs_order(node)]
-    # Of one epoch's rows with one key the last one stays; results of operators have positions of their own.
+    # Of an epoch's rows with one key the last one is kept; results of operators have their own positions.
     replacing = [output.node for output in outputs.values() if isinstance(output.sink, DeltaSpec) and output.sink.mode == "upsert"]
     ordering += [node for node in replacing if not result_operators(node)]
     ordered = frozenset(id(source) for source in walk(ordering) if isinstance(source, SourceNode))

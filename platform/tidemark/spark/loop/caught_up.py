@@ -1,4 +1,4 @@
-"""Whether anything waits to be read: known for certain only once Spark has looked and found nothing."""
+"""Whether input is waiting: known for certain only once Spark has polled the sources and found nothing."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class CaughtUpProbe:
-    """Asks Spark whether the sources of a query that runs on are read to their ends.
+    """Asks Spark whether the sources of a continuous query are read to their ends.
 
-    Spark answers after a trigger that began later than the question and found no rows. So all that there was at the time of the
+    Spark answers after a trigger that began later than the question and found no rows. So all input available at the time of the
     question has been read, unless a batch came in between.
 
     Args:
@@ -33,18 +33,18 @@ class CaughtUpProbe:
 
     @property
     def since(self) -> int | None:
-        """The newest time at which certainly nothing waited; None where it is not known, or a batch has come since."""
+        """The newest time at which certainly no input was waiting, milliseconds; None where not known, or a batch has come since."""
         with self._lock:
             return self._since
 
     def batch_started(self) -> None:
-        """Say that a batch has come; called before anything else is done with it."""
+        """Note that a batch has come; called before anything else is done with it."""
         with self._lock:
             self._batches += 1
             self._since = None
 
     def probe(self, query: StreamingQuery) -> None:
-        """Ask, unless a question is open; the answer shows in ``since`` and may take as long as the next trigger."""
+        """Ask Spark, unless a question is open; the answer appears in ``since`` and may take until the next trigger."""
         if self._probing is not None and self._probing.is_alive():
             return
         with self._lock:
@@ -53,7 +53,7 @@ class CaughtUpProbe:
         self._probing.start()
 
     def close(self) -> None:
-        """Wait for the open question to end, as it does when its query has."""
+        """Wait for the open question to end; it ends with its query."""
         if self._probing is not None:
             self._probing.join()
 

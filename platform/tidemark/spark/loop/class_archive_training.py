@@ -1,4 +1,4 @@
-"""Runs jobs that load what drivers load, and has Java write it to a file as it exits: ``python -m … FILE``."""
+"""Runs jobs that load the classes that drivers load, and has Java write them to a file as it exits: ``python -m … FILE``."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _EXIT_SECONDS = 300
 
 
 def main(arguments: list[str]) -> int:
-    """Run the jobs twice, so that recovery is among what is loaded, and wait for Java to write the file."""
+    """Run the jobs twice, so that recovery's classes are loaded, too, and wait for Java to write the file."""
     (archive,) = arguments
     options = f'{LOCAL[JAVA_OPTIONS]} -XX:ArchiveClassesAtExit="{archive}"'
     with tempfile.TemporaryDirectory(prefix="tidemark-classes-") as folder:
@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
 
 
 def rehearse(spark: SparkSession, folder: str) -> None:
-    """Run small jobs in a session, twice, so that all that drivers use is loaded in this process and in its JVM.
+    """Run small jobs in a session, twice, so that everything that drivers use is loaded in this process and in its JVM.
 
     Args:
         spark: the session.
@@ -60,7 +60,7 @@ def rehearse(spark: SparkSession, folder: str) -> None:
 
 
 def _land(folder: Path, number: int) -> None:
-    """Let a file arrive, with rows of an hour, one that is late, one that is malformed and one that is rejected."""
+    """Write an input file with rows of one hour, of which one is late, one is malformed and one is rejected."""
     begin = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=number)
     times = [*(begin + timedelta(minutes=minute) for minute in range(50)), begin - timedelta(days=1), None, begin]
     count = len(times)
@@ -96,7 +96,7 @@ def _jobs(folder: str) -> tuple[Job, ...]:
 
 
 def _exit_java(spark: SparkSession) -> None:
-    """Have Java exit as it does when Python is gone, and wait for that: it writes the archive then."""
+    """Have Java exit as it does when its Python process ends, and wait for it, since it writes the archive then."""
     gateway = spark.sparkContext._gateway  # noqa: SLF001 - PySpark has no public way to wait for its JVM
     if gateway is None:
         raise ValueError("the session has ended")

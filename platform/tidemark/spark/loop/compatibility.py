@@ -1,4 +1,4 @@
-"""Whether a job may go on from a stored epoch, by its state and its tables; state that its changed code can follow is written anew."""
+"""Checks whether a job can resume from a stored epoch, by its state and its tables, and migrates state where the changed code allows it."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ logger = logging.getLogger("tidemark")
 
 
 def last_start_was_rejected(root: JobStore, job: str) -> bool:
-    """Return whether a job's last run failed because state did not fit it.
+    """Return whether a job's last run failed because its state was not compatible.
 
-    What changes types is not always in the job's code: a table that it reads has been widened, a module that a function uses is another.
+    Types may change without a change of the job's code: a table that it reads was widened, a module that a function uses was replaced.
     """
     try:
         status = read_status(root, job)
@@ -52,24 +52,24 @@ def ensure_compatible(
     columns: Mapping[str, Names] | None = None,
     force: bool = False,
 ) -> EpochRecord:
-    """Return a stored epoch with its state as the job can go on from it: as it is, or migrated.
+    """Return a stored epoch with state that the job can resume from: as it is, or migrated.
 
-    What is migrated is staged, and nobody's until a record names it.
+    Migrated state is staged; nothing refers to it until a record names it.
 
     Args:
         spark: the session that the job is to run in.
         store: the store at the job's folder.
         record: the epoch, under the job's uids.
-        job: what is to go on.
-        columns: of operators by uid, new names of keys, aggregates and columns by old ones; None for what is left behind.
-        force: look also if the job's code seems to be the same.
+        job: the job to resume.
+        columns: by operator uid, new names of keys, aggregates and columns by their old ones; None for those to drop.
+        force: check also if the job's code seems to be the same.
 
     Raises:
-        StateMismatchError: stored positions or state belong to nothing in the job, or do not fit what they belong to; the message has
-            all that stands against it.
-        DefinitionError: the map of columns names what is not there.
-        SinkError: the results do not fit the tables or folders that they go to; the message has all that stands against it.
-        TidemarkError: state is to be migrated, and the job's code fails on input without rows.
+        StateMismatchError: stored positions or state belong to no source or operator of the job, or do not fit it; the message lists
+            every conflict.
+        DefinitionError: the map of columns names columns that do not exist.
+        SinkError: the results do not fit their tables or folders; the message lists every conflict.
+        TidemarkError: state has to be migrated, and the job's code fails on input without rows.
     """
     changed = force or record.code_version != code_version(job) or bool(columns)
     head = JobLog(store, job.name).load().epoch if changed else None
@@ -83,7 +83,7 @@ def ensure_compatible(
     except (TidemarkError, PySparkException) as error:
         if found.rewrites:
             raise translate(error, job=job.name, epoch=record.epoch, state=store.location.joined(STATE).path, nodes=job.nodes) from error
-        # What is wrong with the job's code shows in the first epoch, as an error of that epoch.
+        # The first epoch raises this error as its own.
         logger.info("the columns of the changed job are not known yet: %s", error)
         return record
     outputs = check_outputs(job, record, head, {name: stored_columns(rows.jsonValue()) for name, rows in empty.outputs.items()})

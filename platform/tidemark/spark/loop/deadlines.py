@@ -1,4 +1,4 @@
-"""When an epoch is due although nothing arrives."""
+"""The processing time at which the next epoch without input is due."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def next_deadline(topology: Topology, runtimes: Mapping[int, OperatorRuntime], r
         if state is None:
             continue
         deadlines.append(next_idle_deadline(source.watermarks, state))
-        # What waits for another source is not for this one to wait for.
+        # This source does not wait for one that waits for another source.
         wanted = min((watermark for watermark, names in due if source.name in names and watermark > state.watermark), default=None)
         if wanted is not None:
             deadlines.append(processing_time_reaching(source.watermarks, state, wanted))

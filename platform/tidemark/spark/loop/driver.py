@@ -69,9 +69,9 @@ class JobDriver:
         term: right to append to the job's log.
         clock: processing time.
         on_epoch: called after each epoch that was published.
-        restore: from which savepoint to go on.
-        parallelism: asked before each epoch; None where it is the job's own.
-        missing_epochs: what is done about epochs that an output's place no longer holds; None refuses.
+        restore: the savepoint to resume from.
+        parallelism: called before each epoch; None uses the job's own.
+        missing_epochs: how to treat epochs that an output's place no longer holds; None raises.
         on_stage: called with the name of each stage of the start as it begins.
     """
 
@@ -125,9 +125,9 @@ class JobDriver:
         self.lock = threading.RLock()
 
     def prepare(self) -> None:
-        """Find where the job goes on, and finish what a crash left there (``Beginning.head``); fill Spark's checkpoint.
+        """Find the epoch to resume from, publish it if a crash prevented that (``Recovery.resume_point``), and fill Spark's checkpoint.
 
-        What was done about epochs that an output's place had lost is noted by an epoch without input.
+        Repairs of epochs that an output's place had lost are recorded by an epoch without input.
 
         Raises:
             CorruptStoreError: an output has epochs that the log does not know.
@@ -155,17 +155,17 @@ class JobDriver:
         self._on_stage("first epoch")
         self._repairs = recovery.repairs
         if self.head is not None and self._repairs:
-            # Of its time, so that no source is taken for idle and no deadline is due that was not.
+            # At the head's time, so that no source becomes idle and no other deadline becomes due.
             self.run_without_input(at=self.head.processing_time, end_of_input=self.ended)
 
     def run_on(self, gauge: LoadGauge, intake: AdaptiveIntake | None) -> Callable[[], None]:
-        """Say that the driver runs on: its status shows the load, and its intake may adapt; returns what to call when other input waits."""
+        """Prepare for a continuous run: the status shows the load, the intake may adapt; returns what to call when the backlog changes."""
         self._housekeeping.gauge, self._intake = gauge, intake
         self.files_read = FilesRead(self._topology.sources, self._checkpoint.files_read)
         return self._housekeeping.report_backlog
 
     def prepare_again(self) -> None:
-        """Fill a new checkpoint of Spark's from the newest epoch, for another query of the same run; the one before has ended."""
+        """Fill a new Spark checkpoint from the newest epoch, for another query of the same run; called after the earlier one has ended."""
         self._checkpoint.close()
         self._checkpoint = SparkCheckpoint(self._store, self._term.term)
         self._seed()
@@ -175,7 +175,7 @@ class JobDriver:
         crash_point("checkpoint-seeded")
 
     def streaming(self) -> DataFrame:
-        """Return all sources as one streaming DataFrame, with the bounds of an epoch's intake as they are now."""
+        """Return all sources as one streaming DataFrame, with the current bounds of an epoch's intake."""
         share = self._intake.share if self._intake is not None else 1.0
         self._sources = tuple(limited(source, share) for source in self._topology.sources)
         before = positions(self.head.offsets) if self.head else {}
@@ -202,12 +202,12 @@ class JobDriver:
 
     @property
     def lineage(self) -> str:
-        """The lineage that the job goes on with."""
+        """The lineage of the epochs to come."""
         return self.head.lineage if self.head else self._term.log.origin()
 
     @property
     def next_epoch(self) -> int:
-        """The number of the epoch that comes next."""
+        """The number of the next epoch."""
         return self.head.epoch + 1 if self.head else 0
 
     def run_batch(self, batch: DataFrame, number: int, *, polled_at: int | None = None) -> None:
@@ -218,7 +218,7 @@ class JobDriver:
         Args:
             batch: its rows.
             number: Spark's.
-            polled_at: the processing time at which Spark looked what there is to read, None for just now.
+            polled_at: the processing time at which Spark polled the sources, None for just now.
 
         Raises:
             OffsetMismatchError: the batch was committed with other offsets.
@@ -239,8 +239,8 @@ class JobDriver:
         """Run an epoch that reads nothing: a deadline is due, or the input has ended for good.
 
         Args:
-            at: a processing time at which certainly nothing waited to be read; the epoch's, unless the one before was later.
-            end_of_input: no more will ever come.
+            at: a processing time at which certainly no input was waiting; the epoch's, unless the one before was later.
+            end_of_input: whether the input has ended for good.
         """
         with self.lock, self.activity.epoch(self.now()):
             self._shift += 1
@@ -259,7 +259,7 @@ class JobDriver:
         return self._clock.now_ms()
 
     def elapsed(self) -> int:
-        """Return milliseconds that never go back, for measuring how long something takes."""
+        """Return monotonic milliseconds, for measuring durations."""
         return round(self._clock.monotonic() * 1000)
 
     def next_deadline(self) -> int | None:
@@ -273,13 +273,13 @@ class JobDriver:
 
     @property
     def may_have_unread_input(self) -> bool:
-        """Whether the newest epoch took as much of a source as it may, so that nobody knows if there was more."""
+        """Whether the newest epoch may have left input unread, as when it took as much of a source as it may."""
         return bool(self._may_have_unread)
 
     def read_to_end(self) -> bool:
-        """Learn that the newest epoch read all there was: what was silent in it was silent, then. Called under the lock.
+        """Note that the newest epoch read all available input, so that splits without rows in it had none. Called under the lock.
 
-        Returns whether that makes a difference to what the epoch's record says.
+        Returns whether this changes the state of a source from the one in the epoch's record.
         """
         if self.head is None or not self._may_have_unread:
             return False
@@ -290,24 +290,24 @@ class JobDriver:
         return differs
 
     def translate_error(self, error: Exception) -> TidemarkError:
-        """Return the error to raise for one that ended the epoch at hand."""
+        """Return the error to raise for one that ended the current epoch."""
         state = self._store.location.joined(STATE).path
         return translate(error, job=self.job.name, epoch=self.next_epoch, state=state, nodes=self._topology.nodes)
 
     def write_status(self, state: State, error: BaseException | None = None) -> None:
-        """Write the job's status; a driver that was fenced leaves it to the one that has the job now."""
+        """Write the job's status; a fenced driver leaves it to the one that fenced it."""
         if isinstance(error, FencedError):
             return
         with contextlib.suppress(StoreError):
             self._housekeeping.write_status(state, error=error if isinstance(error, TidemarkError) else None)
 
     def close(self) -> None:
-        """Let the threads go and remove the local cache."""
+        """Stop the threads and remove the local checkpoint."""
         self._context.pool.shutdown()
         self._checkpoint.close()
 
     def _batches(self, batch: DataFrame, taken: EpochInput) -> dict[str, DataFrame]:
-        """Return the rows of the sources that have some in this epoch, each read the cheapest way."""
+        """Return the rows of the sources that have any in this epoch, each read the cheapest way."""
         frames = unpack(batch, [source.name for source in self._topology.sources])
         for source in self._topology.sources:
             if not taken.has_new_data(source.name):
@@ -320,7 +320,7 @@ class JobDriver:
     def _plan(
         self, session: SparkSession, taken: EpochInput, batches: Mapping[str, DataFrame], at: int, *, end_of_input: bool
     ) -> EpochPlan:
-        """Fix what the epoch does; where a crash ended the same epoch before, its processing time is what it was then."""
+        """Return the epoch's plan; an epoch that a crash ended runs again with the processing time that it had."""
         before, epoch = self.head, self.next_epoch
         time = epoch_processing_time(before.processing_time if before else None, at)
         intent = EpochIntent(self.lineage, epoch, taken.digest(end_of_input=end_of_input), time)

@@ -1,4 +1,4 @@
-"""Tables and folders before they have rows: made when a job starts, so that readers find the columns and nothing in them."""
+"""Creates outputs' tables and folders when a job starts, so that readers find the columns before there are rows."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ logger = logging.getLogger("tidemark")
 def make_tables(
     spark: SparkSession, job: Job, elements: JobStore, sinks: Mapping[str, BoundSink], *, head: EpochRecord | None, version: str
 ) -> None:
-    """Make the tables and folders of a job's outputs that are not there, with the columns that their rows will have.
+    """Create the tables and folders of a job's outputs that do not exist, with the columns that their rows will have.
 
-    What was made so and has no rows yet gets the columns of changed code. An output that had rows is left alone, also where its table
-    is missing. Where the code fails without rows, the first rows make the table, as far as they come. An output's first start into a place
-    with rows of others is logged.
+    A table that was created so and has no rows yet gets the columns of changed code. An output that had rows is left alone, also where
+    its table is missing. Where the code fails without rows, the table is created with the first rows. An output's first start into a
+    place with rows of other writers is logged.
 
     Args:
         spark: the session that the job is to run in.
         job: the job.
         elements: where elements given in the program are kept.
         sinks: of the job's outputs, by name.
-        head: the epoch that the job goes on from.
+        head: the epoch that the job resumes from.
         version: of the job's code.
 
     Raises:
-        SinkError: a table cannot be read or made, or its rows cannot be known by their keys.
+        SinkError: a table cannot be read or created, or its rows cannot be identified by their keys.
     """
     places = {name: bound.sink for name, bound in sinks.items() if isinstance(bound.sink, DeltaSink | ParquetSink)}
     new = {name: sink for name, sink in places.items() if not _had_rows(head, name, sink.location)}
@@ -56,8 +56,8 @@ def make_tables(
     try:
         columns = probe_job(spark, job, elements).outputs
     except (TidemarkError, PySparkException) as error:
-        # What is wrong with the job's code shows in the first epoch, as an error of that epoch.
-        logger.info("tables are made with their first rows, since the job's code fails without rows: %s", first_line(error))
+        # The first epoch raises this error as its own.
+        logger.info("tables are created with their first rows, since the job's code fails without rows: %s", first_line(error))
         return
     for name, sink in wanting.items():
         if name in columns:
@@ -65,7 +65,7 @@ def make_tables(
 
 
 def _warn_taken(name: str, sink: DeltaSink | ParquetSink) -> None:
-    """Say that an output's first rows go where rows of others are: that may be meant, and may be another job's path by mistake."""
+    """Log that an output's place already has rows of other writers: intended, or another job's path by mistake."""
     upserts = isinstance(sink, DeltaSink) and sink.upsert is not None
     effect = "replace those with the same keys, or are added" if upserts else "are added"
     what = "table" if isinstance(sink, DeltaSink) else "folder"

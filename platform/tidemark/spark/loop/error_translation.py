@@ -1,4 +1,4 @@
-"""From Spark's errors to Tidemark's: whose fault it is, and whether trying again can help."""
+"""Translates Spark's errors into Tidemark's: what caused them, and whether a retry can help."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ _RAISED = re.compile(r"[A-Za-z_][\w.]*: .+")
 _OWN = re.compile(
     r"tidemark\.errors\.\w+: \[\w+\] (?P<what>.*?)(?: \((?:'(?P<uid>[^'()]+)')?(?:, )?(?:at (?P<place>[^()]+:\d+))?\))?\. Fix: (?P<fix>.*)"
 )
-"""An error that Tidemark raised in a task, with the operator and the line that it named there."""
+"""An error that Tidemark raised in a task, with its operator and line."""
 
 
 def translate(error: BaseException, *, job: str, epoch: int | None, state: str, nodes: Sequence[Node] = ()) -> TidemarkError:
     """Return the error to raise for one that ended an epoch; nothing of that epoch was committed.
 
     Args:
-        error: what ended it.
+        error: the error that ended it.
         job: the job's name.
-        epoch: the epoch at hand.
-        state: path of the job's state files, by which one that cannot be read is told from a source's file.
-        nodes: the job's operators, one of which may be to origin.
+        epoch: the current epoch.
+        state: path of the job's state files, which distinguishes an unreadable state file from a source's file.
+        nodes: the job's operators, one of which may be the origin.
     """
     error = kafka_error(error, [node for node in nodes if isinstance(node, SourceNode)]) or error
     if isinstance(error, TidemarkError):
@@ -75,7 +75,7 @@ def translate(error: BaseException, *, job: str, epoch: int | None, state: str, 
 
 
 def _origin(error: BaseException, kind: type[TidemarkError], nodes: Sequence[Node]) -> Origin:
-    """Return which operator and line an error of the user's code is about; of other errors nothing."""
+    """Return the operator and line that an error of the user's code comes from; empty for other errors."""
     if kind is not UserCodeError:
         return Origin()
     if isinstance(error, PythonException):
@@ -88,7 +88,7 @@ def _origin(error: BaseException, kind: type[TidemarkError], nodes: Sequence[Nod
 
 
 def _located_text(error: BaseException) -> str:
-    """Return an error's text with the SQL that it is about, which Spark keeps apart where it has refused it."""
+    """Return an error's text with its SQL, which Spark keeps apart where it has refused it."""
     contexts = error.getQueryContext() if isinstance(error, AnalysisException) else []
     return "\n".join([message_text(error), *(context.summary() for context in contexts)])
 
@@ -104,7 +104,7 @@ def _explained(error: BaseException, state: str) -> tuple[type[TidemarkError], s
         return _refused(error, text)
     if condition == USER_RAISED:
         fix = "correct the data or the condition, or set such rows aside before: .filter(..., rejects_to=tm.OutputTag('odd'))"
-        return UserCodeError, f"an expression of yours raised: {text}", fix
+        return UserCodeError, f"an expression raised: {text}", fix
     if condition.startswith(_DATA_CONDITIONS):
         fix = "use the try_ form of the function (try_cast, try_to_timestamp, try_divide, …), or filter such rows first with rejects_to"
         return UserCodeError, f"an expression failed on the data: {text}", fix
@@ -122,12 +122,12 @@ def _explained(error: BaseException, state: str) -> tuple[type[TidemarkError], s
 
 def _refused(error: BaseException, text: str) -> tuple[type[TidemarkError], str, str]:
     if _condition(error, text) == "DATATYPE_MISMATCH.HASH_MAP_TYPE":
-        return UserCodeError, "a key is a MAP, or holds one, and maps are no keys", NO_MAP_KEYS
+        return UserCodeError, "a key is a MAP, or contains one, and a MAP cannot be a key", NO_MAP_KEYS
     return UserCodeError, f"Spark refuses an expression: {text}", "correct the expression; the epoch is read again"
 
 
 def _explained_engine(error: BaseException, text: str) -> tuple[type[TidemarkError], str, str]:
-    """Return what lies behind an error that is nobody's expression, data or file, as far as its causes say."""
+    """Return the cause of an error that is about no expression, data or file, as far as its text says."""
     whole = whole_text(error)
     cause = engine_cause(whole)
     if cause is not None:
@@ -142,7 +142,7 @@ def _explained_engine(error: BaseException, text: str) -> tuple[type[TidemarkErr
 
 
 def _condition(error: BaseException, text: str) -> str:
-    """Return Spark's name for what went wrong; Java exceptions that PySpark does not know have it in their text only."""
+    """Return Spark's error condition; Java exceptions that PySpark does not know have it in their text only."""
     if isinstance(error, PySparkException):
         return error.getCondition() or ""
     found = _CONDITION.match(text)
@@ -150,11 +150,11 @@ def _condition(error: BaseException, text: str) -> str:
 
 
 def _explained_python(text: str) -> tuple[str, str]:
-    """Return what failed in a task and how to mend it, from the traceback that Spark brings back from there."""
+    """Return what failed in a Python task and its fix, from the traceback in Spark's error."""
     last = _last_raised(text)
     if own := _OWN.fullmatch(last):
         return own["what"], own["fix"]
-    return last, "mend the function, or let it return a row that a filter with rejects_to sets aside; the epoch is read again"
+    return last, "correct the function, or let it return a row that a filter with rejects_to sets aside; the epoch is read again"
 
 
 def _last_raised(text: str) -> str:

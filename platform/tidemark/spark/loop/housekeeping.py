@@ -1,4 +1,4 @@
-"""What a driver does beside its epochs: heartbeat, status, history, retention, sweeping."""
+"""A driver's work besides its epochs: heartbeat, status, history, retention, sweeping."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ BEAT_SECONDS = DEFAULT_LEASE_MS / 1000 / 5
 
 SWEEP_INTERVAL_MS: Final = 5 * 60 * 1000
 SWEEP_EPOCHS: Final = 100
-"""A sweep reads all retained records, so it comes after so much time or so many epochs, whichever is first."""
+"""A sweep reads all retained records, so it runs after so much time or so many epochs, whichever is first."""
 
 RETENTION_SLACK: Final = 10
-"""Old records gather up to so many, and to a tenth of those retained, before they are deleted together."""
+"""Old records accumulate up to so many, and to a tenth of those retained, before they are deleted together."""
 
 
 class Housekeeping:
-    """Keeps a job's small files. Nothing here decides anything: all of it can be made anew from the job's log.
+    """Maintains a job's status, history and retained files. Nothing depends on them: all can be rebuilt from the job's log.
 
     Args:
         store: root of the job store.
@@ -56,7 +56,7 @@ class Housekeeping:
         clock: for the times in the files.
 
     Attributes:
-        gauge: of the driver's load, where it runs on.
+        gauge: of the driver's load, where it runs continuously.
     """
 
     def __init__(self, store: JobStore, job: Job, term: Driver, *, sinks: Mapping[str, BoundSink], clock: Clock) -> None:
@@ -79,11 +79,11 @@ class Housekeeping:
         self.gauge: LoadGauge | None = None
 
     def begin(self, head: EpochRecord | None, lineage: str) -> None:
-        """Write what a crash kept from being written, say that the job runs, and sweep up what it left.
+        """Write the history that a crash left unwritten, set the status to running, and sweep the files that it left.
 
         Args:
-            head: the epoch that the driver goes on from.
-            lineage: that it goes on with.
+            head: the epoch that the driver resumes from.
+            lineage: of the epochs to come.
 
         Raises:
             FencedError: a newer driver has begun; nothing was written.
@@ -105,10 +105,10 @@ class Housekeeping:
         self._sweep()
 
     def after_epoch(self, record: EpochRecord, progress: EpochProgress) -> None:
-        """Write history and status after an epoch was published; retire old epochs, and sweep when it is time.
+        """Write history and status after an epoch was published; retire old epochs, and sweep when due.
 
         Raises:
-            FencedError: a newer driver has begun; history and status are its own.
+            FencedError: a newer driver has begun; history and status belong to it.
         """
         self._record = record
         self._remember(record)
@@ -123,7 +123,7 @@ class Housekeeping:
             self._sweep()
 
     def write_status(self, state: State, error: TidemarkError | None = None) -> None:
-        """Write the job's status; a driver that was fenced leaves it to the newer one."""
+        """Write the job's status; a fenced driver leaves it to the newer one."""
         try:
             self._term.confirm()
         except FencedError as fenced:
@@ -132,10 +132,10 @@ class Housekeeping:
         self._write(state, error=error)
 
     def report_backlog(self) -> None:
-        """Write the status again where something else waits than it says; called between epochs, since the next may be long in coming.
+        """Write the status again where the backlog has changed; called between epochs, since the next may be long in coming.
 
         Raises:
-            FencedError: a newer driver has begun; the status is its own.
+            FencedError: a newer driver has begun; the status belongs to it.
         """
         if self.gauge is None or self._status is None or self._status.load is None:
             return
@@ -190,15 +190,15 @@ class Housekeeping:
             write_status(self._store, self._status)
 
     def _expire_savepoints(self) -> None:
-        """Let those go that retention does, and say which versions of the tables the others need."""
+        """Retire savepoints that retention expires, and protect the table versions that the others need."""
         savepoints = SavepointStore(self._store, self._job.name, self._clock)
         savepoints.retire()
         left = savepoints.all_protected()
-        with self._deferred.deferring_failures("keeping all that savepoints need of tables"):
+        with self._deferred.deferring_failures("protecting the table versions that savepoints need"):
             self._protect_versions(left)
 
     def _protect_versions(self, savepoints: Sequence[Savepoint]) -> None:
-        """Say what stays readable of the tables, and then what is not there any more. Until that is known nothing is given up."""
+        """Tell each table which versions savepoints protect, then raise for versions already lost. Until then nothing old is deleted."""
         tables = [bound.sink for bound in self._sinks.values() if isinstance(bound.sink, DeltaSink)]
         for sink in tables:
             sink.protect_versions(None)
@@ -214,7 +214,7 @@ class Housekeeping:
         try:
             return read_status(self._store, self._job.name)
         except CorruptStoreError as error:
-            logger.warning("the status is written anew: %s", error)
+            logger.warning("the status is rebuilt: %s", error)
             return None
 
     def _remember(self, record: EpochRecord) -> None:
@@ -226,7 +226,7 @@ class Housekeeping:
 
 @contextmanager
 def beating(term: Driver) -> Iterator[threading.Event]:
-    """Write the heartbeat while the block runs; the event is set when a newer driver took the job over."""
+    """Write the heartbeat while the block runs; the event is set when a newer driver takes the job over."""
     ended, fenced = threading.Event(), threading.Event()
 
     def beat() -> None:
@@ -237,7 +237,7 @@ def beating(term: Driver) -> Iterator[threading.Event]:
                 fenced.set()
                 return
             except StoreError as error:
-                logger.warning("heartbeat failed, trying again: %s", error)
+                logger.warning("heartbeat failed, retrying: %s", error)
 
     thread = threading.Thread(target=beat, name="tidemark-heartbeat", daemon=True)
     thread.start()

@@ -1,7 +1,7 @@
-"""Publishing an epoch that was committed by a driver which ended before it had shown all of it; needs no code of the job's.
+"""Publishes an epoch whose driver ended after the commit and before publishing all of it; needs no code of the job.
 
-Rows that are only added are committed by ``deltalake`` or moved. Only a merge of an upsert needs Spark: then a session is started
-on this machine, if there is none, and stopped again.
+Appended rows are committed by ``deltalake``, or their files moved. Only the merge of an upsert needs Spark: then a session is
+started on this machine, if there is none, and stopped again.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from tidemark.state.store.store import JobStore
 
 
 def late_publisher(conf: Callable[[], Mapping[str, str]] = dict) -> Publish:
-    """Return what publishes a job's newest epoch, for ``savepoints.rewinding.rewind``.
+    """Return the function that publishes a job's newest epoch, for ``savepoints.rewind``.
 
     Args:
-        conf: returns settings of the Spark session, if one has to be started: the job's own, by which its tables may be reached.
+        conf: returns the settings of a Spark session, if one has to be started: the job's own, which its tables may need.
     """
 
     def publish_now(driver: Driver, record: EpochRecord, unshown: Collection[str]) -> Mapping[str, str]:
         lost: dict[str, str] = {}
-        # Of folders nobody asked; what was moved already is left.
+        # Folders of files were not checked; files that were moved already stay.
         due = {name: output for name, output in record.outputs.items() if output.files and (name in unshown or output.sink != "delta")}
         opened = {name: sink_of_record(name, output, record.job, maintained=False) for name, output in due.items()}
         sinks = {name: sink for name, sink in opened.items() if sink is not None}
-        # Else an epoch would be added to a place that has lost some, and the gap be seen by nobody.
+        # Otherwise an epoch would be added to a place that has lost some, and hide the gap.
         expect_published(record, sinks, driver.log)
         merges = any(Upsert.of_options(output.options) is not None for output in due.values())
         with beating(driver), _session(record.job, conf()) if merges else _no_session():
@@ -53,22 +53,22 @@ def late_publisher(conf: Callable[[], Mapping[str, str]] = dict) -> Publish:
 def rewind(
     job: Job | str, savepoint: str, *, store: str | JobStore | None = None, by: str = "", why: str = "", tell: OnProgress | None = None
 ) -> EpochRecord:
-    """Put a job that does not run back to a savepoint, with its Delta tables; or go on with a rewind that was begun.
+    """Rewind a stopped job to a savepoint, with its Delta tables; or continue a rewind that was begun.
 
-    An epoch that is committed and that a table does not show yet, since the driver was killed in between, is published first. That
-    starts a Spark session for a table that is upserted, if there is none; nothing else does.
+    A committed epoch that a table does not show yet, since the driver was killed in between, is published first. That starts a Spark
+    session only for an upserted table, if there is none.
 
     Args:
         job: the job, or its name.
         savepoint: its name.
         store: root of the job store, as for ``savepoints_of``.
-        by: who does it.
-        why: what for.
-        tell: is told of each step.
+        by: the user, for the history.
+        why: the reason, for the history.
+        tell: called with each step.
 
     Raises:
         JobRunningError: a driver of the job is alive.
-        RewindError: it may not be done, for the reasons that it lists; nothing was changed.
+        RewindError: the rewind is not possible, for the listed reasons; nothing was changed.
         PublishError: a table could not be restored to its older version; the same call continues with it.
     """
     found = savepoints_of(job, store=store)

@@ -1,4 +1,4 @@
-"""At a job's start: whether its outputs' places hold what was published to them, and what is done about those that do not."""
+"""At a job's start: checks that its outputs' places hold what was published to them, and repairs those that do not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REPAIRS_KEPT: Final = 10
 
 
 def sinks_of(record: EpochRecord, sinks: Mapping[str, BoundSink]) -> dict[str, BoundSink]:
-    """Return the sinks that an epoch is published to, by output: the job's, and former ones where it has others now."""
+    """Return the sinks of an epoch, by output: the job's, and former ones where outputs have moved since."""
     found = {name: sink_for(name, output, sinks, record.job) for name, output in record.outputs.items()}
     return {name: sink for name, sink in found.items() if sink is not None}
 
@@ -31,7 +31,7 @@ def expect_published(head: EpochRecord, sinks: Mapping[str, BoundSink], log: Job
     """Tell sinks what the job's log knows of their places.
 
     Args:
-        head: the newest epoch; perhaps it is not published yet.
+        head: the newest epoch, which may not be published yet.
         sinks: by output.
         log: the job's.
     """
@@ -48,19 +48,19 @@ def expect_published(head: EpochRecord, sinks: Mapping[str, BoundSink], log: Job
 def repair_outputs(
     head: EpochRecord, sinks: Iterable[tuple[str, BoundSink]], log: JobLog, how: MissingEpochs | None
 ) -> dict[str, OutputRepair]:
-    """Make sure that places hold what was published to them, or do what is asked for about those that do not; returns what was done.
+    """Make sure that places hold what was published to them, and republish or accept missing epochs; returns the repairs by output.
 
-    All places are looked at first: while one of them cannot be made whole, none is changed. What was accepted by a start that ended before
-    the job's log noted it is so still.
+    All places are checked first: while one of them cannot be repaired, none is changed. A gap that an earlier start accepted stays
+    accepted, even if that start ended before the job's log recorded it.
 
     Args:
         head: the newest epoch.
         sinks: with their outputs' names; they know what to expect.
         log: the job's.
-        how: what is to be done, None to refuse.
+        how: how to repair, None to raise.
 
     Raises:
-        MissingEpochsError: a place does not, and nothing is to be done about that or can be.
+        MissingEpochsError: a place lacks epochs, and ``how`` is None or the repair is not possible.
     """
     due: list[tuple[str, BoundSink, str, Retained]] = []
     done = dict(read_accepted(log.store, head))
@@ -95,20 +95,20 @@ def _gap(head: EpochRecord, bound: BoundSink, what: str, retained: Retained) -> 
 
 
 def is_accepted(error: MissingEpochsError, repair: OutputRepair | None) -> bool:
-    """Whether a repair says that the gap which an error tells of was accepted."""
+    """Whether a repair accepted the gap that an error describes."""
     return repair is not None and repair.how == "accepted" and repair.what == error.what
 
 
 def with_positions(
     outputs: Mapping[str, OutputRecord], sinks: Mapping[str, BoundSink], before: EpochRecord | None, repairs: Mapping[str, OutputRepair]
 ) -> dict[str, OutputRecord]:
-    """Return an epoch's outputs with where their places stand before it, and all repairs until then.
+    """Return an epoch's outputs with the positions of their places before it, and all repairs so far.
 
     Args:
         outputs: as staged.
         sinks: by output.
         before: the epoch before.
-        repairs: that this epoch notes.
+        repairs: to record with this epoch.
     """
     known = before.outputs if before is not None else {}
     found = {}
@@ -120,7 +120,7 @@ def with_positions(
 
 
 def with_repairs(progress: EpochProgress, repairs: Mapping[str, OutputRepair]) -> EpochProgress:
-    """Return an epoch's progress with the repairs that it notes."""
+    """Return an epoch's progress with the repairs that it records."""
     if not repairs:
         return progress
     return replace(progress, outputs={name: replace(output, repair=repairs.get(name)) for name, output in progress.outputs.items()})

@@ -1,4 +1,4 @@
-"""Ends a query between two of its batches, so that nothing of it fails: no error for Spark to log, and no thread interrupted at work."""
+"""Ends a query between two of its batches, so that nothing fails: Spark logs no error, and no thread is interrupted while it works."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _POLLS: Final = 200
 
 
 def end_query(query: StreamingQuery, ending: threading.Event) -> None:
-    """Have a query begin no other batch, and return once it has ended.
+    """Stop a query without another batch, and return once it has ended.
 
-    Spark's own way to stop a query interrupts its thread wherever that is; a broadcast or a file that is just being written then fails,
-    and Spark logs an error. Here the thread leaves its loop by itself, as it does after ``stop``, and is interrupted only while it waits
-    for its next trigger, or if it is at work for too long.
+    Spark's ``stop`` interrupts the query's thread wherever it is; a broadcast or a file that is being written then fails, and Spark
+    logs an error. Here the thread leaves its loop by itself, as it does after ``stop``, and is interrupted only while it waits for its
+    next trigger, or if it works for too long.
 
     Args:
         query: the query.
         ending: set once Spark knows that the query ends; a batch that waits for it may return then.
     """
-    # Where a later Spark keeps these elsewhere, the query is interrupted at once.
+    # If a later Spark keeps these elsewhere, the query is interrupted at once.
     thread: JavaObject | None = None
     with contextlib.suppress(Py4JError, TypeError):
         thread = _have_leave_its_loop(query)
@@ -35,7 +35,7 @@ def end_query(query: StreamingQuery, ending: threading.Event) -> None:
     for _ in range(_POLLS):
         if thread is None:
             break
-        # Not awaitTermination: for that, the query has ended as soon as it is marked.
+        # Not awaitTermination, which returns as soon as the query is marked as ended.
         thread.join(_POLL_MS)
         if not thread.isAlive():
             return
@@ -45,7 +45,7 @@ def end_query(query: StreamingQuery, ending: threading.Event) -> None:
 
 
 def _have_leave_its_loop(query: StreamingQuery) -> JavaObject:
-    """Mark the query as ended, which is what ``stop`` does first, and return its thread; no public call does this and no more."""
+    """Mark the query as ended, as ``stop`` does first, and return its thread; no public call does only this."""
     running = query._jsq.streamingQuery()  # noqa: SLF001
     states = running.getClass().getClassLoader().loadClass("org.apache.spark.sql.execution.streaming.runtime.TERMINATED$")
     running.state().set(states.getField("MODULE$").get(None))

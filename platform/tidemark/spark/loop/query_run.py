@@ -1,4 +1,4 @@
-"""One run of a job under one term: Spark's query says what each epoch reads, and between its batches come epochs without input."""
+"""One run of a job under one term: each batch of Spark's query is an epoch, and epochs without input run between the batches."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class QueryRun:
 
     Args:
         driver: of the job.
-        stopping: asks for a stop after the epoch at hand.
-        fenced: is set when a newer driver took the job over.
+        stopping: asks for a stop after the current epoch.
+        fenced: set when a newer driver has taken the job over.
         done: whether the run has had as many epochs as it may have.
     """
 
@@ -61,17 +61,17 @@ class QueryRun:
         self._write_backlog: Callable[[], None] = lambda: None
 
     def run(self, interval_ms: int | None, *, end_of_input: bool, adaptive_intake: bool = False) -> None:
-        """Run epochs until the end, and leave a status that says how it ended.
+        """Run epochs until the end, and write a status that says how the run ended.
 
         Args:
             interval_ms: between epochs; None drains the sources.
             end_of_input: after the drain, close all windows.
-            adaptive_intake: let the intake of an epoch follow the time that the last ones took.
+            adaptive_intake: adapt the intake of an epoch to the time that the last ones took.
         """
         driver = self._driver
         try:
             driver.prepare()
-            # A drain reads what there is when its query starts.
+            # A drain reads the input that is available when its query starts.
             self._drained_at = driver.now() if interval_ms is None else None
             if interval_ms is not None:
                 self._run_on(interval_ms, adaptive=adaptive_intake)
@@ -111,7 +111,7 @@ class QueryRun:
         self._write_backlog = self._driver.run_on(self._gauge, self._intake)
 
     def _restart_with_bounds(self, intake: AdaptiveIntake) -> None:
-        """Make ready for a query with other bounds, which goes on after the newest epoch as at every start."""
+        """Prepare a query with other bounds, which resumes after the newest epoch as at every start."""
         self._gauge.intake = intake.apply()
         self._driver.prepare_again()
         self._closing, self._has_new_bounds, self._failure, self._caught_up_probe = False, False, None, CaughtUpProbe(self._driver.now)
@@ -135,7 +135,7 @@ class QueryRun:
 
     def _wait(self, query: StreamingQuery, *, continuous: bool) -> None:
         while not query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]  # whole seconds in the stub only
-            # The epoch at hand may change what is wanted; the query ends all the same, and another has to follow.
+            # The current epoch may change the bounds again; the query ends all the same, and another has to follow.
             self._has_new_bounds = self._intake is not None and self._intake.has_new_bounds
             if self._has_new_bounds or self._is_over():
                 return
@@ -144,14 +144,14 @@ class QueryRun:
                 self._run_due_timers(query)
 
     def _poll_progress(self, query: StreamingQuery) -> None:
-        """Note that Spark looks for input, as long as it does, and now and then what it leaves waiting."""
+        """Note that Spark polls for input, and from time to time measure the backlog."""
         self._polls += 1
         if self._polls % _POLLS_PER_CHECK == 0 and _is_between_triggers(query):
             self._driver.activity.polled(self._driver.now())
         if self._polls % _POLLS_PER_CHECK == 0 or self._polls % _POLLS_PER_COUNT == 0:
             progress = query.lastProgress
             at = progress["timestamp"] if progress is not None else None
-            # Spark reports a batch once it has ended; now and then also that none came.
+            # Spark reports a batch once it has ended, and from time to time that there was none.
             if at != self._reported_at or self._polls % _POLLS_PER_COUNT == 0:
                 self._measure_backlog(progress, new=at != self._reported_at)
                 self._reported_at = at
@@ -163,7 +163,7 @@ class QueryRun:
         self._report_backlog()
 
     def _report_backlog(self) -> None:
-        """Have the status say it; an epoch at hand does that at its end."""
+        """Write the backlog to the status; a running epoch does that at its end."""
         lock = self._driver.lock
         if lock.acquire(blocking=False):
             try:
@@ -173,7 +173,7 @@ class QueryRun:
                 lock.release()
 
     def _run_due_timers(self, query: StreamingQuery) -> None:
-        """Run an epoch without input when a deadline is due and nothing waited at that deadline; ask Spark first."""
+        """Run an epoch without input when a deadline is due and no input was waiting at that deadline; asks Spark first."""
         driver, probe = self._driver, self._caught_up_probe
         deadline = driver.next_deadline()
         due = deadline is not None and deadline <= driver.now()
@@ -190,11 +190,11 @@ class QueryRun:
                 self._run_deadline(since)
 
     def _after_drain(self, at: int, *, end_of_input: bool) -> None:
-        """Do what is due once all is read that was there when the drain began."""
+        """Run the epochs without input that are due once all input available at the drain's start is read."""
         driver = self._driver
         differs = driver.read_to_end()
         if not end_of_input:
-            # What is known only now would be forgotten with this run.
+            # What became known only now would be lost with this run.
             self._run_deadline(at, anyway=differs)
         elif not driver.ended:
             driver.run_without_input(at=driver.now(), end_of_input=True)
@@ -205,21 +205,21 @@ class QueryRun:
             self._driver.run_without_input(at=at)
 
     def _stop(self, query: StreamingQuery) -> None:
-        """Stop the query between two epochs: an epoch at hand is finished first, and none begins any more."""
+        """Stop the query between two epochs: the current epoch is finished first, and no other begins."""
         self._closing = True
         with self._driver.lock, contextlib.suppress(PySparkException):
             end_query(query, self._ending)
         self._caught_up_probe.close()
 
     def _batch(self, batch: DataFrame, number: int) -> None:
-        """Run the epoch of a batch; of a query that ends, no more.
+        """Run the epoch of a batch, unless the query is to end.
 
-        Nothing is raised: what has failed is known here, and Spark would log a long error for a query that is only to end. It takes a
-        batch that was not run for done, in a checkpoint that nobody uses any more; the next query reads its input again.
+        Nothing is raised: a failure is kept here, and Spark would log a long error for a query that is only to end. Spark takes a batch
+        that was not run for done, in a checkpoint that is not used again; the next query reads its input again.
         """
         self._caught_up_probe.batch_started()
         try:
-            # Whoever stops the query holds the lock and waits for this thread.
+            # The thread that stops the query holds the lock and waits for this thread.
             while not self._is_over():
                 if self._driver.lock.acquire(timeout=_POLL_SECONDS):
                     self._run_batch(batch, number)
@@ -227,11 +227,11 @@ class QueryRun:
         except BaseException as error:  # noqa: BLE001  # raised in the thread that waits for the query
             self._failure = error
         if self._is_over():
-            # Else Spark would begin the next batch, and be interrupted at it.
+            # Otherwise Spark would begin the next batch, and be interrupted in it.
             self._ending.wait(_ENDING_SECONDS)
 
     def _run_batch(self, batch: DataFrame, number: int) -> None:
-        """Run the epoch of a batch under the lock, which is held, and release it."""
+        """Run the epoch of a batch under the lock, which the caller has acquired, and release it."""
         try:
             if not self._is_over():
                 self._driver.run_batch(batch, number, polled_at=self._drained_at)
@@ -244,6 +244,6 @@ class QueryRun:
 
 
 def _is_between_triggers(query: StreamingQuery) -> bool:
-    """Say whether Spark has looked for input and waits; before its first look it has not."""
+    """Return whether Spark has polled for input and waits for its next trigger; False before its first poll."""
     status = query.status
     return not status["isTriggerActive"] and not str(status["message"]).startswith("Initializing")

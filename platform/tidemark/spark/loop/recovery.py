@@ -1,4 +1,4 @@
-"""Where a job goes on: after the newest epoch of its log, or from a savepoint, when that is asked for."""
+"""The epoch that a job resumes from: the newest of its log, or a savepoint's on request."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ logger = logging.getLogger("tidemark")
 
 @dataclass(frozen=True)
 class Recovery:
-    """Finds, or makes, the epoch that a job goes on from.
+    """Finds, or creates, the epoch that a job resumes from.
 
     Args:
         root: the root store.
@@ -40,10 +40,10 @@ class Recovery:
         sinks: of the job's outputs, by name.
         sources: names of the job's sources.
         uids: of the job's operators.
-        migrate: returns an epoch with its state as the job can go on from it, raises where it cannot; its second argument are the new
-            names of columns, as ``Restore`` has them.
-        missing_epochs: what is done about epochs that an output's place no longer holds; None refuses.
-        repairs: what was done about them, by output; filled in by ``resume_point``.
+        migrate: returns an epoch with state that the job can resume from, or raises; its second argument are the new names of columns,
+            as in ``Restore``.
+        missing_epochs: how to treat epochs that an output's place no longer holds; None raises.
+        repairs: of such places, by output; filled in by ``resume_point``.
     """
 
     root: JobStore
@@ -56,15 +56,15 @@ class Recovery:
     repairs: dict[str, OutputRepair] = field(default_factory=dict)
 
     def resume_point(self, restore: Restore | None = None) -> EpochRecord | None:
-        """Return the epoch to go on from, published and fit for the job; None at the very beginning.
+        """Return the epoch to resume from, published and compatible with the job; None before the first.
 
         Args:
-            restore: from which savepoint to go on; one that was made already is not made again.
+            restore: the savepoint to resume from; a restore that was done already is not done again.
 
         Raises:
             StateMismatchError: stored state is not that of the job's operators.
             PublishError: the newest committed epoch cannot be published.
-            RewindError: a rewind of the job is half done.
+            RewindError: a rewind of the job is not finished.
             UnknownSavepointError: there is no such savepoint.
             CorruptStoreError: a state file is missing.
             MissingEpochsError: an output's place no longer holds what was published to it.
@@ -89,28 +89,28 @@ class Recovery:
         record = self.migrate(record, restore.columns)
         last = self.term.last
         if last is not None:
-            # What is committed is shown, also where the job no longer goes on from it.
+            # A committed epoch is published even if the job no longer resumes from it.
             try:
                 self._publish(last)
             except TidemarkError as error:
                 if (last.lineage, last.epoch) == (savepoint.record.lineage, savepoint.record.epoch):
                     raise
-                logger.warning("epoch %d, which the job does not go on from any more, is not published: %s", last.epoch, error)
+                logger.warning("epoch %d, which the job no longer resumes from, is not published: %s", last.epoch, error)
         if savepoint.job == record.job:
             record = replace(record, outputs=self._current_positions(savepoint.record, record))
         if self.repairs:
             write_accepted(self.term.log.store, record, self.repairs)
         begun = begin_lineage(self.term, restore, savepoint, record)
-        logger.info("%s goes on from %s, as lineage %s", begun.job, savepoint, begun.lineage)
+        logger.info("%s resumes from %s, as lineage %s", begun.job, savepoint, begun.lineage)
         return begun
 
     def _publish(self, head: EpochRecord) -> None:
-        """Publish the newest epoch, where the places hold all before it."""
+        """Publish the newest epoch, after checking that the places hold all epochs before it."""
         log = self.term.log
         former = {name: sink for name, sink in sinks_of(head, self.sinks).items() if sink is not self.sinks.get(name)}
         for sinks in (self.sinks, former):
             expect_published(head, sinks, log)
-        # A former place of an output is one more under its name.
+        # An output's former place is another entry under its name.
         self.repairs.update(repair_outputs(head, [*former.items(), *self.sinks.items()], log, self.missing_epochs))
 
         def accepted(name: str, error: MissingEpochsError) -> None:
@@ -125,7 +125,7 @@ class Recovery:
         publish(head, {**self.sinks, **former}, lost=accepted)
 
     def _current_positions(self, stored: EpochRecord, begun: EpochRecord) -> dict[str, OutputRecord]:
-        """Return the outputs that a lineage begins with, at the positions of their places: those stay as they are.
+        """Return the outputs that a lineage begins with, at the current positions of their places, which a restore leaves as they are.
 
         Raises:
             MissingEpochsError: a place does not hold what the savepoint's epoch and those before it published.
@@ -148,7 +148,7 @@ class Recovery:
         return found
 
     def _require_folder(self, name: str, sink: Sink, stored: EpochRecord, begun: EpochRecord) -> None:
-        """Make sure that a folder of files holds all up to a savepoint's epoch; a gap that is accepted is noted."""
+        """Make sure that a folder of files holds all up to a savepoint's epoch; an accepted gap is recorded."""
         position = position_after(stored, name)
         if not isinstance(sink, ParquetSink) or position is None or position.epoch < 0:
             return

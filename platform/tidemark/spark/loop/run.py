@@ -1,4 +1,4 @@
-"""Running a job: until its sources are drained, or on and on until it is told to stop."""
+"""Runs a job: until its sources are drained, or continuously until it is stopped."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ logger = logging.getLogger("tidemark")
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a run did: the epochs it committed, oldest first, and the newest epoch of the job, also when this run had none."""
+    """The result of a run: the epochs that it committed, oldest first, and the job's newest epoch, also when this run had none."""
 
     job: str
     lineage: str
@@ -74,38 +74,38 @@ def run(
 ) -> RunResult:
     """Run a job and return when it is done.
 
-    Without ``trigger`` it drains: reads what is there, in epochs of bounded size, and stops; windows stay open, since more may
-    come. With ``trigger`` it runs on, an epoch at most that often, until SIGINT, SIGTERM or ``stop``; the epoch at hand is
-    finished first. Whatever ends a run, the next one goes on after the last committed epoch.
+    Without ``trigger`` it drains: reads the available input, in epochs of bounded size, and stops; windows stay open, since more may
+    come. With ``trigger`` it runs continuously, an epoch at most that often, until SIGINT, SIGTERM or ``stop``; the current epoch is
+    finished first. Whatever ends a run, the next one resumes after the last committed epoch.
 
-    In the main thread a run's work is done by another thread, ``on_epoch`` included. An exception that a signal's handler raises,
-    such as KeyboardInterrupt, ends the run after the epoch at hand and is then raised on; a second one is raised at once.
+    When called in the main thread, another thread does the work and calls ``on_epoch``. An exception that a signal handler raises,
+    such as KeyboardInterrupt, ends the run after the current epoch and is then raised again; a second one is raised at once.
 
     Args:
         job: what to run.
         store: root of the job store; else the job's own, ``$TIDEMARK_STORE``, or ``.tidemark/jobs``.
         trigger: interval between epochs, such as ``"10 seconds"`` or a timedelta.
-        end_of_input: after the drain, close all windows: no more will ever come. Not with ``trigger``.
+        end_of_input: the input has ended for good: close all windows after the drain. Not with ``trigger``.
         spark: session to run in; else the active one, or one on this machine.
         on_epoch: called with the progress of each epoch after it was published.
-        stop: set it from another thread to stop after the epoch at hand.
+        stop: set it from another thread to stop after the current epoch.
         max_epochs: stop after so many epochs, 1 or more; None is no limit.
-        takeover: take the job from a driver that is still alive; that one is fenced and stops.
+        takeover: take the job over from a driver that is still alive, which is fenced and stops.
         run_id: name of this run, for messages of other drivers.
         handle_signals: stop on SIGINT and SIGTERM; only in the main thread.
-        adaptive_intake: let the intake of an epoch follow the time that the last ones took, so that an epoch of a backlog takes about
-            as long as ``trigger``; bounds that the job's sources declare are never passed. Only with ``trigger``.
-        restore: go on from a savepoint instead of after the last epoch, under a new lineage.
-        parallelism: number of shuffle partitions, asked before each epoch; None leaves it to the job.
-        missing_epochs: what to do, at the start, about epochs that an output's place no longer holds, since it was restored to an older
-            version, emptied, replaced or deleted: ``"republish"`` publishes them again from their records, ``"accept"`` goes on without
-            them. An epoch without input notes it in the job's log. By default such a place is refused.
-        on_stage: called as the stages of a start begin: "recovery" (the job's log is read, what is committed is published), "checkpoint",
+        adaptive_intake: adapt the intake of an epoch to the time that the last ones took, so that an epoch of a backlog takes about
+            as long as ``trigger``; bounds that the job's sources declare are never exceeded. Only with ``trigger``.
+        restore: resume from a savepoint instead of after the last epoch, under a new lineage.
+        parallelism: returns the number of shuffle partitions, called before each epoch; None leaves it to the job.
+        missing_epochs: how to treat, at the start, epochs that an output's place no longer holds, since it was restored to an older
+            version, emptied, replaced or deleted: ``"republish"`` publishes them again from their records, ``"accept"`` continues without
+            them. An epoch without input records it in the job's log. By default such a place raises.
+        on_stage: called as the stages of a start begin: "recovery" (reads the job's log, publishes a committed epoch), "checkpoint",
             and "first epoch", which ends with the first call of ``on_epoch``.
         clock: processing time.
 
     Raises:
-        DefinitionError: not a job, or arguments that make no sense; nothing is started.
+        DefinitionError: not a job, or invalid arguments; nothing is started.
         MissingEpochsError: an output's place no longer holds what was published to it.
         JobRunningError: another driver of this job is alive.
         TidemarkError: of the class that fits what went wrong; nothing of the failed epoch was committed.
@@ -116,7 +116,7 @@ def run(
     _check_given(place, {"on_epoch": on_epoch, "on_stage": on_stage}, spark=spark, stop=stop, restore=restore, clock=clock)
     if parallelism is not None and not callable(parallelism):
         raise DefinitionError(
-            f"parallelism={parallelism!r} is no function, which tm.run asks before each epoch",
+            f"parallelism={parallelism!r} is not a function, which tm.run calls before each epoch",
             fix="give the number to the job: tm.Job(..., parallelism=4), or a function that returns 1 or more",
             place=place,
         )
@@ -190,12 +190,12 @@ def _check_given(place: str, functions: Mapping[str, object], *, spark: object, 
         )
     if stop is not None and not callable(getattr(stop, "is_set", None)):
         raise DefinitionError(
-            f"stop={shortened(repr(stop))} is no event", fix="give a threading.Event(), and set it from another thread", place=place
+            f"stop={shortened(repr(stop))} is not an event", fix="give a threading.Event(), and set it from another thread", place=place
         )
     for name, value in functions.items():
         if value is not None and not callable(value):
             raise DefinitionError(
-                f"{name}={shortened(repr(value))} is no function", fix="give a function of one argument, or leave it out", place=place
+                f"{name}={shortened(repr(value))} is not a function", fix="give a function of one argument, or leave it out", place=place
             )
     if restore is not None and not isinstance(restore, Restore):
         named = repr(restore) if isinstance(restore, str) else "'before-friday'"
@@ -205,13 +205,13 @@ def _check_given(place: str, functions: Mapping[str, object], *, spark: object, 
             place=place,
         )
     if not callable(getattr(clock, "now_ms", None)):
-        raise DefinitionError(f"clock={shortened(repr(clock))} is no clock", fix="leave it out for the clock of the machine", place=place)
+        raise DefinitionError(f"clock={shortened(repr(clock))} is not a clock", fix="leave it out for the machine's clock", place=place)
 
 
 def _check_epochs(max_epochs: object, missing_epochs: object, place: str) -> None:
     if missing_epochs not in {None, "republish", "accept"}:
         raise DefinitionError(
-            f"missing_epochs={missing_epochs!r} is no way to go on", fix="give 'republish' or 'accept', or leave it out", place=place
+            f"missing_epochs={missing_epochs!r} is not a valid choice", fix="give 'republish' or 'accept', or leave it out", place=place
         )
     if max_epochs is not None and (type(max_epochs) is not int or max_epochs < 1):
         raise DefinitionError(
@@ -232,7 +232,7 @@ def _interval(trigger: Duration | None, *, end_of_input: bool, adaptive_intake: 
         return None
     if end_of_input:
         raise DefinitionError(
-            "end_of_input=True closes all windows after a drain, but trigger= runs on without an end",
+            "end_of_input=True closes all windows after a drain, but trigger= runs continuously",
             fix="leave trigger= out to drain, or leave end_of_input out",
             place=place,
         )

@@ -56,7 +56,7 @@ class _StagedInJob:
         """Find nothing missing: what was shown is not kept."""
 
     def adopt(self) -> None:
-        """Take it as it is."""
+        """Accept it as it is."""
 
     def missing(self, retained: Retained) -> tuple[EpochRecord, ...]:  # noqa: ARG002 - the protocol's
         """Return nothing: no epoch is kept."""
@@ -74,8 +74,8 @@ class _StagedInJob:
         return frozenset()
 
     def _read(self, record: OutputRecord) -> pa.Table | None:
-        """Return the staged rows, None where they were shown already and are gone."""
-        # Removing them had begun: they were shown.
+        """Return the staged rows, None where they were shown and deleted already."""
+        # A missing file means that their removal had begun, after they were shown.
         if not all(self.staging.exists(file.path) for file in record.files):
             return None
         parts = [pq.read_table(io.BytesIO(self.staging.get(file.path))) for file in record.files]
@@ -103,7 +103,7 @@ class ConsoleSink(_StagedInJob):
 
 
 class MemorySink(_StagedInJob):
-    """Keeps rows under a name for ``memory_table``. Exactly once within the process; gone with it."""
+    """Keeps rows under a name for ``memory_table``. Exactly once while the process lives, and lost with it."""
 
     kind = "memory"
 
@@ -112,7 +112,7 @@ class MemorySink(_StagedInJob):
         self._table = table
 
     def publish(self, record: OutputRecord, lineage: str, epoch: int) -> None:
-        """Keep the rows, unless this epoch's are there."""
+        """Keep the rows, unless this epoch's are kept already."""
         kept = _tables.setdefault(self._table, {})
         if (lineage, epoch) not in kept and (table := self._read(record)) is not None:
             kept[lineage, epoch] = table
@@ -126,5 +126,5 @@ def memory_table(name: str) -> pa.Table | None:
 
 
 def clear_memory(name: str) -> None:
-    """Forget the rows kept under a name."""
+    """Delete the rows kept under a name."""
     _tables.pop(name, None)

@@ -1,7 +1,7 @@
-"""Where a folder of Parquet files stands, by the note that it keeps of what a job published to it (``folder_note``).
+"""The position of a folder of Parquet files, by the note in it of what a job published to it (``folder_note``).
 
-The files alone do not tell whether the folder is still the one that a job published to: old ones may be deleted, and where the job says so
-readers take away new ones, too. Else some of the newest epoch's must be there.
+The files alone do not show whether the folder is still the one that a job published to: old ones may be deleted, and with
+``readers_move_files`` readers may take new ones away, too. Without it, some of the newest epoch's must exist.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ logger = logging.getLogger("tidemark")
 
 
 class ParquetPosition(OutputPosition):
-    """Where one output's folder stands, as far as the job knows.
+    """One output's folder position, as far as the job knows.
 
     Args:
         output: its name.
         job: the job's name.
         store: at the folder.
-        made: whether the folder was made just now.
-        readers_move_files: whether readers take files away, so that missing ones say nothing.
+        made: whether the folder was created just now.
+        readers_move_files: whether readers take files away, so that missing files prove no loss.
     """
 
     def __init__(self, output: str, job: str, store: JobStore, *, made: bool, readers_move_files: bool) -> None:
@@ -41,7 +41,7 @@ class ParquetPosition(OutputPosition):
         """Make sure that the folder is the one that was published to, and has files of the newest epoch.
 
         Raises:
-            MissingEpochsError: it is not, or an older copy of it, or all files of that epoch are gone.
+            MissingEpochsError: it is another folder, or an older copy of it, or all files of that epoch were deleted.
             CorruptStoreError: its note is damaged.
             StoreError: its note cannot be read.
         """
@@ -50,7 +50,7 @@ class ParquetPosition(OutputPosition):
             newest = self.expected.newest
             if known is None and newest is not None and self._made:
                 raise self.missing(SinkPosition(lineage=newest[0], epoch=newest[1]), LostEpochs(-1, "there is no such folder any more"))
-            # Of what the job's log does not know nothing can be lost: a rewind leaves later files, and they may be deleted.
+            # Files that the job's log does not know may be missing: a rewind leaves later files, and they may be deleted.
             self.known = replace(note.position, lineage="", epoch=-1) if note is not None else NO_TABLE
             return
         lost = lost_since(known, note)
@@ -58,11 +58,11 @@ class ParquetPosition(OutputPosition):
             raise self.missing(known, lost)
         if note is not None:
             self.known = replace(known, table=note.folder, version=note.count, since=note.count)
-            # At a start the log tells of the epoch before the newest, which may be old, and the note perhaps of one that was taken back.
+            # At a start the log has the position before the newest epoch, which may be old; the note may have one that was rewound.
             self.require_files((known.lineage, known.epoch), *note.epochs)
 
     def require_whole_since(self, position: SinkPosition) -> None:
-        """Make sure that the folder holds all up to a position, as ``require_whole`` does; what is known of it stays."""
+        """Make sure that the folder holds all up to a position, as ``require_whole`` does; the known position stays."""
         kept, self.known = self.known, position
         try:
             self.require_whole()
@@ -70,14 +70,14 @@ class ParquetPosition(OutputPosition):
             self.known = kept
 
     def require_files(self, *epochs: tuple[str, int]) -> None:
-        """Make sure that one of some published epochs has files here still; where only some of those are gone, that is logged once.
+        """Make sure that one of some published epochs still has files here; logs once where only some of them are missing.
 
         Args:
             epochs: by lineage and number; the error names the first.
 
         Raises:
-            MissingEpochsError: none is there, nobody accepted that, and readers are not known to take any away.
-            StoreError: the folder cannot be looked at.
+            MissingEpochsError: no file exists, the loss was not accepted, and ``readers_move_files`` is not set.
+            StoreError: the folder cannot be listed.
         """
         if self._readers_move_files or self._accepted(*epochs[0]):
             return
@@ -88,11 +88,11 @@ class ParquetPosition(OutputPosition):
             raise published_files_lost(self.output, self.job, str(self.store.location), epoch)
         if not self._said:
             self._said = True
-            text = "output %r: some files of epoch %d are no longer in %s; the job goes on"
+            text = "output %r: some files of epoch %d are no longer in %s; the job continues"
             logger.warning(text, self.output, epoch, self.store.location)
 
     def publishing(self, lineage: str, epoch: int) -> None:
-        """Note that an epoch's files are about to be moved: readers may take them away before it is noted that they were."""
+        """Note that an epoch's files are about to be moved: readers may take them away before ``published`` notes that they were."""
         note = self._note(lineage)
         if note is None:
             note = FolderNote(secrets.token_hex(8), 0, "", -1)
@@ -111,7 +111,7 @@ class ParquetPosition(OutputPosition):
         self.known = replace(note.position, entry=GONE if self._accepted(lineage, epoch) else "")
 
     def adopt(self) -> None:
-        """Take the folder as it is for what it should be, also without the newest epoch's files."""
+        """Accept the folder as it is, also without the newest epoch's files."""
         note = self._note()
         if note is None:
             self.known = NO_TABLE
@@ -120,12 +120,12 @@ class ParquetPosition(OutputPosition):
 
     @property
     def newest(self) -> tuple[str, int] | None:
-        """Lineage and number of the newest epoch that the folder's note has."""
+        """Lineage and number of the newest epoch in the folder's note."""
         note = self._note()
         return (note.lineage, note.epoch) if note is not None and note.count else None
 
     def is_noted(self, lineage: str, epoch: int) -> bool:
-        """Say whether the folder's note has an epoch as the newest, or as one whose files are being moved."""
+        """Return whether the folder's note has an epoch as the newest, or as one whose files are being moved."""
         note = self._note(lineage)
         return note is not None and (lineage, epoch) in note.epochs
 
@@ -145,7 +145,7 @@ class ParquetPosition(OutputPosition):
 
 
 def final_prefix(lineage: str, epoch: int) -> str:
-    """Return what the names of an epoch's files begin with."""
+    """Return the prefix of the names of an epoch's files."""
     return f"part-{lineage}-{epoch:012d}-"
 
 

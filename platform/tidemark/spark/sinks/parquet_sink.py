@@ -44,7 +44,7 @@ class ParquetSink:
         name: of the output.
         path: of the folder.
         job: whose output it is.
-        readers_move_files: whether readers take files away, so that missing ones say nothing.
+        readers_move_files: whether readers take files away, so that missing files prove no loss.
     """
 
     kind = "parquet"
@@ -66,11 +66,11 @@ class ParquetSink:
 
     @property
     def position(self) -> SinkPosition | None:
-        """Where the folder stood when it was last looked at, None before that."""
+        """The folder's position when it was last checked, None before that."""
         return self._at.known
 
     def expect(self, expected: Expected) -> None:
-        """Say what the job's log knows of the folder."""
+        """Set what the job's log knows of the folder."""
         self._at.expect(expected)
 
     def require_whole(self) -> None:
@@ -82,11 +82,11 @@ class ParquetSink:
         self._at.require_whole_since(position)
 
     def adopt(self) -> None:
-        """Take the folder as it is for what it should be."""
+        """Accept the folder as it is."""
         self._at.adopt()
 
     def republish(self, retained: Retained) -> tuple[int, ...]:
-        """Publish again what an older copy of the folder has no note of, where the files are there still; returns the epochs."""
+        """Publish again epochs that an older copy of the folder has no note of, from files that still exist; returns their numbers."""
         missing = self._missing(retained)
         for record in missing:
             self._move(record.outputs[self._name], record.lineage, record.epoch)
@@ -94,11 +94,11 @@ class ParquetSink:
         return tuple(record.epoch for record in missing)
 
     def require_republishable(self, retained: Retained) -> None:
-        """Raise MissingEpochsError when the files of what an older copy of the folder has no note of are not there."""
+        """Raise MissingEpochsError when files of epochs that an older copy of the folder has no note of do not exist."""
         self._missing(retained)
 
     def missing(self, retained: Retained) -> tuple[EpochRecord, ...]:
-        """Return those of some epochs that came after the newest in the folder's note."""
+        """Return the retained epochs after the newest in the folder's note."""
         newest = self._at.newest
         if newest is None:
             return retained.records
@@ -111,14 +111,14 @@ class ParquetSink:
         later = records[keys.index(newest) + 1 :] if newest in keys else ()
         missing = tuple(record for record in later if (record.lineage, record.epoch) not in retained.accepted)
         if not missing:
-            why = "no other copy of the deleted files is there" if newest in keys else "the folder does not tell what was published to it"
+            why = "there is no other copy of the deleted files" if newest in keys else "the folder has no note of what was published to it"
             raise cannot_republish(self._name, self._job, self.location, why)
         for record in missing:
             output = record.outputs[self._name]
             names = final_names(output, record.lineage, record.epoch)
             for file, name in zip(output.files, names, strict=True):
                 if not (self.staging.exists(name) or self.staging.exists(file.path)):
-                    why = f"the files of epoch {record.epoch} are no longer there, such as {name}"
+                    why = f"the files of epoch {record.epoch} no longer exist, such as {name}"
                     raise cannot_republish(self._name, self._job, self.location, why)
         return missing
 
@@ -127,7 +127,7 @@ class ParquetSink:
         return f"{STAGED}/{name}"
 
     def check(self, schema: StructType) -> None:
-        """Raise SinkError when a file that is there has other columns: readers take those of one file for those of all."""
+        """Raise SinkError when an existing file has other columns: readers take the columns of one file for those of all."""
         if schema.json() == self._checked:
             return
         try:
@@ -146,7 +146,7 @@ class ParquetSink:
 
     @property
     def occupancy(self) -> Occupancy:
-        """Whether readers see no file here, or only the one that tells them the columns."""
+        """Whether readers see no file here, or only the one that has the columns and no rows."""
         try:
             found = visible_files(self.staging)
         except StoreError as error:
@@ -154,7 +154,7 @@ class ParquetSink:
         return "missing" if not found else "empty" if found == [COLUMNS_FILE] else "taken"
 
     def create(self, schema: StructType) -> None:
-        """Write a file that has the columns and no rows, unless there is any other.
+        """Write a file that has the columns and no rows, unless the folder has any other.
 
         Raises:
             SinkError: it cannot be written.
@@ -198,14 +198,14 @@ class ParquetSink:
         except (StoreError, OSError) as error:
             raise PublishError(
                 f"output {self._name!r} of a committed epoch could not be published: {error}",
-                fix="mend the folder (space, permission, network) and start the job again: it finishes this epoch first",
+                fix="repair the folder (space, permission, network) and start the job again: it finishes this epoch first",
                 uid=self._name,
                 epoch=epoch,
                 place=self.location,
             ) from error
 
     def _require_there(self, record: OutputRecord, staged: Collection[str], lineage: str, epoch: int) -> None:
-        """Make sure that the files of an epoch are staged, or were moved: those of earlier releases' epochs readers may have taken."""
+        """Make sure that an epoch's files are staged, or were moved; readers may have taken those of earlier releases' epochs."""
         if any(file.path in staged for file in record.files) or record.before is None:
             return
         if self._at.is_noted(lineage, epoch):
@@ -229,23 +229,23 @@ class ParquetSink:
     def _unreadable(self, error: TidemarkError) -> SinkError:
         return SinkError(
             f"the folder of output {self._name!r} cannot be read: {error.what}",
-            fix="mend the folder, or write to another path",
+            fix="repair the folder, or write to another path",
             uid=self._name,
             place=self.location,
         )
 
     def visible_files(self) -> frozenset[str]:
-        """Return nothing: what readers see lies elsewhere than what is staged."""
+        """Return nothing: readers see other files than the staged ones."""
         return frozenset()
 
 
 def _is_there(location: Location) -> bool:
-    """Say whether there is a folder; on an object store there is none without objects, and a note tells more."""
+    """Return whether the folder exists; on an object store, which has no empty folders, the note is used instead."""
     return location.scheme != "file" or Path(location.path).is_dir()
 
 
 def _types(found: ParquetColumns, wanted: Columns, schema: StructType) -> Columns:
-    """Return the types of a file's columns; where the file does not tell Spark's, the wanted ones if both are the same to Arrow."""
+    """Return the types of a file's columns; where the file lacks Spark's, the wanted ones if both are the same to Arrow."""
     arrow = to_arrow_schema(schema, timezone="UTC")
     types = {}
     for name, kind in found.columns.items():

@@ -1,4 +1,4 @@
-"""Publishing a committed epoch: each of its outputs where the record says, once."""
+"""Publishing a committed epoch: each of its outputs to the location in its record, once."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tidemark.state.log.records import EpochRecord
 
 
 def publish(record: EpochRecord, sinks: Mapping[str, BoundSink], *, lost: Callable[[str, MissingEpochsError], None] | None = None) -> None:
-    """Make an epoch's rows visible; again does nothing.
+    """Make an epoch's rows visible; idempotent.
 
     Args:
         record: of the epoch.
-        sinks: of the job's outputs, by name; what the record was staged for goes before them.
-        lost: is called with an output whose place has lost epochs, or whose staged files are deleted, where that is accepted.
+        sinks: of the job's outputs, by name; the location that the record was staged for takes precedence.
+        lost: called with an output whose place has lost epochs, or whose staged files are deleted, where that is accepted.
 
     Raises:
         PublishError: an output cannot be published now.

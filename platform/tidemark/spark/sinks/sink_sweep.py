@@ -1,8 +1,8 @@
-"""The sweep of what was staged for outputs and never committed: by an attempt that crashed, failed or was fenced.
+"""Deletes files that were staged for outputs and never committed: by an attempt that crashed, failed or was fenced.
 
 Delta tables hold published rows where they were staged, so whether a staging is in use is known from the records alone, and
 only for epochs that are retained. A staging of such an epoch that no record names can never be committed: its epoch has been
-committed with another one, or will be. That goes for the lineages, too, that a restore or a rewind has left, as long as
+committed with another one, or will be. The same holds for lineages that a restore or a rewind has left, as long as
 epochs of theirs are retained.
 """
 
@@ -35,8 +35,8 @@ def sweep_outputs(
 
     Args:
         driver: whose job it is.
-        sinks: of the job's outputs, by name; outputs that only retained epochs have are looked after too.
-        lineage: the job's. Of those that it has left, the stagings are looked after that no epoch can need; other jobs' are left alone.
+        sinks: of the job's outputs, by name; outputs that only retained epochs have are swept, too.
+        lineage: the job's. Of lineages that it has left, stagings that no epoch can need are swept; other jobs' are left alone.
         lease_ms: how long a file is left alone after it was written, and how long its tombstone waits, milliseconds.
         kept: ``kept_epochs(driver.log)``, where the caller has read them since the driver's last epoch.
 
@@ -65,9 +65,9 @@ def sweep_outputs(
 
 
 def _oldest_retained(epochs: KeptEpochs, lineage: str) -> Mapping[str, int]:
-    """Return by lineage the first epoch of which all committed stagings are known: those of the log, which has no gaps.
+    """Return, by lineage, the first epoch from which on all committed stagings are known: those of the log, which has no gaps.
 
-    Not of the pinned ones: stagings of the epochs that were retired since belong to readers, who may need them for time travel.
+    Pinned epochs do not count: stagings of epochs retired after them belong to readers, who may need them for time travel.
     """
     oldest: dict[str, int] = {}
     for decoded in epochs.retained:
@@ -78,13 +78,13 @@ def _oldest_retained(epochs: KeptEpochs, lineage: str) -> Mapping[str, int]:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where one sink stages, and the stagings there that a kept epoch names."""
+    """One sink's staging location, and the stagings there that a kept epoch names."""
 
     sink: Sink
     named: frozenset[str]
 
     def address(self, path: str) -> str:
-        """Return the address of a file by which all outputs' tombstones lie in one list."""
+        """Return the full address of a file, under which its tombstone is listed with those of all outputs."""
         return f"{self.sink.staging.location}/{path}"
 
     def path(self, address: str) -> str | None:
@@ -138,7 +138,7 @@ def _places(sinks: Mapping[str, BoundSink], epochs: Iterable[DecodedEpoch]) -> l
 
 
 def _deletable(place: _Place, addresses: Iterable[str]) -> list[str]:
-    """Return the files of a place that may be deleted; whatever the records say, one that readers are shown may not."""
+    """Return the files of a place that may be deleted; one that readers see may not, whatever the records say."""
     paths = [path for address in addresses if (path := place.path(address)) is not None]
     if not paths:
         return []

@@ -36,7 +36,7 @@ SINK_COMPRESSION = "snappy"
 
 
 class Sink(Protocol):
-    """Where an output's rows go. Publishing is idempotent: an epoch published twice is there once (see each sink)."""
+    """The destination of an output's rows. Publishing is idempotent: an epoch published twice appears once (see each sink)."""
 
     @property
     def kind(self) -> str:
@@ -45,7 +45,7 @@ class Sink(Protocol):
 
     @property
     def location(self) -> str | None:
-        """Where readers find the rows, None where they are nowhere but here."""
+        """Where readers find the rows, None where they stay within this process."""
         ...
 
     @property
@@ -55,7 +55,7 @@ class Sink(Protocol):
 
     @property
     def starts_only(self) -> bool:
-        """Whether an earlier release made the place, so that its ``replaces`` takes starts alone; known once ``check`` was called."""
+        """Whether an earlier release created the place, so that its ``replaces`` has starts only; known once ``check`` was called."""
         ...
 
     def check(self, schema: T.StructType) -> None:
@@ -63,7 +63,7 @@ class Sink(Protocol):
         ...
 
     def staging_folder(self, name: str) -> str:
-        """Return the folder for one staging, under a name that readers do not take for data."""
+        """Return the folder for one staging, under a name that readers ignore."""
         ...
 
     def publish(self, record: OutputRecord, lineage: str, epoch: int) -> None:
@@ -72,11 +72,11 @@ class Sink(Protocol):
 
     @property
     def position(self) -> SinkPosition | None:
-        """Where the place stood when it was last looked at, None before that or where nothing is kept."""
+        """The place's position when it was last checked, None before that or where nothing is kept."""
         ...
 
     def expect(self, expected: Expected) -> None:
-        """Say what the job's log knows of the place; called at the start, before anything else."""
+        """Set what the job's log knows of the place; called at the start, before anything else."""
         ...
 
     def require_whole(self) -> None:
@@ -84,21 +84,21 @@ class Sink(Protocol):
         ...
 
     def adopt(self) -> None:
-        """Take the place as it is for what it should be: a gap was accepted."""
+        """Accept the place as it is, with its missing epochs."""
         ...
 
     def missing(self, retained: Retained) -> tuple[EpochRecord, ...]:
-        """Return those of some epochs that the place does not hold, as far as it tells."""
+        """Return the retained epochs that the place does not hold, as far as it shows."""
         ...
 
     def require_republishable(self, retained: Retained) -> None:
-        """Raise MissingEpochsError when what the place no longer holds of some epochs cannot be published again; nothing is changed."""
+        """Raise MissingEpochsError when retained epochs that the place no longer holds cannot be published again; nothing is changed."""
         ...
 
     def republish(self, retained: Retained) -> tuple[int, ...]:
-        """Publish again what the place no longer holds of some epochs, and return the numbers of all that were since it was whole.
+        """Publish again the retained epochs that the place no longer holds; returns the numbers of all that were since it was whole.
 
-        Of a place that a start before this one made whole that is learnt, and nothing is published. Raises as ``require_republishable``.
+        Where an earlier start did so already, nothing is published, but the numbers are returned. Raises as ``require_republishable``.
         """
         ...
 
@@ -107,7 +107,7 @@ class Sink(Protocol):
         ...
 
     def visible_files(self) -> frozenset[str]:
-        """Return the staged files that readers are shown now, relative to ``staging``; a sweep leaves them alone in any case."""
+        """Return the staged files that readers see now, relative to ``staging``; a sweep always leaves them alone."""
         ...
 
 
@@ -119,16 +119,16 @@ class BoundSink:
     sink: Sink
 
     def accepts(self, record: OutputRecord) -> bool:
-        """Whether a record's files were staged for this sink: of the same kind, and at the same place."""
+        """Whether a record's files were staged for this sink: same kind, same place."""
         return record.sink == self.sink.kind and record.location == self.sink.location
 
     def stage(self, rows: DataFrame, lineage: str, epoch: int) -> OutputRecord:
-        """Write an epoch's rows where they will lie, without anything that refers to them; one Spark job.
+        """Stage an epoch's rows, with nothing that refers to them yet; one Spark job.
 
         Args:
-            rows: of the output; columns of the engine's own order the rows of an upsert, and are not written.
+            rows: of the output; the engine's own columns order the rows of an upsert, and are not written.
             lineage: the job's.
-            epoch: the epoch at hand.
+            epoch: the current epoch.
         """
         visible = rows.drop(*(name for name in rows.columns if name not in visible_of(rows.columns)))
         schema = nullable(visible.schema)
@@ -171,7 +171,7 @@ def require_not_ahead(sinks: Mapping[str, BoundSink], lineage: str, epoch: int) 
         epoch: the newest one in the log, published already; -1 before the first.
 
     Raises:
-        CorruptStoreError: an output is ahead. Its sink would take the epochs that come next for those it has, and drop their rows.
+        CorruptStoreError: an output is ahead. Its sink would take the next epochs for those that it has, and drop their rows.
         SinkError: a place cannot be read.
     """
     for name, bound in sinks.items():
@@ -180,8 +180,8 @@ def require_not_ahead(sinks: Mapping[str, BoundSink], lineage: str, epoch: int) 
             known = f"ends at epoch {epoch}" if epoch >= 0 else "has no epoch"
             raise CorruptStoreError(
                 f"output {name!r} at {bound.sink.location} holds epoch {newest} of this job, and the job's log {known}: records are "
-                "lost, or an old copy of the job store was put back",
-                fix=f"put back the job store as it was after epoch {newest}, or give the job another name and its outputs other paths, "
+                "lost, or an old copy of the job store was restored",
+                fix=f"restore the job store as it was after epoch {newest}, or give the job another name and its outputs other paths, "
                 "which reads all input again; nothing was changed",
                 uid=name,
                 place=bound.sink.location,
@@ -198,7 +198,7 @@ def bind_sinks(outputs: Mapping[str, Output], job: JobStore) -> dict[str, BoundS
 
 
 def sink_for(name: str, record: OutputRecord, sinks: Mapping[str, BoundSink], job: str) -> BoundSink | None:
-    """Return the sink that an epoch's rows of an output go to: the job's, or a former one where they were staged for that.
+    """Return the sink of an epoch's rows of an output: the job's, or a former one where they were staged for that.
 
     Args:
         name: of the output.
@@ -211,9 +211,9 @@ def sink_for(name: str, record: OutputRecord, sinks: Mapping[str, BoundSink], jo
 
 
 def sink_of_record(name: str, record: OutputRecord, job: str, *, maintained: bool = True) -> BoundSink | None:
-    """Return the sink of an output that the job no longer has, so that a committed epoch of it can still be published.
+    """Return the sink of an output that the job no longer has, so that its committed epoch can still be published.
 
-    None for outputs that live within one process: there is nobody left to show them to.
+    None for outputs that live within one process, which has ended.
 
     Args:
         name: of the output.
@@ -224,13 +224,13 @@ def sink_of_record(name: str, record: OutputRecord, job: str, *, maintained: boo
     if record.location is None:
         return None
     if record.sink != "delta":
-        # Whether its readers move files, nobody says any more.
+        # The job no longer says whether its readers move files.
         return BoundSink(name, ParquetSink(name, record.location, job=job, readers_move_files=True))
     return BoundSink(name, DeltaSink(name, record.location, job=job, maintained=maintained))
 
 
 def nullable(schema: T.StructType) -> T.StructType:
-    """Return the schema with every column, and all within, nullable: rows of a later epoch may have nulls where those of this have none."""
+    """Return the schema with all columns and nested fields nullable: rows of a later epoch may have nulls where this one's have none."""
     return T.StructType([T.StructField(field.name, _nullable(field.dataType), nullable=True) for field in schema])
 
 
@@ -245,7 +245,7 @@ def _nullable(kind: T.DataType) -> T.DataType:
 
 
 def _was_written_to(job: JobStore, name: str, place: str) -> bool:
-    """Whether an epoch of the job has a place for an output; ``job`` is the store at the job's folder."""
+    """Whether an epoch of the job wrote an output to a place; ``job`` is the store at the job's folder."""
     return has_written_to(JobLog(job, _name_of(job)).load().epoch, name, place)
 
 
@@ -259,7 +259,7 @@ def _opened(name: str, output: Output, job: JobStore) -> Sink:
     except StoreError as error:
         raise SinkError(
             f"the place of output {name!r} cannot be opened: {error.what}",
-            fix="give the path of a folder that can be made and written to",
+            fix="give the path of a folder that can be created and written to",
             uid=name,
             place=output.place,
         ) from error

@@ -1,4 +1,4 @@
-"""What waits to be read, as far as sources tell: Kafka and Delta in Spark's progress, a local folder by looking at it."""
+"""The backlog of sources, as far as it is known: of Kafka and Delta from Spark's progress, of a local folder by listing it."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from tidemark.graph.model.nodes import PATTERN_CHARACTERS, FilesSpec, SourceNode
 from tidemark.state.status.driver_load import Backlog
 
 MAX_ENTRIES: Final = 20_000
-"""A folder of more files is not looked through every few seconds only to show a figure."""
+"""A folder with more files is not listed every few seconds only to show a number."""
 
 _LEFT_OUT: Final = frozenset({"maxfileage", "pathglobfilter", "modifiedafter", "modifiedbefore"})
-"""Options by which Spark passes over files that lie in a folder."""
+"""Options with which Spark skips files in a folder."""
 
 
 class FilesRead:
-    """The files that a job has read of its local folders: those of earlier runs by Spark's own logs, then those of each epoch.
+    """The files that a job has read from its local folders: those of earlier runs from Spark's logs, then those of each epoch.
 
-    Epochs come in the thread of a query, questions in another. What was deleted from a folder is forgotten.
+    Epochs are added in the thread of a query, the backlog is asked for in another. Files deleted from a folder are dropped.
 
     Args:
-        sources: of the job; other sources than folders that can be looked through are left out.
+        sources: of the job; only local folders that can be listed count.
         logged: returns the addresses of all files that Spark's log of a source names.
     """
 
@@ -35,13 +35,13 @@ class FilesRead:
         self._read = {name: set(map(_path_of, logged(name))) for name in local}
 
     def add(self, files: Mapping[str, Sequence[str]]) -> None:
-        """Take in the files of an epoch, by source and by their addresses in Spark's log."""
+        """Add the files of an epoch, by source, with their addresses in Spark's log."""
         with self._lock:
             for source in self._read.keys() & files.keys():
                 self._read[source].update(map(_path_of, files[source]))
 
     def unread(self, source: str, there: Mapping[Path, os.DirEntry[str]]) -> list[os.DirEntry[str]]:
-        """Return those of the files in a source's folder that were not read."""
+        """Return the files in a source's folder that were not read."""
         with self._lock:
             read = self._read.get(source, set()) & there.keys()
             self._read[source] = set(read)
@@ -49,7 +49,7 @@ class FilesRead:
 
 
 def backlog_of_sources(sources: Sequence[SourceNode], files: FilesRead, progress: Mapping[str, object] | None) -> dict[str, Backlog]:
-    """Return what waits of the sources that tell.
+    """Return the backlogs of the sources that have a known one, by name.
 
     Args:
         sources: of the job, in the order of its query.
@@ -85,7 +85,7 @@ def rows_or_files_read(
 
 
 def by_metrics(source: Mapping[str, object]) -> Backlog | None:
-    """Return what Spark's progress of one source says, None where it says nothing of it."""
+    """Return the backlog in Spark's progress of one source, None where it has none."""
     metrics = source.get("metrics")
     if not isinstance(metrics, Mapping):
         return None
@@ -99,7 +99,7 @@ def by_metrics(source: Mapping[str, object]) -> Backlog | None:
 
 
 def count_unread_files(source: str, spec: FilesSpec, read: FilesRead) -> Backlog | None:
-    """Return how many files of a local folder were not read; None where that is not easily known."""
+    """Return the number of unread files in a local folder; None where counting is too expensive or not possible."""
     folder = _local_folder(spec)
     if folder is None:
         return None
@@ -114,15 +114,15 @@ def count_unread_files(source: str, spec: FilesSpec, read: FilesRead) -> Backlog
 
 
 def _local_folder(spec: FilesSpec) -> str | None:
-    """Return the folder that Spark reads all files of; None where it is not on a local disk, or Spark may pass over some."""
+    """Return the folder of which Spark reads all files; None where it is not on a local disk, or Spark may skip some."""
     folder = spec.path.removeprefix("file://")
     odd = "://" in folder or any(character in folder for character in PATTERN_CHARACTERS)
-    # Spark's log has absolute addresses, of a folder that is given relative to this process's, too.
+    # Spark's log has absolute addresses, also for a folder given relative to this process's.
     return None if odd or _LEFT_OUT & {*map(str.lower, spec.options)} else os.path.abspath(folder)  # noqa: PTH100 - resolve() would follow links
 
 
 def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
-    """Yield the files that Spark sees in a folder, up to one more than are looked at."""
+    """Yield the files that Spark sees in a folder, up to one more than the limit."""
     seen, folders = 0, [folder]
     while folders:
         with os.scandir(folders.pop()) as entries:
@@ -144,7 +144,7 @@ def _path_of(address: str) -> Path:
 
 def _reported(progress: Mapping[str, object] | None, count: int) -> Sequence[Mapping[str, object]]:
     sources = progress.get("sources") if progress is not None else None
-    # Sources are told apart by their order only; with another number of them, none can be.
+    # Sources are identified by their order only, so not if their number differs.
     return sources if isinstance(sources, list) and len(sources) == count else [{}] * count
 
 

@@ -38,17 +38,17 @@ class SparkCheckpoint:
         return f"file://{self._folder.name}"
 
     def seed(self, record: EpochRecord | None) -> int:
-        """Fill the empty folder so that a query goes on after the record's epoch; returns the number of its first batch.
+        """Fill the empty folder so that a query resumes after the record's epoch; returns the number of its first batch.
 
         Raises:
-            CorruptStoreError: a copy of a source's log is missing or damaged, or has no name of Spark's.
+            CorruptStoreError: a copy of a source's log is missing or damaged, or has a name that Spark would not give it.
         """
         root = Path(self._folder.name)
         if record is None or not record.offsets:
             return 0
         _write(root / "metadata", json.dumps({"id": str(uuid.uuid4())}))
-        # At its start Spark has each file source list the files of the newest entry, from the one before on. Of a first entry these are
-        # all that were ever read, wherever they lay; between two that are the same there are none. Numbers need not be the epochs'.
+        # At its start Spark has each file source list the files of the newest entry, since the entry before. For a first entry these are
+        # all files ever read; between two equal entries there are none. Batch numbers need not be epoch numbers.
         for batch in _SEEDED:
             _write(root / "offsets" / str(batch), record.offsets)
             _write(root / "commits" / str(batch), _COMMIT)
@@ -60,7 +60,7 @@ class SparkCheckpoint:
         return len(_SEEDED)
 
     def offsets(self, batch: int) -> str:
-        """Return the raw text of Spark's offsets of a batch."""
+        """Return the raw text of a batch's entry in Spark's offset log."""
         return (Path(self._folder.name) / "offsets" / str(batch)).read_text()
 
     def files(self, source: str, after: int, until: int) -> list[str]:
@@ -76,7 +76,7 @@ class SparkCheckpoint:
         return found
 
     def files_read(self, source: str) -> list[str]:
-        """Return all files that a file source's log names: those that were ever read of it."""
+        """Return all files that a file source's log names: those that were ever read from it."""
         folder = Path(self._folder.name) / source_folder(source)
         if not folder.is_dir():
             return []
@@ -84,7 +84,7 @@ class SparkCheckpoint:
         return [unquote(json.loads(line)["path"]) for line in lines]
 
     def save_source_logs(self) -> dict[str, SourceLogRef]:
-        """Copy what is new in the sources' own logs to the job store; returns what each source needs to go on."""
+        """Copy new files of the sources' own logs to the job store; returns the copies that each source needs to resume."""
         root = Path(self._folder.name) / "sources"
         if not root.is_dir():
             return {}
@@ -101,8 +101,8 @@ class SparkCheckpoint:
     def _load(self, source: str, file: SourceLogFile) -> bytes:
         if not is_source_log(file.name):
             raise CorruptStoreError(
-                f"the log of source {source!r} has a file of the name {file.name!r}, which Spark would not give it",
-                fix="go on from a savepoint that Tidemark took; this one was made or changed by somebody else",
+                f"the log of source {source!r} has a file named {file.name!r}, which is not a name that Spark gives",
+                fix="resume from a savepoint that Tidemark took; this one was made or changed by another program",
                 uid=source,
                 place=self._store.spark_uri(file.path),
             )

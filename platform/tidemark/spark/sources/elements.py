@@ -1,7 +1,7 @@
 """Elements given in the program, kept as one Parquet file per epoch, so that an epoch can be read again.
 
-A file's name holds the epoch's number and a digest of its elements. A program may add epochs from run to run, and change those
-that were not read yet; one that was read stands in outputs and state, so that changing it could only be done by halves.
+A file's name has the epoch's number and a digest of its elements. A program may add epochs from run to run, and change those that
+were not read yet; one that was read is part of outputs and state, which a change would not reach.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from tidemark.spark.columns.error_text import first_line
 from tidemark.state.store.store import JobStore
 
 _HOLDS_NOTHING = "_elements"
-"""Spark wants a folder that is there, and passes over files whose names begin so."""
+"""Spark requires that the folder exists, and ignores files whose names begin so."""
 
 
 def store_elements(node: SourceNode, spec: ElementsSpec, schema: StructType, *, store: JobStore, read: int) -> str:
-    """Keep a source's elements; returns the folder for Spark to read, in which each file is an epoch.
+    """Store a source's elements; returns the folder for Spark to read, in which each file is an epoch.
 
     Args:
         node: the source.
         spec: its elements.
         schema: of an element, and the row's number at the end.
-        store: where the elements of all sources are kept.
-        read: how many epochs the job has committed.
+        store: of the elements of all sources.
+        read: the number of epochs that the job has committed.
 
     Raises:
         DefinitionError: an element does not fit the schema, or one that was read has changed; nothing was stored.
@@ -49,7 +49,7 @@ def store_elements(node: SourceNode, spec: ElementsSpec, schema: StructType, *, 
     _require_unchanged(node, wanted, sorted(there - {_HOLDS_NOTHING})[:read])
     stale = sorted(there - {*wanted, _HOLDS_NOTHING})
     for name in stale:
-        # Spark would read one that is left.
+        # Spark would read a file that is left.
         folder.require_no_link(name)
     folder.delete(stale)
     if not there:
@@ -66,8 +66,8 @@ def _require_unchanged(node: SourceNode, wanted: Sequence[str], read: Sequence[s
         if number >= len(wanted) or wanted[number] != name:
             raise DefinitionError(
                 f"the elements of source {node.name!r} in epoch {number} were read by an earlier run and are "
-                f"{'gone' if number >= len(wanted) else 'others'} now",
-                fix="leave epochs that were read as they are and add new ones behind them, or give the job another name to begin anew",
+                f"now {'missing' if number >= len(wanted) else 'different'}",
+                fix="leave epochs that were read as they are and add new ones after them, or give the job another name to start again",
                 uid=node.name,
                 place=node.place,
             )
@@ -88,7 +88,7 @@ def _as_table(node: SourceNode, batch: Sequence[Sequence[object]], schema: pa.Sc
 
 
 def _require_values(node: SourceNode, table: pa.Table, number: int) -> None:
-    """Refuse a null where the schema has none, which Parquet does not take."""
+    """Raise DefinitionError for a null in a NOT NULL column, which Parquet does not take."""
     for field in table.schema:
         if not field.nullable and table[field.name].null_count:
             raise DefinitionError(
@@ -114,7 +114,7 @@ def _as_parquet(table: pa.Table) -> bytes:
 
 
 def _date(folder: JobStore, name: str, number: int) -> None:
-    """Give local files ascending times, since Spark takes the oldest first; object stores list them by name."""
+    """Give local files ascending modification times, since Spark takes the oldest first; object stores list files by name."""
     local = folder.spark_uri(name).removeprefix("file://")
     if "://" not in local:
         os.utime(local, (1_000_000_000 + number, 1_000_000_000 + number))

@@ -1,4 +1,4 @@
-"""What a batch of Spark's reads of each source: which files, how far, and what tells it from any other input."""
+"""The input of a Spark batch: which files and offsets it reads of each source, and a digest that identifies it."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _MAX_CALLS: Final = 100
 
 @dataclass(frozen=True)
 class EpochInput:
-    """What an epoch reads.
+    """The input of an epoch.
 
-    ``offsets`` is the text of Spark's offset log, ``before`` and ``now`` the sources' positions, ``files`` what is new of the sources
-    that consist of files, ``polled_at`` the processing time at which Spark looked what there is (None: when the batch came).
+    ``offsets`` is the text of Spark's offset log, ``before`` and ``now`` the sources' positions, ``files`` the new files of file
+    sources, ``polled_at`` the processing time at which Spark polled the sources (None: when the batch came).
     ``batch`` is false for an epoch without input.
     """
 
@@ -42,21 +42,21 @@ class EpochInput:
     batch: bool = False
 
     def has_new_data(self, source: str) -> bool:
-        """Whether a source may have rows in it."""
+        """Whether a source may have rows in this epoch."""
         return self.batch and source in self.now and self.now[source] != self.before.get(source)
 
     def digest(self, *, end_of_input: bool) -> str:
-        """Return a checksum that two epochs share only when they read the same."""
+        """Return a checksum that two epochs share only when they read the same input."""
         what = [self.batch, end_of_input, dict(self.now), {name: list(files) for name, files in self.files.items()}]
         return hashlib.sha256(canonical(what)).hexdigest()
 
     def end(self, spark: SparkSession, source: SourceNode, *, anyway: bool = False) -> SourceEnd:
-        """Return how far it reads a source.
+        """Return how far this epoch reads a source.
 
         Args:
-            spark: by which the sizes of files are learnt.
+            spark: used to get the sizes of files.
             source: with the bounds that it was opened with.
-            anyway: find it out although no silence can follow from it, unless that takes long; then it is not known.
+            anyway: determine it also for a source that cannot become idle, unless that takes long; then it is unknown.
         """
         spec = source.spec
         if not self.batch:
@@ -64,7 +64,7 @@ class EpochInput:
         if isinstance(spec, ElementsSpec):
             return elements_end(len(spec.batches), log_offset(self.now.get(source.name)) + 1)
         end = SourceEnd()
-        # Only silence asks for it, and intake that adapts.
+        # Only idleness and adaptive intake need it.
         if anyway or source.watermarks.idle_after_ms is not None:
             files = self.files.get(source.name, ())
             if isinstance(spec, FilesSpec) and source.watermarks.idle_after_ms is None and _slow_to_measure(spec, files):
@@ -79,14 +79,14 @@ class EpochInput:
 def input_of_batch(
     checkpoint: SparkCheckpoint, sources: Sequence[SourceNode], *, offsets: str, before: str, polled_at: int | None
 ) -> EpochInput:
-    """Return what a batch reads.
+    """Return the input of a batch.
 
     Args:
         checkpoint: Spark's.
         sources: of the job.
         offsets: of the batch.
         before: of the epoch before, empty for none.
-        polled_at: the processing time at which Spark looked what there is, None for now.
+        polled_at: the processing time at which Spark polled the sources, None for now.
     """
     earlier, now = positions(before), positions(offsets)
     files = {
@@ -98,12 +98,12 @@ def input_of_batch(
 
 
 def _slow_to_measure(spec: FilesSpec, addresses: Sequence[str]) -> bool:
-    """Whether the bytes of files are wanted and each is a call over the network."""
+    """Whether the sizes of files are needed and each takes a call over the network."""
     return spec.max_files_per_epoch is None and len(addresses) > _MAX_CALLS and not addresses[0].startswith("file:")
 
 
 def _size(spark: SparkSession, addresses: Sequence[str]) -> int | None:
-    """Return the bytes of files that Spark's log names; None where one cannot be looked at."""
+    """Return the total bytes of files that Spark's log names; None where one cannot be read."""
     try:
         return sum(_bytes_of(spark, address) for address in addresses)
     except (OSError, Py4JJavaError):
@@ -113,7 +113,7 @@ def _size(spark: SparkSession, addresses: Sequence[str]) -> int | None:
 def _bytes_of(spark: SparkSession, address: str) -> int:
     if address.startswith("file:"):
         return Path("/" + address.removeprefix("file:").lstrip("/")).stat().st_size
-    # PySpark has no way of its own to ask a store for a file's size.
+    # PySpark has no API for a file's size.
     context = spark.sparkContext
     path = context._jvm.org.apache.hadoop.fs.Path(address)  # type: ignore[union-attr]  # noqa: SLF001
     return int(path.getFileSystem(context._jsc.hadoopConfiguration()).getFileStatus(path).getLen())  # noqa: SLF001
@@ -133,7 +133,7 @@ def committed_batch(head: EpochRecord | None, epoch: int, offsets: str, *, job: 
     """
     if head is None or head.epoch != epoch or positions(head.offsets) != positions(offsets):
         raise OffsetMismatchError(
-            "the epoch is committed with other source offsets than it comes with now",
+            "the epoch is committed with other source offsets than its batch has now",
             fix="start the job again; it continues from its own log, not from Spark's checkpoint",
             job=job,
             epoch=epoch,

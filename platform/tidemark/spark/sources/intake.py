@@ -1,4 +1,4 @@
-"""From a batch's raw rows to timed, judged rows: event time, split, position, and whether the source can make sense of them."""
+"""From a batch's raw rows to rows with event time, split, position and a status: passing or malformed."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _PARTITION_BITS: Final = 33
 class Intake:
     """One source's rows of one epoch.
 
-    ``rows`` has the user's columns and the engine's: time (milliseconds), verdict, and split and position where they are needed.
-    ``latest`` is the latest good event time. Only a ``strict`` intake marks rows beyond it: the bound changes with every epoch,
-    and with it the code that Spark would compile anew, for rows that are seldom there. Whoever finds one takes in again, strictly.
-    ``texts`` reads the epoch's records once more with their texts, for those that are malformed.
+    ``rows`` has the user's columns and the engine's: time (milliseconds), status, and split and position where they are needed.
+    ``latest`` is the latest valid event time. Only a ``strict`` intake marks rows beyond it: the bound changes with every epoch, and
+    Spark would compile its code again for rows that are rare. Where such a row is found, the epoch's input is read again, strictly.
+    ``texts`` reads the epoch's records again with their texts, for malformed ones.
     """
 
     node: SourceNode
@@ -62,7 +62,7 @@ def prepare_batch(
     strict: bool,
     texts: RecordTexts | None = None,
 ) -> Intake:
-    """Time and judge the rows of a batch.
+    """Return the rows of a batch with event time and status.
 
     Args:
         node: the source.
@@ -96,10 +96,10 @@ def prepare_batch(
 
 
 def required_values(node: SourceNode) -> list[tuple[str, str]]:
-    """Return the columns that a source's schema declares NOT NULL, each with an SQL condition that its value is there.
+    """Return the columns that a source's schema declares NOT NULL, each with an SQL condition that it has a value.
 
-    Spark takes every column of a file for one that may be null, whatever the schema says. A field of a struct is required where the
-    struct is there.
+    Spark treats every column of a file as nullable, whatever the schema says. A field of a struct is required where the struct is not
+    null.
     """
     spec = node.spec
     if not isinstance(spec, FilesSpec | FormatSpec) or spec.schema is None:
@@ -146,7 +146,7 @@ def _position(node: SourceNode, names: list[str]) -> Column:
     if BLOCK in names:
         block = F.col(BLOCK)
     else:
-        # Apart, so that what is made of a row has room for its number beside the row's.
+        # Spread, so that rows made of a row have room for their numbers.
         bits = _ELEMENT_BITS if ROW in names else _PARTITION_BITS
         block, row = F.shiftright(row, bits), row.bitwiseAND((1 << bits) - 1)
     return F.struct(origin.alias("origin"), block.cast("bigint").alias("block"), row.cast("bigint").alias("row"))

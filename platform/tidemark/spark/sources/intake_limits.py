@@ -1,4 +1,4 @@
-"""How much of a source one epoch may read: the bounds that its reader is opened with, as they are or by a share of them."""
+"""How much of a source one epoch may read: the bounds that its reader is opened with, or a share of them."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Final
 from tidemark.graph.model.nodes import FilesSpec, FormatSpec, SourceNode, SourceSpec
 
 DEFAULT_BYTES_PER_EPOCH: Final = 256 * 1024 * 1024
-"""A backlog of files is read in epochs of at most so many bytes, so that it is not one epoch in which nothing can be late."""
+"""Bytes per epoch: a backlog of files is read in several epochs, not in one in which nothing can be late."""
 
 DEFAULT_ROWS_PER_EPOCH: Final = 5_000_000
-"""The same of Kafka, whose bound is in records."""
+"""The same for Kafka, whose bound is in records."""
 
 MIN_SHARE: Final = 1 / 64
 MAX_SHARE: Final = 16.0
-"""How far intake that adapts may go beyond a default; a bound that the user set is never passed."""
+"""How far adaptive intake may exceed a default; a bound that the user set is never exceeded."""
 
 KAFKA: Final = "kafka"
 KAFKA_MAX_OFFSETS: Final = "maxOffsetsPerTrigger"
 _DELTA_FILES: Final = 1000
-"""What Delta takes per trigger where it is told nothing."""
+"""Files that Delta takes per trigger by default."""
 
 _BOUNDS: Final[Mapping[str, tuple[str, ...]]] = {
     KAFKA: (KAFKA_MAX_OFFSETS,),
@@ -33,16 +33,16 @@ _BOUNDS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def bounds_of(format: str) -> frozenset[str]:
-    """Return the names, in small letters, of the options that bound what a trigger reads of a format; empty where none is known."""
+    """Return the names, in lower case, of the options that limit what a trigger reads of a format; empty where none is known."""
     return frozenset(name.lower() for name in _BOUNDS.get(format.lower(), ()))
 
 
 def limited(source: SourceNode, share: float = 1.0) -> SourceNode:
-    """Return a source whose bounds are all said: the user's or the default, times the share where they can be moved.
+    """Return a source with explicit bounds: the user's or the default, times the share where they can be changed.
 
     Args:
         source: as the user declared it.
-        share: of the usual bounds; more than 1 moves only those that the user left to the engine.
+        share: of the usual bounds; more than 1 raises only those that the user left to the engine.
     """
     spec = source.spec
     if isinstance(spec, FilesSpec):
@@ -53,7 +53,7 @@ def limited(source: SourceNode, share: float = 1.0) -> SourceNode:
 
 
 def limited_specs(sources: Iterable[SourceNode], share: float) -> tuple[SourceSpec, ...]:
-    """Return what sources are opened with at a share; equal ones need no other reader."""
+    """Return the specs that sources are opened with at a share; equal specs need no new reader."""
     return tuple(limited(source, share).spec for source in sources)
 
 
@@ -67,10 +67,10 @@ def _limited_files(spec: FilesSpec, share: float) -> FilesSpec:
 
 def _limited_format(spec: FormatSpec, share: float) -> FormatSpec:
     name, bounds = spec.format.lower(), bounds_of(spec.format)
-    # Spark compares their names in small letters.
+    # Spark compares option names in lower case.
     given = {key: value for key, value in spec.options.items() if key.lower() in bounds}
     if given:
-        # What is not a whole number is Spark's to refuse.
+        # Spark rejects values that are not whole numbers.
         parts = {key: str(_part(int(value), min(share, 1.0))) for key, value in given.items() if value.isdecimal()}
     elif name == KAFKA:
         parts = {KAFKA_MAX_OFFSETS: str(_part(DEFAULT_ROWS_PER_EPOCH, share))}

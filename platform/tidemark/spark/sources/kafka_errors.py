@@ -1,4 +1,4 @@
-"""What Spark's connector says when Kafka no longer has what a job is to read next."""
+"""Errors of Spark's Kafka connector: it is missing, or Kafka no longer has the records to read next."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NO_TOPIC: Final = re.compile(r"UnknownTopicOrPartitionException|Topic \S+ not f
 
 
 def connector_missing(spec: object, text: str) -> str | None:
-    """Return what to do where Spark cannot open a source since the session has not the jars of Kafka's connector; None for other errors.
+    """Return the fix where Spark cannot open a source since the session lacks the jars of Kafka's connector; None for other errors.
 
     Args:
         spec: of the source.
@@ -37,10 +37,10 @@ def connector_missing(spec: object, text: str) -> str | None:
 
 
 def kafka_error(error: BaseException, sources: Iterable[SourceNode]) -> SourceError | None:
-    """Return the error to raise where records or topics are gone, None where an error is another one.
+    """Return the error to raise where records or topics no longer exist, None for other errors.
 
-    Trying again does not bring them back, so it is no error that may pass. Where several sources read Kafka, the one is named that can be
-    told by its topics.
+    A retry does not bring them back, so the error is not retryable. Where several sources read Kafka, the error names the one whose
+    topics it mentions.
 
     Args:
         error: of Spark.
@@ -52,8 +52,8 @@ def kafka_error(error: BaseException, sources: Iterable[SourceNode]) -> SourceEr
         reason = re.sub(r"\s*SQLSTATE: \w+$", "", found["reason"].strip()).rstrip(".")
         what = f"Kafka no longer has records that come next: {reason}"
         fix = (
-            "go back to a savepoint from which on Kafka still has all, or set the source's option failOnDataLoss='false': "
-            "it goes on with what is left, and the rest is missing from the results; then give the topic a longer retention.ms"
+            "restore a savepoint from which on Kafka still has all records, or set the source's option failOnDataLoss='false': it "
+            "continues with the records that are left, and the rest is missing from the results; then give the topic a longer retention.ms"
         )
     elif kafka and _NO_TOPIC.search(text):
         reason = text
@@ -66,7 +66,7 @@ def kafka_error(error: BaseException, sources: Iterable[SourceNode]) -> SourceEr
 
 
 def _meant(kafka: Sequence[SourceNode], reason: str) -> SourceNode | None:
-    """Return the only source of whose partitions the reason speaks, or the only one that there is."""
+    """Return the only source whose partitions the reason names, or the only source."""
     named = [source for source in kafka if any(re.search(rf"(?<![\w.-]){re.escape(topic)}-\d", reason) for topic in _topics(source))]
     return next((found[0] for found in (named, kafka) if len(found) == 1), None)
 

@@ -1,9 +1,9 @@
-"""Malformed rows: the record as it came, and what is wrong with it.
+"""Malformed rows: the raw record, and the reason.
 
-Nothing of this is in the pass that every row goes through. Spark gives the text of a record only where it could not be parsed; that of
-other rows is looked up in a second reading of the epoch's files (``record_texts``), by what was read of the record. Where no text is
-found, and for sources whose records have none, the row is shown as JSON with its nulls. So every malformed row comes out once,
-whatever the second reading gives.
+None of this is in the pass that every row goes through. Spark gives the text of a record only where it could not be parsed; that of
+other rows is looked up in a second reading of the epoch's files (``record_texts``), by the columns read from the record. Where no text
+is found, and for sources whose records have none, the row is shown as JSON with its nulls. So every malformed row is emitted once,
+whatever the second reading returns.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def malformed_rows(intake: Intake) -> DataFrame:
 
 
 def _looked_up(intake: Intake, rows: DataFrame, texts: DataFrame) -> DataFrame:
-    """Return rows with the texts of their records in place of their JSON; of records that read alike each row has another one's."""
+    """Return rows with the texts of their records instead of JSON; rows with equal columns each get the text of a different record."""
     again = prepare_batch(intake.node, texts, intake.processing_time, ordered=False, strict=intake.strict).rows
     records = again.where(f"{ROW_STATUS} = {MALFORMED} AND {CORRUPT} IS NULL")
     content = _as_json(again.columns).alias(_FOUND)
@@ -91,7 +91,7 @@ def _as_json(names: list[str]) -> Column:
 
 
 def _key(intake: Intake, rows: DataFrame) -> Column:
-    """Return what both readings of a record have in common."""
+    """Return the key that both readings of a record share."""
     json = isinstance(intake.node.spec, FilesSpec) and intake.node.spec.format == "json"
     columns = [
         F.expr(as_read_of_text(rows.schema[name].dataType, quoted(name)) if json else quoted(name)).alias(name)
@@ -111,7 +111,7 @@ def _text_of(node: SourceNode, names: list[str]) -> Column:
 
 
 def _reason(intake: Intake, rows: DataFrame) -> Column:
-    """Return what is wrong with the event time, or which column is null that may not be."""
+    """Return the reason: what is wrong with the event time, or which NOT NULL column is null."""
     timestamp = intake.node.watermarks.timestamp
     name = timestamp if isinstance(timestamp, str) else None
     null, out_of_range, ahead = (F.lit(named_reason(reason, name)) for reason in (NULL_EVENT_TIME, OUT_OF_RANGE, TOO_FAR_AHEAD))
@@ -133,7 +133,7 @@ def _reason(intake: Intake, rows: DataFrame) -> Column:
 
 
 def _why_unparsable(intake: Intake) -> Column:
-    """Return what is wrong with records that cannot be parsed: the first column whose text is none of its type."""
+    """Return the reason of records that cannot be parsed: the first column whose text is not of its type."""
     spec = intake.node.spec
     if not isinstance(spec, FilesSpec) or intake.texts is None:
         return F.lit(UNPARSABLE)

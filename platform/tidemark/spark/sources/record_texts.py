@@ -1,4 +1,4 @@
-"""The records of an epoch's files as texts, beside what Spark reads of each: a second reading, for epochs with malformed rows."""
+"""The texts of the records in an epoch's files, with the columns that Spark reads of each: a second reading, for malformed rows."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _UTF_8: Final = ("", "utf-8", "utf8")
 _PATH: Final = "__tm_path"
 _READ: Final = "__tm_read"
 _ROOT: Final = "^(?:[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?)?"
-"""What a path begins with: nothing, or scheme and bucket."""
+"""The beginning of a path: nothing, or scheme and bucket."""
 
 _PADDING: Final = tuple(f"__tm_padding_{number}" for number in range(40))
-"""Columns that no record has: Spark gives the texts of CSV records with another number of fields than expected, and so all of them."""
+"""Columns that no record has: Spark returns the texts of CSV records with an unexpected number of fields, so with these, of all records."""
 
 _OF_THE_FILE: Final = ("header", "enforceschema", "linesep", "mode", "columnnameofcorruptrecord")
 """Options that are about files, not about a record in one."""
@@ -35,7 +35,7 @@ _OF_THE_FILE: Final = ("header", "enforceschema", "linesep", "mode", "columnname
 
 @dataclass(frozen=True)
 class RecordTexts:
-    """The records of one source in one epoch, once more.
+    """A second reading of the records of one source in one epoch.
 
     Args:
         spark: session of the epoch.
@@ -48,7 +48,7 @@ class RecordTexts:
     paths: Sequence[str] = ()
 
     def columns(self, spec: FilesSpec) -> tuple[T.StructType, list[T.StructField]]:
-        """Return the columns that a record has, and those that files have by the names of their folders."""
+        """Return the columns of a record, and the partition columns that come from folder names."""
         schema = struct_of(spec.schema)
         depth = _depth(spec)
         below = {part.partition("=")[0] for path in self.paths for part in _parts(path)[depth:-1] if "=" in part} if depth else set()
@@ -56,10 +56,10 @@ class RecordTexts:
         return T.StructType([field for field in schema if field not in folders]), folders
 
     def read(self) -> DataFrame | None:
-        """Return the source's columns as they are read of each record, ``CORRUPT``, and the record's text as ``RAW``.
+        """Return the source's columns as read from each record, ``CORRUPT``, and the record's text as ``RAW``.
 
-        None where the records of a file have no texts of their own: other formats, JSON over several lines, other encodings than UTF-8.
-        The text is all that is read of a record, so for what depends on the file around it the columns may differ from the epoch's.
+        None where records have no text of their own: other formats, multi-line JSON, other encodings than UTF-8. Only the text of a
+        record is parsed, so columns that depend on the rest of the file may differ from the epoch's.
         """
         spec = self.node.spec
         if not isinstance(spec, FilesSpec) or spec.format not in ("json", "csv"):
@@ -77,7 +77,7 @@ class RecordTexts:
 
 
 def parsed_text(spec: FilesSpec, text: str, schema: T.StructType) -> str:
-    """Return SQL of what a source reads of a record's text: a struct of the schema's columns and of ``CORRUPT``."""
+    """Return SQL that parses a record's text as the source does: a struct of the schema's columns and ``CORRUPT``."""
     columns = ", ".join(f"{quoted(field.name)} {_ddl(field.dataType)}" for field in (*schema, T.StructField(CORRUPT, T.StringType())))
     read = {name: value for name, value in spec.options.items() if name.lower() not in _OF_THE_FILE}
     options = {**read, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
@@ -101,13 +101,13 @@ def _texts(spark: SparkSession, spec: FilesSpec, options: Mapping[str, str], pat
     padded = T.StructType([T.StructField(name, T.StringType()) for name in names])
     given = {**spec.options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, "enforceSchema": "true"}
     records = spark.read.format("csv").schema(padded).options(**given).load(files)
-    # Spark refuses to read the texts alone; so each record's first field is asked for, whatever it is.
+    # Spark refuses to read the texts alone; so the query reads each record's first field, too.
     read = f"{CORRUPT} IS NOT NULL AND length(coalesce({quoted(data.names[0])}, '')) >= 0"
     return records.where(read).select(F.col(CORRUPT).alias(RAW), F.col("_metadata.file_path").alias(_PATH))
 
 
 def _depth(spec: FilesSpec) -> int:
-    """Return how many folders a source's own lies deep; 0 for a pattern, below which Spark takes no folder for a column."""
+    """Return the depth of a source's folder; 0 for a pattern, below which Spark infers no partition columns."""
     if any(character in spec.path for character in PATTERN_CHARACTERS):
         return 0
     return len(_parts(spec.path if ":/" in spec.path else str(Path(spec.path).absolute())))
@@ -119,7 +119,7 @@ def _parts(path: str) -> list[str]:
 
 
 def _of_folder(field: T.StructField, depth: int) -> str:
-    """Return a column that files have by the names of their folders, below that of the source."""
+    """Return SQL of a partition column, from the names of folders below the source's."""
     name = field.name.replace("'", "\\'")
     text = f"regexp_extract({_PATH}, '{_ROOT}(?:/[^/]*){{{depth}}}(?:/[^/]*)*?/\\\\Q{name}\\\\E=([^/]*)/', 1)"
     value = f"try_url_decode({text})"
@@ -127,10 +127,10 @@ def _of_folder(field: T.StructField, depth: int) -> str:
 
 
 def as_read_of_text(kind: T.DataType, value: str) -> str:
-    """Return SQL of what ``from_json`` reads of a record where the JSON of a file has a value.
+    """Return SQL that reads a value of a file's JSON as ``from_json`` reads it from a record's text.
 
-    For a column of text whose value is none, such as a number, the file's reader gives the characters as they are (``7.50``), and
-    ``from_json`` what they mean (``7.5``). A text of either looks the same after this.
+    For a string column whose JSON value is no string, such as a number, the file reader returns the characters (``7.50``), and
+    ``from_json`` the parsed value (``7.5``). After this both are equal.
     """
     if isinstance(kind, T.StringType):
         return f"coalesce(from_json(concat('[', {value}, ']'), 'array<string>')[0], {value})"
@@ -145,7 +145,7 @@ def as_read_of_text(kind: T.DataType, value: str) -> str:
 
 
 def _ddl(kind: T.DataType) -> str:
-    """Return a type as SQL has it, whatever names are within."""
+    """Return a type as SQL, with any names quoted."""
     if isinstance(kind, T.StructType):
         return f"struct<{', '.join(f'{quoted(field.name)}: {_ddl(field.dataType)}' for field in kind)}>"
     if isinstance(kind, T.ArrayType):
@@ -156,6 +156,6 @@ def _ddl(kind: T.DataType) -> str:
 
 
 def _literal(text: str) -> str:
-    """Return a string as SQL, whatever characters it has."""
+    """Return a string as an SQL literal, whatever characters it has."""
     escapes = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
     return f"'{escapes}'"

@@ -1,4 +1,4 @@
-"""Whether an epoch read its sources to their ends, told from what it took: Spark does not say what is left."""
+"""Whether an epoch read its sources to their ends, inferred from what it took: Spark does not report what is left."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ _KAFKA_MAX_OFFSETS: Final = KAFKA_MAX_OFFSETS.lower()
 _KAFKA_MIN_OFFSETS: Final = "minoffsetspertrigger"
 
 _ALWAYS_BOUNDED: Final = frozenset({"delta"})
-"""Delta takes 1000 files per trigger where it is told nothing else."""
+"""Delta takes 1000 files per trigger by default."""
 
 Offsets = Mapping[str, Mapping[str, int]]
 """Kafka's: by topic and partition."""
 
 
 def elements_end(epochs: int, taken: int) -> SourceEnd:
-    """Return the end of elements given in the program, ``epochs`` batches of which ``taken`` have been read in all."""
+    """Return how far elements given in the program were read: ``taken`` of ``epochs`` batches in all."""
     return SourceEnd(caught_up=taken >= epochs)
 
 
 def files_end(spec: FilesSpec, files: int, size: int | None) -> SourceEnd:
     """Return how far an epoch read a folder.
 
-    Where it took as many files as it may, there may be more. It may also leave a file that is larger than what is left of the
-    bytes; so an epoch of more than half of them counts as not read to the end. (A file of more than half an epoch's bytes may
-    still wait unseen behind a few small ones.)
+    Where it took as many files as it may, there may be more. It may also leave a file that is larger than the remaining bytes; so an
+    epoch of more than half of them counts as not read to the end. (A file of more than half an epoch's bytes may still wait unseen
+    behind a few small ones.)
 
     Args:
         spec: the source.
-        files: how many the epoch took.
-        size: their bytes; None where it is not known.
+        files: the number that the epoch took.
+        size: their bytes; None where not known.
     """
     if files == 0:
         return SourceEnd()
@@ -50,7 +50,7 @@ def format_end(spec: FormatSpec, before: object, now: object) -> SourceEnd:
     """Return how far an epoch read a source of any format, from its offsets before and after.
 
     A source that did not move had nothing to read. One that moved was read to its end unless an option bounds what a trigger
-    reads: then that is not known. Formats that are not known here are taken to be without bounds.
+    reads: then that is not known. Unknown formats are assumed to have no bounds.
     """
     options = {name.lower(): value for name, value in spec.options.items()}
     name = spec.format.lower()
@@ -74,7 +74,7 @@ def kafka_end(before: Offsets | None, now: Offsets, options: Mapping[str, str]) 
     Args:
         before: offsets after the epoch before; None for the first.
         now: offsets after this epoch.
-        options: of the source, names in small letters.
+        options: of the source, names in lower case.
     """
     moved = {
         f"{topic}-{partition}": offset - (before or {}).get(topic, {}).get(partition, 0)
@@ -91,7 +91,7 @@ def kafka_end(before: Offsets | None, now: Offsets, options: Mapping[str, str]) 
 
 
 def filled(ends: Iterable[SourceEnd]) -> bool | None:
-    """Return whether an epoch read as much as it might of a source, so that more may wait; None where that is not known of any.
+    """Return whether an epoch read as much of any source as it may, so that more may wait; None where unknown for some.
 
     >>> filled([SourceEnd(), SourceEnd(caught_up=False)]), filled([SourceEnd(), SourceEnd(caught_up=False, known=False)])
     (True, None)
@@ -103,7 +103,7 @@ def filled(ends: Iterable[SourceEnd]) -> bool | None:
 
 
 def may_have_unseen_rows(spec: object) -> bool:
-    """Whether a source may have rows although a trigger found none: Kafka told to wait until there are enough."""
+    """Whether a source may have rows although a trigger found none: Kafka with ``minOffsetsPerTrigger``."""
     return (
         isinstance(spec, FormatSpec) and spec.format.lower() == KAFKA and any(name.lower() == _KAFKA_MIN_OFFSETS for name in spec.options)
     )
@@ -112,7 +112,7 @@ def may_have_unseen_rows(spec: object) -> bool:
 def maybe_backlogged(
     sources: Iterable[SourceNode], ends: Mapping[str, SourceEnd], before: Mapping[str, SourceState]
 ) -> dict[str, SourceState]:
-    """Return the sources, as they were before an epoch, of which more may have waited than it took, and it matters.
+    """Return the states before an epoch of sources that can become idle and may have had more input than it took.
 
     Args:
         sources: the job's.
@@ -141,6 +141,6 @@ def _kafka_offsets(position: object) -> Offsets | None:
 
 
 def with_malformed_rows(head: EpochRecord | None) -> frozenset[str]:
-    """Return the sources that had malformed rows in the newest epoch, and so may have rows too far ahead again."""
+    """Return the sources that had malformed rows in the newest epoch, and so may again have rows too far ahead."""
     progress = head.progress.sources if head else {}
     return frozenset(name for name, source in progress.items() if source.rows_malformed)

@@ -1,4 +1,4 @@
-"""Streaming readers of the graph's sources, each named, with the columns the engine needs beside the user's."""
+"""Streaming readers of the graph's sources, each named, with the columns that the engine adds to the user's."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def open_source(spark: SparkSession, node: SourceNode, elements: JobStore, *, or
     Args:
         spark: the session the job runs in.
         node: the source.
-        elements: where elements given in the program are kept.
+        elements: the store of elements given in the program.
         ordered: whether rows need a position.
-        read: how many files of elements the job has committed.
+        read: the number of files of elements that the job has committed.
 
     Raises:
-        SourceError: the files' folder is missing, or the format is not there or refuses its options.
+        SourceError: the files' folder is missing, or the format is missing or rejects its options.
         DefinitionError: an element does not fit the schema, or one that was read has changed.
     """
     spec = node.spec
@@ -67,10 +67,10 @@ def open_source(spark: SparkSession, node: SourceNode, elements: JobStore, *, or
 
 
 def reads_files(node: SourceNode) -> bool:
-    """Whether an epoch's rows are read from its files directly, instead of from the batch that Spark hands over.
+    """Whether an epoch's rows are read from its files directly, instead of from Spark's batch.
 
-    Spark can then prune columns, skip row groups and compile one pass. Not for JSON and CSV: with fewer columns Spark takes
-    fewer records for corrupt, so all columns must be read, whatever the job uses.
+    Spark can then prune columns, skip row groups and compile one pass. Not for JSON and CSV: with fewer columns Spark considers
+    fewer records corrupt, so all columns must be read, whatever the job uses.
     """
     spec = node.spec
     return isinstance(spec, ElementsSpec) or (isinstance(spec, FilesSpec) and spec.format not in MARKS_CORRUPT)
@@ -92,7 +92,7 @@ def read_files_of_epoch(spark: SparkSession, node: SourceNode, paths: Sequence[s
 
 
 def pack(frames: Mapping[str, DataFrame]) -> DataFrame:
-    """Return several sources as one DataFrame: a name, and one struct per source that is null in the others' rows."""
+    """Return several sources as one DataFrame: a name, and one struct per source, null in the rows of the others."""
     if len(frames) == 1:
         return next(iter(frames.values()))
     packed = [
@@ -130,7 +130,7 @@ def _file_position() -> list[Column]:
 
 
 def escaped(path: str) -> str:
-    """Return a path that Hadoop does not take for a pattern."""
+    """Return a path escaped, so that Hadoop does not read it as a pattern."""
     return "".join(f"\\{character}" if character in PATTERN_CHARACTERS else character for character in path)
 
 

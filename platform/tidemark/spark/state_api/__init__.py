@@ -1,1 +1,1 @@
-"""The State Processor API, and state that is migrated."""
+"""The State Processor API, and state migration."""

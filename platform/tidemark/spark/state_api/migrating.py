@@ -1,6 +1,6 @@
-"""State written anew for a changed job, before its first epoch: columns renamed, widened, added or left out.
+"""Migrates state for a changed job, before its first epoch: columns renamed, widened, added or dropped.
 
-What is written here is nobody's until a record names it; what was there stays for the records that do.
+Nothing refers to the files written here until a record names them; the old files stay for the records that name them.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 def migrate(
     spark: SparkSession, store: JobStore, record: EpochRecord, found: Verdict, inputs: Mapping[str, InputSchema]
 ) -> dict[str, OperatorState]:
-    """Return the state of a job's operators, by uid, as the job can go on from it; a Spark job for each table that is written anew.
+    """Return the state of a job's operators, by uid, that the changed job can resume from; one Spark job per rewritten table.
 
     Args:
         spark: the session.
-        store: the store at the folder of the job that goes on.
-        record: the epoch.
-        found: the verdict on the job, which ``fits``.
+        store: the store at the folder of the job that resumes.
+        record: of the epoch to resume from.
+        found: the compatibility verdict on the job, which ``fits``.
         inputs: of the job's operators, by uid.
 
     Raises:
-        CorruptStoreError: a state file holds other than it says; nothing that was there is touched.
+        CorruptStoreError: a state file does not hold the recorded rows; existing files are not touched.
     """
     states: dict[str, OperatorState] = {}
     for each in found.operators:
@@ -55,7 +55,7 @@ def migrate(
 
 @dataclass(frozen=True)
 class _Migration:
-    """Of one operator."""
+    """The migration of one operator."""
 
     writer: Rewriting
     before: OperatorState
@@ -64,15 +64,15 @@ class _Migration:
 
     @property
     def change(self) -> Rewrite:
-        """What becomes of its columns."""
+        """The change of its columns."""
         return self.verdict.rewrite
 
     def state(self) -> OperatorState:
-        """Return the operator's state as it is from now on."""
+        """Return the operator's migrated state."""
         before, change = self.before, self.change
         columns = replace(change, without_function=False)
         gone = {FUNCTION_PART} if change.without_function else set()
-        # Prefixes and suffixes are made from slices, and can be made anew.
+        # Prefixes and suffixes are computed from slices, and can be computed again.
         gone |= set() if columns.empty else {PREFIX, SUFFIX}
         parts: dict[str, list[StateFile]] = {}
         for file in before.files:
@@ -87,7 +87,7 @@ class _Migration:
 
     @cached_property
     def _schema(self) -> StructType | None:
-        """The columns of the main table from now on."""
+        """The migrated columns of the main table."""
         stored = self.before.definition.get("schema")
         if not isinstance(stored, dict):
             return None
@@ -96,7 +96,7 @@ class _Migration:
         added = {name.lower() for name in change.added}
         for field in StructType.fromJson(stored):
             name = change.renamed.get(field.name, field.name)
-            # What comes back is among the added.
+            # A column that comes back is among the added ones.
             if field.name not in change.dropped and name.lower() not in added:
                 fields.append(StructField(name, self._widened(name) or field.dataType, metadata=field.metadata))
         return StructType([*fields, *(given[name] for name in sorted(added))])
@@ -108,14 +108,14 @@ class _Migration:
         return StructType.fromJson({"fields": [{"name": name, "type": kind, "nullable": True, "metadata": {}}]})[name].dataType
 
     def _written(self, part: str, files: Sequence[StateFile]) -> Sequence[StateFile]:
-        """Return the files of a table as they are from now on; those that need not change stay."""
+        """Return the migrated files of a table; those that need not change stay."""
         names = self.writer.columns(files)
         if not self._touches(part, names):
             return files
         return self.writer.written(files, lambda rows: self._changed(rows, names, with_partials=part in WITH_PARTIALS))
 
     def _touches(self, part: str, names: Sequence[str]) -> bool:
-        """Return whether files with these columns have to be written anew."""
+        """Return whether files with these columns have to be rewritten."""
         change = self.change
         new_names = {change.renamed.get(name, name) for name in names}
         if any(name in change.renamed for name in names) or new_names & set(change.widened):
@@ -124,7 +124,7 @@ class _Migration:
 
     @cached_property
     def _constants(self) -> tuple[str, ...]:
-        """The added columns that have a value where there is no element; others are null, which a column that is not there is, too."""
+        """The added columns that have a value where there is no element; others are null, as a missing column is."""
         empty = self.given.schemas.empty_accumulators() if self.change.added else None
         row = None if empty is None else empty.first()
         return () if row is None else tuple(name for name in self.change.added if row[name] is not None)

@@ -1,4 +1,4 @@
-"""State files written anew, one table at a time: what one job wrote together stays together, and counts as of the same epoch."""
+"""Rewrites state files, one table at a time: rows that one job wrote stay together, and keep their epoch."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 GROUP: Final = "__tm_group"
-"""A column that rows have while they are written anew: which of them stay together. What changes rows keeps it."""
+"""A column that rows have while they are rewritten: which of them stay together. Functions that change rows must keep it."""
 
 WITH_PARTIALS: Final = frozenset({MAIN, DEFERRED})
-"""Tables whose rows have partials or elements; others have keys, and what they have besides is never read again."""
+"""Tables whose rows have partials or elements; others have keys, and their further columns are never read again."""
 
 
 @dataclass(frozen=True)
 class Rewriting:
-    """Writes tables of one operator anew.
+    """Rewrites tables of one operator.
 
     Args:
         spark: the session.
-        store: where the files lie: the store at the folder of the job whose record names them.
-        target: where the new ones go: the same, or the folder of a savepoint in the making.
-        uid: of the operator from now on.
-        epoch: at hand.
+        store: of the files: the store at the folder of the job whose record names them.
+        target: of the new files: the same, or the folder of a savepoint that is being written.
+        uid: the operator's new one.
+        epoch: in which they are written.
     """
 
     spark: SparkSession
@@ -54,19 +54,19 @@ class Rewriting:
     epoch: int
 
     def columns(self, files: Sequence[StateFile]) -> list[str]:
-        """Return all columns that the files of a table have, whatever these are for."""
+        """Return all columns that any of a table's files has."""
         return list(dict.fromkeys(name for group in _groups(files) for name in self._read(group).columns))
 
     def written(self, files: Sequence[StateFile], change: Callable[[DataFrame], DataFrame], *, fewer: bool = False) -> list[StateFile]:
-        """Return the files of a table with changed rows; one Spark job.
+        """Write changed rows of a table and return the new files; one Spark job.
 
         Args:
             files: of one table.
-            change: returns the rows as they are to be, with ``GROUP`` and the engine's own columns as they were.
-            fewer: whether it may leave rows out.
+            change: returns the new rows, with ``GROUP`` and the engine's own columns unchanged.
+            fewer: whether ``change`` may leave rows out.
 
         Raises:
-            CorruptStoreError: a file holds other than is recorded.
+            CorruptStoreError: the number of rows changed, or a file does not hold the recorded ones.
         """
         if not files:
             return []
@@ -100,15 +100,16 @@ class Rewriting:
         if has == had or (fewer and has < had):
             return
         raise CorruptStoreError(
-            f"{has:,} rows of state were made of {had:,}",
-            fix="restore from another savepoint, or mend what changes the rows: it must keep each as one; nothing was changed",
+            f"{had:,} rows of state became {has:,}",
+            fix="restore from another savepoint, or correct the function that changes the rows: it must return one row for each; "
+            "nothing was changed",
             uid=self.uid,
             place=before[0].path,
         )
 
 
 def _groups(files: Sequence[StateFile]) -> list[list[StateFile]]:
-    """Return files by the job that wrote them, which is told by their folder: in what it wrote a key and window occurs once."""
+    """Return files by the Spark job that wrote them, identified by folder: in its files a key and window occurs once."""
     groups: dict[tuple[str, str, int], list[StateFile]] = {}
     for file in files:
         groups.setdefault((file.owner, file.path.rpartition("/")[0], file.epoch), []).append(file)
@@ -116,7 +117,7 @@ def _groups(files: Sequence[StateFile]) -> list[list[StateFile]]:
 
 
 def _time_of(columns: Sequence[str]) -> str | None:
-    """Return the column of times by which the files of a table with these columns are known, None for none."""
+    """Return the time column whose bounds are recorded for files with these columns, None for none."""
     if UNTIL in columns:
         return NEWEST
     if END in columns and ELEMENT_ORDER not in columns:

@@ -1,7 +1,7 @@
-"""A savepoint in the making: from nothing, or from another one with operators changed, added, renamed or left out.
+"""Writes a new savepoint: from nothing, or from another one with operators changed, added, renamed or removed.
 
-It is written into a folder in the form of an exported savepoint: import it into a job store, and restore a job from it. What it was made
-from is never changed.
+It is written into a folder in the form of an exported savepoint: import it into a job store, and restore a job from it. The savepoint
+that it is made from is never changed.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ def new_savepoint(folder: str, job: Job, *, spark: SparkSession, clock: Clock = 
     """Begin a savepoint without any state; a job that is restored from it reads its sources from their beginning.
 
     Args:
-        folder: where it is to be; an empty folder, local or of an object store.
-        job: whose savepoint it will be.
+        folder: of the new savepoint; an empty folder, local or of an object store.
+        job: that will be restored from it.
         spark: the session to write with.
-        clock: for the time that it is taken at.
+        clock: for the savepoint's time.
 
     Raises:
-        DefinitionError: the folder holds something already.
+        DefinitionError: the folder is not empty.
     """
     lineage = secrets.token_hex(8)
     now = clock.now_ms()
@@ -70,26 +70,26 @@ def changed_savepoint(folder: str, stored: StoredState, *, spark: SparkSession, 
     """Begin a savepoint as a copy of another one, or of the newest epoch of a job; positions stay as they are.
 
     Args:
-        folder: where it is to be; an empty folder, local or of an object store.
-        stored: what ``tm.savepoint`` opened.
+        folder: of the new savepoint; an empty folder, local or of an object store.
+        stored: the result of ``tm.savepoint``.
         spark: the session to write with.
-        clock: for the time that it is taken at.
+        clock: for the savepoint's time.
 
     Raises:
-        DefinitionError: the folder holds something already.
+        DefinitionError: the folder is not empty.
     """
     return SavepointWriter(_empty_folder(folder), stored.record, stored.store, spark=spark, clock=clock)
 
 
 class SavepointWriter:
-    """Changes a savepoint in the making; ``write`` finishes it. Each method returns the writer.
+    """Changes a savepoint before it is written; ``write`` finishes it. Each other method returns the writer.
 
     Args:
         target: the folder.
-        record: what the savepoint is made from.
-        store: the store at the folder of the job that has its files; None where it has none.
+        record: of the epoch that the savepoint is made from.
+        store: the store at the folder of the job that has its files; None where there are none.
         spark: the session to write with.
-        clock: for the time that it is taken at.
+        clock: for the savepoint's time.
     """
 
     def __init__(self, target: JobStore, record: EpochRecord, store: JobStore | None, *, spark: SparkSession, clock: Clock) -> None:
@@ -101,20 +101,20 @@ class SavepointWriter:
         self._operators = {uid: _Operator(state, store) for uid, state in record.operators.items()}
 
     def bootstrap(self, job: Job, uid: str, history: DataFrame, *, time: str, watermark: int = MIN_WATERMARK) -> SavepointWriter:
-        """Give an operator the state that it would have after a history.
+        """Create the state that an operator would have after a history.
 
-        Windows that the watermark has passed count as fired: their results are taken to be there already. What may still change, or has
-        not fired, is kept.
+        Windows that the watermark has passed count as fired: their results are assumed to exist. Windows that may still change, or have
+        not fired, are kept.
 
         Args:
             job: has the operator.
             uid: of the operator, which has no state yet.
-            history: rows with the columns of the stream that goes into the operator.
+            history: rows with the columns of the operator's input.
             time: SQL of a row's event time: a TIMESTAMP, or a BIGINT of milliseconds.
-            watermark: the operator's after that, milliseconds. By default that of no elements: nothing has fired.
+            watermark: the operator's after the history, milliseconds. By default the least: nothing has fired.
 
         Raises:
-            DefinitionError: the job has no such operator, or there is state of it already.
+            DefinitionError: the job has no such operator, or the savepoint has state of it already.
         """
         node = _node(job, uid)
         if uid in self._operators:
@@ -141,14 +141,14 @@ class SavepointWriter:
         return self
 
     def filter(self, uid: str, condition: str) -> SavepointWriter:
-        """Keep the keys of an operator for which a condition is true; all that is kept of others goes.
+        """Keep the keys of an operator for which a condition is true; the state of other keys is dropped.
 
         Args:
             uid: of the operator.
             condition: SQL over its keys.
 
         Raises:
-            DefinitionError: there is no state of such an operator, or the condition is not one over its keys.
+            DefinitionError: there is no state of such an operator, or the condition is not valid over its keys.
         """
         held = self._held(uid)
         names = {key_column(key): key for key in _keys_of(held.state)}
@@ -172,15 +172,15 @@ class SavepointWriter:
 
         Args:
             uid: of the operator.
-            function: is given a DataFrame with the keys, which stay as they are, and the partials as ``<aggregate>__<partial>`` or the
-                columns of elements; and the column ``__tm_meta``, which it must keep. A row is what one epoch added to a key and window,
-                so a window's partials may be in several; of sessions it is a session as an epoch left it, and older rows of it may be
-                there still.
+            function: gets a DataFrame with the keys, which it must not change, the partials as ``<aggregate>__<partial>`` or the
+                columns of elements, and the column ``__tm_meta``, which it must keep. A row is what one epoch added to a key and window,
+                so a window's partials may be in several rows; a row of sessions is a session after an epoch, and its older rows may
+                still exist.
 
         Raises:
             DefinitionError: there is no state of such an operator.
             UserCodeError: the function failed, lost a column, or gave one another type.
-            CorruptStoreError: it made other rows, or left elements out: how many a window holds is kept beside them.
+            CorruptStoreError: it returned more rows, or left elements out, whose number is stored with each window.
         """
         keys = {key_column(key): key for key in _keys_of(self._held(uid).state)}
 
@@ -197,7 +197,7 @@ class SavepointWriter:
                 after = function(given)
             except Exception as error:
                 what = f"the function failed: {type(error).__name__}: {first_line(error)}"
-                raise UserCodeError(what, fix="mend it; nothing was changed", uid=uid) from error
+                raise UserCodeError(what, fix="correct it; nothing was changed", uid=uid) from error
             lost = [name for name in (*shown.values(), META) if name not in after.columns]
             if lost:
                 raise UserCodeError(f"the function lost the column {lost[0]!r} of the state", fix="keep every column", uid=uid)
@@ -218,7 +218,7 @@ class SavepointWriter:
         return self._rewrite(uid, mapped, WITH_PARTIALS, fewer=not holds_elements)
 
     def remove(self, uid: str) -> SavepointWriter:
-        """Leave the state of an operator out.
+        """Remove the state of an operator.
 
         Raises:
             DefinitionError: there is no state of such an operator.
@@ -241,7 +241,7 @@ class SavepointWriter:
         return self
 
     def write(self, name: str = "made") -> str:
-        """Finish the savepoint and return its folder; until now the folder was none.
+        """Finish the savepoint and return its folder, which is not a savepoint before that.
 
         Args:
             name: of the savepoint.
@@ -263,7 +263,7 @@ class SavepointWriter:
     def _placed(
         self, file: StateFile, store: JobStore | None, copies: dict[tuple[str, str], tuple[JobStore, str, ExportedFile]]
     ) -> StateFile:
-        """Return a file as the savepoint names it; note that it is to be copied where it lies elsewhere."""
+        """Return a file as the savepoint names it; note that it has to be copied if it is in another store."""
         if store is None or store is self._target:
             return file
         # Files of two jobs may have one path.
@@ -284,7 +284,7 @@ class SavepointWriter:
         held = self._held(uid)
         store = held.store or self._target
         writer = Rewriting(self._spark, store, self._target, uid, self._record.epoch)
-        # Prefixes and suffixes are made from slices, and can be made anew.
+        # Prefixes and suffixes are computed from slices, and can be computed again.
         kept = [file for file in held.state.files if file.part not in {PREFIX, SUFFIX}]
         files: list[StateFile] = []
         for part in dict.fromkeys(file.part for file in kept):
@@ -297,19 +297,19 @@ class SavepointWriter:
 
 @dataclass(frozen=True)
 class _Operator:
-    """The state of an operator, and the store at the folder that its files lie in."""
+    """The state of an operator, and the store at the folder of its files."""
 
     state: OperatorState
     store: JobStore | None
 
 
 def _as_elements(history: DataFrame, names: list[str], types: dict[str, str], time: str, uid: str) -> DataFrame:
-    """Return a history as rows that go into an operator."""
+    """Return a history as rows of an operator's input."""
     lower = {name.lower() for name in history.columns}
     missing = [name for name in visible_of(names) if name.lower() not in lower]
     if missing:
         raise DefinitionError(
-            f"the history has no column {missing[0]!r}, which goes into {uid!r}",
+            f"the history has no column {missing[0]!r}, which is in the input of {uid!r}",
             fix=f"give it the columns {', '.join(visible_of(names))}, null where there is nothing",
             uid=uid,
         )
@@ -338,5 +338,5 @@ def _node(job: Job, uid: str) -> WindowNode:
 def _empty_folder(folder: str) -> JobStore:
     target = JobStore.open(folder)
     if read_index(target) is not None or target.list():
-        raise DefinitionError(f"the folder {target.location} is not empty", fix="choose a folder of its own for the savepoint")
+        raise DefinitionError(f"the folder {target.location} is not empty", fix="choose an empty folder for the savepoint")
     return target

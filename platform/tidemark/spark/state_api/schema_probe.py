@@ -1,4 +1,4 @@
-"""A job over input without rows: which columns and types come to each stateful operator and output, as Spark tells them."""
+"""Runs Spark's analysis of a job over input without rows: the columns and types at each stateful operator and output."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class InputSchema:
 
     @property
     def columns(self) -> T.StructType:
-        """What its state has of keys, and of partials or elements, every one nullable."""
+        """The columns of its state: keys, and partials or elements; all nullable."""
         return self.schemas.state()
 
     @property
@@ -57,7 +57,7 @@ class InputSchema:
 
 @dataclass(frozen=True)
 class JobSchemas:
-    """What comes to each stateful operator, by uid, and to each output, by name; outputs whose code fails without rows are left out."""
+    """The schemas at each stateful operator, by uid, and output, by name; outputs whose code fails without rows are left out."""
 
     inputs: Mapping[str, InputSchema]
     outputs: Mapping[str, T.StructType]
@@ -69,9 +69,9 @@ def probe_inputs(spark: SparkSession, job: Job, elements: JobStore) -> Mapping[s
 
 
 def prepare_session(spark: SparkSession, job: Job, elements: JobStore) -> None:
-    """Make a job's Python functions known to a session, and look at unions whose columns only Spark knows.
+    """Register a job's Python functions with a session, and check unions whose columns only Spark knows.
 
-    An epoch sees only those of a union's streams that have rows in it.
+    An epoch checks only those of a union's streams that have rows in it.
 
     Args:
         spark: as of ``probe_job``.
@@ -79,7 +79,7 @@ def prepare_session(spark: SparkSession, job: Job, elements: JobStore) -> None:
         elements: as of ``probe_job``.
 
     Raises:
-        UserCodeError: streams of a union have other columns, or of other types.
+        UserCodeError: the streams of a union differ in columns or types.
     """
     topology = build_topology(job.outputs)
     register_functions(spark, topology.operators)
@@ -91,8 +91,8 @@ def prepare_session(spark: SparkSession, job: Job, elements: JobStore) -> None:
     except (TidemarkError, PySparkException) as error:
         if isinstance(error, UserCodeError) and error.uid in untyped:
             raise
-        # What is wrong with the job's code shows in the first epoch, as an error of that epoch.
-        logger.info("unions are not looked at, since the job's code fails without rows: %s", error)
+        # The first epoch raises this error as its own.
+        logger.info("unions are not checked, since the job's code fails without rows: %s", error)
 
 
 def _is_sure(node: UnionNode) -> bool:
@@ -101,15 +101,15 @@ def _is_sure(node: UnionNode) -> bool:
 
 
 def probe_job(spark: SparkSession, job: Job, elements: JobStore) -> JobSchemas:
-    """Return the columns that a job has at its stateful operators and outputs. Plans are made and none is run.
+    """Return the columns that a job has at its stateful operators and outputs. Makes plans and runs none.
 
     Args:
         spark: the session that the job is to run in.
         job: the job; its transforms are called with frames without rows, as they are in every epoch.
-        elements: where elements given in the program would be kept; nothing is written there.
+        elements: the store of elements given in the program; nothing is written there.
 
     Raises:
-        TidemarkError: a source cannot be opened, or the user's code fails, as it would in an epoch.
+        TidemarkError: a source cannot be opened, or the user's code fails, as they would in an epoch.
         PySparkException: an expression does not fit its columns.
     """
     topology = build_topology(job.outputs)
@@ -132,7 +132,7 @@ def probe_job(spark: SparkSession, job: Job, elements: JobStore) -> JobSchemas:
 
 
 def _no_side_rows(_node: StatefulNode, _counter: str, inputs: Mapping[str, DataFrame]) -> DataFrame:
-    """Return the columns of an operator's side output: those of what comes in."""
+    """Return the columns of an operator's side output: those of its input."""
     return next(iter(inputs.values())).where("false")
 
 
@@ -140,7 +140,7 @@ def _outputs(job: Job, rows: StatelessPlan) -> dict[str, T.StructType]:
     """Return the columns of outputs, as they are staged."""
     found = {}
     for name, output in job.outputs.items():
-        # What fails here fails in an epoch, as an error of that epoch.
+        # An epoch raises this error as its own.
         with suppress(TidemarkError, PySparkException):
             columns = rows.rows(output.node).schema
             visible = set(visible_of(columns.names))
@@ -149,7 +149,7 @@ def _outputs(job: Job, rows: StatelessPlan) -> dict[str, T.StructType]:
 
 
 def _without_rows(spark: SparkSession, node: SourceNode, elements: JobStore, *, ordered: bool) -> DataFrame:
-    """Return a batch of a source as ``open_source`` and ``read_files_of_epoch`` give it, without rows."""
+    """Return a batch of a source as ``open_source`` and ``read_files_of_epoch`` return it, without rows."""
     match node.spec:
         case ElementsSpec(schema=ddl):
             schema = struct_of(ddl).add(ROW, "long")

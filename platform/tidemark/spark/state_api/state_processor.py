@@ -1,7 +1,7 @@
-"""A savepoint, or the newest epoch of a job, as tables: what each operator keeps, by key and window.
+"""Reads a savepoint, or the newest epoch of a job, as tables: each operator's state, by key and window.
 
-State is read as it was committed, with the rules of the operators that wrote it, and never changed. No code of the job's runs, unless the
-job is passed: then its Python functions merge and finish what they made.
+State is read as it was committed, with the rules of the operators that wrote it, and never changed. No code of the job runs, unless the
+job is passed: then its Python functions merge and finish their partial results.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ def savepoint(job: str | Job, name: str = HEAD, *, store: str | JobStore | None 
     """Open a savepoint for reading; starts no JVM.
 
     Args:
-        job: the job, or its name; or the folder of an exported savepoint, which is told by a ``/``. With the job, what its Python
-            functions merge can be read, too.
+        job: the job, or its name; or the folder of an exported savepoint, recognized by a ``/``. Pass the job to read state that its
+            Python functions merge.
         name: of the savepoint; by default the newest epoch.
         store: root of the job store.
 
     Raises:
-        UnknownJobError: nothing is stored of such a job.
+        UnknownJobError: the store has no such job.
         UnknownSavepointError: it has no such savepoint.
         CorruptStoreError: the folder is no exported savepoint, or is damaged.
     """
@@ -74,12 +74,12 @@ def savepoint(job: str | Job, name: str = HEAD, *, store: str | JobStore | None 
 
 
 class StoredState:
-    """State and positions as one epoch left them.
+    """State and source positions after one epoch.
 
     Args:
         store: the store at the job's folder.
         record: the epoch.
-        job: the job, where its functions are wanted.
+        job: the job, where its functions are needed.
 
     Attributes:
         store: as given.
@@ -98,7 +98,7 @@ class StoredState:
 
     @property
     def epoch(self) -> int:
-        """The epoch that left it."""
+        """The epoch's number."""
         return self.record.epoch
 
     @property
@@ -113,12 +113,12 @@ class StoredState:
 
     @property
     def offsets(self) -> Mapping[str, object]:
-        """How far each source was read, as the source says it."""
+        """The offsets up to which each source was read, in the source's own form."""
         return positions(self.record.offsets)
 
     @property
     def sources(self) -> Mapping[str, SourceState]:
-        """What is kept of each source's event time, by split."""
+        """Each source's event-time state, by split."""
         return self.record.sources
 
     @property
@@ -128,18 +128,18 @@ class StoredState:
 
     @cached_property
     def operators(self) -> Mapping[str, StoredOperator]:
-        """What is stored of each operator, by uid."""
+        """A summary of each operator's state, by uid."""
         return {uid: described(uid, state) for uid, state in self.record.operators.items()}
 
     def read_window(self, uid: str, spark: SparkSession) -> DataFrame:
         """Return a row per key and window that still takes elements.
 
         Columns: the keys; ``window_start`` and ``window_end`` (null where windows have no bounds); each aggregate's result so far; its
-        partials as ``<aggregate>__<partial>``. Of count windows a row is a slice of groups, from ``first_element`` on. Where elements are
+        partials as ``<aggregate>__<partial>``. A row of count windows is a slice of groups, from ``first_element`` on. Where elements are
         kept instead, there are counts: ``held`` elements and emitted ``panes``.
 
         Raises:
-            StateMismatchError: there is no such operator, or only the job's Python functions can merge what it keeps.
+            StateMismatchError: there is no such operator, or only the job's Python functions can merge its state.
         """
         state = self._require_windows(uid)
         if self.operators[uid].keeps == "elements":
@@ -169,10 +169,10 @@ class StoredState:
         )
 
     def tables(self, uid: str, spark: SparkSession) -> Mapping[str, DataFrame]:
-        """Return all that is kept of an operator as tables by name, the main one first.
+        """Return an operator's whole state as tables by name, the main one first.
 
-        Of windows: ``windows``, and where elements are kept ``elements``, ``keys`` and ``timers``, as the methods for these return
-        them; of other operators what their pages say.
+        For windows: ``windows``, and where elements are kept ``elements``, ``keys`` and ``timers``, as the methods for these return
+        them; for other operators see their pages.
 
         Raises:
             StateMismatchError: there is no such operator, or only the job's Python functions can merge what it keeps.
@@ -189,7 +189,7 @@ class StoredState:
     def read_elements(self, uid: str, spark: SparkSession) -> DataFrame:
         """Return the elements that windows hold, where an operator keeps elements.
 
-        Columns: those of the stream that are kept; where they have no such names, ``event_time``, and ``position`` in the source.
+        Columns: the stream's columns that are kept; also ``event_time`` and ``position`` in the source, unless one of them has that name.
 
         Raises:
             StateMismatchError: there is no such operator, or it keeps partial results.
@@ -199,7 +199,7 @@ class StoredState:
             raise self._wrong(uid, "keeps partial results of its windows and no elements", f"read_window({uid!r}, spark)")
         found = self._elements(uid, spark)
         if found is None:
-            raise self._wrong(uid, "never had an element, so that the columns of elements are not known", f"read_window({uid!r}, spark)")
+            raise self._wrong(uid, "never had an element, so the columns of elements are not known", f"read_window({uid!r}, spark)")
         return found
 
     def _elements(self, uid: str, spark: SparkSession) -> DataFrame | None:
@@ -219,13 +219,13 @@ class StoredState:
         return rows.selectExpr(*keys, *named, *more)
 
     def read_keyed(self, uid: str, spark: SparkSession) -> DataFrame:
-        """Return a row per key of which a process function or a buffering operator keeps something.
+        """Return a row per key for which a process function or a buffering operator keeps state.
 
-        Columns: the keys; ``function_state``, JSON of what the window function keeps of the key; ``state``, JSON of all that is kept
-        beside the elements; ``due`` and ``due_processing_time``, when the key is looked at even without elements.
+        Columns: the keys; ``function_state``, JSON of the window function's state of the key; ``state``, JSON of the key's state
+        without the elements; ``due`` and ``due_processing_time``, when the key is processed even without elements.
 
         Raises:
-            StateMismatchError: there is no such operator, or nothing of it is kept by key.
+            StateMismatchError: there is no such operator, or it keeps no state by key.
         """
         state = self._require_windows(uid)
         parts = {file.part for file in state.files}
@@ -235,7 +235,7 @@ class StoredState:
         return self._keys(uid, spark, KEYS if buffered else FUNCTION_PART).newest()
 
     def timers(self, uid: str, spark: SparkSession) -> DataFrame:
-        """Return a row per key, window and timer: ``domain`` is ``event`` or ``processing``, ``at`` its time.
+        """Return a row per key, window and timer: ``domain`` is ``event`` or ``processing``, ``at`` the timer's time.
 
         Raises:
             StateMismatchError: there is no such operator, or it has no timers: its windows fire by rules over their bounds.
@@ -246,10 +246,10 @@ class StoredState:
         return self._keys(uid, spark, KEYS).timers()
 
     def register(self, spark: SparkSession, prefix: str = "state_") -> dict[str, str]:
-        """Make a temporary view of each operator's main table (see ``tables``), for SQL with other tables; return the views' names by uid.
+        """Create a temporary view of each operator's main table (see ``tables``), for SQL; return the views' names by uid.
 
         Raises:
-            StateMismatchError: two uids would have a view of one name.
+            StateMismatchError: two uids would have a view of the same name.
         """
         names: dict[str, str] = {}
         for uid in self.operators:
@@ -264,7 +264,7 @@ class StoredState:
         """Return the state of an operator that has windows.
 
         Raises:
-            StateMismatchError: it has none.
+            StateMismatchError: it has no windows.
         """
         state = self._state(uid)
         if state.definition.get("kind") != WindowNode.KIND:
@@ -285,10 +285,10 @@ class StoredState:
         return node
 
     def _node(self, uid: str) -> StatefulNode:
-        """Return the operator as it made the state: the job's own, if that is still the same, else as its definition tells it.
+        """Return the operator that wrote the state: the job's own, if that is unchanged, else one made from the stored definition.
 
         Raises:
-            StateMismatchError: the job's own is another one by now, and nothing else has the functions that merge the state.
+            StateMismatchError: the job's own has changed, and the functions that merge the state are not stored.
         """
         nodes = {node.uid: node for node in self._job.nodes if isinstance(node, StatefulNode)} if self._job else {}
         definition = self._state(uid).definition
@@ -299,7 +299,7 @@ class StoredState:
                 return nodes[uid]
             if functions_of(definition):
                 raise StateMismatchError(
-                    f"the state of {uid!r} was made by other code than the job's: {'; '.join(changes)}",
+                    f"the state of {uid!r} was written by other code than the job's: {'; '.join(changes)}",
                     fix="pass the job as it was when the savepoint was taken",
                     job=self.job,
                     uid=uid,
@@ -309,10 +309,10 @@ class StoredState:
         return node
 
     def _run(self, uid: str, spark: SparkSession) -> OperatorEpoch:
-        """Return the operator at work on the epoch that comes next, before it has done anything."""
+        """Return the operator in the next epoch, before it has processed anything."""
         state = self._state(uid)
         kept = tuple(file for file in state.files if file.part != FUNCTION_PART)
-        # What a function keeps beside aggregates is read apart; one that is given elements is part of what keeps them.
+        # The state of a function after aggregates is read separately; a function that gets elements is part of their operator.
         node = self._node(uid)
         node = dataclasses.replace(node, function=None) if isinstance(node, WindowNode) and node.aggregates else node
         context = OperatorContext(
@@ -336,10 +336,10 @@ class StoredState:
 
 
 def first_rows(rows: DataFrame, *, where: str | None = None, limit: int = 20) -> list[dict[str, object]]:
-    """Return a few rows as plain Python; instants have the time zone UTC.
+    """Return a few rows as Python values; instants have the time zone UTC.
 
     Raises:
-        DefinitionError: the condition is not one over these columns.
+        DefinitionError: the condition is not valid over these columns.
     """
     try:
         chosen = rows if where is None else rows.where(where)
@@ -353,7 +353,7 @@ def first_rows(rows: DataFrame, *, where: str | None = None, limit: int = 20) ->
 
 
 def _no_windows(spark: SparkSession, node: WindowNode, state: OperatorState) -> DataFrame:
-    """Return no rows, with the columns that there would be as far as they are stored."""
+    """Return an empty frame with the columns of windows, as far as they are stored."""
     stored = state.definition.get("schema")
     fields = {field.name: field for field in StructType.fromJson(stored)} if isinstance(stored, dict) else {}
     partials = Partials(node)

@@ -1,4 +1,4 @@
-"""What is kept of keys beside windows' partials and elements, as tables: a row per key, window or timer, from their JSON texts."""
+"""The state of keys, without windows' partials and elements, as tables: a row per key, window or timer, from their JSON texts."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 _WINDOWS: Final = (
     "windows ARRAY<STRUCT<window: ARRAY<BIGINT>, held: BIGINT, panes: BIGINT, event: ARRAY<BIGINT>, processing: ARRAY<BIGINT>>>"
 )
-"""Of a key's text, as ``semantics.window_state`` writes it, what is the same for all operators."""
+"""The part of a key's JSON text, as ``semantics.window_state`` writes it, that all operators share."""
 
 _LAST_INSTANT: Final = 253_402_300_799_999
-"""The last millisecond of the year 9999: later times are of windows without an end."""
+"""The last millisecond of the year 9999: later times are those of windows without an end."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class StoredKeys:
     keys: Sequence[str]
 
     def newest(self) -> DataFrame:
-        """Return a row per key of which something is kept."""
+        """Return a row per key that has state."""
         return self._newest().selectExpr(
             *map(quoted, self.keys),
             f"get_json_object({STATE}, '$.function.key') AS function_state",
@@ -86,11 +86,11 @@ class StoredKeys:
         return self._newest().withColumn("each", F.explode(windows))
 
     def _newest(self) -> DataFrame:
-        """Return the newest row of each key, without those of which nothing is kept any more."""
+        """Return the newest row of each key, without keys that have no state any more."""
         columns = [key_column(name) for name in self.keys]
         stored = self.state.definition.get("schema")
         known = {field.name: field for field in T.StructType.fromJson(stored)} if isinstance(stored, dict) else {}
-        # Of an operator that never stored anything the types of the keys are not known.
+        # If an operator never stored anything, the types of the keys are not known.
         schema = T.StructType([*(known.get(name, T.StructField(name, T.StringType())) for name in columns), *VERSION_FIELDS])
         files = [file for file in self.state.files if file.part == self.part]
         rows = read_files(self.spark, self.store, files, schema) if files else self.spark.createDataFrame([], schema)
@@ -101,5 +101,5 @@ class StoredKeys:
 
 
 def _instant(milliseconds: str) -> str:
-    """Return the SQL of an instant, null for the greatest time, which stands for none."""
+    """Return the SQL of an instant, null for the greatest time, which means none."""
     return f"CASE WHEN {milliseconds} <= {min(_LAST_INSTANT, MAX_WATERMARK)}L THEN timestamp_millis({milliseconds}) END"

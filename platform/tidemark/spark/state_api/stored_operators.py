@@ -1,4 +1,4 @@
-"""What is stored of a job's operators, from records alone."""
+"""Summaries of the stored state of a job's operators, from records alone."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tidemark.state.log.records import OperatorState
 
 @dataclass(frozen=True)
 class StoredOperator:
-    """What is stored of one operator: how it keeps its state, and how much that is.
+    """A summary of one operator's stored state: its form and size.
 
-    ``keeps`` is ``partials`` or ``elements``; ``kind`` that of the operator, such as ``window``; ``windows`` the kind of its windows with
-    their settings, empty for others. ``rows`` and ``bytes`` are of state files, in which a key and window may have several rows.
+    ``keeps`` is ``partials`` or ``elements``; ``kind`` the operator's, such as ``window``; ``windows`` the kind of its windows with their
+    settings, empty for other operators. ``rows`` and ``bytes`` are of state files, in which a key and window may have several rows.
     ``watermark`` is in milliseconds.
     """
 
@@ -32,7 +32,7 @@ class StoredOperator:
 
 
 def described(uid: str, state: OperatorState) -> StoredOperator:
-    """Return what is stored of an operator."""
+    """Return the summary of an operator's state."""
     definition = state.definition
     columns = stored_columns(definition.get("schema"))
     node = definition.get("aggregates"), definition.get("keys")

@@ -1,1 +1,1 @@
-"""The pure form of each operator kind, for ``OperatorHarness``: the contract element by element."""
+"""Each operator kind in plain Python, element by element, for ``OperatorHarness``."""

@@ -1,4 +1,4 @@
-"""What the harness asks of an operator without Spark."""
+"""The interface of an operator without Spark, as the harness uses it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidemark.semantics.reference.reference_results import Fold
 Row = Mapping[str, object]
 
 Folds = Mapping[str, Fold[Any]]
-"""By names of aggregates; each has an accumulator of its own."""
+"""Folds by the names of aggregates; each has its own type of accumulator."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Emitted:
 
 @dataclass(frozen=True)
 class Arrived:
-    """An element of an epoch: the port it came in by, its row, its event time, and its place among those of one time."""
+    """An element of an epoch: its port, its row, its event time, and its place among those of the same time."""
 
     port: str
     row: Row
@@ -43,7 +43,7 @@ class PureOperator(Protocol):
         ...
 
     def process(self, element: Arrived) -> str | None:
-        """Take an element; return the counter of one that is not accepted, else None."""
+        """Process an element; return the counter of one that is not accepted, else None."""
         ...
 
     def end_epoch(self, watermark: int) -> list[Emitted]:
@@ -51,22 +51,22 @@ class PureOperator(Protocol):
         ...
 
     def state(self) -> list[dict[str, object]]:
-        """Return what is kept, as rows."""
+        """Return the state, as rows."""
         ...
 
 
 def value_of(expression: Expression, row: Row, *, what: str, node: StatefulNode) -> object:
-    """Return what an expression that is the name of a column is in a row.
+    """Return the value in a row of an expression that is a column name.
 
     Raises:
-        DefinitionError: it is more than a name, which only Spark evaluates, or the row has no such column.
+        DefinitionError: the expression is not a name, so only Spark evaluates it, or the row has no such column.
     """
     name = expression.strip().strip("`") if isinstance(expression, str) else None
     if name is not None and name in row:
         return row[name]
     raise DefinitionError(
         f"the harness evaluates no SQL: {what} is {expression!r}, and the rows have the columns {', '.join(map(repr, row)) or 'none'}",
-        fix="make a column of it before: .with_columns(name='...'), and give the rows that column",
+        fix="compute it as a column before: .with_columns(name='...'), and give the rows that column",
         uid=node.uid,
         place=node.place,
     )

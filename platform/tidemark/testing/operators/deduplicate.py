@@ -1,4 +1,4 @@
-"""Deduplication element by element."""
+"""Deduplication in plain Python, element by element."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class PureDeduplicate:
 
     Args:
         node: its declaration.
-        folds: of no use here.
+        folds: not used.
     """
 
     def __init__(self, node: DeduplicateNode, folds: Folds) -> None:
@@ -25,7 +25,7 @@ class PureDeduplicate:
         """Do nothing: only event time counts."""
 
     def process(self, element: Arrived) -> str | None:
-        """Take an element; ``duplicates`` or ``late`` where it is not passed on."""
+        """Process an element; return ``duplicates`` or ``late`` where it is not emitted."""
         node = self._node
         key = tuple(value_of(expression, element.row, what=f"key {name!r}", node=node) for name, expression in node.keys)
         outcome = self._operator.process(key, element.time)
@@ -35,12 +35,12 @@ class PureDeduplicate:
         return None
 
     def end_epoch(self, watermark: int) -> list[Emitted]:
-        """Return what was passed on."""
+        """Return the emitted elements."""
         self._operator.advance_watermark(watermark)
         emitted, self._emitted = self._emitted, []
         return emitted
 
     def state(self) -> list[dict[str, object]]:
-        """Return keys with the times of elements that were passed on."""
+        """Return keys with the times of emitted elements."""
         names = [name for name, _ in self._node.keys]
         return [{**dict(zip(names, key, strict=True)), "event_time": instant(time)} for key, time in self._operator.kept()]

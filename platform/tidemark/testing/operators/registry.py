@@ -1,4 +1,4 @@
-"""The pure form of each kind."""
+"""The implementation of each operator kind in plain Python."""
 
 from __future__ import annotations
 

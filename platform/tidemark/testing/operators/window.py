@@ -1,4 +1,4 @@
-"""Windows element by element."""
+"""Windows in plain Python, element by element."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class PureWindows:
 
     Args:
         node: its declaration.
-        folds: of aggregates that the harness cannot tell by their kind, by name.
+        folds: of aggregates that the harness does not know by their kind, by name.
 
     Raises:
-        DefinitionError: an aggregate is one of SQL, and no fold is given for it.
+        DefinitionError: an aggregate is an SQL one, and has no fold.
     """
 
     def __init__(self, node: WindowNode, folds: Folds) -> None:
@@ -71,7 +71,7 @@ class PureWindows:
         self._operator.begin_epoch(processing_time)
 
     def process(self, element: Arrived) -> str | None:
-        """Take an element; ``late`` where no window takes it."""
+        """Process an element; return ``late`` where no window accepts it."""
         node = self._node
         key = tuple(value_of(expression, element.row, what=f"key {name!r}", node=node) for name, expression in node.keys)
         gap = self._gap(node.assigner, element.row) if isinstance(node.assigner, DynamicSession) else None
@@ -83,7 +83,7 @@ class PureWindows:
         return [emitted for pane in self._operator.advance_watermark(watermark) for emitted in self._rows(pane)]
 
     def state(self) -> list[dict[str, object]]:
-        """Return the windows that are open: key, bounds, elements held and panes out."""
+        """Return the open windows: key, bounds, number of elements and of emitted panes."""
         return [
             {**self._key(open_window.key), **self._bounds(open_window.window), "elements": open_window.elements, "panes": open_window.panes}
             for open_window in self._operator.open_windows()
@@ -118,7 +118,7 @@ class PureWindows:
 
 
 def _together(node: WindowNode, folds: Folds) -> Fold[Any]:
-    """Return one fold that makes a row of all aggregates."""
+    """Return one fold whose result is a row of all aggregates."""
     parts = {name: folds.get(name) or _fold(name, aggregate, node) for name, aggregate in node.aggregates}
 
     def add(states: dict[str, object], row: object, time: int, position: tuple[int | str, ...]) -> dict[str, object]:
@@ -140,13 +140,13 @@ def _together(node: WindowNode, folds: Folds) -> Fold[Any]:
 
 
 def _argument(aggregate: Aggregate, row: Mapping[str, object], *, name: str, node: WindowNode) -> object:
-    """Return what an aggregate takes of a row: one value, or several in a tuple; of ``count()`` any that is not null."""
+    """Return an aggregate's argument in a row: one value, or several in a tuple; for ``count()`` any that is not null."""
     values = tuple(value_of(_column(text), row, what=f"argument of aggregate {name!r}", node=node) for text in aggregate.arguments)
     return values if len(values) > 1 or aggregate.functions else values[0] if values else True
 
 
 def _column(text: str) -> str:
-    """Return the column of an argument; of ``reduce`` each is a column with its type."""
+    """Return the column of an argument; those of ``reduce`` have a type, too."""
     cast = re.fullmatch(r"CAST\(`(.+)` AS .+\)", text)
     return cast[1].replace("``", "`") if cast else text
 
@@ -165,7 +165,7 @@ def _fold(name: str, aggregate: Aggregate, node: WindowNode) -> Fold[Any]:
         return _FOLDS[aggregate.kind]()
     raise DefinitionError(
         f"the harness does not know the aggregate {name!r} ({aggregate.kind}), which is SQL",
-        fix=f"give what it means in Python: OperatorHarness(stream, folds={{{name!r}: tidemark.testing.folds...}})",
+        fix=f"give its implementation in Python: OperatorHarness(stream, folds={{{name!r}: tidemark.testing.folds...}})",
         uid=node.uid,
         place=node.place,
     )

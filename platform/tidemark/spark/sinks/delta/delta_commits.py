@@ -1,7 +1,7 @@
-"""Commits to a Delta table: additions anyone may have come between, and rewritings that only hold for the version they were made of.
+"""Commits to a Delta table: appends, which may follow other writers' commits, and rewrites, valid only for the version they were made from.
 
-A rewriting writes its files into a folder named after the version that it starts from, and is committed as the very next version
-or not at all. So whether an attempt came to anything can be told for ever: the commit of that version names its folder, or not.
+A rewrite puts its files into a folder named after the version that it starts from, and is committed as the next version or not at
+all. So it stays known whether an attempt was committed: the commit of that next version names its folder, or does not.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ATTEMPT = re.compile(r"[a-z]+-(\d{20})-[0-9a-f]{8}")
 
 
 def add_actions(files: Iterable[StagedFile], *, data_change: bool = True) -> list[AddAction | RemoveAction]:
-    """Return what adds files to a table."""
+    """Return the Delta actions that add files to a table."""
     now = SYSTEM_CLOCK.now_ms()
     return [
         AddAction(
@@ -43,7 +43,7 @@ def add_actions(files: Iterable[StagedFile], *, data_change: bool = True) -> lis
 
 
 def remove_actions(files: Iterable[LiveFile], *, data_change: bool = True) -> list[AddAction | RemoveAction]:
-    """Return what takes files out of a table; older versions still have them."""
+    """Return the Delta actions that remove files from a table; older versions still have them."""
     now = SYSTEM_CLOCK.now_ms()
     return [RemoveAction(file.path, data_change, now, file.bytes, {}) for file in files]
 
@@ -51,7 +51,7 @@ def remove_actions(files: Iterable[LiveFile], *, data_change: bool = True) -> li
 def append(
     table: DeltaTable, actions: list[AddAction | RemoveAction], schema: Schema, *, transaction: Transaction, metadata: Mapping[str, str]
 ) -> None:
-    """Commit files that are added, behind whatever others have committed meanwhile."""
+    """Commit added files as the next version, after other writers' commits since the table was loaded."""
     table.create_write_transaction(
         actions=actions,
         mode="append",
@@ -72,7 +72,7 @@ def rewrite(
     """Commit files that are added and removed as the version after the one that the table was loaded at.
 
     Returns:
-        Whether that version is this commit; if not, another one was faster, or a hook behind it failed: ``attempt_is_dead`` tells.
+        Whether that version is this commit; if not, another commit came first, or a hook after this one failed.
     """
     version = table.version()
     try:
@@ -83,8 +83,8 @@ def rewrite(
             commit_properties=CommitProperties(
                 app_transactions=[transaction] if transaction else None,
                 custom_metadata={**metadata, "isBlindAppend": False},
-                # Else others' versions that deltalake takes for harmless would come before this one; the removal of a file that one of
-                # them removed would be taken without a word.
+                # With retries, deltalake lets versions of other writers that it considers harmless come before this one, and silently
+                # accepts the removal of a file that one of them removed.
                 max_commit_retries=0,
             ),
             post_commithook_properties=KEEP_LOG,
@@ -98,15 +98,15 @@ def rewrite(
 
 
 def add_columns(table: DeltaTable, rows: str, metadata: Mapping[str, str]) -> bool:
-    """Give a table the columns of some rows that it lacks, behind those it has, as the version after the one it was loaded at.
+    """Add the columns of some rows that a table lacks after its own, as the version after the one that it was loaded at.
 
     Args:
-        table: at its newest version, and afterwards at the one that was made.
+        table: loaded at its newest version; afterwards at the one that was committed.
         rows: their type, as Delta's JSON has it.
         metadata: of the commit, if one is made.
 
     Returns:
-        Whether the table has the columns now; if not, another commit was faster.
+        Whether the table has the columns now; if not, another commit came first.
     """
     there = {field.name for field in table.schema().fields}
     missing = [field for field in Schema.from_json(rows).fields if field.name not in there]
@@ -114,7 +114,7 @@ def add_columns(table: DeltaTable, rows: str, metadata: Mapping[str, str]) -> bo
         return True
     version = table.version()
     try:
-        # Not behind others' versions: a rewind that came first has closed the table to the rows that need the columns.
+        # No retries after other writers' versions: a rewind that came first has closed the table to the rows that need the columns.
         properties = CommitProperties(custom_metadata=dict(metadata), max_commit_retries=0)
         table.alter.add_columns(missing, commit_properties=properties, post_commithook_properties=KEEP_LOG)
     except CommitFailedError:
@@ -127,17 +127,17 @@ def add_columns(table: DeltaTable, rows: str, metadata: Mapping[str, str]) -> bo
 
 
 def new_attempt(folder: str, kind: str, version: int) -> str:
-    """Return a folder, inside another, for the files of a rewriting that starts from a version."""
+    """Return a new subfolder's path for the files of a rewrite that starts from a version."""
     return f"{folder}/{kind}-{version:020d}-{uuid.uuid4().hex[:8]}"
 
 
 def sweep_attempts(store: JobStore, table: DeltaTable, folder: str) -> list[str]:
-    """Delete the files of rewritings in a folder that came to nothing; returns their folders.
+    """Delete the files of rewrites in a folder that can no longer be committed; returns their folders.
 
     Args:
         store: at the table.
         table: loaded at its newest version.
-        folder: that rewritings had their folders in.
+        folder: the parent of the rewrites' folders.
     """
     attempts = [f"{folder}/{name}" for name in store.folders(folder) if _ATTEMPT.fullmatch(name)]
     dead = [attempt for attempt in attempts if _is_dead(store, table.version(), attempt)]
@@ -147,13 +147,13 @@ def sweep_attempts(store: JobStore, table: DeltaTable, folder: str) -> list[str]
 
 
 def _is_dead(store: JobStore, newest: int, attempt: str) -> bool:
-    """Whether a rewriting can never be committed any more: the version that it would have been is another commit."""
+    """Whether a rewrite can never be committed: the version that it would have been is another commit."""
     wanted = int(attempt.rpartition("/")[2].split("-")[1]) + 1
     if wanted > newest:
         return False
     try:
         lines = store.get(f"_delta_log/{wanted:020d}.json").decode().splitlines()
-    except FileNotFoundError:  # expired: nobody knows any more
+    except FileNotFoundError:  # the log entry expired, so this is not known
         return False
     infos = [action["commitInfo"] for action in map(json.loads, filter(str.strip, lines)) if "commitInfo" in action]
     return not any(info.get(REWRITE_FOLDER) == attempt for info in infos)

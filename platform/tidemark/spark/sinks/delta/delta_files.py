@@ -1,4 +1,4 @@
-"""The files of a Delta table as its log tells of them, and which of them may hold rows with certain keys."""
+"""The files of a Delta table according to its log, and which of them may hold rows with given keys."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tidemark.state.log.records import StagedFile
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _INTEGERS: Final = frozenset({"byte", "short", "integer", "long"})
 _ROUNDED: Final = 999
-"""Microseconds by which a file's greatest timestamp may be more than its statistics say: some writers cut them to milliseconds."""
+"""Microseconds by which a file's greatest timestamp may exceed its statistics: some writers truncate these to milliseconds."""
 
 Value = str | int
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What statistics say of a column: least and greatest value, and how many nulls; None where they do not say."""
+    """A column's statistics: least and greatest value and number of nulls; None where unknown."""
 
     low: Value | None = None
     high: Value | None = None
@@ -41,7 +41,7 @@ class Bounds:
         return cast("int", self.low) <= cast("int", other.high) and cast("int", other.low) <= cast("int", self.high)
 
     def may_contain(self, values: Iterable[Value | None]) -> bool:
-        """Whether one of some values may be in the column."""
+        """Whether any of the values may be in the column."""
         return any(self.meets(Bounds(nulls=1, only_nulls=True) if value is None else Bounds(value, value, 0)) for value in values)
 
 
@@ -63,9 +63,9 @@ class LiveFile:
 
     @property
     def rewritable(self) -> bool:
-        """Whether the path is the file's own, below the table: not an address, as of a shallow clone, and nothing in it escaped.
+        """Whether the path is relative to the table, not a URI as in a shallow clone, and has no escapes.
 
-        Writers escape differently, and a removal under another spelling than the log's is taken without a word and removes nothing.
+        Writers escape differently, and Delta silently ignores a removal whose path is spelled otherwise than in the log.
         """
         return "://" not in self.path and "%" not in self.path
 
@@ -75,7 +75,7 @@ def live_files(table: DeltaTable, types: Mapping[str, object] | None = None) -> 
 
     Args:
         table: loaded already.
-        types: of the columns whose bounds are wanted, by name, as Delta's JSON has them.
+        types: of the columns to return bounds of, by name, as in Delta's JSON.
     """
     actions = pa.table(table.get_add_actions(flatten=True))
     rows = actions["num_records"].to_pylist()
@@ -90,7 +90,7 @@ def live_files(table: DeltaTable, types: Mapping[str, object] | None = None) -> 
 
 
 def bounds_of_staged(file: StagedFile, types: Mapping[str, object]) -> dict[str, Bounds]:
-    """Return the bounds of columns in a staged file, from the statistics that its record keeps."""
+    """Return the bounds of columns in a staged file, from the statistics in its record."""
     stats = file.stats or {}
     low, high, nulls = (cast("Mapping[str, Any]", stats.get(key) or {}) for key in ("minValues", "maxValues", "nullCount"))
     found = {}
@@ -101,12 +101,12 @@ def bounds_of_staged(file: StagedFile, types: Mapping[str, object]) -> dict[str,
 
 
 def may_contain(file: LiveFile, changes: Sequence[Mapping[str, Bounds]]) -> bool:
-    """Whether a file may have a row whose columns all lie within the bounds of one of some changes."""
+    """Whether a file may have a row whose columns all lie within the bounds of one of the changes."""
     return any(all(bounds.meets(file.columns.get(name, UNKNOWN)) for name, bounds in change.items()) for change in changes)
 
 
 def files_containing(files: Iterable[LiveFile], column: str, values: Collection[Value | None]) -> list[LiveFile]:
-    """Return the files in which a column may have one of some values."""
+    """Return the files in which a column may have one of the values."""
     return [file for file in files if file.columns.get(column, UNKNOWN).may_contain(values)]
 
 
@@ -134,7 +134,7 @@ def _plain(column: pa.ChunkedArray, kind: object) -> list[Value | None]:
 
 
 def _of_json(value: object, kind: object) -> Value | None:
-    """Return a value of Delta's JSON statistics as ``_plain`` does; None for types whose bounds do not tell for sure."""
+    """Return a value of Delta's JSON statistics as ``_plain`` does; None for types whose bounds are not exact."""
     if kind == "string" and isinstance(value, str):
         return value
     if kind in _INTEGERS and isinstance(value, int):

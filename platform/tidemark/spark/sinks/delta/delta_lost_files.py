@@ -1,4 +1,4 @@
-"""Data files that a Delta table's log names and that somebody deleted: what is left of the table cannot be read, and no version says so."""
+"""Data files that a Delta table's log names and that were deleted from storage: the table cannot be read, and no version records why."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidemark.state.store.store import JobStore
 
 
 def lost_files(table: DeltaTable, store: JobStore) -> list[LiveFile]:
-    """Return the files of jobs that a table shows and that are not there, by one listing of the table's place.
+    """Return the jobs' files that a table shows and that do not exist; lists the table's folder once.
 
     Args:
         table: loaded at its newest version.
@@ -26,10 +26,10 @@ def lost_files(table: DeltaTable, store: JobStore) -> list[LiveFile]:
 
 
 def lost_of(paths: Iterable[str], table: DeltaTable, store: JobStore) -> list[str]:
-    """Return those of some files that a table shows and that are not there, by one listing of each folder that they are in.
+    """Return those of the given files that a table shows and that do not exist; lists each of their folders once.
 
     Args:
-        paths: of the files, such as a commit has added them; others may have taken them out of the table since.
+        paths: of the files, as a commit added them; other writers may have removed them from the table since.
         table: loaded at its newest version.
         store: at the table.
     """
@@ -40,15 +40,15 @@ def lost_of(paths: Iterable[str], table: DeltaTable, store: JobStore) -> list[st
 
 
 def leave_out_lost(table: DeltaTable, store: JobStore, metadata: Mapping[str, str]) -> bool:
-    """Take files that are not there out of a table, so that the rest can be read; says whether that is done.
+    """Remove files that do not exist from a table, so that the rest can be read.
 
     Args:
-        table: any version of it is loaded; afterwards the newest is.
+        table: loaded at any version; afterwards at the newest.
         store: at the table.
         metadata: of the commit, if one is made.
 
     Returns:
-        False where other writers were faster each time.
+        Whether that is done; False where other writers' commits came first each time.
     """
     for _ in range(ATTEMPTS):
         table.update_incremental()

@@ -1,7 +1,7 @@
-"""Keeping a Delta table in order over many thousands of commits: few files, a short log, no files that nobody can see any more.
+"""Maintenance of a Delta table over many thousands of commits: merges small files, cleans up the log, vacuums removed files.
 
-Done behind a publication, now and then. Nothing of it changes what the table says, and all of it may fail or be left out: the next
-time it is due again. Only files that Tidemark staged are merged; those of other writers are theirs.
+Runs after some publications. It never changes the table's rows, and may fail or be skipped: it is due again at the next
+publication. Only files that Tidemark staged are merged, not those of other writers.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from tidemark.state.store.store import JobStore
 logger = logging.getLogger("tidemark")
 
 NEW_TABLE: Final[Mapping[str, str | None]] = {
-    # As long as removed files are kept: a version whose files are gone cannot be read anyway. Delta's default is a month, in which a
-    # trigger of ten seconds makes a quarter of a million log files.
+    # As long as removed files are kept: a version whose files were deleted cannot be read anyway. Delta's default is a month, in
+    # which a trigger of ten seconds makes a quarter of a million log files.
     "delta.logRetentionDuration": "interval 7 days",
     "delta.deletedFileRetentionDuration": "interval 7 days",
     "delta.checkpointInterval": "100",
 }
-"""Settings of tables that Tidemark makes; whoever makes or alters a table may choose others."""
+"""Settings of tables that Tidemark creates; users may create or alter tables with others."""
 
 CHECK_EVERY: Final = 16
-"""Publications from one look at the table's files to the next."""
+"""Publications between two checks of the table's files."""
 
 LOG_EVERY: Final = 100
 VACUUM_EVERY_MS: Final = 24 * 60 * 60 * 1000
@@ -54,14 +54,14 @@ _STAGING: Final = re.compile(rf"\b{_OURS}[^/]+(?=/)")
 
 @dataclass
 class Maintenance:
-    """Looks after one table, for as long as a process writes to it.
+    """Maintains one table while a process writes to it.
 
     Args:
         output: that writes to the table.
         store: at the table.
         rewriter: merges files.
-        protected_versions: versions of the table that savepoints need; whatever the table's settings say, these stay readable. None as long
-            as nobody has looked: then nothing old is given up.
+        protected_versions: versions of the table that savepoints need; these stay readable whatever the table's settings are. None while
+            unknown: then nothing old is deleted.
     """
 
     output: str
@@ -88,7 +88,7 @@ class Maintenance:
         if number % CHECK_EVERY == 0 and _may_rewrite(table):
             self._compact(table, folder)
         if number == 0:
-            # Of a process before this one; what it began is dead once this one has committed something.
+            # Left by an earlier process; none of it can be committed once this one has committed something.
             sweep_attempts(self.store, table, folder)
         if self._log_is_due and self.protected_versions is not None:
             self._log_is_due = False
@@ -98,7 +98,7 @@ class Maintenance:
 
     def _compact(self, table: DeltaTable, folder: str) -> None:
         for _ in range(MAX_MERGES):
-            # Looked at anew each time: a version of someone else's may have been loaded together with the last merge.
+            # Checked each time: another writer's version may have been loaded together with the last merge.
             group = next(iter(due(live_files(table), self.rewriter.file_bytes)), None)
             if group is None or not self._merge(table, group, folder):
                 return
@@ -112,7 +112,7 @@ class Maintenance:
         if rows != written:
             raise ConservationError(
                 f"{rows} rows of the table were to be put into fewer files and {written} were written; the table is as it was",
-                fix="if the table's files were changed by hand, put them back; else report this",
+                fix="if the table's files were changed by hand, restore them; else report this",
                 uid=self.output,
                 place=str(self.store.location),
             )
@@ -121,18 +121,18 @@ class Maintenance:
         if rewrite(table, actions, Schema.from_json(schema), metadata={MAINTENANCE: "compact", REWRITE_FOLDER: attempt}):
             return True
         sweep_attempts(self.store, table, folder)
-        logger.info("output %r: another commit came before a merge of files, which is put off", self.output)
+        logger.info("output %r: another commit came before a merge of files, which is postponed", self.output)
         return False
 
     def _needs_old_log(self, table: DeltaTable) -> bool:
-        """Whether a savepoint needs an entry of the log that is about to be given up; then it stays as it is."""
+        """Whether a savepoint needs a log entry that is about to expire; then the log is kept."""
         if not self.protected_versions:
             return False
         written = self.store.modified_ms(f"_delta_log/{min(self.protected_versions):020d}.json")
         return written is None or SYSTEM_CLOCK.now_ms() - written > retention_ms(table.metadata().configuration) // 2
 
     def _shorten_log(self, table: DeltaTable) -> None:
-        """Have deltalake delete expired entries of the log, unless there are links in it: deltalake deletes what lies behind them, too."""
+        """Have deltalake delete expired log entries, unless the log has symbolic links: deltalake would delete their targets, too."""
         links = self.store.links("_delta_log")
         if not links:
             table.cleanup_metadata()
@@ -141,7 +141,7 @@ class Maintenance:
             logger.warning("output %r: old entries of its table's log are kept, since %s is a symbolic link", self.output, links[0])
 
     def _vacuum(self, table: DeltaTable) -> None:
-        """Delete files that were removed from the table so long ago that its own settings give them up; once a day."""
+        """Delete files whose removal from the table is older than its settings retain them; once a day."""
         now = SYSTEM_CLOCK.now_ms()
         if self._vacuumed_at is not None and now - self._vacuumed_at < VACUUM_EVERY_MS:
             return
@@ -154,11 +154,11 @@ class Maintenance:
 
 
 def due(files: Sequence[LiveFile], file_bytes: int) -> list[list[LiveFile]]:
-    """Return groups of files, each to be put into fewer ones; size-tiered, so that a row is rewritten about once per tier.
+    """Return groups of files, each to be merged into fewer; size-tiered, so that a row is rewritten about once per tier.
 
     Args:
         files: of the table, oldest first.
-        file_bytes: about how large files are made; those of half the size or more are left alone.
+        file_bytes: target file size; files of half that size or more are left alone.
     """
     by_path = {file.path: file for file in files if file.path.startswith(_OURS) and file.rewritable and file.rows is not None}
     entries = [StateFile(file.path, file.rows or 0, file.bytes, None, None, 0) for file in by_path.values()]
@@ -167,5 +167,5 @@ def due(files: Sequence[LiveFile], file_bytes: int) -> list[list[LiveFile]]:
 
 
 def _may_rewrite(table: DeltaTable) -> bool:
-    """Whether files may be exchanged for others with the same rows; rows that deletion vectors hide would come back."""
+    """Whether files may be replaced by others with the same rows; rows that deletion vectors hide would reappear."""
     return "deletionVectors" not in (table.protocol().writer_features or ())

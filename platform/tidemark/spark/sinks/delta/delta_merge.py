@@ -1,7 +1,7 @@
-"""Publishing an upsert: one table version that adds the new rows' files and exchanges the files that hold what they replace.
+"""Publishing an upsert: one table version that adds the new rows' files and rewrites the files with the rows that they replace.
 
-What goes is worked out after the commit point, from the table as it is then. So there is one path, whoever else wrote to the
-table and however often it is gone: while another version comes between, everything is worked out anew.
+The rows to replace are determined after the commit point, from the table as it is then. So there is one path, whatever other
+writers did and however often it is taken: while another version comes first, all of it is computed again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ logger = logging.getLogger("tidemark")
 
 ATTEMPTS: Final = 10
 FEW_FILES: Final = 4
-"""Reading the keys of so few files costs no more than finding out which of them need not be read."""
+"""Reading the keys of up to so many files costs no more than finding out which of them need not be read."""
 
 MAX_STARTS: Final = 500
 
@@ -38,9 +38,9 @@ MAX_STARTS: Final = 500
 class Merge:
     """One epoch's upsert into a table.
 
-    ``folder`` is the epoch's staging, ``application`` what the table knows the output's lineage by, ``metadata`` goes into the commit, and
-    ``columns_for`` into one before it by which the table gets columns. ``again`` publishes it although the table's transaction says that it
-    was published: it was, and its rows are there no longer, or earlier epochs came after them.
+    ``folder`` is the epoch's staging, ``application`` the table's application id of the output's lineage. ``metadata`` goes into the
+    commit, ``columns_for`` into the commit before it that adds columns. ``again`` publishes an epoch that the table's transaction
+    already has: its rows were lost, or earlier epochs were published after it.
     """
 
     output: str
@@ -56,9 +56,9 @@ class Merge:
         """Commit the upsert, unless the table has it.
 
         Raises:
-            PublishError: other writers were faster each time.
-            SinkError: a file that may have to be rewritten has a path that cannot be told for sure.
-            ConservationError: the rewritten files do not hold what was to stay.
+            PublishError: other writers' commits came first each time.
+            SinkError: a file that may have to be rewritten has a path that is not ``rewritable``.
+            ConservationError: the rewritten files do not have the number of rows that were to stay.
         """
         for _ in range(ATTEMPTS):
             table.update_incremental()
@@ -68,13 +68,13 @@ class Merge:
             if add_columns(table, self.change.schema, self.columns_for) and self._attempt(table, rewriter):
                 return
             sweep_attempts(store, table, self.folder)
-            logger.info("output %r: another commit came before that of epoch %d; it is worked out anew", self.output, self.epoch)
+            logger.info("output %r: another commit came before that of epoch %d; the merge is computed again", self.output, self.epoch)
         raise commit_conflict(self.output, self.epoch, str(store.location))
 
     def _attempt(self, table: DeltaTable, rewriter: Rewriter) -> bool:
-        # Of rows that stay every column does, also those that new rows no longer have.
+        # Rows that stay keep every column, also those that new rows no longer have.
         schema = table.schema().to_json()
-        # A file of its own is there where it is published again; one that is whole holds only its newest rows.
+        # An epoch that is published again may have files of its own in the table; those that exist hold only its newest rows.
         there = {unquote(str(path)) for path in table.get_add_actions()["path"].to_pylist()} if self.again else set()
         counts, files = self._touched(table, rewriter, own={file.path for file in self.change.files if file.path in there})
         attempt = new_attempt(self.folder, "merged", table.version())
@@ -93,19 +93,19 @@ class Merge:
         )
 
     def _touched(self, table: DeltaTable, rewriter: Rewriter, *, own: Collection[str]) -> tuple[Mapping[str, int], list[LiveFile]]:
-        """Return the other files that hold rows which go, and how many: first by the log's statistics, then by their key columns."""
+        """Return the other files with rows to replace, and how many: first by the log's statistics, then by their key columns."""
         types = self._types
         keys = {key: types[key] for key in self.change.upsert.keys}
         changes = [change for file in self.change.files for change in self._bounds(file, keys)]
         files = [file for file in live_files(table, keys) if unquote(file.path) not in own and may_contain(file, changes)]
         if len(files) > FEW_FILES and types.get(START) == "timestamp" and START in keys:
-            # An early window and a late one in one epoch have all that lies between within their bounds.
+            # The bounds of an early window and a late one in one epoch include all windows between them.
             starts = rewriter.starts(self.change, MAX_STARTS)
             files = files if starts is None else files_containing(files, START, starts)
         for file in files:
             if not file.rewritable:
                 raise SinkError(
-                    f"output {self.output!r} may replace rows of {file.path}, whose path is an address of its own or escaped",
+                    f"output {self.output!r} may replace rows of {file.path}, whose path is a URI or has escapes",
                     fix="make a deep copy of the table, or write to another path",
                     uid=self.output,
                     epoch=self.epoch,
@@ -119,12 +119,12 @@ class Merge:
         return {field["name"]: field["type"] if isinstance(field["type"], str) else "nested" for field in fields}
 
     def _bounds(self, file: StagedFile, types: Mapping[str, str]) -> list[dict[str, Bounds]]:
-        """Return the bounds of the keys that a staged file's rows make go: their own, and those of sessions that they replace."""
+        """Return the bounds of the keys that a staged file's rows replace: their own, and those of sessions that they replace."""
         own = bounds_of_staged(file, types)
         if self.change.replaced is None:
             return [own]
         low, high = self.change.replaced
-        # Of the sessions that they replace only the starts are known.
+        # Only the starts of the replaced sessions are known.
         others = {key: bounds for key, bounds in own.items() if key != END}
         return [own, {**others, START: Bounds(low, high, 0)}]
 
@@ -136,18 +136,18 @@ class Merge:
         if len(known) == len(rows) and left != written:
             raise ConservationError(
                 f"{left} rows of the table were to stay and {written} were written",
-                fix="if the table's files were changed by hand, put them back; else report this",
+                fix="if the table's files were changed by hand, restore them; else report this",
                 uid=self.output,
                 epoch=self.epoch,
             )
 
 
 def commit_conflict(output: str, epoch: int | None, place: str) -> PublishError:
-    """Return the error for a publication that another commit came before each time; without an epoch, for a place taken as it is."""
-    what = "of a committed epoch could not be published" if epoch is not None else "could not be taken as it is"
+    """Return the error for a publication that another commit came before each time; without an epoch, for accepting a table as it is."""
+    what = "of a committed epoch could not be published" if epoch is not None else "could not be accepted as it is"
     return PublishError(
         f"output {output!r} {what}: {ATTEMPTS} times another commit to its table came first",
-        fix="let nobody else write to the table all the time, and start the job again: it finishes this epoch first",
+        fix="stop other writers that commit to the table all the time, and start the job again: it finishes this epoch first",
         uid=output,
         epoch=epoch,
         place=place,

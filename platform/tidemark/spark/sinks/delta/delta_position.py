@@ -1,6 +1,6 @@
-"""Watches that a Delta table holds what a job published to it: before rows are staged, before they are published, and after.
+"""Checks that a Delta table holds what a job published to it: before rows are staged, before they are published, and after.
 
-The entry of the version that was seen last has to be there as it was; of what came since, only the new entries of the log are read.
+The log entry of the version that was seen last must be unchanged; only the log's newer entries are read.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class Opened(Protocol):
 
 
 class DeltaPosition(OutputPosition):
-    """Where one output's table stands, as far as the job knows.
+    """One output's table position, as far as the job knows.
 
     Args:
         output: its name.
         job: the job's name.
         store: at the table.
-        opened: returns the table, None where there is none; on request without what is cached.
+        opened: returns the table, None where there is none; ``fresh`` ignores a cached one.
     """
 
     def __init__(self, output: str, job: str, store: JobStore, opened: Opened) -> None:
@@ -47,29 +47,29 @@ class DeltaPosition(OutputPosition):
         self._all_seen = False
 
     def require_whole(self) -> None:
-        """Make sure that the table holds what was published to it, and look what others did to it since.
+        """Make sure that the table holds what was published to it, and check other writers' changes since.
 
         Raises:
             MissingEpochsError: it does not.
-            SinkError: it cannot be read.
+            SinkError: the table cannot be read.
             StoreError: its log cannot be read.
         """
         try:
             self._checked_table()
             if not self._all_seen and self.known is not None and self.known.since >= 0:
-                # Once in a process: what was deleted while no driver ran may be of any epoch.
+                # Once per process: files deleted while no driver ran may belong to any epoch.
                 self._require_files(lambda table: [file.path for file in lost_files(table, self.store)])
             self._all_seen = True
         except SinkError as error:
-            # Who reads an entry does not know whose table it is.
+            # The reader of an entry does not know whose table it is.
             error.uid = error.uid or self.output
             raise error.with_job(self.job) if self.job else error from error.__cause__
 
     def require_newest_files(self) -> None:
-        """Make sure that the files of the newest epoch that the table shows are there; called before another is published.
+        """Make sure that the files of the newest epoch that the table shows exist; called before another epoch is published.
 
         Raises:
-            MissingEpochsError: some are not.
+            MissingEpochsError: some do not.
             SinkError: the table cannot be read.
             StoreError: its place cannot be listed.
         """
@@ -102,20 +102,20 @@ class DeltaPosition(OutputPosition):
             self._follow(known, table)
 
     def published(self, table: DeltaTable, lineage: str, epoch: int) -> None:
-        """Learn that an epoch was published; the table is at the newest version that this process knows of."""
+        """Update the position after an epoch was published; the table is at the newest version that this process knows of."""
         known = self.known
         if known is None or known.epoch < 0:
-            # Until it is known where that is, the transaction tells.
+            # Until that version is known, the transaction is used.
             self.known, self.expected = None, Expected(newest=(lineage, epoch))
             self.known = position_of(table, self.store, lineage=lineage, epoch=epoch)
             return
         found = follow_log(known, table, self.store, job=self.job, on_change=self._log)
-        # Where somebody was faster than the commit, the next look refuses.
+        # Where another writer came before the commit, the next check raises.
         if isinstance(found, SinkPosition):
             self.known = replace(found, lineage=lineage, epoch=epoch)
 
     def adopt(self, newest: tuple[str, int] | None = None) -> None:
-        """Take the table as it is for what it should be: up to an epoch that was published again, or as far as its transaction says."""
+        """Accept the table as it is: up to an epoch that was published again, or up to its transaction."""
         table, known = self._opened(fresh=True), self.known
         if newest is None:
             lineage, epoch = (known.lineage, known.epoch) if known is not None else self.expected.newest or ("", -1)
@@ -124,7 +124,7 @@ class DeltaPosition(OutputPosition):
         self.known = position_of(table, self.store, lineage=newest[0], epoch=newest[1])
 
     def _begin(self) -> None:
-        """Take up a table of which the log of an earlier release says only which epochs were published to it."""
+        """Begin with a table of which the job's log, written by an earlier release, knows only the published epochs."""
         table, newest = self._opened(fresh=False), self.expected.newest
         if newest is None:
             self.known = position_of(table, self.store)
@@ -146,5 +146,5 @@ class DeltaPosition(OutputPosition):
         self.known = found
 
     def _log(self, change: str) -> None:
-        text = "output %r: somebody else changed rows that were published to %s: %s; the job goes on"
+        text = "output %r: another writer changed rows that were published to %s: %s; the job continues"
         logger.warning(text, self.output, self.store.location, change)

@@ -1,4 +1,4 @@
-"""Publishing epochs of a Delta table again that it no longer holds: from their records, while their staged files are there."""
+"""Republishing epochs that a Delta table no longer holds: from their records, while their staged files exist."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class Republishing:
         self._rewriter = rewriter
 
     def run(self, table: DeltaTable | None, retained: Retained, position: SinkPosition | None) -> tuple[int, ...]:
-        """Publish what is missing, oldest first, each epoch as a version of its own; returns all that were since the table was whole.
+        """Publish missing epochs, oldest first, each as one version; returns all that were published again since the table was whole.
 
-        Who is interrupted is followed by somebody who gives the same command: the table's log tells what is still missing.
+        After an interruption the same command continues: the table's log tells what is still missing.
 
         Args:
             table: None where there is none.
@@ -52,7 +52,7 @@ class Republishing:
 
         Raises:
             MissingEpochsError: it is unknown what is missing, or staged files are not there; nothing was changed.
-            PublishError: other writers were faster each time; what was published stays.
+            PublishError: other writers' commits came first each time; what was published stays.
         """
         seen = self._seen(position)
         records = self.due(table, retained, position)
@@ -82,7 +82,7 @@ class Republishing:
             raise self._refused(refusal)
         for record in records:
             if not self._replaces(record) and (record.lineage, record.epoch) in shown.epochs:
-                why = "is shown, its rows have no key, and those of missing epochs before it would replace some of them"
+                why = "is shown, its rows have no key, and rows of missing epochs before it would replace some of them"
                 raise self._refused(f"epoch {record.epoch} {why}")
         for record in records:
             lost = [file.path for file in record.outputs[self._output].files if not self._store.exists(file.path)]
@@ -91,14 +91,14 @@ class Republishing:
         return records
 
     def missing(self, table: DeltaTable | None, retained: Retained, position: SinkPosition | None) -> tuple[EpochRecord, ...]:
-        """Return the epochs that the table does not show, as far as its log tells; the arguments are those of ``run``."""
+        """Return the epochs that the table does not show, according to its log; the arguments are those of ``run``."""
         return retained.records if table is None else missing_of(retained, self._shown(table, self._seen(position)))
 
     def _replaces(self, record: EpochRecord) -> bool:
         return Upsert.of_options(record.outputs[self._output].options) is not None
 
     def _seen(self, position: SinkPosition | None) -> int:
-        """Return the version that a job's log knows as whole, -1 where the table's log does not continue it."""
+        """Return the version that the job's log knows as whole, -1 where the table's log does not continue it."""
         return position.version if position is not None and is_continued(position, self._store) else -1
 
     def _publish(self, table: DeltaTable, record: EpochRecord) -> None:
@@ -119,7 +119,7 @@ class Republishing:
         output: OutputRecord = record.outputs[self._output]
         for _ in range(ATTEMPTS):
             table.update_incremental()
-            # An attempt before may have been committed, though it seemed to fail.
+            # An earlier attempt may have been committed although it seemed to fail.
             if (record.lineage, record.epoch) in self._shown(table).epochs:
                 return
             done = table.transaction_version(wanted.app_id)
@@ -141,9 +141,9 @@ class Republishing:
 def cannot_republish(output: str, job: str, place: str, why: str) -> MissingEpochsError:
     """Return the error for epochs that cannot be published again."""
     return MissingEpochsError(
-        f"what output {output!r} no longer shows cannot be published again: {why}",
-        fix=f"put the job back to where the place is (`tidemark rewind {job or 'JOB'} --to SAVEPOINT`), restore the place from a backup, "
-        "or go on without those epochs (`--missing-epochs accept`), which the job's log keeps; nothing was changed",
+        f"the missing epochs of output {output!r} cannot be published again: {why}",
+        fix=f"rewind the job to where the place is (`tidemark rewind {job or 'JOB'} --to SAVEPOINT`), restore the place from a "
+        "backup, or continue without those epochs (`--missing-epochs accept`), which the job's log keeps; nothing was changed",
         job=job or None,
         uid=output,
         place=place,

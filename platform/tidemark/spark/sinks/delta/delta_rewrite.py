@@ -1,4 +1,4 @@
-"""Copy-on-write: which files of a table hold rows that go, and new files with the others. Spark reads only the files concerned."""
+"""Copy-on-write: finds the table's files with rows to replace and writes new files with their other rows. Spark reads only those files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 APPENDED_BYTES: Final = 128 * 1024 * 1024
 UPSERTED_BYTES: Final = 16 * 1024 * 1024
-"""About so large files are made: where rows are replaced, one that changes costs a file."""
+"""Target file size in bytes: replacing one row rewrites a whole file."""
 
 COMPRESSION: Final = "snappy"
 _FILE: Final = "__tm_file"
@@ -39,7 +39,7 @@ _FILE: Final = "__tm_file"
 class Change:
     """New rows for a table.
 
-    ``schema`` is their type as Spark's JSON text, ``files`` are where they are staged, ``replaced`` the bounds of the starts that they
+    ``schema`` is their type as Spark's JSON text, ``files`` their staged files, ``replaced`` the bounds of the starts that they
     replace besides their own, microseconds.
     """
 
@@ -57,36 +57,36 @@ class Change:
 
 
 class Rewriter(Protocol):
-    """Reads and writes a table's files; nothing refers to what it writes until it is committed."""
+    """Reads and writes a table's files; nothing refers to the files that it writes until they are committed."""
 
     @property
     def file_bytes(self) -> int:
-        """About how large the files are that it makes, where there is so much."""
+        """Target size of the files that it writes, bytes."""
         ...
 
     def starts(self, change: Change, limit: int) -> list[int | None] | None:
-        """Return the window starts of the rows that go, microseconds; None where there are more than ``limit``."""
+        """Return the window starts of the rows to replace, microseconds; None where there are more than ``limit``."""
         ...
 
     def touched(self, change: Change, files: Sequence[LiveFile]) -> dict[str, int]:
-        """Return how many rows go, by path, of the files in which some do."""
+        """Return the number of rows to replace, by path, of the files that have any."""
         ...
 
     def survivors(self, schema: str, change: Change, files: Sequence[LiveFile], folder: str) -> list[StagedFile]:
-        """Write the rows of some files that stay into a folder, with all columns of the table, whose type is ``schema``."""
+        """Write the rows of files that stay into a folder, with all columns of the table, whose type is ``schema``."""
         ...
 
     def merged(self, schema: str, files: Sequence[LiveFile], folder: str) -> list[StagedFile]:
-        """Write all rows of some files into a folder, in few files; rows of neighbours stay neighbours."""
+        """Write all rows of files into a folder, in few files; rows of adjacent files stay adjacent."""
         ...
 
 
 class SparkRewriter:
-    """Rewrites with Spark, in a session of its own with the settings that every job has.
+    """Rewrites with Spark, in its own session with the settings that every job has.
 
     Args:
         store: at the table.
-        file_bytes: about how large files it makes.
+        file_bytes: target size of the files that it writes.
     """
 
     def __init__(self, store: JobStore, file_bytes: int = UPSERTED_BYTES) -> None:
@@ -94,19 +94,19 @@ class SparkRewriter:
         self.file_bytes = file_bytes
 
     def starts(self, change: Change, limit: int) -> list[int | None] | None:
-        """Return the window starts of the rows that go."""
+        """Return the window starts of the rows to replace."""
         replaced = change.upsert.replaced_keys(self._new(change))
         name = change.upsert.replaced_key_columns[change.upsert.keys.index(START)]
         found = replaced.select(F.unix_micros(name)).distinct().limit(limit + 1).collect()
         return None if len(found) > limit else [row[0] for row in found]
 
     def touched(self, change: Change, files: Sequence[LiveFile]) -> dict[str, int]:
-        """Return how many rows go, by path, of the files in which some do; reads the key columns only."""
+        """Return the number of rows to replace, by path, of the files that have any; reads the key columns only."""
         if not files:
             return {}
         old = self._read(files, change.type)
         keys = (F.col(quoted(key)) for key in change.upsert.keys)
-        # A column of the user's may be called _metadata, too.
+        # A user's column may be called _metadata, too.
         old = old.select(*keys, old.metadataColumn("_metadata").getField("file_path").alias(_FILE))
         replaced = change.upsert.replaced_keys(self._new(change))
         hit = old.join(replaced, change.upsert.matches(old, replaced), "left_semi").groupBy(_FILE).count().collect()
@@ -115,7 +115,7 @@ class SparkRewriter:
         return {next(path for path in paths if unquote(uri).endswith(f"/{path}")): count for uri, count in hit}
 
     def survivors(self, schema: str, change: Change, files: Sequence[LiveFile], folder: str) -> list[StagedFile]:
-        """Write the rows of some files that stay into a folder; keys of usual number are broadcast, so that nothing is shuffled."""
+        """Write the rows of files that stay into a folder; the usual number of keys is broadcast, so that nothing is shuffled."""
         replaced = change.upsert.replaced_keys(self._new(change))
 
         def kept(old: DataFrame) -> DataFrame:
@@ -124,19 +124,19 @@ class SparkRewriter:
         return self._write(files, schema_of_text(schema), folder, kept)
 
     def merged(self, schema: str, files: Sequence[LiveFile], folder: str) -> list[StagedFile]:
-        """Write all rows of some files into a folder."""
+        """Write all rows of files into a folder."""
         return self._write(files, schema_of_text(schema), folder, lambda rows: rows)
 
     @cached_property
     def _session(self) -> SparkSession:
         from pyspark.sql import SparkSession
 
-        # A run may have been given a session of its own, and a table is published before the first batch brings one.
+        # A run may have been given its own session, and a table is published before the first batch brings one.
         session = SparkSession.builder.getOrCreate().newSession()
         for key, value in SETTINGS.items():
             session.conf.set(key, value)
         session.conf.set("spark.sql.shuffle.partitions", str(session.sparkContext.defaultParallelism))
-        # Else a union of groups of one partition each is one partition, too, and so one file.
+        # Otherwise a union of groups of one partition each is one partition, too, and so one file.
         session.conf.set("spark.sql.unionOutputPartitioning", "false")
         return session
 
@@ -149,14 +149,14 @@ class SparkRewriter:
     def _write(
         self, files: Sequence[LiveFile], schema: T.StructType, folder: str, choose: Callable[[DataFrame], DataFrame]
     ) -> list[StagedFile]:
-        """Write what is chosen of files' rows: a file for each group of neighbours, all groups at once, without a shuffle."""
+        """Write the chosen rows of files: one file per group of adjacent files, all groups in one job, without a shuffle."""
         parts = [choose(self._read(group, schema)).coalesce(1) for group in in_groups(files, self.file_bytes)]
         rows = reduce(DataFrame.unionAll, parts)
         return [file.as_staged_file() for file in write_folder(rows, self._store, folder, compression=COMPRESSION)]
 
 
 def in_groups(files: Sequence[LiveFile], size: int) -> list[list[LiveFile]]:
-    """Return files in groups of neighbours, of about the same size each, which is not much more than the given one, or of one file."""
+    """Return files in groups of adjacent ones, of about equal size, not much more than the given one, or of one file."""
     total, before = max(1, sum(file.bytes for file in files)), 0
     groups: dict[int, list[LiveFile]] = {}
     for file in files:

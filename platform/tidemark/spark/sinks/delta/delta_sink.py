@@ -1,7 +1,7 @@
 """Delta tables: Spark writes the Parquet files, ``deltalake`` commits them. Exactly once.
 
-Each commit carries the application transaction (lineage/output, epoch); an epoch whose version is there is skipped. Columns that a table
-lacks it gets in a version of its own just before: Delta's log takes them in any, but ``deltalake`` adds rows and columns apart.
+Each commit carries the application transaction (lineage/output, epoch); an epoch whose transaction the table has is skipped. Columns
+that the table lacks are added in the version just before: ``deltalake`` does not commit rows and columns together.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ logger = logging.getLogger("tidemark")
 class DeltaSink:
     """One table.
 
-    What a record says goes before what the job says now: an epoch is published as it was staged.
+    An epoch's record takes precedence over the job's current options: an epoch is published as it was staged.
 
     Args:
         name: of the output.
         path: of the table, local or of an object store.
         upsert: how rows replace older ones, None where all are added.
         rewriter: of the table's files, Spark's if there is none.
-        own: whether the output went to this table in an epoch before; then the table follows the columns of its rows.
+        own: whether the output went to this table in an earlier epoch; then the table follows the columns of its rows.
         job: whose output it is; commits say so, since several jobs may write to one table.
-        maintained: whether the table is kept in order behind a publication, for which Spark is needed.
+        maintained: whether the table is maintained after a publication, for which Spark is needed.
     """
 
     kind = "delta"
@@ -92,7 +92,7 @@ class DeltaSink:
         self._republishing = Republishing(name, job, self.staging, self._rewriter)
 
     def protect_versions(self, versions: frozenset[int] | None) -> None:
-        """Say which versions of the table savepoints need; None where that is not known: then nothing old is given up."""
+        """Set which versions of the table savepoints need; None where that is not known: then nothing old is deleted."""
         self._maintenance.protected_versions = versions
 
     @property
@@ -102,11 +102,11 @@ class DeltaSink:
 
     @property
     def position(self) -> SinkPosition | None:
-        """Where the table stood when it was last looked at, None before that."""
+        """The table's position when it was last checked, None before that."""
         return self._at.known
 
     def expect(self, expected: Expected) -> None:
-        """Say what the job's log knows of the table."""
+        """Set what the job's log knows of the table."""
         self._at.expect(expected)
 
     def require_whole(self) -> None:
@@ -116,14 +116,14 @@ class DeltaSink:
         except (DeltaError, OSError) as error:
             self._table = None
             raise StoreError(
-                f"the Delta table of output {self._name!r} cannot be looked at: {first_line(error)}",
-                fix="see to the table's place (network, permission), and start the job again",
+                f"the Delta table of output {self._name!r} cannot be checked: {first_line(error)}",
+                fix="check access to the table's place (network, permission), and start the job again",
                 uid=self._name,
                 place=self.location,
             ) from without_secrets(error)
 
     def adopt(self) -> None:
-        """Take the table as it is for what it should be; files that are deleted are taken out of it, since nobody can read it with them."""
+        """Accept the table as it is; entries of deleted files are removed from it, since no reader could read it with them."""
         with self._repairing("taken as it is"):
             table = self._opened(fresh=True)
             if table is not None and not leave_out_lost(table, self.staging, {**self._job, MAINTENANCE: LOST_FILES}):
@@ -131,21 +131,21 @@ class DeltaSink:
             self._at.adopt()
 
     def missing(self, retained: Retained) -> tuple[EpochRecord, ...]:
-        """Return those of some epochs that the table does not show, as far as its log tells."""
+        """Return the retained epochs that the table does not show, according to its log."""
         try:
             return self._republishing.missing(self._opened(fresh=True), retained, self._at.known)
         except (DeltaError, OSError, TidemarkError) as error:
-            text = "output %r: which epochs its table at %s misses cannot be told: %s"
+            text = "output %r: cannot tell which epochs are missing in its table at %s: %s"
             logger.warning(text, self._name, self.location, first_line(error))
             return ()
 
     def require_republishable(self, retained: Retained) -> None:
-        """Raise MissingEpochsError when what the table no longer holds of some epochs cannot be published again."""
+        """Raise MissingEpochsError when retained epochs that the table no longer holds cannot be published again."""
         with self._repairing():
             self._republishing.due(self._opened(fresh=True), retained, self._at.known)
 
     def republish(self, retained: Retained) -> tuple[int, ...]:
-        """Publish again what the table no longer holds of some epochs; returns the numbers of all that were since it was whole."""
+        """Publish again the retained epochs that the table no longer holds; returns the numbers of all that were since it was whole."""
         with self._repairing():
             epochs = self._republishing.run(self._opened(fresh=True), retained, self._at.known)
         newest = retained.records[-1]
@@ -160,7 +160,7 @@ class DeltaSink:
             self._table = None
             raise PublishError(
                 f"output {self._name!r} could not be {how}: {first_line(error)}",
-                fix="mend the table's place (space, permission, network) and give the same command again: it goes on where it stopped",
+                fix="repair the table's place (space, permission, network) and run the same command again: it resumes where it stopped",
                 uid=self._name,
                 place=self.location,
             ) from without_secrets(error)
@@ -170,7 +170,7 @@ class DeltaSink:
         return f"tidemark-{name}"
 
     def check(self, schema: StructType) -> None:
-        """Raise SinkError when rows cannot be known by their keys, or do not fit the table: nothing of it is changed before publication."""
+        """Raise SinkError when rows cannot be identified by their keys, or do not fit the table, which changes only at publication."""
         text = schema.json()
         if text == self._checked:
             return
@@ -190,10 +190,10 @@ class DeltaSink:
         return "missing" if table is None else "empty" if self._is_blank(table) else "taken"
 
     def create(self, schema: StructType) -> None:
-        """Make the table, without rows; one that this job has made, and that never had rows, gets these columns.
+        """Create the table, without rows; one that this job created, and that never had rows, gets these columns.
 
         Raises:
-            SinkError: it cannot be made, or rows cannot be known by their keys.
+            SinkError: it cannot be created, or rows cannot be identified by their keys.
         """
         if self.upsert is not None:
             self.upsert.require_keys(schema, self._name)
@@ -201,12 +201,12 @@ class DeltaSink:
         if table is not None and (not self._is_blank(table) or table.schema() == wanted):
             return
         try:
-            self._create(wanted, anew=table is not None)
+            self._create(wanted, again=table is not None)
         except (DeltaError, OSError) as error:
             self._table = None
             raise SinkError(
-                f"the Delta table of output {self._name!r} cannot be made: {first_line(error)}",
-                fix="see to its place (space, permission, network), or write to another path",
+                f"the Delta table of output {self._name!r} cannot be created: {first_line(error)}",
+                fix="repair its place (space, permission, network), or write to another path",
                 uid=self._name,
                 place=self.location,
             ) from without_secrets(error)
@@ -253,7 +253,7 @@ class DeltaSink:
             what = first_line(error) if entry is None else f"entry {entry} of its log is damaged"
             raise PublishError(
                 f"output {self._name!r} of a committed epoch could not be published: {what}",
-                fix="mend the table's place (space, permission, network) and start the job again: it finishes this epoch first",
+                fix="repair the table's place (space, permission, network) and start the job again: it finishes this epoch first",
                 uid=self._name,
                 epoch=epoch,
                 place=self.location,
@@ -269,12 +269,12 @@ class DeltaSink:
             raise staged_files_lost(self._name, self._job.get(JOB, ""), self.location, epoch)
 
     def _note(self, table: DeltaTable, lineage: str, epoch: int) -> None:
-        """Learn where the table stands now; the epoch is published, and what is not learnt now is at the next look."""
+        """Update the table's position after publication; where that fails, the next check does it."""
         try:
             self._at.published(table, lineage, epoch)
         except (DeltaError, OSError, TidemarkError) as error:
             self._table = None
-            logger.warning("output %r: where its table stands is looked up later: %s", self._name, first_line(error))
+            logger.warning("output %r: its table's position is determined later: %s", self._name, first_line(error))
 
     def _append(
         self,
@@ -295,15 +295,15 @@ class DeltaSink:
         raise commit_conflict(self._name, transaction.version, self.location)
 
     def _maintain(self, table: DeltaTable, record: OutputRecord) -> None:
-        """Look after the table; the epoch is published, whatever comes of this."""
+        """Maintain the table; a failure is logged, since the epoch is published already."""
         try:
             self._maintenance.after_publication(table, folder_of(record))
         except (DeltaError, OSError, TidemarkError, PySparkException, Py4JError) as error:
             self._table = None
-            logger.warning("output %r: looking after its table is put off: %s", self._name, first_line(error))
+            logger.warning("output %r: maintenance of its table is postponed: %s", self._name, first_line(error))
 
     def newest(self, lineage: str) -> int | None:
-        """Return the newest epoch of a lineage that the table has, by its transaction.
+        """Return the newest epoch of a lineage in the table's transactions, None where there is none.
 
         Raises:
             SinkError: the table cannot be read.
@@ -344,9 +344,9 @@ class DeltaSink:
             self._table = table
         return self._table
 
-    def _create(self, schema: Schema, *, anew: bool = False) -> DeltaTable:
+    def _create(self, schema: Schema, *, again: bool = False) -> DeltaTable:
         properties = CommitProperties(custom_metadata={**self._job, MAINTENANCE: CREATED})
-        mode: Literal["overwrite", "ignore"] = "overwrite" if anew else "ignore"
+        mode: Literal["overwrite", "ignore"] = "overwrite" if again else "ignore"
         self._table = DeltaTable.create(self._location.uri, schema, mode=mode, configuration=NEW_TABLE, commit_properties=properties)
         crash_point("table-created")
         return self._table

@@ -1,7 +1,7 @@
 """Upserts: which of an epoch's rows are staged, and which rows of a table they replace.
 
-A row replaces the one with the same key, nulls equal nulls. Rows of sessions have a column ``replaces``: the bounds of the sessions
-whose place they take. Where the key has the window's start, the rows of these are removed, too; where it has no end, by their starts.
+A row replaces the one with the same key; nulls are equal. Rows of sessions have a column ``replaces``: the bounds of the sessions
+that they replace. Where the key has the window's start, the rows of these are removed, too; where it has no end, by their starts.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Upsert:
     """How rows of an output replace older ones.
 
     Args:
-        keys: columns by which a row is known again.
+        keys: columns that identify a row.
         listed: the column of staged rows that lists which sessions they replace, if they have one.
     """
 
@@ -48,25 +48,25 @@ class Upsert:
 
     @classmethod
     def of_options(cls, options: Mapping[str, str]) -> Upsert | None:
-        """Return what an output's record says of it, None where all rows are added."""
+        """Return the upsert in an output record's options, None where all rows are appended."""
         if options.get(_MODE) != "upsert":
             return None
         return cls(tuple(json.loads(options[_KEYS])), options.get(_LISTED, REPLACES))
 
     @property
     def options(self) -> dict[str, str]:
-        """What an output's record keeps: enough to publish it, whatever becomes of the job."""
+        """The options of an output's record: enough to publish it, however the job changes."""
         listed = {} if self.listed == REPLACES else {_LISTED: self.listed}
         return {_MODE: "upsert", _KEYS: json.dumps(list(self.keys)), **listed}
 
     def replaced_by(self, schema: T.StructType) -> str | None:
-        """Return SQL of the sessions that a row of this type names, by their bounds; None where rows name none that a key is made of."""
+        """Return SQL of the sessions that a row of this type replaces, by their bounds; None where rows name none or keys have no start."""
         if self.listed not in schema.names or START not in self.keys:
             return None
         return entries_of(self.listed, schema[self.listed].dataType)
 
     def require_keys(self, schema: T.StructType, output: str) -> None:
-        """Make sure that rows of a type can be known again by the keys.
+        """Make sure that the keys identify rows of a type.
 
         Raises:
             SinkError: a key is missing, or cannot be compared.
@@ -83,16 +83,16 @@ class Upsert:
             )
 
     def newest(self, rows: DataFrame) -> Newest:
-        """Return the rows of an epoch that stay: of each key one, and none that another row of the epoch replaces.
+        """Return the rows of an epoch to stage: one for each key, and none that another row of the epoch replaces.
 
-        Of one key's rows the one with the greatest pane index stays, of these the latest, by event time and source position.
+        Of one key's rows the one with the greatest pane index is kept, of these the latest, by event time and source position.
 
         Args:
             rows: with the engine's own columns, which are left out of the result.
         """
         visible = visible_of(rows.columns)
         order = [F.col(name).desc_nulls_last() for name in (PANE_INDEX, TIME, POSITION) if name in rows.columns]
-        # Elements that one element was made into share its time and position.
+        # Elements that a flat_map made of one element share its time and position.
         order.append(F.xxhash64(*(F.col(quoted(name)) for name in visible if _comparable(rows.schema[name].dataType))).desc())
         window = Window.partitionBy(*map(_column, self.keys)).orderBy(*order)
         ranked = rows.withColumn(_RANK, F.row_number().over(window))
@@ -106,13 +106,13 @@ class Upsert:
         if replaced:
             starts = f"transform({replaced}, x -> x.{START})"
             counts += [F.expr(f"unix_micros({end}(array_{end}({starts}))) AS {end}_replaced") for end in ("min", "max")]
-        # Behind the shuffle, so that a task which runs twice is not counted twice.
+        # After the shuffle, so that a task which runs twice is not counted twice.
         counted = ranked.observe(observation, *counts)
         listed = [self.listed] if replaced and self.listed not in visible else []
         return Newest(self, counted.where(stays).select(*map(_column, [*visible, *listed])), observation)
 
     def _replaced(self, entries: str) -> str:
-        """Whether a row's session became part of that of another row of the same key."""
+        """Return SQL of whether a row's session became part of another row's of the same key."""
         rest = ", ".join(quoted(key) for key in self.keys if key not in (START, END)) or "1"
         own = f"x.{START} <=> {START}"
         if END in self.keys:
@@ -121,7 +121,7 @@ class Upsert:
         return f"exists(flatten(collect_list({others}) OVER (PARTITION BY {rest})), x -> {own})"
 
     def replaced_keys(self, new: DataFrame) -> DataFrame:
-        """Return the keys, under the names of ``replaced_key_columns``, of all rows that new ones replace; some of them twice."""
+        """Return the keys, named by ``replaced_key_columns``, of all rows that new rows replace; some of them twice."""
         names = self.replaced_key_columns
         own = new.select(*(_column(key).alias(name) for key, name in zip(self.keys, names, strict=True)))
         entries = self.replaced_by(new.schema)
@@ -146,7 +146,7 @@ class Upsert:
         return tuple(f"__tm_gone_{number}" for number in range(len(self.keys)))
 
     def matches(self, old: DataFrame, replaced: DataFrame) -> Column:
-        """Return whether a row of the table is among those that go."""
+        """Return whether a row of the table is replaced."""
         condition = F.lit(True)
         for key, name in zip(self.keys, self.replaced_key_columns, strict=True):
             same = old[quoted(key)].eqNullSafe(replaced[name])
@@ -156,7 +156,7 @@ class Upsert:
 
 @dataclass(frozen=True)
 class Newest:
-    """The rows of an epoch that stay, and how many there were; the counts are known once the rows were written."""
+    """The rows of an epoch to stage, and the number there were; the counts are known once the rows were written."""
 
     upsert: Upsert
     rows: DataFrame
@@ -164,16 +164,16 @@ class Newest:
 
     @property
     def options(self) -> dict[str, str]:
-        """What the epoch's record keeps: the upsert's options, and the bounds of the starts that rows replace, if any do."""
+        """The options of the epoch's record: the upsert's, and the bounds of the starts that rows replace, if any do."""
         found: Mapping[str, Any] = self.observation.get
         low, high = found.get("min_replaced"), found.get("max_replaced")
         return self.upsert.options if low is None else {**self.upsert.options, _REPLACES: json.dumps([low, high])}
 
     def emitted(self, files: Iterable[ParquetSummary], output: str) -> int:
-        """Return how many rows came, those that newer ones replaced included.
+        """Return the number of emitted rows, including those that newer ones replaced.
 
         Raises:
-            ConservationError: the files do not hold what was to stay.
+            ConservationError: the files do not have the number of rows that were to be staged.
         """
         found: Mapping[str, Any] = self.observation.get
         written = sum(file.rows for file in files)

@@ -1,1 +1,1 @@
-"""What every kind of sink has: staged files, and what the job's log says of its place."""
+"""Common to all sinks: staged files, and what the job's log knows of an output's place."""

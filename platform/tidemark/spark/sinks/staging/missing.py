@@ -1,4 +1,4 @@
-"""What a job's log says of an output's place, and the error for a place that no longer holds it."""
+"""What a job's log knows of an output's place, and the errors for a place that no longer holds what was published."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Expected:
     """What a job's log knows of a place.
 
     Args:
-        position: where it stood before the newest epoch, None where the log of an earlier release does not say.
-        newest: lineage and number of the newest epoch before that one with rows for the place, where only that is known.
+        position: of the place before the newest epoch, None where an earlier release wrote the log without it.
+        newest: lineage and number of the newest earlier epoch with rows for the place, where only that is known.
     """
 
     position: SinkPosition | None = None
@@ -28,7 +28,7 @@ class Expected:
 
 
 class OutputPosition:
-    """Where one output's place stands, as far as the job knows.
+    """One output's position, as far as the job knows.
 
     Args:
         output: its name.
@@ -44,12 +44,12 @@ class OutputPosition:
         self.known: SinkPosition | None = None
 
     def expect(self, expected: Expected) -> None:
-        """Say what the job's log knows of the place; what this process has seen of it since goes before that."""
+        """Set what the job's log knows of the place; a position that this process has seen since takes precedence."""
         self.expected = expected
         self.known = self.known if self.known is not None else expected.position
 
     def missing(self, known: SinkPosition, lost: LostEpochs) -> MissingEpochsError:
-        """Return the error that the place no longer holds what was published to it."""
+        """Return the error for this place, which no longer holds what was published to it."""
         before = self.expected.position
         exact = before is None or known.epoch != before.epoch
         return missing_error(self.output, self.job, str(self.store.location), known, lost, exact=exact)
@@ -62,24 +62,20 @@ def missing_error(output: str, job: str, place: str, known: SinkPosition, lost: 
         output: its name.
         job: the job's name.
         place: of the output.
-        known: where it stood.
+        known: its known position.
         lost: what it has lost.
-        exact: whether nothing was published since it stood there; the job's log tells of the epoch before the newest.
+        exact: whether nothing was published after that position; the job's log has the one before the newest epoch.
     """
     upto = f" up to epoch {known.epoch}{'' if exact else ', or later'}" if known.epoch >= 0 else ""
     at = f", at version {known.version}" if known.version >= 0 else ""
-    now = (
-        f"its place is at version {lost.version} and no longer holds all of that"
-        if lost.version >= 0
-        else "nothing of that is there any more"
-    )
+    now = f"its place is at version {lost.version} and no longer holds all of that" if lost.version >= 0 else "no longer holds any of that"
     name = job or "JOB"
     commands = f"of `tidemark start {name}` and `tidemark run`"
     republish = f"publish again what is missing (`--missing-epochs republish` {commands}, missing_epochs='republish' of tm.run), "
     return MissingEpochsError(
         f"output {output!r} was published{upto}{at}, and {now}: {lost.why}",
-        fix=f"{republish if lost.republishable else 'restore the place from a backup, '}put the job back to where the place is "
-        f"(`tidemark rewind {name} --to SAVEPOINT`), or go on without those epochs "
+        fix=f"{republish if lost.republishable else 'restore the place from a backup, '}rewind the job to where the place is "
+        f"(`tidemark rewind {name} --to SAVEPOINT`), or continue without those epochs "
         f"(`--missing-epochs accept`{'' if lost.republishable else f' {commands}'}), which the job's log keeps; nothing was changed",
         job=job or None,
         uid=output,
@@ -89,13 +85,13 @@ def missing_error(output: str, job: str, place: str, known: SinkPosition, lost: 
 
 
 def staged_files_lost(output: str, job: str, place: str, epoch: int) -> MissingEpochsError:
-    """Return the error for a committed epoch whose staged files were deleted before they were shown, or together with the place."""
+    """Return the error for a committed epoch whose staged files were deleted before publication, or together with the place."""
     name = job or "JOB"
     return MissingEpochsError(
         f"output {output!r} does not show epoch {epoch}, which is committed, and the files that were staged for it are deleted",
-        fix="restore the place from a backup that has them, put the job back to an epoch before "
-        f"(`tidemark rewind {name} --to SAVEPOINT`), or go on without that epoch (`--missing-epochs accept` of `tidemark start {name}` and "
-        "`tidemark run`), which the job's log keeps; nothing was changed",
+        fix="restore the place from a backup that has them, rewind the job to an earlier epoch "
+        f"(`tidemark rewind {name} --to SAVEPOINT`), or continue without that epoch (`--missing-epochs accept` of `tidemark start {name}` "
+        "and `tidemark run`), which the job's log keeps; nothing was changed",
         job=job or None,
         uid=output,
         epoch=epoch,
@@ -104,16 +100,16 @@ def staged_files_lost(output: str, job: str, place: str, epoch: int) -> MissingE
 
 
 def data_files_lost(output: str, job: str, place: str, version: int, paths: Sequence[str]) -> MissingEpochsError:
-    """Return the error for files that a table's newest version shows and that are deleted."""
+    """Return the error for deleted files that a table's newest version shows."""
     name = job or "JOB"
     more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
     many = f"{len(paths)} data files" if len(paths) > 1 else "a data file"
     return MissingEpochsError(
         f"{many} of output {output!r} {'are' if len(paths) > 1 else 'is'} deleted, though version {version} of its table shows "
         f"{'them' if len(paths) > 1 else 'it'}: {', '.join(paths[:_NAMED])}{more}",
-        fix="restore what is deleted from a backup, put the job back to before it was written "
-        f"(`tidemark rewind {name} --to SAVEPOINT`), or go on without its rows (`--missing-epochs accept` of `tidemark start {name}` and "
-        "`tidemark run`), which takes it out of the table and is kept in the job's log; nothing was changed",
+        fix="restore the deleted files from a backup, rewind the job to before they were written "
+        f"(`tidemark rewind {name} --to SAVEPOINT`), or continue without their rows (`--missing-epochs accept` of `tidemark start {name}` "
+        "and `tidemark run`), which removes them from the table and is kept in the job's log; nothing was changed",
         job=job or None,
         uid=output,
         place=place,
@@ -121,12 +117,12 @@ def data_files_lost(output: str, job: str, place: str, version: int, paths: Sequ
 
 
 def published_files_lost(output: str, job: str, place: str, epoch: int) -> MissingEpochsError:
-    """Return the error for a folder in which no file of the newest published epoch is left."""
+    """Return the error for a folder that has no file of the newest published epoch."""
     name = job or "JOB"
     return MissingEpochsError(
         f"output {output!r} was published up to epoch {epoch}, and its place no longer holds any file of that epoch",
         fix="restore the files from a backup; or, if readers move or delete files that they have read, say so: tm.parquet(..., "
-        f"readers_move_files=True); or put the job back to an epoch before (`tidemark rewind {name} --to SAVEPOINT`); or go on without "
+        f"readers_move_files=True); or rewind the job to an earlier epoch (`tidemark rewind {name} --to SAVEPOINT`); or continue without "
         f"them (`--missing-epochs accept` of `tidemark start {name}` and `tidemark run`), which the job's log keeps; nothing was changed",
         job=job or None,
         uid=output,

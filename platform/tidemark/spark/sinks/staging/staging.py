@@ -9,13 +9,13 @@ from typing import Literal
 from tidemark.state.log.records import OutputRecord
 
 Occupancy = Literal["missing", "empty", "taken"]
-"""Of an output's place: nothing is there; what the job made there before it had rows; anything else."""
+"""An output's place: does not exist; was created by the job and never had rows; has anything else."""
 
 _NAME = re.compile(r".+-\d{12}-[0-9a-f]{8}")
 
 
 def new_staging(lineage: str, epoch: int) -> str:
-    """Return a name that no other attempt has; names of one lineage sort by epoch."""
+    """Return a staging name that no other attempt has; names of one lineage sort by epoch."""
     return f"{first_staging(lineage, epoch)}-{uuid.uuid4().hex[:8]}"
 
 
@@ -30,7 +30,7 @@ def after_stagings(lineage: str) -> str:
 
 
 def is_staging(folder: str) -> bool:
-    """Say whether a folder's path ends in a name that ``new_staging`` could have given.
+    """Return whether a folder's name could be one of ``new_staging``.
 
     >>> is_staging("tidemark-a1-000000000007-0123abcd"), is_staging("tidemark-a1-backup")
     (True, False)
