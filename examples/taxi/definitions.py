@@ -1,4 +1,4 @@
-"""The code location of the example: the taxi job's assets, checks, sensors, schedule and resources, drained and running on.
+"""The code location of the example: the taxi job's assets, checks, sensors, schedule and resources, as drains and as a continuous job.
 
 It loads without PySpark, Great Expectations or Delta, which are imported when something runs.
 """
@@ -53,9 +53,9 @@ HOURLY_TIPS_SUITE = {
         },
     ],
 }
-"""What is expected of the hourly results, in Great Expectations' own format."""
+"""Expectations on the hourly results, in Great Expectations' own format."""
 
-# The example's trips are of long ago, so its watermark is compared with the newest trip and not with today's clock.
+# The example's trips are old, so its watermark is compared with the newest trip and not with today's clock.
 CHECKS = (
     Conservation(),
     StateFits(),
@@ -69,7 +69,7 @@ CHECKS = (
 
 @streaming_assets(job=job, checks=CHECKS)
 def taxi(context: dg.AssetExecutionContext, tidemark: TidemarkResource) -> Iterator[StreamingEvent]:
-    """Read the trips that have arrived, and write hourly tips and all that did not count."""
+    """Read the trips that have arrived; write hourly tips, and late, rejected and malformed trips."""
     yield from tidemark.run(context=context)
 
 

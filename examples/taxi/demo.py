@@ -1,7 +1,7 @@
 """The demo: trips arrive wave by wave, and after each wave Dagster materializes the example's assets.
 
-Run it with ``make demo``; it works in a folder of its own, and ``make ui`` then shows what it did. At the end it compares
-what came out with what the generator knows it put in, and fails if a single record is unaccounted for.
+Run it with ``make demo``; it uses its own folder, and ``make ui`` then shows the runs. At the end it compares the tables
+with the generator's counts, and fails if a single record is unaccounted for.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def main() -> int:
 
 
 def show(console: Console, plan: TripPlan, *, waves: int) -> bool:
-    """Let so many waves of a plan's trips arrive and materialize, and print the report; returns whether all is accounted for.
+    """Write and materialize some waves of a plan's trips, and print the report; returns whether all records are accounted for.
 
     Raises:
         SetupError: the example's folder holds data that no demo made.
@@ -65,7 +65,7 @@ def show(console: Console, plan: TripPlan, *, waves: int) -> bool:
 
 
 def prepare_home(home: Path) -> Path:
-    """Empty the demo's folder of what an earlier demo left, and return it; a folder that others filled is left alone.
+    """Delete an earlier demo's data from the demo's folder, and return the folder; a folder with other data is refused.
 
     Raises:
         SetupError: the folder holds data that no demo made, or a symbolic link in place of its data.
@@ -97,7 +97,7 @@ class Stopwatch:
         self._last = SYSTEM_CLOCK.monotonic()
 
     def lap(self, part: str) -> None:
-        """Say that a part is done; one of a name that was there is added to it."""
+        """Record that a part is done; parts of one name are added up."""
         now = SYSTEM_CLOCK.monotonic()
         self._laps[part] = self._laps.get(part, 0.0) + now - self._last
         self._last = now
@@ -158,7 +158,7 @@ def errors_in(log: Path) -> Iterator[None]:
 
 @contextmanager
 def showing(console: Console, home: Path) -> Iterator[Progress]:
-    """Show a bar over the waves, and beside it the epoch the job has reached, while the body runs."""
+    """Show a bar over the waves, and the job's current epoch, while the body runs."""
     store = JobStore.open(str(home / "store"))
     progress = Progress(
         SpinnerColumn(),
@@ -182,7 +182,7 @@ def showing(console: Console, home: Path) -> Iterator[Progress]:
 
 
 def epoch_text(status: JobStatus | None) -> str:
-    """Return where the job is, for the display."""
+    """Return the job's newest epoch, for the display."""
     if status is None or status.last is None:
         return ""
     last = status.last
@@ -192,7 +192,7 @@ def epoch_text(status: JobStatus | None) -> str:
 
 @contextmanager
 def instance_of_demo() -> Iterator[dg.DagsterInstance]:
-    """Give the instance that ``make ui`` shows, or one that is gone afterwards where ``DAGSTER_HOME`` is not set."""
+    """Yield the instance that ``make ui`` shows, or an ephemeral one if ``DAGSTER_HOME`` is not set."""
     if os.environ.get("DAGSTER_HOME"):
         with dg.DagsterInstance.get() as instance:
             yield instance

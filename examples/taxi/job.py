@@ -42,7 +42,7 @@ def build_job(
         landing: folder in which files of trips arrive; it must exist when the job runs.
         warehouse: folder of the four Delta tables ``hourly_tips``, ``late_trips``, ``rejected_trips``, ``malformed_trips``.
         name: the job's.
-        store: folder of the job's own log and state; None leaves it to whoever runs the job.
+        store: folder of the job's log and state; None leaves the choice to the runner.
         files_per_epoch: greatest number of files that one epoch reads; None leaves it to the engine.
     """
     trips = tm.source(
@@ -89,7 +89,7 @@ def example_home() -> Path:
 
 
 job = build_job(example_home() / "landing", example_home() / "warehouse", store=example_home() / "store")
-"""The job as Dagster runs it, drain by drain."""
+"""The job that Dagster's runs drain."""
 
 live_job = build_job(example_home() / "landing", example_home() / "warehouse" / "live", name="taxi_live", store=example_home() / "store")
-"""The same job once more, to run on outside Dagster's runs: tables and state of its own, over the same trips."""
+"""The same job as a continuous one, outside Dagster's runs: with its own tables and state, over the same trips."""

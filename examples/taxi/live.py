@@ -1,7 +1,7 @@
-"""The taxi job as one that runs on: its driver is a process of its own, which the jobs ``taxi_live_start``, ``_stop`` and so on steer.
+"""The taxi job as a continuous job: its driver is a separate process, which the jobs ``taxi_live_start``, ``_stop`` and so on control.
 
-Its outputs are assets that a sensor observes, hour by hour as they are complete, and what is made of a day's hours is run when the
-watermark has passed the day.
+Its outputs are assets whose hourly partitions a sensor reports when they are complete; a daily asset is materialized when the watermark
+has passed the day.
 """
 
 # Dagster takes no annotation of a context that is a text, so annotations are evaluated here.
@@ -38,14 +38,14 @@ SPEC = JobSpec(
     folder=str(Path(__file__).resolve().parents[2]),
     variables={"TIDEMARK_EXAMPLE_HOME": str(example_home())},
 )
-"""How the job is wanted when ``taxi_live_start`` submits it."""
+"""The spec with which ``taxi_live_start`` submits the job."""
 
 hourly, *others = build_output_asset_specs(live_job, partitions=HOURS)
 
 
 @dg.asset(key=[live_job.name, "daily_tips"], deps=[hourly], partitions_def=DAYS, group_name=live_job.name, kinds={"parquet"})
 def daily_tips(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
-    """Tips of a day by zone, from the last pane of each hour; made when the day is complete, and again when late trips change it."""
+    """Tips of a day by zone, from the last pane of each hour; computed when the day is complete, and again when late trips change it."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
     from deltalake import DeltaTable
@@ -72,7 +72,7 @@ def daily_tips(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
 
 
 def live_definitions(options: SensorOptions) -> dg.Definitions:
-    """Return assets, checks, sensors and operations of the job that runs on; they need the resource ``alerts``.
+    """Return assets, checks, sensors and operations of the continuous job; they need the resource ``alerts``.
 
     Args:
         options: time between ticks, and whether sensors run as soon as they are deployed.
@@ -81,7 +81,7 @@ def live_definitions(options: SensorOptions) -> dg.Definitions:
     partitions = SensorOptions(target=dg.AssetSelection.assets(daily_tips), every=options.every, default_status=status)
     definitions = dg.Definitions(
         assets=[hourly, *others, daily_tips],
-        # Its tables are written to while they are looked at, so that they are not counted.
+        # The job writes to its tables while the check reads them, so their rows are not compared.
         asset_checks=build_asset_checks(live_job, [Conservation(compare_tables=False), StateFits(), UniquePanes("hourly_tips")]),
         sensors=[
             build_progress_sensor([hourly, *others], options=options),

@@ -1,4 +1,4 @@
-"""What the demo prints at its end: the tables, what was set aside, the checks, the watermark, and that the books balance."""
+"""What the demo prints at its end: the tables, late and malformed records, the checks, the watermark, and whether the counts balance."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def print_report(
         expected_late: how many of its records the rule makes late.
 
     Returns:
-        Whether every record is accounted for: the books balance and agree with the generator and the tables.
+        Whether every record is accounted for: the counts balance and agree with the generator and the tables.
     """
     tables = {name: read_table(home / "warehouse" / name) for name in TABLES}
     print_hourly(console, tables["hourly_tips"])
@@ -57,7 +57,7 @@ def print_report(
 
 
 def read_table(path: Path) -> pa.Table:
-    """Return a Delta table's rows; a table of no columns where the job has not made it yet."""
+    """Return a Delta table's rows; a table without columns if the job has not created it yet."""
     if not DeltaTable.is_deltatable(str(path)):
         return pa.table({})
     return DeltaTable(str(path)).to_pyarrow_table()
@@ -91,7 +91,7 @@ def print_late(console: Console, table: pa.Table, *, rows: int = 4) -> None:
 
 
 def print_malformed(console: Console, table: pa.Table) -> None:
-    """Print the reasons for which records were set aside, each with a record."""
+    """Print why records are malformed, each reason with an example."""
     view = Table(title=f"malformed_trips: {table.num_rows:,} rows")
     view.add_column("reason", max_width=34)
     view.add_column("rows", justify="right")
