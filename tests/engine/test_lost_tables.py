@@ -280,7 +280,7 @@ def test_of_a_job_of_an_earlier_build_the_transaction_tells(tmp_path: Path) -> N
     removed(rig.folder)
     rig.restart()
     rig.sink.expect(Expected(newest=(LINEAGE, 3)))
-    with pytest.raises(MissingEpochsError, match="the table does not exist any more"):
+    with pytest.raises(MissingEpochsError, match="there is no table any more"):
         rig.sink.require_whole()
 
 

@@ -126,7 +126,7 @@ def test_who_gives_a_rewind_up_leaves_alone_what_is_an_upgrades(tmp_path: Path) 
 def test_a_step_of_an_upgrade_is_none_where_there_is_none(tmp_path: Path) -> None:
     world = suspended(UpgradeWorld(tmp_path).started())
     SavepointStore(world.store, JOB, world.clock).take("base", epoch=1)
-    with pytest.raises(UpgradeError, match="upgrade upgrade-1 is over"):
+    with pytest.raises(UpgradeError, match="upgrade upgrade-1 has ended"):
         rewind(world.store, JOB, "base", clock=world.clock, upgrade="upgrade-1")
     with pytest.raises(RewindError, match="no rewind of the job is under way"):
         abort_rewind(world.store, JOB, clock=world.clock, upgrade="upgrade-1")

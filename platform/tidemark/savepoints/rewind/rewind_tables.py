@@ -189,5 +189,5 @@ def _commit_nothing(table: DeltaTable, tags: Mapping[str, str], transaction: Tra
 
 
 def _closing(output: str, journal: RewindJournal) -> Transaction | None:
-    """Return the transaction that publishes the newest epoch undone; None if an older release began the rewind."""
+    """Return the publication transaction of the ended lineage's newest epoch; None if an older release began the rewind."""
     return Transaction(f"{journal.ended.lineage}/{output.partition(FORMER)[0]}", journal.ended.epoch) if journal.ended is not None else None
