@@ -65,20 +65,20 @@ def test_a_job_with_every_kind_of_output() -> None:
         topology_of(hours=windows, late=windows.side_output(late), rejected=kept.side_output(rejected), malformed=stream.side_output(bad))
     )
     assert [str(each) for each in made.input] == [
-        "side output late: reads late of hours, e; writes output late; beside what follows; if it had rows in the epoch before",
-        "side output rejected: reads e; writes output rejected; beside what follows; if it had rows in the epoch before",
-        "side output malformed: reads e; writes output malformed; beside what follows; if it had rows in the epoch before",
+        "side output late: reads late of hours, e; writes output late; in the background; if it had rows in the epoch before",
+        "side output rejected: reads e; writes output rejected; in the background; if it had rows in the epoch before",
+        "side output malformed: reads e; writes output malformed; in the background; if it had rows in the epoch before",
         "process hours: reads e; writes state of hours; counts e, rejected, late; if there is anything to read",
     ]
     assert [str(each) for each in made.rest] == [
         "watermarks: reads counts of e; writes watermarks",
-        "side output late: reads late of hours, e; writes output late; beside what follows; if late has rows",
-        "side output rejected: reads e; writes output rejected; beside what follows; if rejected has rows",
-        "side output malformed: reads e; writes output malformed; beside what follows; if bad has rows",
+        "side output late: reads late of hours, e; writes output late; in the background; if late has rows",
+        "side output rejected: reads e; writes output rejected; in the background; if rejected has rows",
+        "side output malformed: reads e; writes output malformed; in the background; if bad has rows",
         "emit hours: reads state of hours, watermarks; writes results of hours",
         "output hours: reads results of hours; writes output hours; if there is anything to read",
         "consume hours: counts results of hours; if hours emitted",
-        "compact hours: reads state of hours; writes state of hours; beside what follows; if there is something to merge",
+        "compact hours: reads state of hours; writes state of hours; in the background; if there is something to merge",
     ]
 
 

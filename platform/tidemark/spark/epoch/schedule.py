@@ -59,7 +59,7 @@ class Pass:
             for name, names in (("reads", self.reads), ("writes", self.writes), ("counts", self.counts))
             if names
         ]
-        parts += ["beside what follows"] if self.in_background else []
+        parts += ["in the background"] if self.in_background else []
         parts += [_WHEN[self.when].format(of=self.of)] if self.when != "always" else []
         return f"{what}: {'; '.join(parts)}" if parts else what
 

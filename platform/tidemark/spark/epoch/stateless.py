@@ -218,8 +218,8 @@ class StatelessPlan:
         if isinstance(node, FilterNode):
             # Not after AND: Spark evaluates common subexpressions first, also for filtered rows.
             fails = F.when(passing, ~F.coalesce(column(node.condition), F.lit(False)))
-            gone = F.when(fails, F.lit(self.status_of(node))).otherwise(F.col(ROW_STATUS))
-            return before.withColumn(ROW_STATUS, gone)
+            status = F.when(fails, F.lit(self.status_of(node))).otherwise(F.col(ROW_STATUS))
+            return before.withColumn(ROW_STATUS, status)
         hidden = [name for name in (*HIDDEN, CORRUPT, ROW_STATUS) if name in before.columns]
         if isinstance(node, SelectNode):
             return before.select(*(_guarded(e, passing).alias(name) for name, e in node.columns), *hidden)

@@ -1,1 +1,1 @@
-"""Window operators: one file per kind of windows, and what they share."""
+"""Stateful operators: one folder per kind, and one per strategy of windows."""

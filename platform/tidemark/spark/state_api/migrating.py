@@ -71,12 +71,12 @@ class _Migration:
         """Return the operator's migrated state."""
         before, change = self.before, self.change
         columns = replace(change, without_function=False)
-        gone = {FUNCTION_PART} if change.without_function else set()
+        left_out = {FUNCTION_PART} if change.without_function else set()
         # Prefixes and suffixes are computed from slices, and can be computed again.
-        gone |= set() if columns.empty else {PREFIX, SUFFIX}
+        left_out |= set() if columns.empty else {PREFIX, SUFFIX}
         parts: dict[str, list[StateFile]] = {}
         for file in before.files:
-            if file.part not in gone:
+            if file.part not in left_out:
                 parts.setdefault(file.part, []).append(file)
         files = [made for part, held in parts.items() for made in self._written(part, held)]
         counters = {name: number for name, number in before.counters.items() if columns.empty or name not in STACKS}

@@ -1,6 +1,6 @@
-"""When windows fire, as conditions over what is known of a key's window: for triggers that need not look at each element.
+"""When windows fire, as conditions over a key's window: for triggers that need not see each element.
 
-They say what ``tidemark.semantics.triggers.builtin_triggers`` does element by element, for windows of event time.
+They are equivalent to ``tidemark.semantics.triggers.builtin_triggers``, which decide element by element, for windows of event time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NOW = "__tm_now"
 LATE_BEFORE = "__tm_late_before"
 LATE_NOW = "__tm_late_now"
 FIRST_TIME = "__tm_first_time"
-"""Of a key's window: elements taken before this epoch and in it, those of them that came when it was due, and its first element's time."""
+"""Columns of a key's window: elements before and in this epoch, those of them that came when it was due, and its first element's time."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Times:
         return self.watermark // interval > self.watermark_before // interval
 
     def ticks(self, interval: int) -> bool:
-        """Whether processing time has come to a multiple of an interval."""
+        """Whether processing time has reached a multiple of an interval."""
         return self.clock // interval > self.clock_before // interval
 
 
@@ -89,7 +89,7 @@ def _counted(trigger: Trigger, before: str, now: str) -> str:
 
 
 def waits(trigger: Trigger, times: Times) -> tuple[int, int] | None:
-    """Return the bounds, (low, high], of the ends of windows that may fire in an epoch although no element came; None for no window."""
+    """Return the bounds, (low, high], of the ends of windows that may fire in an epoch without new elements; None for no window."""
     parts = [part for part in (trigger, *_inner(trigger)) if part is not None]
     if any(_is_at_step(part, times) for part in parts):
         return MIN_WATERMARK, MAX_WATERMARK

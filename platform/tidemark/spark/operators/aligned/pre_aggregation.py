@@ -1,4 +1,4 @@
-"""What tumbling and sliced windows share: one pass that groups an epoch's input by key and start, and counts it."""
+"""Pre-aggregation of aligned windows: one pass that groups an epoch's input by key and start, and counts it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ EXPIRED = "expired"
 class Thresholds:
     """Bounds of an epoch: rows up to the start ``expired`` are late, those up to ``fired`` belong to a window that has fired.
 
-    ``window_expired`` is the end of the last window that takes nothing any more.
+    ``window_expired`` is the end of the last window that accepts no more elements.
     """
 
     expired: int
@@ -45,14 +45,14 @@ class Thresholds:
 
 
 class AlignedRuntime(WindowRuntime):
-    """Groups rows by key and the start of what they lie in: a window, or a slice of several windows.
+    """Groups rows by key and the start of their window, or of their slice of several windows.
 
     Args:
         node: the operator.
         width: length of a slice, milliseconds.
         offset: of the slices from 1970-01-01.
 
-    ``further`` are more columns that a group is given, as aggregate expressions over its rows.
+    ``further`` are additional columns of a group, as aggregate expressions over its rows.
     """
 
     def __init__(self, node: WindowNode, width: int, offset: int) -> None:
@@ -74,16 +74,16 @@ class AlignedRuntime(WindowRuntime):
 
     @property
     def time_column(self) -> str:
-        """The column whose bounds the record keeps of each state file."""
+        """The column whose bounds are recorded for each state file."""
         return START
 
     @property
     def can_fuse_counts(self) -> bool:
-        """Whether rows that dropped out before the window can be grouped beside the others."""
+        """Whether rows that were filtered out before the window can be grouped together with the others."""
         return self.partials.can_fuse_counts
 
     def outside_windows(self, start: str) -> str | None:
-        """Return the condition of rows that lie in no window at all, None where there are none; ``start`` is of their slice."""
+        """Return the condition of rows that are in no window, None where there are none; ``start`` is that of their slice."""
         del start
         return None
 
@@ -93,7 +93,7 @@ class AlignedRuntime(WindowRuntime):
 
     @abstractmethod
     def marks(self, fired: str, bounds: Thresholds, epoch: int) -> list[str]:
-        """Return the further columns of a state row; ``fired`` is the condition of those that belong to a window that has fired."""
+        """Return the additional columns of a state row; ``fired`` is the condition of rows of a window that has fired."""
 
     def pre_aggregate(
         self,
@@ -108,9 +108,9 @@ class AlignedRuntime(WindowRuntime):
         """Return the state rows that an epoch's input adds.
 
         Args:
-            rows: living rows; with ``counter``, which asks that the step ``can_fuse_counts``, all rows with their verdicts.
+            rows: passing rows; with ``counter``, which requires ``can_fuse_counts``, all rows with their status.
             bounds: of the epoch.
-            observation: will hold the counts, to be read by ``counted`` after the rows were written.
+            observation: will have the counts, which ``counted`` reads after the rows were written.
             counter: of the rows; its counts come with the observation.
             now: the epoch's processing time.
             epoch: its number.
@@ -134,7 +134,7 @@ class AlignedRuntime(WindowRuntime):
         return self.in_windows_of(groups.where(kept).selectExpr(*state, *self.marks(fired, bounds, epoch)), bounds)
 
     def in_windows_of(self, groups: DataFrame, bounds: Thresholds) -> DataFrame:
-        """Return the state rows of groups: themselves, or one for each window that they are in."""
+        """Return the state rows of groups: the groups, or one row for each window that they are in."""
         del bounds
         return groups
 
@@ -178,23 +178,23 @@ class AlignedEpoch(WindowEpoch):
     @property
     @abstractmethod
     def thresholds(self) -> Thresholds:
-        """Bounds by which the epoch's rows are judged."""
+        """Bounds that decide which of the epoch's rows are late or refire a window."""
 
     @property
     @abstractmethod
     def expired(self) -> int:
-        """The last start of which nothing is needed any more after this epoch."""
+        """The last start whose state is not needed after this epoch."""
 
     @abstractmethod
     def merged_for_compaction(self, files: Sequence[StateFile]) -> DataFrame:
-        """Return the rows of files of the main table, merged, without those that are needed no more."""
+        """Return the rows of files of the main table, merged, without those that are no longer needed."""
 
     def forgotten(self, start: int) -> int:
-        """Return the last expired start of the epoch before, which greater lateness does not bring back."""
+        """Return the last expired start of the epoch before, which greater allowed lateness does not bring back."""
         return max(start, self.context.before.counters.get(EXPIRED, MIN_WATERMARK))
 
     def process_elements(self, rows: DataFrame, counter: RowCounter | None = None) -> ElementCounts:
-        """Take an epoch's input into state; one Spark job."""
+        """Process an epoch's input into state; one Spark job."""
         observation = Observation()
         now, epoch = self.context.processing_time, self.context.epoch
         self.tables.write_input(self.runtime.pre_aggregate(rows, self.thresholds, observation, counter, now=now, epoch=epoch))
@@ -203,15 +203,15 @@ class AlignedEpoch(WindowEpoch):
         return self.counts
 
     def late_rows(self, rows: DataFrame) -> DataFrame:
-        """Return which rows lie in windows up to the last expired one, or in none."""
+        """Return the rows in windows up to the last expired one, or in none."""
         now, runtime = self.context.processing_time, self.runtime
-        # The threshold is the start of a slice, so no row's own slice need be worked out.
+        # The threshold is the start of a slice, so the rows' slices need not be computed.
         late = f"{runtime.time(now)} < {runtime_literals(self.thresholds.expired + runtime.width, varying=TIME)[0]}"
         nowhere = runtime.outside_windows(f"({runtime.start(now)})")
         return rows.where(f"{late} OR {nowhere}" if nowhere else late)
 
     def compact(self) -> Callable[[], None] | None:
-        """Forget files that are wholly expired; return the merging of others into larger ones, None where there is nothing to merge."""
+        """Drop fully expired files; return the work that merges others into larger ones, None where there is nothing to merge."""
         plan = plan_compaction(self.tables.files(), expired_before=self.expired + 1)
         self.tables.drop(plan.drop)
         return partial(self.merge_files, plan) if plan.merge else None

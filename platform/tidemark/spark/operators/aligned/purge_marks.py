@@ -1,8 +1,8 @@
-"""Windows that are emptied by each pane: a pane leaves a mark, and rows of elements up to the mark's epoch count no more.
+"""Windows that each pane purges: a pane leaves a mark, and rows of elements up to the mark's epoch no longer count.
 
-Stored rows are never changed. The mark is the pane's row in the table of panes: it has the epoch, and what the trigger still goes by of all
-elements that the window ever had, which are their counts and the time of the first. So what a window holds are the rows of epochs after its
-last mark, and where files are merged, rows up to it are left out.
+Stored rows are never changed. The mark is the pane's row in the table of panes: it has the epoch, and what the trigger still uses of all
+elements that the window ever had: their counts and the time of the first. So a window's contents are the rows of epochs after its last
+mark, and where files are merged, rows up to it are left out.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ HAD_LATE = "__tm_had_late"
 _FIRST = "__tm_marked_first"
 
 MARK_FIELDS = tuple(StructField(name, LongType()) for name in (EPOCH, TAKEN, TAKEN_LATE, FIRST_TIME))
-"""What the row of a pane has besides, where panes empty their windows."""
+"""Additional columns of a pane's row, where panes purge their windows."""
 
 
 def with_mark(firing: DataFrame, epoch: int) -> DataFrame:
-    """Return windows that fire, with the mark that their panes leave."""
+    """Return firing windows with the mark that their panes leave."""
     made = {EPOCH: runtime_literals(epoch, varying=END)[0], TAKEN: f"{BEFORE} + {NOW}", TAKEN_LATE: f"{LATE_BEFORE} + {LATE_NOW}"}
     return firing.withColumns({name: F.expr(sql) for name, sql in made.items()})
 
@@ -42,7 +42,7 @@ def newest_marks(panes: DataFrame, windows: Sequence[str], pane: str) -> DataFra
     Args:
         panes: the rows of panes.
         windows: the columns of a key and window.
-        pane: the column that says how many panes a row stands for.
+        pane: the column with the number of panes that a row stands for.
     """
     newest = (f"max_by({name}, {EPOCH}) AS {name}" for name in (TAKEN, TAKEN_LATE, FIRST_TIME))
     texts = [f"CAST(sum({pane}) AS INT) AS {pane}", *newest, f"max({EPOCH}) AS {EPOCH}"]
@@ -57,14 +57,14 @@ def unmarked(rows: DataFrame) -> DataFrame:
 def after_marks(rows: DataFrame, marks: DataFrame, windows: Sequence[str], pane: str) -> DataFrame:
     """Return the rows of elements that came after the last pane of their key and window.
 
-    They tell how many panes there were, ``INDEX``, how many elements these held, ``HAD``, and how many of those came when the window was
-    due, ``HAD_LATE``; the first element's time is that of the first one ever.
+    They have the number of earlier panes, ``INDEX``, of their elements, ``HAD``, and of those elements that came when the window was due,
+    ``HAD_LATE``; the first element's time is that of the first one ever.
 
     Args:
         rows: of elements.
         marks: the last of each key and window.
         windows: the columns of a key and window.
-        pane: the column of marks that says how many panes there were.
+        pane: the column of marks with the number of panes.
     """
     names = [f"__tm_of_{number}" for number in range(len(windows))]
     mark_columns = {INDEX: f"CAST({pane} AS BIGINT)", HAD: TAKEN, HAD_LATE: TAKEN_LATE, _FIRST: FIRST_TIME, MARKED: EPOCH}

@@ -1,4 +1,4 @@
-"""The DataFrames of sliding and cumulative windows: what an epoch puts into slices, and what comes of slices."""
+"""The DataFrames of sliding and cumulative windows: from an epoch's input to slices, and from slices to windows."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class SliceFrames(AlignedRuntime):
         self.two_stacks = TwoStacks(self.slices, self.partials)
 
     def next_timer(self, state: OperatorState) -> int | None:
-        """Return the end of the first window that is to fire, as far as the files' bounds tell, less a millisecond."""
+        """Return the end of the first window that has yet to fire, by the bounds of files, less a millisecond."""
         following = self.slices.last_end(state.watermark) + self.slices.ends
         ends = [
             max(following, following if file.min_time is None else self.slices.first_end_of(file.min_time)) - 1
@@ -58,7 +58,7 @@ class SliceFrames(AlignedRuntime):
         return self.slices.last_window_of(start)
 
     def marks(self, fired: str, bounds: Thresholds, epoch: int) -> list[str]:
-        """Return the columns that tell how many panes a window has had: how far they had fired when a row came, and whether again."""
+        """Return the columns that determine a window's number of panes: up to where windows had fired when a row came, and refirings."""
         if not self.lateness:
             return []
         reached, number = runtime_literals(bounds.fired + self.width, epoch)
@@ -66,16 +66,16 @@ class SliceFrames(AlignedRuntime):
         return [f"{reached} AS {SINCE}", f"if({fired}, {mark}, CAST(array() AS ARRAY<STRUCT<epoch: BIGINT, fired: BIGINT>>)) AS {MARKS}"]
 
     def merged(self, state: DataFrame, *by: str, extra: Sequence[Column] = ()) -> DataFrame:
-        """Return rows of slices merged to one per key and further columns, with their marks."""
+        """Return rows of slices merged to one per key and the columns ``by``, with their marks."""
         kept = []
         if MARKS in state.columns:
-            # What came before there was an allowed lateness was on time.
+            # Rows from before the operator had an allowed lateness were on time.
             kept.append(F.expr(f"min(coalesce({SINCE}, {FIRST_START}L)) AS {SINCE}"))
             kept.append(F.expr(f"array_distinct(flatten(collect_list({MARKS}))) AS {MARKS}"))
         return self.partials.grouped(state, *by, extra=[*kept, *extra])
 
     def in_windows(self, state: DataFrame, ends: Ends) -> DataFrame:
-        """Return rows of slices, each as often as windows that end within bounds cover it, with their ``END``."""
+        """Return rows of slices, one for each window that covers it and ends within bounds, with the window's ``END``."""
         slices = self.slices
         low, high = runtime_literals(ends.first, ends.last)
         first = f"greatest({START} + {slices.width}L, {low})"

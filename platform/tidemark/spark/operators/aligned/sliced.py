@@ -1,8 +1,8 @@
-"""Sliding and cumulative windows: rows are absorbed into slices, and windows fire from prefixes and suffixes of blocks of slices.
+"""Sliding and cumulative windows: rows are aggregated into slices, and windows fire from prefixes and suffixes of blocks of slices.
 
-The main table holds one row per (key, slice, staging), as for tumbling windows. Where slices are many, two tables are made from it
-when windows fire: ``prefix``, each key's slices of the block at hand merged as far as windows have fired, and ``suffix``, made once per
-block. So a firing reads what is new and writes a row per key, whatever the number of slices in a window. Windows that late rows touch
+The main table has one row per (key, slice, staging), as for tumbling windows. Where slices are many, two tables are computed from it
+when windows fire: ``prefix``, each key's slices of the current block merged as far as windows have fired, and ``suffix``, computed once
+per block. So a firing reads new rows and writes one row per key, whatever the number of slices in a window. Windows that late rows touch
 after they fired, and aggregates that cannot be merged that way, are merged from the slices themselves.
 """
 
@@ -33,11 +33,11 @@ from tidemark.state.log.records import OperatorState, StateFile
 PREFIX = "prefix"
 SUFFIX = "suffix"
 STACKS = ("block", "reached", "prefix_epoch", "suffix_epoch")
-"""The counters that say what the tables of prefixes and suffixes hold."""
+"""The counters that describe the contents of the tables of prefixes and suffixes."""
 
 _TOUCHED = "__tm_touched"
 MANY_ROWS = 2_000_000
-"""From so many rows of slices in a firing's windows on, prefixes and suffixes are kept; fewer are merged anew."""
+"""From so many rows of slices in a firing's windows on, prefixes and suffixes are kept; fewer are merged at each firing."""
 
 SUFFIX_ROWS_PER_FILE = 500_000
 """Suffixes are sorted by slice, so that a firing opens few of their files."""
@@ -45,7 +45,7 @@ SUFFIX_ROWS_PER_FILE = 500_000
 
 @dataclass(frozen=True)
 class Stacks:
-    """What the tables of prefixes and suffixes hold: in block ``block``, slices before ``reached``, of files up to an epoch each."""
+    """The contents of the tables of prefixes and suffixes: of block ``block``, slices before ``reached``, of files up to an epoch each."""
 
     block: int
     reached: int
@@ -54,7 +54,7 @@ class Stacks:
 
     @staticmethod
     def of(state: OperatorState) -> Stacks | None:
-        """Return what the counters of a state say, None where there are no such tables."""
+        """Return the contents by a state's counters, None where there are no such tables."""
         found = [state.counters.get(name) for name in STACKS]
         numbers = [number for number in found if number is not None]
         return Stacks(*numbers) if len(numbers) == len(found) and numbers[1] != MIN_WATERMARK else None
@@ -89,7 +89,7 @@ class SlicedEpoch(AlignedEpoch):
 
     @property
     def expired_before(self) -> int:
-        """The end of the last window that was gone before this epoch."""
+        """The end of the last window that had expired before this epoch."""
         return self.forgotten(self._slices.last_end(self.context.before.watermark - self.runtime.lateness))
 
     @property
@@ -99,12 +99,12 @@ class SlicedEpoch(AlignedEpoch):
 
     @property
     def expired_end(self) -> int:
-        """The end of the last window that is gone after this epoch."""
+        """The end of the last window that is expired after this epoch."""
         return max(self.expired_before, self._slices.last_end(self.watermark - self.runtime.lateness))
 
     @property
     def expired(self) -> int:
-        """The last slice all of whose windows are gone after this epoch."""
+        """The last slice all of whose windows are expired after this epoch."""
         return self._slices.last_expired(self.expired_end - 1, 0)
 
     def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
@@ -118,7 +118,7 @@ class SlicedEpoch(AlignedEpoch):
             parts.append(self.runtime.results(self._due(self._ends, observation), "ON_TIME"))
         again = Ends(self.expired_before + self._slices.ends, self.fired_before)
         if self.counts and self.counts.refired_groups and again.first <= again.last:
-            # An observation is of one place in a plan.
+            # An observation can be used in one place of a plan only.
             self._again = observation if not parts else Observation()
             touched = self._touched(again).observe(self._again, F.expr("count(1) AS late"), F.expr(f"collect_set({END}) AS refired"))
             parts.append(self.runtime.results(touched, "LATE"))
@@ -133,7 +133,7 @@ class SlicedEpoch(AlignedEpoch):
         return Panes(on_time=on_time, late=again.get("late") or 0, closed=closed, refired=tuple(refired))
 
     def _closed(self, ends: Ends) -> int:
-        """Return how many windows came to their end and held something, as far as the files' bounds tell."""
+        """Return the number of windows that ended and had elements, by the bounds of files."""
         slices = self._slices
         held = [
             replace(file, min_time=slices.first_end_of(file.min_time), max_time=slices.last_end_of(file.max_time))
@@ -143,7 +143,7 @@ class SlicedEpoch(AlignedEpoch):
         return count_in_spans(held, ends.first, ends.last, slices.ends)
 
     def _due_ends(self) -> Ends | None:
-        """Return the ends of the windows that are due and may hold something."""
+        """Return the ends of the windows that are due and may have elements."""
         first, last = self.fired_before + self._slices.ends, self._slices.last_end(self.watermark)
         held = [
             (self._slices.first_end_of(file.min_time), self._slices.last_end_of(file.max_time))
@@ -169,7 +169,7 @@ class SlicedEpoch(AlignedEpoch):
         return merged.observe(observation, F.expr("count(1) AS on_time"))
 
     def _run(self, ends: Ends) -> DataFrame:
-        """Return partials of due windows, each row for some windows on end."""
+        """Return partials of due windows, each row for consecutive windows."""
         runtime, slices = self.runtime, self._slices
         low, high = slices.start_of(ends.first), ends.last - slices.width
         stacks, block = self._stacks, slices.block_of(ends.first - 1)
@@ -188,7 +188,7 @@ class SlicedEpoch(AlignedEpoch):
         return runtime.two_stacks.results(ends, prefix=prefix, grown=self._table(PREFIX), stored=self._table(SUFFIX, ends), raw=raw)
 
     def _touched(self, ends: Ends) -> DataFrame:
-        """Return partials of windows, of those that have fired, that got accepted late rows in this epoch, with ``INDEX``."""
+        """Return partials of fired windows that accepted late rows in this epoch, with ``INDEX``."""
         runtime, slices = self.runtime, self._slices
         low, high = slices.start_of(ends.first), ends.last - slices.width
         added = self._read(self.tables.added, low, high)
@@ -205,7 +205,7 @@ class SlicedEpoch(AlignedEpoch):
         return merged.where(f"{_TOUCHED} = 1").withColumn(INDEX, index).drop(_TOUCHED, SINCE, MARKS)
 
     def compact(self) -> Callable[[], None] | None:
-        """Forget files that are wholly expired; return the making of prefixes and suffixes and the merging of files."""
+        """Drop fully expired files; return the work that updates prefixes and suffixes and merges files."""
         self.tables.drop(file for file in self.tables.files() if file.max_time is not None and file.max_time <= self.expired)
         work: list[Callable[[], None]] = []
         if not self.tables.files():
@@ -228,7 +228,7 @@ class SlicedEpoch(AlignedEpoch):
         return self.tables.snapshot(self.watermark, counters)
 
     def _renew(self, reached: int) -> None:
-        """Bring the tables of prefixes and suffixes to where windows have fired."""
+        """Update the tables of prefixes and suffixes up to where windows have fired."""
         slices, stacks = self._slices, self._stacks
         replaced = [*self.tables.files(PREFIX)]
         block = slices.block_of(reached)
@@ -287,7 +287,7 @@ class SlicedEpoch(AlignedEpoch):
         return sum(file.rows for file in overlapping(self.tables.files(), low, high))
 
     def _groups(self) -> list[list[StateFile]]:
-        """Return the main files that may be merged with each other: those that prefixes and suffixes hold, and those they do not."""
+        """Return the main files that may be merged with each other: those contained in prefixes and suffixes, and the others."""
         stacks = self._after
         marks = sorted({stacks.suffix_epoch, stacks.prefix_epoch}) if stacks else []
         groups: dict[int, list[StateFile]] = {}
@@ -303,12 +303,12 @@ class SlicedEpoch(AlignedEpoch):
             crash_point("compaction-staged")
 
     def merged_for_compaction(self, files: Sequence[StateFile]) -> DataFrame:
-        """Return the rows of files, merged, without those of slices that are needed no more."""
+        """Return the rows of files, merged, without those of slices that are no longer needed."""
         return self.runtime.merged(self._read(files, self.expired + 1, MAX_WATERMARK), START)
 
     @property
     def oldest_open_window(self) -> int | None:
-        """The start of the oldest window that is not gone."""
+        """The start of the oldest window that has not expired."""
         oldest = min((file.min_time for file in self.tables.files() if file.min_time is not None), default=None)
         if oldest is None:
             return None

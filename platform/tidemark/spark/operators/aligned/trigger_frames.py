@@ -1,4 +1,4 @@
-"""The DataFrames of windows that a trigger with a rule fires: what an epoch puts into windows, and what comes of windows."""
+"""The DataFrames of windows that fire by a trigger with a rule: from an epoch's input to windows, and from windows to results."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TriggerFrames(AlignedRuntime):
     Args:
         node: the operator; one that ``is_triggered``.
 
-    ``trigger`` says when windows fire, and ``purges`` whether that empties them.
+    ``trigger`` decides when windows fire, and ``purges`` is whether that purges them.
     """
 
     def __init__(self, node: WindowNode) -> None:
@@ -55,11 +55,11 @@ class TriggerFrames(AlignedRuntime):
 
     @property
     def time_column(self) -> str:
-        """The column whose bounds the record keeps of each state file: the windows' ends."""
+        """The column whose bounds are recorded for each state file: the windows' ends."""
         return END
 
     def next_timer(self, state: OperatorState) -> int | None:
-        """Return the watermark at which a window may come to its end or its next step, as far as the files' bounds tell."""
+        """Return the watermark at which a window may reach its end or its next step, by the bounds of files."""
         reached = min(state.watermark, MAX_WATERMARK - 1) + 1
         open_files = [file for file in state.files if file.part == MAIN and (file.max_time is None or file.max_time > reached)]
         if not open_files:
@@ -73,11 +73,11 @@ class TriggerFrames(AlignedRuntime):
         return min(due, default=None)
 
     def next_processing_time(self, state: OperatorState) -> int | None:
-        """Return the processing time at which a window may come to its end or its next step."""
+        """Return the processing time at which a window may reach its end or its next step."""
         clock = state.counters.get(CLOCK)
         files = [file for file in state.files if file.part == MAIN]
         if isinstance(self.trigger, EventTimeTrigger):
-            # What is early is over at a window's end.
+            # Early firing ends at a window's end.
             due = min(state.watermark, MAX_WATERMARK - 1) + 1
             files = [file for file in files if file.max_time is None or file.max_time > due]
         if clock is None or not files:
@@ -98,11 +98,11 @@ class TriggerFrames(AlignedRuntime):
         return None if self.slices is None else self.slices.last_window_of(start)
 
     def marks(self, fired: str, bounds: Thresholds, epoch: int) -> list[str]:  # noqa: ARG002
-        """Return the number of the epoch, which tells a window's first elements."""
+        """Return the number of the epoch, which identifies a window's first elements."""
         return [f"{runtime_literals(epoch)[0]} AS {EPOCH}"]
 
     def in_windows_of(self, groups: DataFrame, bounds: Thresholds) -> DataFrame:
-        """Return groups once for each window that takes them, with its ``END`` and how many of their elements came when it was due."""
+        """Return groups once for each window that accepts them, with its ``END`` and the number of elements that came when it was due."""
         slices = self.slices
         if slices is None:
             return groups.selectExpr("*", f"{MAX_WATERMARK}L AS {END}", f"0L AS {TAKEN_LATE}")
@@ -118,7 +118,7 @@ class TriggerFrames(AlignedRuntime):
 
     def merged(self, state: DataFrame, *, extra: Sequence[Column] = ()) -> DataFrame:
         """Return state rows merged to one per key and window."""
-        # An epoch's first element of a window may lie in any of its slices.
+        # An epoch's first element of a window may be in any of its slices.
         first = f"min(struct({EPOCH}, {FIRST_TIME})).{FIRST_TIME} AS {FIRST_TIME}"
         kept = (first, f"max({NEWEST}) AS {NEWEST}", f"min({EPOCH}) AS {EPOCH}")
         counts = (f"sum({TAKEN}) AS {TAKEN}", f"sum({TAKEN_LATE}) AS {TAKEN_LATE}")

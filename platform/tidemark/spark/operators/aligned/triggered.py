@@ -1,9 +1,9 @@
 """Aligned and global windows that fire by a trigger with a rule: early, at counts, at steps of time, each epoch.
 
 State is one row per (key, window, staging) with partials and counts of elements, and one per pane that fired, in the table ``panes``. An
-epoch gathers the windows that elements touched or that time may fire, decides by the rule, and writes what fires; results are read
-from there. Slices are spread over their windows as they come, since any window may fire at any time. Where panes empty their windows,
-see ``purging``.
+epoch collects the windows that elements touched or that time may fire, decides by the rule, and writes the panes; results are read
+from there. Slices are assigned to their windows as they come, since any window may fire at any time. Where panes purge their windows,
+see ``purge_marks``.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class TriggeredEpoch(AlignedEpoch):
 
     @cached_property
     def thresholds(self) -> Thresholds:
-        """Bounds of the epoch before, by slices, and the end of the last window that was gone."""
+        """Bounds of the epoch before, by slices, and the end of the last window that had expired."""
         slices = self.runtime.slices
         expired = self.expired_before
         if slices is None:
@@ -68,12 +68,12 @@ class TriggeredEpoch(AlignedEpoch):
 
     @property
     def expired_before(self) -> int:
-        """The end of the last window that was gone before this epoch."""
+        """The end of the last window that had expired before this epoch."""
         return self.forgotten(self._expired_at(self.context.before.watermark))
 
     @property
     def expired(self) -> int:
-        """The end of the last window that is gone after this epoch."""
+        """The end of the last window that is expired after this epoch."""
         return max(self.expired_before, self._expired_at(self.watermark))
 
     def _expired_at(self, watermark: int) -> int:
@@ -83,12 +83,12 @@ class TriggeredEpoch(AlignedEpoch):
 
     @cached_property
     def times(self) -> Times:
-        """Of the epoch; to be asked for when its watermark is known."""
+        """The epoch's times; available once its watermark is known."""
         clock = self.context.processing_time
         return Times(self.context.before.watermark, self.watermark, self.context.before.counters.get(CLOCK, clock), clock)
 
     def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
-        """Return the panes of an epoch, None where there are none; decides and writes them."""
+        """Write and return the panes of an epoch, None where there are none."""
         del observation
         self.watermark = watermark
         if self.tables.empty:
@@ -121,7 +121,7 @@ class TriggeredEpoch(AlignedEpoch):
         return Panes(**counts, closed=len(found.get("closed") or ()), refired=refired)
 
     def _candidates(self) -> DataFrame | None:
-        """Return the state rows of windows that may fire; ``_ADDED`` tells those of this epoch. None where there are none."""
+        """Return the state rows of windows that may fire; ``_ADDED`` marks those of this epoch. None where there are none."""
         first_open = self.expired_before + 1
         added = self.tables.added if self.counts is not None else []
         older = [file for file in overlapping(self.tables.files(), first_open, MAX_WATERMARK) if file not in added]
@@ -142,7 +142,7 @@ class TriggeredEpoch(AlignedEpoch):
         return reduce(DataFrame.unionByName, parts) if parts else None
 
     def _firing_windows(self, gathered: DataFrame) -> DataFrame:
-        """Return merged windows that fire, with the index of the pane; where it empties them, with its mark."""
+        """Return merged windows that fire, with the index of the pane; where it purges them, with its mark."""
         purges = self.runtime.purges
         had, had_late = (f"max({HAD})", f"max({HAD_LATE})") if purges else ("0L", "0L")
         texts = [
@@ -159,7 +159,7 @@ class TriggeredEpoch(AlignedEpoch):
         return made.withColumn(_PANE, F.lit(1))
 
     def _since_purge(self, rows: DataFrame) -> DataFrame:
-        """Return the rows that windows hold, with what is known of those that are purged."""
+        """Return the rows in windows since their last purge, with the counts from before it."""
         panes = self.tables.files(PANES)
         return after_marks(rows, self._marks(panes), self._window_columns, _PANE) if panes else unmarked(rows)
 
@@ -202,7 +202,7 @@ class TriggeredEpoch(AlignedEpoch):
         return self.tables.read(files, StructType([*columns, StructField(_PANE, IntegerType()), *marks]))
 
     def compact(self) -> Callable[[], None] | None:
-        """Forget files of windows that are gone; return the merging of others into larger ones."""
+        """Drop files of expired windows; return the work that merges others into larger ones."""
         expired = [
             file
             for part in (MAIN, PANES)
@@ -228,7 +228,7 @@ class TriggeredEpoch(AlignedEpoch):
         return rows.groupBy(*self._window_columns).agg(F.expr(f"CAST(sum({_PANE}) AS INT) AS {_PANE}"))
 
     def merged_for_compaction(self, files: Sequence[StateFile]) -> DataFrame:
-        """Return the rows of files, merged, without those of windows that are gone, or that are purged."""
+        """Return the rows of files, merged, without those of windows that have expired or are purged."""
         rows = self._between(files, self.expired + 1, MAX_WATERMARK)
         return self.runtime.merged(self._since_purge(rows) if self.runtime.purges else rows)
 
@@ -238,9 +238,9 @@ class TriggeredEpoch(AlignedEpoch):
 
     @property
     def oldest_open_window(self) -> int | None:
-        """The start of the oldest window that is not gone; None for the global window, which has none."""
+        """The start of the oldest window that has not expired; None for the global window, which has none."""
         slices = self.runtime.slices
-        # All elements of a window may be purged, and merged away, before it is gone.
+        # All elements of a window may be purged, and dropped by a merge, before it expires.
         files = [*self.tables.files(), *self.tables.files(PANES)]
         oldest = min((file.min_time for file in files if file.min_time is not None), default=None)
         if slices is None or oldest is None:

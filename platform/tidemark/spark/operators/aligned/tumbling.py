@@ -1,10 +1,10 @@
-"""Tumbling windows: absorb rows into partial aggregates, fire the windows that the watermark passed.
+"""Tumbling windows: aggregates rows into partials, and fires the windows that the watermark passed.
 
-State is one row per (key, window start, staging): partial columns made by native aggregates. A pass over the input groups it
-once, late rows too: whether a group is late is decided behind the shuffle, by its window alone. So the pass's code is the
+State is one row per (key, window start, staging): partial columns of native aggregates. A pass over the input groups it
+once, late rows too: whether a group is late is decided after the shuffle, by its window alone. So the pass's code is the
 same in every epoch and compiled once, and one observation gives exact counts, since there a re-run task is not counted
-twice. Where the aggregates are plain ones, rows that dropped out before the window are grouped too, by what became of them:
-then the source is tallied behind the shuffle as well, which costs less than an observation of every row.
+twice. Where the aggregates are plain ones, rows that were filtered out before the window are grouped too, by status:
+then the source's rows are counted after the shuffle as well, which costs less than an observation of every row.
 Firing reads only the files whose windows are concerned.
 """
 
@@ -36,11 +36,11 @@ ON_TIME = "__tm_on_time"
 LATE_PANES = "__tm_late_panes"
 _TOUCHED = "__tm_touched"
 FEW_ROWS = 200_000
-"""Up to so many state rows, merging all of them costs less than telling apart which need it."""
+"""Up to so many state rows, merging all of them costs less than finding those that need it."""
 
 
 class TumblingRuntime(AlignedRuntime):
-    """The DataFrames of one operator. Pure description: nothing runs until what it returns is written.
+    """The DataFrames of one operator. Nothing runs until a returned frame is written.
 
     Args:
         node: the operator; its assigner must be Tumbling.
@@ -57,7 +57,7 @@ class TumblingRuntime(AlignedRuntime):
         return TumblingEpoch(self, context)
 
     def last_expired(self, watermark: int) -> int:
-        """Return the start of the last window whose elements are late, and whose state is gone, at a watermark."""
+        """Return the start of the last window whose elements are late, and whose state is dropped, at a watermark."""
         return self.last_due(watermark - self.lateness)
 
     def last_due(self, watermark: int) -> int:
@@ -66,7 +66,7 @@ class TumblingRuntime(AlignedRuntime):
         return max(FIRST_START, min(MAX_WATERMARK, latest - (latest - self.offset) % self.size))
 
     def next_timer(self, state: OperatorState) -> int | None:
-        """Return the end of the first open window, as far as the files' bounds tell, less a millisecond."""
+        """Return the end of the first open window, by the bounds of files, less a millisecond."""
         due = self.last_due(state.watermark)
         first_open = self.node.assigner.assign(due + self.size)[0].start
         ends = [
@@ -77,7 +77,7 @@ class TumblingRuntime(AlignedRuntime):
         return min(ends, default=None)
 
     def marks(self, fired: str, bounds: Thresholds, epoch: int) -> list[str]:  # noqa: ARG002
-        """Return the columns that tell how many panes a window has had: one at its end, one per epoch that refires it."""
+        """Return the columns that determine a window's number of panes: one at its end, one per epoch that refires it."""
         return [f"if({fired}, 0, 1) AS {ON_TIME}", f"if({fired}, 1, 0) AS {LATE_PANES}"]
 
     def merge(self, state: DataFrame, *, extra: Sequence[Column] = ()) -> DataFrame:
@@ -98,7 +98,7 @@ class TumblingRuntime(AlignedRuntime):
         return state.where(f"{START} NOT BETWEEN {first} AND {last}")
 
     def touched(self, state: DataFrame, added: DataFrame, expired: int, due: int) -> DataFrame:
-        """Return, merged, the windows after the expired ones that have fired up to ``due`` and got accepted late rows in this epoch."""
+        """Return, merged, the windows that are not expired, have fired up to ``due`` and accepted late rows in this epoch."""
         marked = (self.between(rows, expired + 1, due).withColumn(_TOUCHED, F.lit(flag)) for rows, flag in ((state, 0), (added, 1)))
         merged = self.merge(reduce(DataFrame.unionByName, marked), extra=[F.expr(f"max({_TOUCHED}) AS {_TOUCHED}")])
         return merged.where(f"{_TOUCHED} = 1").drop(_TOUCHED)
@@ -109,7 +109,7 @@ class TumblingRuntime(AlignedRuntime):
         ``due`` is the start of the last window that had fired before.
         """
         late = f"{START} <= {runtime_literals(due)[0]}"
-        # Counted before, so that what nobody asks for of a result is not made.
+        # Counted first, so that unused columns of a result are not computed.
         counted = merged.observe(
             observation,
             F.expr(f"count_if(NOT ({late})) AS on_time"),
@@ -141,12 +141,12 @@ class TumblingEpoch(AlignedEpoch):
 
     @property
     def expired_before(self) -> int:
-        """The start of the last window that was gone before this epoch; greater lateness does not bring it back."""
+        """The start of the last window that had expired before this epoch; greater allowed lateness does not bring it back."""
         return self.forgotten(self.runtime.last_expired(self.context.before.watermark))
 
     @property
     def expired(self) -> int:
-        """The start of the last window that is gone after this epoch."""
+        """The start of the last window that is expired after this epoch."""
         return max(self.runtime.last_expired(self.watermark), self.expired_before)
 
     def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
@@ -178,17 +178,17 @@ class TumblingEpoch(AlignedEpoch):
         return Panes(on_time=found["on_time"], late=found["late"], closed=self._closed, refired=refired)
 
     def merged_for_compaction(self, files: Sequence[StateFile]) -> DataFrame:
-        """Return the rows of files, merged, without those of windows that are gone."""
+        """Return the rows of files, merged, without those of expired windows."""
         return self.runtime.merge(self.runtime.between(self.tables.read(files), self.expired + 1, MAX_WATERMARK))
 
     @property
     def oldest_open_window(self) -> int | None:
-        """The start of the oldest window that is not gone."""
+        """The start of the oldest window that has not expired."""
         oldest = min((file.min_time for file in self.tables.files() if file.min_time is not None), default=None)
         return None if oldest is None else clamp_watermark(max(oldest, self.expired + self.runtime.size))
 
     def _due(self, files: Sequence[StateFile], low: int, high: int) -> DataFrame:
-        """Return due state rows, one per key and window; where there are many, only windows that several stagings share are merged."""
+        """Return due state rows, one per key and window; where there are many, merges only windows that several stagings share."""
         runtime = self.runtime
         due = runtime.between(self.tables.read(files), low, high)
         shared = shared_span(stagings(files), low, high)

@@ -1,8 +1,8 @@
 """Results of sliding and cumulative windows from slices, with one merge per result: see ``tidemark.semantics.windows.slices``.
 
-A window is a suffix of one block and a prefix of the next. Both change only where the key has a slice, so what is computed, per key
-and block, is a short list of rows in order of time, each with what holds from there on: the prefix grown so far, by a running merge,
-and the suffix that is left. From each row follow the results of all windows that end before the next.
+A window is a suffix of one block and a prefix of the next. Both change only where the key has a slice, so the computation yields, per
+key and block, a short list of rows in order of time, each with the values from there on: the prefix so far, by a running merge, and
+the remaining suffix. Each row gives the results of all windows that end before the next row.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class TwoStacks:
     """The DataFrames of one operator.
 
     Args:
-        slices: how its windows are cut.
+        slices: of its windows.
         partials: its keys and aggregates, which ``can_run``.
     """
 
@@ -56,10 +56,10 @@ class TwoStacks:
         self._grid = slices.last_end(0)
 
     def suffixes(self, rows: DataFrame) -> DataFrame:
-        """Return, for each slice of a key, all that follows it in its block, merged.
+        """Return, for each slice of a key, the slices that follow it in its block, merged.
 
         A row is for window starts in (``LOW``, ``START``]; ``BLOCK`` is the block after, in which such windows end. A last row with
-        ``REAL`` false says from which start on nothing is left.
+        ``REAL`` false has the start from which on nothing is left.
         """
         span = self._slices.span
         block = f"{START} - pmod({START} - {self._slices.offset}L, {span}L) + {span}L"
@@ -93,16 +93,16 @@ class TwoStacks:
         stored: DataFrame | None = None,
         raw: DataFrame | None = None,
     ) -> DataFrame:
-        """Return merged partials of the windows that end within bounds and hold any slice, each row for some windows on end.
+        """Return merged partials of the windows that end within bounds and have any slice, each row for consecutive windows.
 
-        ``FIRST`` and ``LAST`` are the ends of a row's windows; ``at_each_end`` makes a row of each.
+        ``FIRST`` and ``LAST`` are the ends of a row's windows; ``at_each_end`` returns a row for each.
 
         Args:
             ends: of the windows.
             prefix: slices, for the windows of their own block.
             grown: rows with ``BLOCK`` and, as ``START``, the end up to which its block's slices are merged in it; None for none.
-            stored: suffixes that were made before; None for none.
-            raw: slices of which suffixes are to be made; those of ``stored`` are not among them. None for none.
+            stored: suffixes that were computed before; None for none.
+            raw: slices to compute suffixes from; those of ``stored`` are not among them. None for none.
         """
         width = self._slices.width
         events = [prefix.selectExpr(*self._keys, f"{self._block()} AS {BLOCK}", f"{START} + {width}L AS {_AT}", *self._kind(_PREFIX))]
@@ -129,7 +129,7 @@ class TwoStacks:
         return needed.selectExpr(*self._keys, BLOCK, f"{LOW} + {span + 1}L AS {_AT}", *self._kind(kind, REAL))
 
     def _aligned(self, events: DataFrame, kinds: Sequence[int]) -> DataFrame:
-        """Return rows that say, per key and block, what holds in [``_AT``, ``_UNTIL``): structs ``p``, and one per kind of suffix."""
+        """Return rows with the values, per key and block, in [``_AT``, ``_UNTIL``): structs ``p``, and one per kind of suffix."""
         by = ", ".join([*self._keys, BLOCK])
         order = f"PARTITION BY {by} ORDER BY {_AT}"
         over = f"({order} ROWS UNBOUNDED PRECEDING)"
@@ -153,7 +153,7 @@ class TwoStacks:
         ).where(f"{_AT} < {_UNTIL}")
 
     def _combined(self, aligned: DataFrame, kinds: Sequence[int]) -> DataFrame:
-        """Return the rows with prefix and suffixes merged into one, without those that hold nothing."""
+        """Return the rows with prefix and suffixes merged into one, without empty ones."""
         place = [*self._keys, BLOCK, _AT, _UNTIL]
         if not kinds:
             return aligned
@@ -167,7 +167,7 @@ class TwoStacks:
             merged = (
                 F.expr(sql).alias(name) for name, sql in zip(self._partials.columns, self._partials.combined("p", f"s{kind}"), strict=True)
             )
-            # What adds up decimals widens them.
+            # Sums widen decimals.
             rows = rows.withColumn("p", F.struct(*merged).cast(rows.schema["p"].dataType))
         return rows.selectExpr(*place, "p.*")
 

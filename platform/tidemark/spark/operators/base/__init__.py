@@ -1,1 +1,1 @@
-"""What every operator has: the contract, partial results, state tables."""
+"""Shared by all operators: the contract, partial results, state tables."""

@@ -1,4 +1,4 @@
-"""What a stateful operator is to an epoch: its runtime, made once per run, and the operator at work on one epoch."""
+"""The interface of a stateful operator in the engine: its runtime, created once per run, and the operator in one epoch."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from tidemark.spark.columns.row_counts import RowCounter
 
 LATE = "late"
-"""The counter of rows that came after their time; it has a field of its own in progress."""
+"""The counter of late rows, which has its own field in progress."""
 
 
 @dataclass(frozen=True)
 class PortInput:
     """The rows of one port in an epoch.
 
-    With ``counter``, for a runtime that ``can_fuse_counts``, they are all rows with their verdicts, and the tally gets its figures from
-    the pass that takes them in; without, only the rows that are alive.
+    With ``counter``, for a runtime that ``can_fuse_counts``, they are all rows with their status, and the counter gets its values from
+    the operator's pass; without, only the passing rows.
     """
 
     rows: DataFrame
@@ -36,22 +36,22 @@ class PortInput:
 
 @dataclass(frozen=True)
 class InputCounts:
-    """What became of the rows of one port: exact counts of those accepted, and of the others by the name of their counter (``late``)."""
+    """Exact counts of the rows of one port: those accepted, and the others by the name of their counter (``late``)."""
 
     accepted: int
     others: Mapping[str, int]
 
     @property
     def rows(self) -> int:
-        """All rows that came in."""
+        """All input rows."""
         return self.accepted + sum(self.others.values())
 
 
 @dataclass(frozen=True)
 class OperatorContext:
-    """Where and when an operator works: the session, the job's folder, the state after the epoch before, the epoch at hand.
+    """The context of an operator in an epoch: the session, the job's folder, the state after the epoch before, the current epoch.
 
-    ``processing_time`` is the epoch's; ``ends`` says that no input comes after it.
+    ``processing_time`` is the epoch's; ``ends`` is whether no input comes after it.
     """
 
     spark: SparkSession
@@ -65,7 +65,7 @@ class OperatorContext:
 
 
 class OperatorRuntime(ABC):
-    """An operator of a run: everything about it that no epoch changes.
+    """An operator of a run, without state of an epoch.
 
     Args:
         node: its declaration.
@@ -81,7 +81,7 @@ class OperatorRuntime(ABC):
 
     @property
     def can_fuse_counts(self) -> bool:
-        """Whether rows that dropped out before the operator can be grouped beside the others, and tallied there."""
+        """Whether rows that were filtered out before the operator can be grouped together with the others, and counted there."""
         return False
 
     @abstractmethod
@@ -90,10 +90,10 @@ class OperatorRuntime(ABC):
 
     @abstractmethod
     def next_timer(self, state: OperatorState) -> int | None:
-        """Return the least watermark, in the operator's time domain, at which something is to fire; None where nothing waits."""
+        """Return the least watermark, in the operator's time domain, at which something fires; None where nothing waits."""
 
     def next_processing_time(self, state: OperatorState) -> int | None:
-        """Return the processing time at which something is to fire even without input, None for never."""
+        """Return the processing time at which something fires even without input, None for never."""
         if self._node.time_domain == "event":
             return None
         due = self.next_timer(state)
@@ -101,7 +101,7 @@ class OperatorRuntime(ABC):
 
 
 class OperatorEpoch(ABC):
-    """An operator at work on one epoch: ``process_batch`` if there is input, then ``emit``, ``compact`` and ``snapshot``.
+    """An operator in one epoch: ``process_batch`` is called if there is input, then ``emit``, ``compact`` and ``snapshot``.
 
     ``watermark`` is W(n-1) until ``emit`` is called with W(n).
     """
@@ -124,7 +124,7 @@ class OperatorEpoch(ABC):
 
     @abstractmethod
     def process_batch(self, inputs: Mapping[str, PortInput]) -> None:
-        """Take an epoch's input into state.
+        """Process an epoch's input into state.
 
         Args:
             inputs: by the name of the port; only of ports that have rows in this epoch.
@@ -137,16 +137,16 @@ class OperatorEpoch(ABC):
 
     @abstractmethod
     def side_rows(self, counter: str, inputs: Mapping[str, DataFrame]) -> DataFrame:
-        """Return the rows of the epoch's input that a counter is of. May be called before the counts are known.
+        """Return the rows of the epoch's input that a counter counts. May be called before the counts are known.
 
         Args:
             counter: one of the node's ``side_tags``.
-            inputs: living rows by port, read a second time; only of ports that have rows in this epoch.
+            inputs: passing rows by port, read a second time; only of ports that have rows in this epoch.
         """
 
     @abstractmethod
     def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
-        """Return the results due at a watermark, None where there cannot be any. They may be read until ``snapshot`` is called.
+        """Return the results due at a watermark, None where there cannot be any. Results may be read until ``snapshot`` is called.
 
         Args:
             watermark: W(n) in the operator's time domain.
@@ -155,11 +155,11 @@ class OperatorEpoch(ABC):
 
     @abstractmethod
     def emitted(self, observation: Observation) -> int:
-        """Read the counts of results that were written; return how many rows they are."""
+        """Read the counts of written results; return the number of rows."""
 
     @abstractmethod
     def compact(self) -> Callable[[], None] | None:
-        """Do at once what costs nothing to keep the state small, after ``emit``; return the rest, Spark jobs that may run beside others.
+        """Drop state that is no longer needed, after ``emit``; return further work, Spark jobs that may run in the background.
 
         None where nothing is left to do.
         """
@@ -169,23 +169,23 @@ class OperatorEpoch(ABC):
         """Return the operator's state after this epoch."""
 
     def stored_tables(self) -> Mapping[str, DataFrame]:
-        """Return what is kept, as tables by name, the main one first; nothing is changed, and nothing was processed before.
+        """Return the state as tables by name, the main one first; called before anything is processed, and changes nothing.
 
-        Windows have none here: ``StoredState`` has methods of its own for theirs.
+        Empty for windows: ``StoredState`` has separate methods for theirs.
         """
         return {}
 
     def progress(self, common: OperatorProgress) -> OperatorProgress:
-        """Return the operator's progress: what all kinds have in common, with what only this kind can say."""
+        """Return the operator's progress: the fields common to all kinds, with those of this kind."""
         return common
 
 
 def clamp_watermark(watermark: int) -> int:
-    """Return a watermark, or a time made of one, within what a watermark can be."""
+    """Return a watermark, or a time computed from one, clamped to the range of watermarks."""
     return max(MIN_WATERMARK, min(MAX_WATERMARK, watermark))
 
 
 def run_in_order(work: Sequence[Callable[[], None]]) -> None:
-    """Do one thing after the other."""
+    """Run work items one after the other."""
     for each in work:
         each()

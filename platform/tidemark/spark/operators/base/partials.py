@@ -1,4 +1,4 @@
-"""Keys and partial aggregates of a window operator, as SQL: made from rows, merged, turned into results."""
+"""Keys and partial aggregates of a window operator, as SQL: created from rows, merged, finished to results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _PLAIN = frozenset({"count", "sum", "avg", "min", "max", "stddev", "stddev_pop", "variance", "variance_pop"})
-"""Kinds of aggregates that make nothing of nulls and cannot fail on them."""
+"""Kinds of aggregates that ignore nulls and cannot fail on them."""
 
 
 class Partials:
@@ -42,47 +42,47 @@ class Partials:
 
     @cached_property
     def can_fuse_counts(self) -> bool:
-        """Whether rows that dropped out before the window can be grouped beside the others."""
+        """Whether rows that were filtered out before the window can be grouped together with the others."""
         keys = all(is_name(expression) for _, expression in self.node.keys)
-        # One column under two spellings would be selected twice.
+        # A column in two spellings would be selected twice.
         names = self.columns_read
         told_apart = len({name.strip("`").lower() for name in names}) == len(names)
         return keys and told_apart and all(_is_plain(aggregate) for _, aggregate in self.node.aggregates)
 
     @property
     def columns_read(self) -> set[str]:
-        """The columns, as written, that keys and arguments are where the operator is ``can_fuse_counts``."""
+        """The columns, as written, of keys and arguments where the operator ``can_fuse_counts``."""
         arguments = (argument for _, aggregate in self.node.aggregates for argument in aggregate.arguments)
         return {str(expression).strip() for expression in (*(key for _, key in self.node.keys), *arguments)}
 
     @cached_property
     def key_columns(self) -> list[Column]:
-        """The keys of rows, under the names they have in state."""
+        """The keys of rows, named as in state."""
         return [column(expression).alias(key) for key, (_, expression) in zip(self.keys, self.node.keys, strict=True)]
 
     @cached_property
     def creations(self) -> list[Column]:
-        """What makes the partials from rows, in a groupBy."""
+        """Expressions that create the partials from rows, in a groupBy."""
         order = f"struct({TIME}, {POSITION})"
         return [F.expr(partial.create.format(order=order)).alias(name) for name, _, partial in self._each()]
 
     def merges(self, state: DataFrame) -> list[Column]:
-        """Return what merges the partials of rows of state, in a groupBy of them."""
+        """Return expressions that merge the partials of rows of state, in a groupBy."""
         # Spark widens the sum of a decimal; a state column keeps the type it was created with.
         types = {field.name: field.dataType for field in state.schema}
         return [F.expr(_filled(partial.merge, columns)).cast(types[name]).alias(name) for name, columns, partial in self._each()]
 
     def grouped(self, state: DataFrame, *by: str, extra: Sequence[Column] = ()) -> DataFrame:
-        """Return rows of state merged to one per key and further columns."""
+        """Return rows of state merged to one per key and the columns ``by``."""
         return state.groupBy(*map(quoted, self.keys), *by).agg(*self.merges(state), *extra)
 
     @cached_property
     def can_run(self) -> bool:
-        """Whether partials can be merged over all rows so far, in the order of a window function."""
+        """Whether partials can be merged over all rows so far, by a window function."""
         return all(partial.running is not None for _, _, partial in self._each())
 
     def running(self, state: DataFrame, over: str) -> list[Column]:
-        """Return what merges the partials of all rows so far; ``over`` is what follows OVER. Only where ``can_run``."""
+        """Return expressions that merge the partials of all rows so far; ``over`` follows OVER. Only where ``can_run``."""
         types = {field.name: field.dataType for field in state.schema}
         return [
             F.expr((partial.running or "").format(over=f" OVER {over}", **_quoted(columns))).cast(types[name]).alias(name)
@@ -95,7 +95,7 @@ class Partials:
         return all(partial.combine is not None for _, _, partial in self._each())
 
     def combined(self, left: str, right: str) -> list[str]:
-        """Return what merges the partials of two structs, either of which may be null. Only where ``can_combine``."""
+        """Return expressions that merge the partials of two structs, either of which may be null. Only where ``can_combine``."""
         return [
             (partial.combine or "").format(
                 **{f"left_{part}": f"{left}.{quoted(found)}" for part, found in columns.items()},
@@ -106,12 +106,12 @@ class Partials:
 
     @property
     def key_results(self) -> list[str]:
-        """The keys of rows of state, under the names they have in results."""
+        """The keys of rows of state, named as in results."""
         return [f"{quoted(key)} AS {quoted(name)}" for key, (name, _) in zip(self.keys, self.node.keys, strict=True)]
 
     @property
     def results(self) -> list[str]:
-        """The results of merged state; a reduced row as its columns."""
+        """The results of merged state; for ``reduce`` the row's columns."""
         made = [(name, _filled(aggregate.result, self._columns[name])) for name, aggregate in self.node.aggregates]
         if self.node.reduced:
             ((_, row),) = made
@@ -120,8 +120,8 @@ class Partials:
 
     @property
     def key_hash(self) -> str:
-        """What orders the results of one window, as a source's rows are ordered by their positions."""
-        # A hash passes over nulls: of several keys it must be told which are.
+        """SQL of a number that orders the results of one window, as positions order a source's rows."""
+        # A hash ignores nulls, so it needs to include which of several keys are null.
         nulls = [f"{quoted(key)} IS NULL" for key in self.keys] if len(self.keys) > 1 else []
         return f"xxhash64({', '.join([*map(quoted, self.keys), *nulls])})" if self.keys else "0L"
 

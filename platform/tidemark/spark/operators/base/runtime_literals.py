@@ -1,4 +1,4 @@
-"""Numbers that differ from epoch to epoch, as SQL that leaves the code made for a plan the same."""
+"""Numbers that differ between epochs, as SQL for which Spark generates the same code."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from tidemark.spark.operators.base.contract import clamp_watermark
 def runtime_literals(*values: int, varying: str = START) -> list[str]:
     """Return one BIGINT expression per number.
 
-    Spark writes a number into the code that it compiles, so that each epoch would be compiled, and warmed up, anew; an array it
-    passes in. The index, always the item's number, is written with a BIGINT column so that Spark does not work it out beforehand.
+    Spark writes a number into the code that it compiles, so each epoch would be compiled, and warmed up, again; it passes an array as
+    an argument. The index, always the item's number, uses a BIGINT column so that Spark does not fold it into a constant.
 
     Args:
-        values: numbers, cut to what a watermark can be.
-        varying: a BIGINT column of the rows that the expressions are for.
+        values: numbers, clamped to the range of watermarks.
+        varying: a BIGINT column of the rows that the expressions are used on.
     """
     array = ", ".join(literal(clamp_watermark(value)) for value in values)
     return [f"get(array({array}), CAST(pmod({varying}, 1) AS INT) + {number})" for number in range(len(values))]
 
 
 def literal(value: int) -> str:
-    """Return a BIGINT literal; the least one has no direct form, since the minus sign stands before a number that is too great."""
+    """Return a BIGINT literal; the least one has no direct form, since it is parsed as minus a number that is too great."""
     return f"{value}L" if value > MIN_WATERMARK else f"({value + 1}L - 1L)"

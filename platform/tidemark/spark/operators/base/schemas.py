@@ -1,4 +1,4 @@
-"""Columns of an operator's state and results, from its inputs' columns alone. Plans are made, and none is run."""
+"""Columns of an operator's state and results, from its inputs' columns alone. Makes plans and runs none."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
 
 
 class OperatorSchemas(ABC):
-    """The columns of one operator; made of frames without rows that have the columns of its inputs."""
+    """The columns of one operator, from empty frames with the columns of its inputs."""
 
     @abstractmethod
     def state(self) -> T.StructType:
-        """Return the columns of its main state table, the engine's own left out; every one is nullable."""
+        """Return the columns of its main state table, without the engine's own; all nullable."""
 
     @abstractmethod
     def results(self) -> T.StructType:
-        """Return the columns of its results, the engine's own among them."""
+        """Return the columns of its results, including the engine's own."""
 
     def empty_accumulators(self) -> DataFrame | None:
-        """Return one row of state of no elements at all: merged with others, these stay as they are. None where there is no such row."""
+        """Return one row of state without elements, which merges with other rows without changing them. None where there is no such row."""
         return None

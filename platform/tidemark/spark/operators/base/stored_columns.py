@@ -1,4 +1,4 @@
-"""Whether stored windows are of the kind that a step reads, where an earlier build kept their elements."""
+"""Checks that stored windows have partial results, where an earlier build kept their elements."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tidemark.spark.operators.base.tables import StateTables
 
 
 def require_partials(tables: StateTables, column: str, node: WindowNode) -> None:
-    """Check that what is stored of an operator, if anything is, are partial results.
+    """Check that an operator's stored state, if any, has partial results.
 
     Args:
         tables: of the operator.
@@ -16,12 +16,12 @@ def require_partials(tables: StateTables, column: str, node: WindowNode) -> None
         node: the operator.
 
     Raises:
-        StateMismatchError: they are elements.
+        StateMismatchError: it has elements.
     """
     if tables.schema is None or column in tables.schema.names:
         return
     raise StateMismatchError(
-        "the stored windows hold elements, as those of an earlier build did; now they are to hold partial results",
+        "the stored windows have elements, as those of an earlier build; this build keeps partial results",
         fix="end the job with that build, or give the operator a new uid and the job a new name",
         uid=node.uid,
         place=node.place,

@@ -1,4 +1,4 @@
-"""The state of one operator in one epoch: Parquet files that are added, read, merged and forgotten."""
+"""The state of one operator in one epoch: Parquet files that are added, read, merged and dropped."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 STATE_COMPRESSION = "lz4"
 MAIN = ""
-"""The table that an epoch's input goes into; others are made from it."""
+"""The table of an epoch's input; others are derived from it."""
 
 
 class StateTables:
-    """An operator's live files, by table. What is written here is nobody's until the epoch's record names it.
+    """An operator's live files, by table. Nothing refers to written files until the epoch's record names them.
 
     Args:
         context: of the epoch.
         place: where the operator was declared, for errors.
-        time: the column of rows whose bounds are kept of each file.
+        time: the column of rows whose bounds are recorded for each file.
     """
 
     def __init__(self, context: OperatorContext, place: str, time: str = START) -> None:
@@ -50,7 +50,7 @@ class StateTables:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing was ever written: then the state's columns are not known."""
+        """Whether nothing was ever written, so that the state's columns are not known."""
         return self.schema is None
 
     def write_input(self, rows: DataFrame) -> list[StateFile]:
@@ -70,8 +70,8 @@ class StateTables:
         Args:
             rows: with the column of time.
             part: the table.
-            newest: the epoch that the files count as of, this one by default.
-            rows_per_file: how many rows one file takes at most.
+            newest: the epoch that is recorded for the files, this one by default.
+            rows_per_file: the greatest number of rows in a file.
         """
         context, folder = self._context, self.new_folder()
         options = {} if rows_per_file is None else {"maxRecordsPerFile": str(rows_per_file)}
@@ -79,57 +79,57 @@ class StateTables:
         return self.add(written, part, newest=newest)
 
     def new_folder(self) -> str:
-        """Return a folder of the job that nobody has written to."""
+        """Return a new, unique folder of the job."""
         return f"state/{self._context.uid}/{self._context.epoch:012d}-{uuid.uuid4().hex[:12]}"
 
     def add(self, written: Iterable[ParquetSummary], part: str = MAIN, *, newest: int | None = None) -> list[StateFile]:
-        """Take files that were written into a table; they count as of the epoch ``newest``, this one by default."""
+        """Add written files to a table; ``newest`` is the epoch recorded for them, this one by default."""
         epoch = self._context.epoch if newest is None else newest
         files = [replace(file.as_state_file(epoch), part=part) for file in written]
         self._live += files
         return files
 
     def adopt(self, made: StructType) -> None:
-        """Take over the columns that rows of the main table have from now on.
+        """Set the columns of new rows of the main table.
 
         Raises:
             StateMismatchError: a column would change its type.
         """
         self.require_types(made)
-        # What only older files have may be needed again, and has the type that it has there.
+        # A column that only older files have may be needed again, with the same type.
         self.schema = self._with_older(made)
 
     def read(self, files: Iterable[StateFile], schema: StructType | None = None) -> DataFrame:
-        """Return the rows of files, of the main table unless another's columns are given."""
+        """Return the rows of files; ``schema`` is that of the main table by default."""
         wanted = schema or self.schema
         if wanted is None:
             raise ValueError("no state was written yet")
         listed = list(files)
         if not listed:
-            # As files are read: every column may be null.
+            # Files are read with nullable columns.
             return self._context.spark.createDataFrame([], nullable(wanted))
         return read_files(self._context.spark, self._context.store, listed, wanted)
 
     def drop(self, files: Iterable[StateFile]) -> None:
-        """Forget files."""
+        """Drop files from the state; the files themselves stay for earlier epochs."""
         dropped = set(files)
         self._live = [file for file in self._live if file not in dropped]
 
     def snapshot(self, watermark: int, counters: dict[str, int]) -> OperatorState:
-        """Return what the epoch's record says of the operator."""
+        """Return the operator's entry for the epoch's record."""
         definition = dict(self._context.definition)
         if self.schema is not None:
             definition["schema"] = self.schema.jsonValue()
         return OperatorState(definition, tuple(self._live), watermark, {**self._context.before.counters, **counters})
 
     def _with_older(self, made: StructType) -> StructType:
-        """Return the columns as they are made now, and those that only older files have: later ones may need them again."""
+        """Return the current columns, and those that only older files have: later epochs may need them again."""
         names = {field.name.lower() for field in made}
         older = [as_older(field) for field in self.schema if field.name.lower() not in names] if self.schema else []
         return StructType([*made.fields, *older]) if older else made
 
     def require_types(self, made: StructType) -> None:
-        """Check the types of columns that are to become state: files of two types could not be read together.
+        """Check the types of new state columns: files with different types could not be read together.
 
         Raises:
             StateMismatchError: a column would change its type.
@@ -140,7 +140,7 @@ class StateTables:
             found = ", ".join(f"{f.name} was {stored[f.name.lower()]} and is now {f.dataType.simpleString()}" for f in changed)
             raise StateMismatchError(
                 f"the stored state has other column types: {found}",
-                fix="start the job again: its state is held against the new types, and widened where that loses nothing",
+                fix="start the job again: its state is checked against the new types, and widened where that loses nothing",
                 uid=self._context.uid,
                 place=self._place,
             )
@@ -152,7 +152,7 @@ def as_older(field: StructField) -> StructField:
 
 
 def is_current(field: StructField) -> bool:
-    """Return whether rows of now have a column of state, not only older files."""
+    """Return whether new rows have a column of state, not only older files."""
     return not field.metadata.get(OLDER)
 
 
@@ -169,7 +169,7 @@ def stagings(files: Sequence[StateFile]) -> list[tuple[int, int]]:
 
 
 def shared_span(spans: Sequence[tuple[int, int]], low: int, high: int) -> tuple[int, int] | None:
-    """Return the least span within [low, high] outside of which no time is covered twice; None where no time is."""
+    """Return the least span within [low, high] that includes all times covered twice; None where there are none."""
     first: int | None = None
     last = reached = None
     for start, end in sorted((max(a, low), min(b, high)) for a, b in spans):
@@ -183,7 +183,7 @@ def shared_span(spans: Sequence[tuple[int, int]], low: int, high: int) -> tuple[
 
 
 def count_in_spans(files: Iterable[StateFile], low: int, high: int, step: int) -> int:
-    """Return how many times of a grid in [low, high] lie between the least and greatest times of files; those are on the grid."""
+    """Return the number of times on a grid in [low, high] between the least and greatest times of files, which are on the grid."""
     count, reached = 0, low - step
     spans = sorted((file.min_time, file.max_time) for file in files if file.min_time is not None and file.max_time is not None)
     for first, last in spans:

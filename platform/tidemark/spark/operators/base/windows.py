@@ -1,4 +1,4 @@
-"""What window operators have in common: one port, late elements, panes, and what their progress says of windows."""
+"""The common part of window operators: one port, late elements, panes, and the progress of windows."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ MAX_LISTED_WINDOWS = 100
 class ElementCounts:
     """Exact counts of an epoch's elements.
 
-    ``groups`` were staged, ``refired_groups`` of them for windows that have fired already; ``late_windows`` are the starts of
-    windows that late elements would have belonged to, the newest ones.
+    ``groups`` were staged, ``refired_groups`` of them for windows that have fired already; ``late_windows`` are the newest starts of
+    windows that late elements would have belonged to.
     """
 
     accepted: int
@@ -36,9 +36,9 @@ class ElementCounts:
 
 @dataclass(frozen=True)
 class Panes:
-    """Panes that one firing emitted by timing, windows that had theirs on time, and the starts of windows that fired again.
+    """Panes that one firing emitted, by timing, windows that closed on time, and the starts of windows that fired again.
 
-    ``result_rows`` are the result rows, where a window function makes any number of them of a pane; None: one of each.
+    ``result_rows`` is the number of result rows, where a window function returns any number per pane; None: one per pane.
     """
 
     on_time: int = 0
@@ -81,7 +81,7 @@ class WindowRuntime(OperatorRuntime):
 
 
 class WindowEpoch(OperatorEpoch):
-    """A window operator at work on one epoch.
+    """A window operator in one epoch.
 
     ``counts`` is None until there was input and its counts are known, ``panes`` until results were written.
     """
@@ -104,22 +104,22 @@ class WindowEpoch(OperatorEpoch):
         return port.name
 
     def process_batch(self, inputs: Mapping[str, PortInput]) -> None:
-        """Take an epoch's elements into state."""
+        """Process an epoch's elements into state."""
         elements = inputs[self._port]
         self.process_elements(elements.rows, elements.counter)
 
     @abstractmethod
     def process_elements(self, rows: DataFrame, counter: RowCounter | None = None) -> ElementCounts | None:
-        """Take an epoch's elements into state; return None where the counts are known only when it has fired.
+        """Process an epoch's elements into state; return None where the counts are known only after ``emit``.
 
         Args:
-            rows: living rows; with ``counter``, for a runtime that ``can_fuse_counts``, all of them with their verdicts.
-            counter: gets its figures from the same pass.
+            rows: passing rows; with ``counter``, for a runtime that ``can_fuse_counts``, all rows with their status.
+            counter: gets its values from the same pass.
         """
 
     @property
     def input_counts(self) -> Mapping[str, InputCounts] | None:
-        """How many elements were accepted, and how many came late."""
+        """The numbers of accepted and late elements."""
         return None if self.counts is None else {self._port: InputCounts(self.counts.accepted, {LATE: self.counts.late})}
 
     def side_rows(self, counter: str, inputs: Mapping[str, DataFrame]) -> DataFrame:
@@ -130,24 +130,24 @@ class WindowEpoch(OperatorEpoch):
 
     @abstractmethod
     def late_rows(self, rows: DataFrame) -> DataFrame:
-        """Return which rows of the epoch's input no window took; asked where some were counted, or before that."""
+        """Return the late rows of this epoch's input. May be called before counts are known, or only when the late count is positive."""
 
     def emitted(self, observation: Observation) -> int:
-        """Read the counts of panes that were written; return how many rows they are."""
+        """Read the counts of written panes; return the number of rows."""
         self.panes = self.emitted_panes(observation)
         return self.panes.rows
 
     @abstractmethod
     def emitted_panes(self, observation: Observation) -> Panes:
-        """Read the counts of panes that were written."""
+        """Read the counts of written panes."""
 
     @property
     @abstractmethod
     def oldest_open_window(self) -> int | None:
-        """The start of the oldest window that still takes elements, as far as the files' bounds tell; None where none is open."""
+        """The start of the oldest window that still accepts elements, by the bounds of files; None where none is open."""
 
     def progress(self, common: OperatorProgress) -> OperatorProgress:
-        """Return the operator's progress, with panes by timing, and windows that are open, late and fired again."""
+        """Return the operator's progress, with panes by timing, and open, late and refired windows."""
         panes = self.panes or Panes()
         return replace(
             common,

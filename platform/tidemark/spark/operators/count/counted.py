@@ -1,8 +1,8 @@
-"""Count windows with aggregates: an epoch's elements are numbered on from where their key stood, and grouped into slices of groups.
+"""Count windows with aggregates: an epoch's elements continue the numbering of their key, and are grouped into slices of groups.
 
 A slice has as many elements as the greatest common divisor of size and slide, so that groups are whole numbers of slices. State is one row
-per (key, slice, staging): partials, how many elements, and how many the key has had up to there. The pass that absorbs the input reads of
-that only the counts of keys; then the slices of keys with a group that became full are read, and merged by group.
+per (key, slice, staging): partials, the number of elements, and the key's number of elements so far. The pass over the input reads only
+the counts of keys from it; then the slices of keys with a group that became full are read, and merged by group.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 FEW_ROWS = 100_000
-"""Up to so many stored rows, handing the counts of all keys to a pass costs less than looking for those of keys with input."""
+"""Up to so many stored rows, reading the counts of all keys in a pass costs less than looking up those of keys with input."""
 
 FEW_TOUCHED = 4
-"""An epoch touches few keys if so many times its elements are not more than the stored rows."""
+"""An epoch touches few keys if its elements times this number are not more than the stored rows."""
 
 _ROWS = "rows"
 
@@ -72,7 +72,7 @@ class CountedEpoch(WindowEpoch):
 
     @property
     def _ended(self) -> bool:
-        """Whether the input had ended before: elements that come after that are late."""
+        """Whether the input had ended before: later elements are late."""
         return self.context.before.watermark >= MAX_WATERMARK
 
     @property
@@ -80,7 +80,7 @@ class CountedEpoch(WindowEpoch):
         """None: groups have no bounds."""
 
     def process_elements(self, rows: DataFrame, counter: RowCounter | None = None) -> ElementCounts:  # noqa: ARG002
-        """Number an epoch's elements and take them into slices; one Spark job, two where there may be few keys with input."""
+        """Number an epoch's elements and aggregate them into slices; one Spark job, two where few keys may have input."""
         keyed = self.runtime.frames.keyed(rows)
         self.tables.require_types(self.runtime.frames.key_types(keyed))
         stored = self._counts()
@@ -106,7 +106,7 @@ class CountedEpoch(WindowEpoch):
         return self.counts
 
     def _counts(self) -> DataFrame | None:
-        """Return rows with how many elements keys have had, None where there are no keys; the most that is said of a key holds."""
+        """Return rows with the element counts of keys, None where nothing is stored; the greatest one of a key is current."""
         files = self.tables.files()
         return self.runtime.frames.counts(self.tables.read(files)) if files else None
 
@@ -134,17 +134,17 @@ class CountedEpoch(WindowEpoch):
         return frames.results(grouped.observe(observation, F.expr("count(1) AS groups")))
 
     def emitted_panes(self, observation: Observation) -> Panes:
-        """Read how many groups were written; each is a window of its own."""
+        """Read the number of written groups; each is a window."""
         groups = observation.get["groups"] if self._full else 0
         return Panes(on_time=groups, closed=groups)
 
     def open_slices(self) -> DataFrame | None:
-        """Return the slices of groups that are not full yet, merged, for who reads state; None where nothing is stored."""
+        """Return the slices of groups that are not full yet, merged, for readers of state; None where nothing is stored."""
         files = self.tables.files()
         return self.runtime.frames.merged(self.tables.read(files)) if files else None
 
     def compact(self) -> Callable[[], None] | None:
-        """Forget all when the input has ended; return the merging of files into larger ones, None where there is nothing to merge."""
+        """Drop all files when the input has ended; return the work that merges files into larger ones, None where there is none."""
         if self.watermark >= MAX_WATERMARK:
             self.tables.drop(self.tables.files())
         merge = plan_compaction(self.tables.files()).merge

@@ -1,4 +1,4 @@
-"""The DataFrames of count windows: elements with their numbers, slices of groups, and groups made of slices."""
+"""The DataFrames of count windows: numbered elements, slices of groups, and groups of slices."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 NEWEST = "__tm_newest"
 SLICE = "__tm_slice"
 UNTIL = "__tm_until"
-"""How many elements a key had had with the last one of a row."""
+"""The number of a key's elements up to the last one of a row."""
 
 _NUMBER, _BEFORE, _REACHED, _END, _FROM, _TO = "__tm_number", "__tm_before", "__tm_reached", "__tm_end", "__tm_from", "__tm_to"
 
@@ -31,8 +31,8 @@ _NUMBER, _BEFORE, _REACHED, _END, _FROM, _TO = "__tm_number", "__tm_before", "__
 class CountedFrames:
     """The DataFrames of one operator.
 
-    Elements of a key have numbers from 0. The group that is full with ``end`` elements, a multiple of the slide, holds the last of them, as
-    many as the size says or fewer.
+    Elements of a key have numbers from 0. The group that is full with ``end`` elements, a multiple of the slide, has the last ``size`` of
+    them, or fewer.
 
     Args:
         node: the operator; its assigner must be CountWindows.
@@ -49,7 +49,7 @@ class CountedFrames:
         self.names = [f"__tm_key_{number}" for number in range(len(node.keys))]
 
     def keyed(self, rows: DataFrame) -> DataFrame:
-        """Return rows with their keys, under names that no column of a user has."""
+        """Return rows with their keys, under names that no user column has."""
         keys = zip(self.partials.key_columns, self.names, strict=True)
         return rows.select("*", *(column.alias(name) for column, name in keys))
 
@@ -59,14 +59,14 @@ class CountedFrames:
         return StructType([StructField(key, keyed.schema[name].dataType) for key, name in keys])
 
     def counts(self, state: DataFrame) -> DataFrame:
-        """Return how many elements keys have had, as rows of state tell it."""
+        """Return the element counts of keys, from rows of state."""
         keys = zip(self.partials.keys, self.names, strict=True)
         return state.selectExpr(*(f"{quoted(key)} AS {name}" for key, name in keys), UNTIL)
 
     def numbered(self, keyed: DataFrame, counts: DataFrame | None) -> DataFrame:
-        """Return elements with their numbers, by event time and source position from where their key stood.
+        """Return elements with their numbers, by event time and source position, continuing their key's count.
 
-        The counts of keys are put before the elements of these, so that one sort does for both.
+        The counts of keys come before their elements, so that one sort is enough.
         """
         rows = keyed.withColumn(UNTIL, F.lit(None).cast("bigint")) if counts is None else union_of([keyed, counts])
         over = f"({self._by_key(self.names)} ORDER BY {TIME} NULLS FIRST, {POSITION} ROWS UNBOUNDED PRECEDING)"
@@ -85,7 +85,7 @@ class CountedFrames:
 
     def taken(self, slices: DataFrame, observation: Observation, *, ended: bool) -> DataFrame:
         """Return the slices that become state, counted: elements, and groups that became ``full``; none after the end of input."""
-        # Not a condition that Spark can work out beforehand: it would leave out the counting, too.
+        # Not a condition that Spark can fold into a constant: it would then drop the counting, too.
         kept = f"{SLICE} <= {runtime_literals(-1 if ended else MAX_WATERMARK, varying=SLICE)[0]}"
         full = f"{UNTIL} div {self.slide}L - ({UNTIL} - {ROWS}) div {self.slide}L"
         counts = (
@@ -100,13 +100,13 @@ class CountedFrames:
         """Return the groups that became full, merged.
 
         Args:
-            state: all rows of state, those of the epoch among them.
+            state: all rows of state, including those of the epoch.
             added: the rows of the epoch.
         """
         reached = (F.expr(f"min({UNTIL} - {ROWS}) AS {_BEFORE}"), F.expr(f"max({UNTIL}) AS {_REACHED}"))
         names = [f"__tm_of_{number}" for number in range(len(self.names))]
         keys = zip(self.partials.keys, names, strict=True)
-        # Without keys there is one row of this in any case, of nulls where there is no input.
+        # Without keys this always has one row, of nulls where there is no input.
         spans = added.groupBy(*(F.col(quoted(key)).alias(name) for key, name in keys)).agg(*reached)
         full = spans.where(f"{_REACHED} div {self.slide}L > {_BEFORE} div {self.slide}L")
         same = " AND ".join(f"{quoted(key)} <=> {name}" for key, name in zip(self.partials.keys, names, strict=True))
@@ -114,7 +114,7 @@ class CountedFrames:
         return self.partials.grouped(self._in_groups(of_keys), _END, extra=[_newest()])
 
     def _in_groups(self, rows: DataFrame) -> DataFrame:
-        """Return slices once for each group of those that became full, between ``_BEFORE`` and ``_REACHED`` elements, that they are in."""
+        """Return slices once for each group that contains them and became full between ``_BEFORE`` and ``_REACHED`` elements."""
         first = f"({self._over(f'greatest({SLICE} * {self.width}L, {_BEFORE})')} + 1L) * {self.slide}L"
         last = f"{self._over(f'least({SLICE} * {self.width}L + {self.size}L, {_REACHED})')} * {self.slide}L"
         spread = rows.selectExpr("*", f"{first} AS {_FROM}", f"{last} AS {_TO}").where(f"{_FROM} <= {_TO}")
@@ -137,9 +137,9 @@ class CountedFrames:
         )
 
     def merged(self, state: DataFrame) -> DataFrame:
-        """Return rows of state merged to one per key and slice, without slices that no group to come has; the last of a key stays.
+        """Return rows of state merged to one per key and slice, without slices that no future group contains; a key's last one stays.
 
-        A key may have had more elements than these rows tell, and need even less of them.
+        A key may have had more elements than these rows show, and need even fewer slices.
         """
         keys = [quoted(key) for key in self.partials.keys]
         apart = state.repartition(*keys) if keys else state.repartition(1)

@@ -1,7 +1,7 @@
-"""The DataFrames of a deduplication: which elements of an epoch are kept, by Spark's own expressions.
+"""The DataFrames of a deduplication: which elements of an epoch are kept, by native Spark expressions.
 
-The elements of a key are one array, sorted by (event time, source position), and one fold over it finds those that are kept. What is known
-of elements kept before is the times that state has of the key.
+The elements of a key are one array, sorted by (event time, source position), and one fold over it finds those that are kept. Of elements
+kept before, state has the times by key.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ORDER: Final = "CASE WHEN a.t < b.t OR (a.t = b.t AND a.p < b.p) THEN -1 WHEN a
 
 
 class DeduplicateFrames:
-    """What is made of an epoch's elements and of state. Pure description: nothing runs until what it returns is written.
+    """The frames over an epoch's elements and state. Nothing runs until a returned frame is written.
 
     Args:
         node: the operator.
@@ -42,20 +42,20 @@ class DeduplicateFrames:
 
     @cached_property
     def key_columns(self) -> list[Column]:
-        """The keys of elements, under the names they have in state."""
+        """The keys of elements, named as in state."""
         return [column(expression).alias(key) for key, (_, expression) in zip(self.keys, self._node.keys, strict=True)]
 
     @property
     def key_results(self) -> list[str]:
-        """The keys of state, under the names they have in the stream."""
+        """The keys of state, named as in the stream."""
         return [f"{quoted(key)} AS {quoted(name)}" for key, name in zip(self.keys, self._names, strict=True)]
 
     def classified(self, rows: DataFrame, state: DataFrame | None, late_until: int) -> DataFrame:
-        """Return a row per key that has elements: these, sorted, how many were late, and which of them are kept, by their numbers.
+        """Return a row per key that has elements: the sorted elements, the number of late ones, and the indexes of those that are kept.
 
         Args:
             rows: the epoch's elements.
-            state: times of elements of these keys that were kept before, as ``state_rows`` made them; None where there are none.
+            state: times of earlier kept elements of these keys, from ``state_rows``; None where there are none.
             late_until: the greatest time that is late.
         """
         names = [*map(quoted, visible_of(rows.columns)), TIME, POSITION]
@@ -80,7 +80,7 @@ class DeduplicateFrames:
 
     @staticmethod
     def counted(classified: DataFrame, observation: Observation) -> DataFrame:
-        """Return the same rows; the observation will hold how many elements there were, were late, and are kept."""
+        """Return the same rows; the observation will have the numbers of all, late and kept elements."""
         return classified.observe(
             observation,
             F.expr(f"coalesce(sum(size({_ELEMENTS})), 0) AS judged"),
@@ -89,7 +89,7 @@ class DeduplicateFrames:
         )
 
     def kept(self, classified: DataFrame) -> DataFrame:
-        """Return the elements that are kept, each whole in one column, with their keys and times as state has them."""
+        """Return the kept elements, each in one column, with their keys and times as in state."""
         chosen = f"inline(transform({_KEPT}, i -> {_ELEMENTS}[i]))"
         return classified.selectExpr(*map(quoted, self.keys), chosen).selectExpr(
             *map(quoted, self.keys), f"t AS {START}", f"r AS {_ELEMENT}"
@@ -102,10 +102,10 @@ class DeduplicateFrames:
         return with_elements.selectExpr(f"inline(transform({others}, i -> {_ELEMENTS}[i]))").select("r.*")
 
     def state_rows(self, kept: DataFrame) -> DataFrame:
-        """Return what state has of elements that are kept: keys and times."""
+        """Return the state rows of kept elements: keys and times."""
         return kept.select(*map(quoted, self.keys), START)
 
     @staticmethod
     def elements(kept: DataFrame) -> DataFrame:
-        """Return elements as they came."""
+        """Return elements with their input columns."""
         return kept.select(f"{_ELEMENT}.*")

@@ -1,6 +1,6 @@
-"""Deduplication: one pass judges an epoch's elements against those of their keys that were kept, and passes the first ones on.
+"""Deduplication: one pass compares an epoch's elements with the kept ones of their keys, and emits the first ones.
 
-State is one row per element that was kept: its key and its time, until nothing that is not late can be near it.
+State is one row per kept element: its key and its time, until no element that is not late can be within its range.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 
 DUPLICATES: Final = "duplicates"
 LATE_UNTIL: Final = "late_until"
-"""The greatest time that was late, which more lateness does not bring back: state that it needs is gone."""
+"""The greatest time that was late, which greater allowed lateness does not bring back: the state that it needs has expired."""
 
 EXPIRED: Final = "expired"
-"""The greatest time of state that was needed no more, which a longer ``within`` does not bring back, whether a file still has it or not."""
+"""The greatest expired time of state, which a longer ``within`` does not bring back, whether a file still has it or not."""
 
 FEW_ROWS: Final = 200_000
-"""Up to so many rows of state, reading all of them costs less than choosing those of the epoch's keys."""
+"""Up to so many rows of state, reading all of them costs less than selecting those of the epoch's keys."""
 
 
 class DeduplicateRuntime(OperatorRuntime):
@@ -72,12 +72,12 @@ class DeduplicateRuntime(OperatorRuntime):
         return DeduplicateEpoch(self, context)
 
     def next_timer(self, state: OperatorState) -> None:
-        """Return that nothing waits: an element is passed on in the epoch that reads it."""
+        """Return None: an element is emitted in the epoch that reads it."""
         del state
 
 
 class DeduplicateEpoch(OperatorEpoch):
-    """A deduplication at work on one epoch."""
+    """A deduplication in one epoch."""
 
     runtime: DeduplicateRuntime
 
@@ -92,7 +92,7 @@ class DeduplicateEpoch(OperatorEpoch):
 
     @property
     def input_counts(self) -> Mapping[str, InputCounts] | None:
-        """How many elements were kept, were duplicates, and came late."""
+        """The numbers of kept, duplicate and late elements."""
         return None if self._counts is None else {port.name: self._counts for port in self.node.ports}
 
     @property
@@ -105,7 +105,7 @@ class DeduplicateEpoch(OperatorEpoch):
         )
 
     def process_batch(self, inputs: Mapping[str, PortInput]) -> None:
-        """Judge the epoch's elements, and write those that are kept: whole for ``emit``, and their keys and times as state."""
+        """Classify the epoch's elements, and write the kept ones: whole for ``emit``, and their keys and times as state."""
         (given,) = inputs.values()
         frames, context, observation = self.runtime.frames, self.context, Observation()
         kept = frames.kept(frames.counted(self._classified(given.rows), observation))
@@ -128,7 +128,7 @@ class DeduplicateEpoch(OperatorEpoch):
             return self.runtime.frames.classified(rows, None, self._late_until)
         state = self._live(self._tables.read(files), self._expired_before)
         if sum(file.rows for file in files) > FEW_ROWS:
-            # Read once, though both their keys and they themselves are asked for.
+            # Cached, since both the elements and their keys are read.
             rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
             self._persisted.append(rows)
             state = rows_of_keys(state, rows.select(*self.runtime.frames.key_columns).distinct(), self.runtime.frames.keys)
@@ -144,24 +144,24 @@ class DeduplicateEpoch(OperatorEpoch):
         raise ValueError(counter)
 
     def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
-        """Return the elements that are kept; they wait for no watermark."""
-        del observation  # what is emitted was counted where it was judged
+        """Return the kept elements; they do not wait for the watermark."""
+        del observation  # emitted elements were counted when they were classified
         self.watermark = watermark
         return None if self._staged is None else self.runtime.frames.elements(self._staged)
 
     def emitted(self, observation: Observation) -> int:
-        """Return how many elements were kept."""
+        """Return the number of kept elements."""
         del observation
         return self._counts.accepted if self._counts is not None else 0
 
     @property
     def _expired_before(self) -> int:
-        """The greatest time in state of which nothing was needed before this epoch."""
+        """The greatest time in state that had expired before this epoch."""
         return self._expired_at(self.context.before.watermark)
 
     @property
     def _expired(self) -> int:
-        """The greatest time in state of which nothing is needed after this epoch."""
+        """The greatest time in state that is expired after this epoch."""
         return self._expired_at(self.watermark)
 
     def _expired_at(self, watermark: int) -> int:
@@ -173,7 +173,7 @@ class DeduplicateEpoch(OperatorEpoch):
         return state.where(f"{START} > {runtime_literals(expired)[0]}")
 
     def compact(self) -> Callable[[], None] | None:
-        """Forget files that are wholly expired; return the merging of others."""
+        """Drop fully expired files; return the work that merges others."""
         plan = plan_compaction(self._tables.files(), expired_before=self._expired + 1)
         self._tables.drop(plan.drop)
         return partial(self._merge, plan.merge) if plan.merge else None
@@ -186,14 +186,14 @@ class DeduplicateEpoch(OperatorEpoch):
             crash_point("compaction-staged")
 
     def _release(self) -> None:
-        """Drop the copy of what was emitted, which others may read until the epoch's last pass, and what was kept in memory."""
+        """Drop the copy of emitted elements, which other passes may read until the epoch's last one, and unpersist frames."""
         self.context.store.delete(self._staged_files)
         self._staged_files = ()
         while self._persisted:
             self._persisted.pop().unpersist()
 
     def stored_tables(self) -> Mapping[str, DataFrame]:
-        """Return ``kept``: keys with the event times of elements that were passed on and may still be repeated."""
+        """Return ``kept``: keys with the event times of emitted elements that may still have duplicates."""
         if self._tables.empty:
             return {"kept": self._nothing_kept()}
         frames = self.runtime.frames
@@ -203,7 +203,7 @@ class DeduplicateEpoch(OperatorEpoch):
         return {"kept": rows.selectExpr(*frames.key_results, *time)}
 
     def _nothing_kept(self) -> DataFrame:
-        """Return no rows; of a job that never had an element the types of keys are not known."""
+        """Return an empty frame; if the job never had an element, the types of keys are not known."""
         names = [T.StructField(name, T.StringType()) for name, _ in self.runtime.node.keys]
         return self.context.spark.createDataFrame([], T.StructType([*names, T.StructField("event_time", T.TimestampType())]))
 

@@ -1,1 +1,1 @@
-"""What a keyed process function with state and timers needs: columns, rows, key state, one task over all keys."""
+"""Keyed processing with state and timers: columns, rows, key state, one task over all keys."""

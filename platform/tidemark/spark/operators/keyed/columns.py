@@ -1,8 +1,8 @@
-"""Columns of the rows that go into a task over keys and come out of it, and the tags that tell them apart.
+"""Columns of a keyed task's input and output rows, and the tags that distinguish them.
 
-Into it go, per key: ``VERSION`` rows (what is kept of the key, the newest first), ``NEW`` rows (the epoch's input in order), ``STORED``
-rows (rows of earlier epochs in order). Out of it come ``VERSION`` and ``STORED`` rows to be kept, ``LATE`` ones, ``OUTPUT`` rows with
-results, and ``NOTE`` rows, which are counted and never stored; so are rows of greater tags, which are an operator kind's own.
+Input, per key: ``VERSION`` rows (the key's state, the newest first), ``NEW`` rows (the epoch's input in order), ``STORED`` rows (rows of
+earlier epochs in order). Output: ``VERSION`` and ``STORED`` rows to keep, ``LATE`` rows, ``OUTPUT`` rows with results, and ``NOTE`` rows,
+which are counted and never stored; the same holds for rows of greater tags, which belong to an operator kind.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NOTE: Final = 5
 TAG = "__tm_tag"
 HASH = "__tm_hash"
 HASH_AGAIN = "__tm_hash_again"
-"""Two hashes of a key, of different kinds: where a key begins is where one of them changes."""
+"""Two different hashes of a key: a new key begins where one of them changes."""
 
 SORT = "__tm_sort"
 ORDER = ELEMENT_ORDER
@@ -45,18 +45,18 @@ VERSION_FIELDS: Final = (
     T.StructField(OLDEST, T.LongType()),
     T.StructField(EPOCH, T.LongType()),
 )
-"""What is kept of a key: its state's text (null: nothing), its deadlines, the oldest time that it needs rows of, the epoch."""
+"""A key's version: its state as text (null: none), its deadlines, the oldest time of rows that it needs, the epoch."""
 
 NOTE_FIELDS: Final = (
     T.StructField(ACCEPTED, T.LongType()),
     T.StructField(REFUSED, T.LongType()),
     T.StructField(OPENED, T.LongType()),
 )
-"""Rows taken, rows late, and 1 for a key of which something is kept from now on, -1 for one of which nothing is."""
+"""Accepted rows, late rows, and 1 for a key that gets state, -1 for one whose state is removed."""
 
 
 def result_column(name: str) -> str:
-    """Return the name that a column of a user's function has beside those of the engine."""
+    """Return the internal name of a column of a user's function, distinct from the engine's columns."""
     return f"result_{name}"
 
 

@@ -1,4 +1,4 @@
-"""What an epoch hands to the tasks: the input, what is kept of the keys that need a call, and stored rows of those that ask for them."""
+"""The rows that an epoch passes to the tasks: the input, the state of keys that need a call, and stored rows of keys that need them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 FEW_ROWS = 20_000
-"""Up to so many stored rows, handing all of them to the tasks costs less than looking for those that an epoch needs."""
+"""Up to so many stored rows, passing all of them to the tasks costs less than looking up those that an epoch needs."""
 
 NO_OTHER_KEYS = (MAX_WATERMARK, MAX_WATERMARK, MAX_WATERMARK)
 
@@ -32,9 +32,9 @@ Fed = tuple["DataFrame", tuple[int, int, int]]
 
 @dataclass(frozen=True)
 class StoredRows:
-    """Rows of earlier epochs, with their tag and order; ``count`` is how many there are at most.
+    """Rows of earlier epochs, with their tag and order; ``count`` is the greatest number there may be.
 
-    They are handed over for keys that are due, and for those with new rows of which the SQL condition ``wanted_by`` is true.
+    They are passed for keys that are due, and for keys with new rows for which the SQL condition ``wanted_by`` is true.
     """
 
     rows: DataFrame
@@ -47,7 +47,7 @@ class TaskInput:
 
     Args:
         layout: the operator's columns in the epoch.
-        keys: what is kept of its keys.
+        keys: the table of its keys.
         context: of the epoch.
         clock: of the operator.
     """
@@ -68,15 +68,15 @@ class TaskInput:
         return rows.withColumn(TAG, F.lit(NEW)).withColumn(SORT, F.col(TIME))
 
     def takes_all(self, stored: StoredRows | None = None) -> bool:
-        """Return whether all that is stored is handed over; where it is not, new rows are read twice."""
+        """Return whether all stored rows are passed; otherwise new rows are read twice."""
         return not self._columns or self._keys.rows + (0 if stored is None else stored.count) <= FEW_ROWS
 
     def rows(self, new: DataFrame | None, stored: StoredRows | None = None) -> Fed:
-        """Return the rows, and the least deadlines and the oldest time of keys that are not among them.
+        """Return the rows, and the least deadlines and the oldest time of keys that are not passed.
 
         Args:
             new: the epoch's rows, with ``TAG`` and ``SORT``.
-            stored: rows of earlier epochs, None where no key can ask for any.
+            stored: rows of earlier epochs, None where no key can need any.
         """
         versions = self._keys.read(self._layout.versions).withColumn(TAG, F.lit(VERSION)).withColumn(SORT, F.expr(f"-{EPOCH}"))
         kept = [versions] if stored is None else [versions, stored.rows]

@@ -1,4 +1,4 @@
-"""What a task reads and writes of each key: its newest version, the next one, and what is counted."""
+"""The state of a key in a task: its newest version, the next one, and counts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def version_shape(keys: Mapping[str, str]) -> Shape:
 
 
 class Version(NamedTuple):
-    """What is kept of a key: its state's text, its deadlines, the oldest time that it needs rows of."""
+    """The state of a key: its text, its deadlines, the oldest time of rows that it needs."""
 
     state: str | None = None
     due: int | None = None
@@ -51,7 +51,7 @@ EMPTY_VERSION = Version()
 
 
 def newest_version(rows: KeyRows) -> Version:
-    """Return what is kept of a key; versions come newest first."""
+    """Return the newest version of a key; versions come newest first."""
     run = next(rows.of(VERSION), None)
     if run is None:
         return EMPTY_VERSION
@@ -60,7 +60,7 @@ def newest_version(rows: KeyRows) -> Version:
 
 
 class TaskStats:
-    """Counts what a task does, as rows that are observed and never stored.
+    """Counts a task's work, as rows that are observed and never stored.
 
     Args:
         out: where the rows go.
@@ -74,7 +74,7 @@ class TaskStats:
         self._place: Place | None = None
 
     def leave(self, version: Version, place: Place) -> None:
-        """Count what is kept of a key that stays as it is."""
+        """Count the version of a key that does not change."""
         self._place = place
         if version.state is not None:
             self._due = _least(self._due, version.due)
@@ -82,14 +82,14 @@ class TaskStats:
             self._oldest = _least(self._oldest, version.oldest)
 
     def replace(self, before: Version, after: Version, epoch: int, place: Place) -> int:
-        """Write what is kept of a key from now on; return by how much that changes the number of keys."""
+        """Write a key's next version; return the change in the number of keys."""
         if after != before:
             self._out.add(VERSION, place, (*after, epoch))
         self.leave(after, place)
         return int(after.state is not None) - int(before.state is not None)
 
     def key(self, place: Place, *, accepted: int = 0, refused: int = 0, opened: int = 0) -> None:
-        """Count what became of a key's rows, and of the key."""
+        """Count a key's accepted and late rows, and whether the key is new or removed."""
         self._out.add(NOTE, place, (accepted, refused, opened, None, None, None))
 
     def end(self) -> None:
@@ -99,16 +99,16 @@ class TaskStats:
 
 
 def origin_of(key: Mapping[str, object]) -> str:
-    """Return a key as errors name it."""
+    """Return a key as errors show it."""
     return f"for the key {dict(key)}"
 
 
 @dataclass(frozen=True)
 class ErrorContext:
-    """Names key and operator on errors of the user's code.
+    """Adds key and operator to errors of the user's code.
 
-    ``code`` is what of the user's is called, as the user would write it; ``fix`` the way out where it fails; ``function`` is what gives
-    results.
+    ``code`` is the user's code that is called, as the user would name it; ``fix`` the fix where it fails; ``function`` names the function
+    that returns results.
     """
 
     uid: str
@@ -131,7 +131,7 @@ class ErrorContext:
 
 
 def one_line(text: str) -> str:
-    """Return a text without line breaks: what comes back from a task is read line by line."""
+    """Return a text without line breaks: errors from a task are read line by line."""
     return " ".join(text.split())
 
 

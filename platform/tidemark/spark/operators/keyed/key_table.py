@@ -1,8 +1,8 @@
-"""What is kept of the keys of an operator, as a table: one row per key and epoch that changed it, of which the newest counts.
+"""The table of an operator's keys: one row per key and epoch that changed it, of which the newest is valid.
 
-A row has the state's text, null where nothing is kept any more; the deadlines at which the key is to be looked at even without elements;
-and the oldest time that it needs rows of. Deadlines of the newest row of a key lie ahead: a key is looked at in the first epoch that
-reaches one. So in an epoch only rows whose deadlines lie between the clocks of the epoch before and its own can be due.
+A row has the state's text, null where the state was removed; the deadlines at which the key is processed even without elements; and the
+oldest time of rows that it needs. Deadlines of a key's newest row are in the future: a key is processed in the first epoch that reaches
+one. So in an epoch only rows whose deadlines are between the clocks of the epoch before and its own can be due.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 MAX_GARBAGE = 10_000
-"""Where rows are more than twice the keys and so many, those that are out of date go."""
+"""Where rows are more than twice the keys and more than so many, outdated rows are dropped."""
 
 FIRES = "__tm_fires"
 _NEVER = MAX_WATERMARK
@@ -39,9 +39,9 @@ _NEVER = MAX_WATERMARK
 
 @dataclass(frozen=True)
 class Counters:
-    """What an epoch leaves for the next: how many keys there are, the least deadlines, the oldest time; none: the greatest time.
+    """Counters after an epoch: the number of keys, the least deadlines, the oldest time; the greatest time means none.
 
-    ``clock`` is the processing time of the epoch. Deadlines and the oldest time may be earlier than they are, never later.
+    ``clock`` is the processing time of the epoch. Deadlines and the oldest time may be earlier than the real ones, never later.
     """
 
     keys: int = 0
@@ -52,12 +52,12 @@ class Counters:
 
     @staticmethod
     def of(counters: Mapping[str, int], prefix: str = "") -> Counters:
-        """Return what an operator's counters say."""
+        """Return them from an operator's counters."""
         names = ("keys", "due", "timer", "oldest", "clock")
         return Counters(**{name: counters[f"{prefix}{name}"] for name in names if f"{prefix}{name}" in counters})
 
     def named(self, prefix: str = "") -> dict[str, int]:
-        """Return the same as an operator's counters."""
+        """Return them as an operator's counters."""
         found = {"keys": self.keys, "due": self.due, "timer": self.timer, "oldest": self.oldest, "clock": self.clock}
         return {f"{prefix}{name}": value for name, value in found.items()}
 
@@ -72,7 +72,7 @@ class KeyTable:
     Args:
         tables: the operator's files.
         part: the name of the table among them.
-        before: what the epoch before left.
+        before: the counters after the epoch before.
     """
 
     def __init__(self, tables: StateTables, part: str, before: Counters) -> None:
@@ -87,11 +87,11 @@ class KeyTable:
 
     @property
     def rows(self) -> int:
-        """How many rows there are, those out of date included."""
+        """The number of rows, including outdated ones."""
         return sum(file.rows for file in self.files)
 
     def read(self, schema: T.StructType) -> DataFrame:
-        """Return all rows; ``schema`` are the columns."""
+        """Return all rows, with the columns of ``schema``."""
         return self._tables.read(self.files, schema)
 
     def due(self, versions: DataFrame, watermark: int, clock: OperatorClock) -> DataFrame:
@@ -100,7 +100,7 @@ class KeyTable:
         return versions.where(f"({DUE} > {low} AND {DUE} <= {high}) OR ({TIMER} > {earlier} AND {TIMER} <= {now})")
 
     def next_deadlines(self, versions: DataFrame, clock: OperatorClock) -> tuple[int, int, int]:
-        """Return the least deadlines that lie ahead, and the oldest time of the rows that may count; a Spark job."""
+        """Return the least future deadlines, and the oldest time of the rows that may be valid; one Spark job."""
         high, now = runtime_literals(clock.watermark, clock.timers_due_until, varying=EPOCH)
         found = versions.agg(
             F.expr(f"min(CASE WHEN {DUE} > {high} THEN {DUE} END) AS due"),
@@ -113,7 +113,7 @@ class KeyTable:
         return due, timer, oldest
 
     def compact(self, layout_versions: T.StructType, keys: Sequence[str], living: int) -> Callable[[], None] | None:
-        """Forget all rows where no key is left; return the merging of files, None where there is nothing to merge."""
+        """Drop all rows where no key is left; return the work that merges files, None where there is nothing to merge."""
         files = self.files
         if not living:
             self._tables.drop(files)
@@ -124,7 +124,7 @@ class KeyTable:
         return partial(self._merge, groups, layout_versions, keys, whole=False) if groups else None
 
     def _merge(self, groups: Sequence[Sequence[StateFile]], schema: T.StructType, keys: Sequence[str], *, whole: bool) -> None:
-        """Merge files; where all of them are merged, rows that only say that nothing is kept are needed no more."""
+        """Merge files; where all of them are merged, rows of removed keys are dropped."""
         for group in groups:
             rows = self._tables.read(group, T.StructType([*schema, T.StructField(START, T.LongType())]))
             others = [field.name for field in schema if field.name not in keys and field.name != EPOCH]
@@ -141,11 +141,11 @@ class KeyTable:
 
 
 def rows_of_keys(rows: DataFrame, wanted: DataFrame, keys: Sequence[str], also: str = "true") -> DataFrame:
-    """Return rows with one of these keys, a null key included.
+    """Return rows with one of these keys, including a null key.
 
     Args:
         rows: with key columns.
-        wanted: with the same key columns, and what the condition reads.
+        wanted: with the same key columns, and the columns of the condition.
         keys: the key columns.
         also: a further condition.
     """

@@ -1,4 +1,4 @@
-"""Which columns a keyed operator has, in its state and on the way through a task."""
+"""The columns of a keyed operator, in its state and in a task."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _TAG = T.StructField(TAG, T.IntegerType())
 
 @dataclass(frozen=True)
 class Layout:
-    """Columns of one operator in an epoch, every one nullable.
+    """Columns of one operator in an epoch, all nullable.
 
-    ``keys`` and ``elements`` are columns of state by the names that users gave them; ``engine`` are the engine's that stay with an
-    element (its event time, its position); ``late_only`` are those that only late elements are wanted with. ``results`` are columns of
-    the function, where its rows come out of the task. ``fields`` has the types of all. An operator kind may have columns of its own:
-    ``input_fields`` of its input, ``output_fields`` beside results, ``more_shapes`` of rows that it counts.
+    ``keys`` and ``elements`` are columns of state by the users' names; ``engine`` are the engine's that stay with an element (its event
+    time, its position); ``late_only`` are those that only late elements need. ``results`` are columns of the function, where the task
+    returns its rows. ``fields`` has the types of all. An operator kind may add columns: ``input_fields`` of its input, ``output_fields``
+    of its results, ``more_shapes`` of rows that it counts.
     """
 
     keys: Mapping[str, str]
@@ -59,7 +59,7 @@ class Layout:
 
     @property
     def versions(self) -> T.StructType:
-        """The columns of what is kept of keys."""
+        """The columns of keys' versions."""
         return self._struct([*self.keys.values()], VERSION_FIELDS)
 
     @property
@@ -70,13 +70,13 @@ class Layout:
 
     @property
     def output(self) -> T.StructType:
-        """The columns of all that comes out of a task."""
+        """The columns of all rows that a task returns."""
         names = [*self.keys.values(), *self.elements.values(), *self.late_only.values(), *self.engine]
         return self._struct(names, (_TIME, _ORDER, *VERSION_FIELDS, *self.output_fields, *self._results(), *NOTE_FIELDS), first=(_TAG,))
 
     @property
     def shapes(self) -> dict[int, Shape]:
-        """Which columns each tag of it has."""
+        """The columns of each tag of a task's output."""
         keys = tuple(self.keys.values())
         element = (*keys, *self.elements.values(), *self.engine)
         return {
@@ -91,7 +91,7 @@ class Layout:
         }
 
     def arrow(self, struct: T.StructType) -> pa.Schema:
-        """Return the same columns as Arrow has them."""
+        """Return the columns of a struct as an Arrow schema."""
         from pyspark.sql.pandas.types import to_arrow_schema
 
         return to_arrow_schema(struct, timezone="UTC")

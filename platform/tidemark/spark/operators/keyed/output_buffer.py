@@ -1,4 +1,4 @@
-"""Rows that a task gives back, gathered by tag into Arrow batches of one schema."""
+"""The output rows of a task, collected by tag into Arrow batches of one schema."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 MAX_ROWS: Final = 5_000
 MAX_BATCHES: Final = 32
-"""A row that waits keeps the batch it came in."""
+"""A buffered row keeps its input batch in memory."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Which columns the rows of a tag have: ``carried`` from the row they come from, ``made`` here, ``results`` of the user's function.
+    """The columns of a tag's rows: ``carried`` from their input row, ``made`` by the task, ``results`` of the user's function.
 
-    ``results`` are names in the dicts that the function gives, by names of columns.
+    ``results`` are names in the dicts that the function returns, by names of columns.
     """
 
     carried: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class OutputBuffer:
         schema: of all rows; a row has nulls where its tag has no column.
         shapes: of the rows, by tag.
         uid: of the operator, for errors.
-        function: what gives results, for errors.
+        function: the name of the function that returns results, for errors.
     """
 
     def __init__(self, schema: pa.Schema, shapes: Mapping[int, Shape], uid: str, function: str = "the function") -> None:
@@ -65,10 +65,10 @@ class OutputBuffer:
 
         Args:
             tag: of the row.
-            place: the row that it comes from.
-            values: of the columns that its shape says are made.
-            result: what the function gave.
-            origin: what the result is of, for errors.
+            place: its input row.
+            values: of the columns that its shape has as ``made``.
+            result: the function's result.
+            origin: key and window of the result, for errors.
         """
         section = self._sections.setdefault(tag, _Section())
         section.places.append(place)
@@ -80,12 +80,12 @@ class OutputBuffer:
         self._batches.add(id(place.batch))
 
     def full_batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield what has been collected, once it is enough."""
+        """Yield the collected rows, once there are enough."""
         if self._rows >= MAX_ROWS or len(self._batches) >= MAX_BATCHES:
             yield from self.remaining_batches()
 
     def remaining_batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield what has been collected.
+        """Yield the collected rows.
 
         Raises:
             UserCodeError: a result does not fit the function's columns.
@@ -134,7 +134,7 @@ class OutputBuffer:
         return dict(zip(names, made.columns, strict=True))
 
     def _misfit(self, schema: pa.Schema, rows: Sequence[Mapping[str, object]], origins: Sequence[str], error: Exception) -> UserCodeError:
-        """Return the error that names the first row which does not fit."""
+        """Return the error for the first row that does not fit."""
         import pyarrow as pa
 
         where, why = "", error

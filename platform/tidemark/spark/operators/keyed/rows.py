@@ -1,4 +1,4 @@
-"""Sorted Arrow batches as keys and their rows, in a task. Rows are named by their place in a batch, and read only where they are needed."""
+"""Sorted Arrow batches as keys and their rows, in a task. A row is referred to by its place in a batch, and read only when needed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_READ: Final = 3
 
 
 class Place:
-    """One row of a batch. As a mapping it holds itself, so that it can stand for an element's row where nobody looks into it."""
+    """One row of a batch. As a mapping it contains itself, so that it can stand for an element's row where the row is not read."""
 
     __slots__ = ("batch", "number")
 
@@ -42,7 +42,7 @@ class Place:
 
 
 class Run(NamedTuple):
-    """Rows on end, of one key and one tag, in one batch."""
+    """Consecutive rows of one key and one tag, in one batch."""
 
     batch: pa.RecordBatch
     tag: int
@@ -50,7 +50,7 @@ class Run(NamedTuple):
     stop: int
 
     def values(self, column: str) -> list[object]:
-        """Return the values of a column as plain Python."""
+        """Return the values of a column as Python values."""
         found: list[object] = self.batch.column(column).slice(self.start, self.stop - self.start).to_pylist()
         return found
 
@@ -62,7 +62,7 @@ class Run(NamedTuple):
 
 
 class KeyRows:
-    """The rows of one key, in order of their tags. ``first`` is one of them, for the key itself."""
+    """The rows of one key, in order of their tags. ``first`` is one of them, to read the key from."""
 
     def __init__(self, runs: Iterator[Run]) -> None:
         self._runs = runs
@@ -72,21 +72,21 @@ class KeyRows:
         self.first = Place(self._ahead.batch, self._ahead.start)
 
     def of(self, tag: int) -> Iterator[Run]:
-        """Yield the rows of a tag; those of lower tags that were not asked for are gone then."""
+        """Yield the rows of a tag; skips unread rows of lower tags."""
         while self._ahead is not None and self._ahead.tag <= tag:
             run, self._ahead = self._ahead, next(self._runs, None)
             if run.tag == tag:
                 yield run
 
     def has(self, tag: int) -> bool:
-        """Return whether there are rows of this tag; those of lower tags are gone then."""
+        """Return whether there are rows of this tag; skips rows of lower tags."""
         while self._ahead is not None and self._ahead.tag < tag:
             self._ahead = next(self._runs, None)
         return self._ahead is not None and self._ahead.tag == tag
 
 
 def keys_of(batches: Iterable[pa.RecordBatch]) -> Iterator[KeyRows]:
-    """Yield the keys of sorted batches; each must be done with before the next is taken."""
+    """Yield the keys of sorted batches; each must be processed before the next is requested."""
     for _, runs in groupby(_runs(batches), key=lambda found: found[0]):
         yield KeyRows(run for _, run in runs)
 
@@ -103,7 +103,7 @@ def table_of(places: Sequence[Place], columns: Mapping[str, str]) -> pa.Table:
     parts = [_named(batch, columns).take(pa.array(numbers[key], pa.int32())) for key, batch in batches.items()]
     table = pa.Table.from_batches(parts)
     if len(parts) > 1:
-        # Rows of one batch came together; now back to the order that was asked for.
+        # The rows are grouped by batch; restore the requested order.
         following = {}
         reached = 0
         for key in batches:
@@ -130,7 +130,7 @@ class RowReader:
         self._read: OrderedDict[int, tuple[pa.RecordBatch, list[dict[str, object]]]] = OrderedDict()
 
     def rows(self, places: Sequence[Place]) -> list[dict[str, object]]:
-        """Return rows of any batches, in order; each dict is the caller's own."""
+        """Return rows of any batches, in order; the caller may change the dicts."""
         if len(places) <= SMALL and all(self._is_read(place.batch) for place in places):
             return [dict(self._read[id(place.batch)][1][place.number]) for place in places]
         found: list[dict[str, object]] = table_of(places, self._columns).to_pylist()

@@ -1,4 +1,4 @@
-"""One task over keys: reads what is kept of each, calls a function for those that need it, writes what is kept from now on."""
+"""One task over keys: reads the state of each, calls a function for those that need it, writes the new state."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class KeyResult(NamedTuple):
-    """What became of a key: what is kept of it, its rows that were taken and that were late.
+    """The result of a key's call: its next version, the numbers of accepted and late rows.
 
-    ``rest`` adds the rows that stay, once the version is written; no code of the user's runs in it.
+    ``rest`` adds the rows to keep, once the version is written; it runs no user code.
     """
 
     version: Version
@@ -33,7 +33,7 @@ KeyRun = Generator["pa.RecordBatch", None, KeyResult]
 
 
 class KeyCall(NamedTuple):
-    """One key in one epoch: its values by name, what is kept of it, its rows, and where its results go."""
+    """One key in one epoch: its values by name, its version, its rows, and the buffer for its results."""
 
     key: Mapping[str, object]
     before: Version
@@ -43,24 +43,24 @@ class KeyCall(NamedTuple):
 
 
 class KeyFunction(ABC):
-    """What an operator kind does with one key in one epoch. Immutable: it goes to the workers.
+    """An operator kind's function for one key in one epoch. Immutable: it is sent to the workers.
 
-    With ``read_only`` it is called for every key, calls no code of the user's, and neither versions nor counts are written.
+    With ``read_only`` it is called for every key and calls no user code, and neither versions nor counts are written.
     """
 
     read_only: ClassVar[bool] = False
 
     @abstractmethod
     def run(self, call: KeyCall) -> KeyRun:
-        """Add results, and yield what ``call.out.enough()`` gives; return what became of the key.
+        """Add results, and yield the batches of ``call.out.full_batches()``; return the key's result.
 
-        It is called for a key with ``NEW`` rows, and for one of which a deadline is reached.
+        Called for a key with ``NEW`` rows, and for one with a reached deadline.
         """
 
 
 @dataclass(frozen=True)
 class KeyTask:
-    """What a task does with the rows of its keys, which come sorted.
+    """Processes the rows of a task's keys, which come sorted.
 
     Args:
         function: of the operator kind.
@@ -68,7 +68,7 @@ class KeyTask:
         keys: key columns by the names of the keys.
         schema: of the rows that come out.
         shapes: of these rows, by tag.
-        errors: names what failed; its ``function`` is what gives results.
+        errors: the context for errors; its ``function`` names the function that returns results.
     """
 
     function: KeyFunction
@@ -79,7 +79,7 @@ class KeyTask:
     errors: ErrorContext
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield what becomes of the keys of a task; called by Spark in a worker."""
+        """Yield the output rows of a task's keys; called by Spark in a worker."""
         out = OutputBuffer(self.schema, self.shapes, self.errors.uid, self.errors.function)
         stats = TaskStats(out)
         for rows in keys_of(batches):

@@ -1,4 +1,4 @@
-"""One run over the keys of an operator: rows go to the tasks sorted, and what comes back is written once, each tag apart."""
+"""One run over the keys of an operator: rows are passed to the tasks sorted, and the output is written once, each tag separately."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ _COUNTS = (
 
 @dataclass(frozen=True)
 class TaskOutput:
-    """What a run over the keys wrote, by tag, and what it counted. ``columns`` are the columns of what it wrote."""
+    """The files that a run over the keys wrote, by tag, and its counts. ``columns`` are the columns of the files."""
 
     files: Mapping[int, tuple[ParquetSummary, ...]]
     found: Mapping[str, object]
     columns: T.StructType
 
     def rows(self, tag: int) -> int:
-        """Return how many rows of a tag there are."""
+        """Return the number of rows of a tag."""
         return sum(file.rows for file in self.files.get(tag, ()))
 
     def read(self, context: OperatorContext, tag: int) -> DataFrame:
@@ -75,12 +75,12 @@ class TaskOutput:
         return value if isinstance(value, int) else 0
 
     def counters(self, before: Counters, clock: int, others: tuple[int, int, int] = (MAX_WATERMARK,) * 3) -> Counters:
-        """Return what the epoch leaves for the next.
+        """Return the counters after the epoch.
 
         Args:
-            before: what the epoch before left.
+            before: the counters after the epoch before.
             clock: the epoch's processing time.
-            others: the least deadlines and the oldest time of keys that were not handed to the tasks.
+            others: the least deadlines and the oldest time of keys that were not passed to the tasks.
         """
         least = [self.found[name] for name in ("due", "timer", "oldest")]
         due, timer, oldest = (min(value, other) if isinstance(value, int) else other for value, other in zip(least, others, strict=True))
@@ -97,16 +97,16 @@ def run_task(
     tables: StateTables,
     counts: Sequence[str] = (),
 ) -> TaskOutput:
-    """Hand rows to the tasks, key by key, and write what comes back; one Spark job.
+    """Pass rows to the tasks, key by key, and write the output; one Spark job.
 
     Args:
-        fed: rows with ``TAG`` and ``SORT``; per key and tag they are handed over in order of ``SORT``, ``ORDER`` and ``POSITION``.
-        task: what becomes of them.
-        columns: the columns of what comes back.
+        fed: rows with ``TAG`` and ``SORT``; per key and tag they are passed in order of ``SORT``, ``ORDER`` and ``POSITION``.
+        task: processes them.
+        columns: of the output.
         keys: the key columns.
         context: of the epoch.
-        tables: whose folder they are written to.
-        counts: aggregates of what comes back that are counted besides, as SQL.
+        tables: whose folder the output is written to.
+        counts: additional aggregates over the output, as SQL.
     """
     handed = sorted_by_key(fed, keys).mapInArrow(task, columns)
     observation = Observation()
@@ -124,8 +124,8 @@ def run_task(
 
 
 def sorted_by_key(fed: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Return rows with all of a key on end, in one task."""
-    # A hash passes over nulls: without their places (null, 1) and (1, null) would be one key.
+    """Return rows with all rows of a key together, in one task."""
+    # A hash ignores nulls: without their places (null, 1) and (1, null) would be one key.
     named = ", ".join(part for key in keys for part in (quoted(key), *nulls_in(quoted(key), fed.schema[key].dataType)))
     first, second = (f"xxhash64({named})", f"hash({named})") if keys else ("0L", "0")
     hashed = fed.withColumns({HASH: F.expr(first), HASH_AGAIN: F.expr(second)})

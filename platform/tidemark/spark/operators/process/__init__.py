@@ -1,1 +1,1 @@
-"""Windows that keep their elements, for functions."""
+"""Windows that keep their elements, for window functions."""

@@ -1,9 +1,9 @@
 """Windows that keep their elements: process functions, triggers of any kind, evictors, count and global windows.
 
 ``semantics.window_process`` decides everything, key by key, in tasks. State is two tables: ``keys``, one row per key and epoch that changed
-it, and the elements, written once. An epoch's input is staged while the sources' watermarks are still to be found; when these are known,
-one pass reads what is kept of the keys that have input or are due, the input, and the stored elements of keys that may fire, and writes
-panes, late rows and new state, each apart. Where there are aggregates, they are native ones over the elements of each pane.
+it, and the elements, written once. An epoch's input is staged before the sources' watermarks are known; then one pass reads the state of
+keys that have input or are due, the input, and the stored elements of keys that may fire, and writes panes, late rows and new state
+separately. Where there are aggregates, they are native ones over the elements of each pane.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class BufferedRuntime(WindowRuntime):
     """One operator.
 
     Args:
-        node: its declaration, without a function behind aggregates.
+        node: its declaration, without a function after aggregates.
     """
 
     def __init__(self, node: WindowNode) -> None:
@@ -79,14 +79,14 @@ class BufferedRuntime(WindowRuntime):
 
     @property
     def errors(self) -> ErrorContext:
-        """What is named where the user's code fails."""
+        """The context for errors of the user's code."""
         rules = [f"trigger {self.process.effective_trigger.describe()}"]
         if self.node.evictor is not None:
             rules.append(f"evictor {self.node.evictor.describe()}")
         return ErrorContext(self.node.uid or "", " or ".join(rules), "make it take every element and every window", "the window function")
 
     def task(self, layout: Layout, clock: OperatorClock, expired_until: int = MIN_WATERMARK) -> KeyTask:
-        """Return what the tasks of an epoch do; ``expired_until`` is the last time of the last window that was gone before it."""
+        """Return the task of an epoch; ``expired_until`` is the last time of the last window that had expired before it."""
         node, process = self.node, dataclasses.replace(self.process, expired_until=expired_until)
         if node.function is not None:
             shown = ShownElements(node.function, layout.elements, layout.arrow(layout.output))
@@ -102,7 +102,7 @@ class BufferedRuntime(WindowRuntime):
         return self._task_of(function, layout, clock)
 
     def compaction(self, layout: Layout, clock: OperatorClock) -> KeyTask:
-        """Return what tasks do that leave out the elements which no window holds."""
+        """Return the task that leaves out the elements that no window holds."""
         return self._task_of(HeldElements(self.process), layout, clock)
 
     def _task_of(self, function: KeyFunction, layout: Layout, clock: OperatorClock) -> KeyTask:
@@ -113,7 +113,7 @@ class BufferedRuntime(WindowRuntime):
         return BufferedEpoch(self, context)
 
     def next_timer(self, state: OperatorState) -> int | None:
-        """Return the least watermark at which a key is due; the end of input is none to wait for."""
+        """Return the least watermark at which a key is due; the end of input does not count."""
         due = Counters.of(state.counters).due
         return None if due >= MAX_WATERMARK else due
 
@@ -141,14 +141,14 @@ class BufferedEpoch(WindowEpoch):
 
     @property
     def oldest_open_window(self) -> int | None:
-        """The start of the oldest window that is not gone; none for windows without bounds."""
+        """The start of the oldest window that has not expired; None for windows without bounds."""
         oldest = self._counters.oldest
         return None if oldest >= MAX_WATERMARK or not self._counters.keys else clamp_watermark(oldest)
 
     def process_elements(self, rows: DataFrame, counter: RowCounter | None = None) -> None:  # noqa: ARG002
         """Stage an epoch's input, so that it is read once; one Spark job."""
         timed = self._with_gap(rows)
-        # By themselves: the stream may have a column of such a name.
+        # Selected separately: the stream may have a column of that name.
         keys = dict(zip(self.runtime.partials.keys, self.runtime.partials.key_columns, strict=True))
         key_types = timed.select(*keys.values()).schema
         layout = layout_of_rows(self.node, self.runtime.keys, rows.schema, key_types, has_gap=self.runtime.has_gap)
@@ -174,8 +174,8 @@ class BufferedEpoch(WindowEpoch):
         columns = {**layout.elements, **layout.late_only}
         return passed.read(self.context, LATE).select(*(F.col(quoted(columns.get(name, name))).alias(name) for name in rows.columns))
 
-    def emit(self, watermark: int, observation: Observation) -> DataFrame | None:  # noqa: ARG002 - the pass has one of its own
-        """Run the process of keys with input and of those that are due; return the panes, None where there are none."""
+    def emit(self, watermark: int, observation: Observation) -> DataFrame | None:  # noqa: ARG002 - the pass has its own
+        """Process the keys that have input or are due; return the panes, None where there are none."""
         self.watermark = watermark
         if self._took_input:
             self.counts = ElementCounts(0, 0, 0, 0, ())
@@ -215,7 +215,7 @@ class BufferedEpoch(WindowEpoch):
         )
 
     def _layout_of_state(self, *, older: bool = False) -> Layout:
-        """Return the columns of the stored elements; with ``older`` also those that the stream has no more."""
+        """Return the columns of the stored elements; with ``older`` also those that the stream no longer has."""
         if self.tables.schema is None:
             raise ValueError("a deadline without state")
         stored = StructType([field for field in self.tables.schema if older or is_current(field)])
@@ -228,7 +228,7 @@ class BufferedEpoch(WindowEpoch):
         return processed(self.node, panes, layout.results) if layout.results else aggregated(self.node, panes, layout)
 
     def emitted_panes(self, observation: Observation) -> Panes:  # noqa: ARG002
-        """Return the counts of the pass; aggregates make one row of a pane, a function any number."""
+        """Return the counts of the pass; aggregates return one row per pane, a function any number."""
         found = Panes() if self._passed is None else self._panes_of(self._passed)
         return found if self.node.function is not None else dataclasses.replace(found, result_rows=None)
 
@@ -236,7 +236,7 @@ class BufferedEpoch(WindowEpoch):
         return panes_of(passed, merging=self.node.assigner.merging)
 
     def compact(self) -> Callable[[], None] | None:
-        """Forget files that hold nothing of use; return the merging of others into larger ones, None where there is nothing to merge."""
+        """Drop files without needed rows; return the work that merges others into larger ones, None where there is nothing to merge."""
         living = self._counters.keys
         work: list[Callable[[], None]] = []
         if not living or self.watermark >= MAX_WATERMARK:
@@ -252,12 +252,12 @@ class BufferedEpoch(WindowEpoch):
 
     @property
     def _lateness(self) -> int:
-        """The greatest lateness that windows in state may have been kept for."""
+        """The greatest allowed lateness with which windows in state may have been kept."""
         return max(self.node.allowed_lateness_ms, self.context.before.counters.get(_LATENESS, 0))
 
     @property
     def _windows_expired_before(self) -> int:
-        """The last time of the last window that was gone before this epoch; greater lateness does not bring it back."""
+        """The last time of the last window that had expired before this epoch; greater allowed lateness does not bring it back."""
         return self.context.before.counters.get(EXPIRED, MIN_WATERMARK)
 
     @property
@@ -270,7 +270,7 @@ class BufferedEpoch(WindowEpoch):
 
     @property
     def _expired_before(self) -> int:
-        """The time from which on elements may still be held."""
+        """The least time of elements that a window may still hold."""
         longest = longest_window(self.node.assigner)
         if longest is not None:
             return clamp_watermark(self.watermark - self._lateness - longest + 2)
@@ -288,7 +288,7 @@ class BufferedEpoch(WindowEpoch):
             crash_point("compaction-staged")
 
     def held_elements(self) -> tuple[DataFrame, Layout] | None:
-        """Return the stored elements that some window holds, for who reads state, and their columns; None if there never was one."""
+        """Return the stored elements that some window holds, for readers of state, and their columns; None if there never was one."""
         if self.tables.schema is None:
             return None
         layout = self._layout_of_state()
@@ -296,7 +296,7 @@ class BufferedEpoch(WindowEpoch):
         return self._held(stored.where(f"{START} >= {runtime_literals(self._expired_before)[0]}"), layout), layout
 
     def _held(self, elements: DataFrame, layout: Layout) -> DataFrame:
-        """Return the elements that some window holds, as the newest versions of their keys say."""
+        """Return the elements that some window holds, by the newest versions of their keys."""
         keys = list(layout.keys.values())
         versions = self._keys.read(layout.versions)
         if keys and self._keys.rows > FEW_ROWS:
@@ -315,5 +315,5 @@ class BufferedEpoch(WindowEpoch):
         return self.tables.snapshot(self.watermark, {**self._counters.named(), _LATENESS: self._lateness, EXPIRED: self._windows_expired})
 
     def _forget_input(self) -> None:
-        """Remove the staged input, which nobody will name; what a crash leaves is swept."""
+        """Remove the staged input, which no record will name; files left by a crash are swept."""
         self.context.store.delete(file.path for file in self._staged)

@@ -1,4 +1,4 @@
-"""Which stored elements some window still holds, in a task: for the merging of files of elements."""
+"""Finds the stored elements that some window still holds, in a task: for merging files of elements."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class HeldElements(KeyFunction):
     read_only: ClassVar[bool] = True
 
     def run(self, call: KeyCall) -> KeyRun:
-        """Add the elements that stay."""
+        """Add the elements to keep."""
         result = KeyResult(call.before)
         if call.before.state is None or not call.rows.has(STORED):
             return result

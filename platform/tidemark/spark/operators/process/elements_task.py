@@ -1,6 +1,6 @@
-"""The process of windows over sorted rows, in a task: ``semantics.window_process`` key by key, on Arrow batches.
+"""Runs windows over sorted rows, in a task: ``semantics.window_process`` key by key, on Arrow batches.
 
-In memory are one key's state, its elements of the epoch as they came (in Arrow), and the elements of one of its windows.
+Only one key's state, its elements of the epoch (in Arrow), and the elements of one of its windows are in memory.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class ElementsFunction(KeyFunction):
     Args:
         process: the windows; its function, if it has one, is a ``ShownElements``.
         elements: columns of elements by their names in the stream.
-        trigger_reads_rows: whether the trigger looks at rows.
-        evictor_reads_rows: whether the evictor does.
+        trigger_reads_rows: whether the trigger reads rows.
+        evictor_reads_rows: whether the evictor reads rows.
         has_gap: whether each element has its own gap.
-        shows_late: whether late elements are wanted.
+        shows_late: whether late elements are needed.
     """
 
     process: WindowProcess
@@ -52,7 +52,7 @@ class ElementsFunction(KeyFunction):
     shows_late: bool
 
     def run(self, call: KeyCall) -> KeyRun:
-        """Have the windows take the new elements, and add the panes of those that fire."""
+        """Process the new elements, and add the panes of windows that fire."""
         rows, clock, out = call.rows, call.clock, call.out
         epoch = self.process.begin(call.key, call.before.state, clock)
         arrived = self._take(epoch, rows)
@@ -67,7 +67,7 @@ class ElementsFunction(KeyFunction):
         return KeyResult(version, accepted, refused, self._rest(call, epoch, arrived, stays=text is not None))
 
     def _rest(self, call: KeyCall, epoch: KeyEpoch, arrived: Sequence[tuple[Run, array[int]]], *, stays: bool) -> Iterator[pa.RecordBatch]:
-        """Add late elements, and those that a window still holds where anything is kept of the key."""
+        """Add late elements, and those that a window still holds if the key keeps state."""
         for run, orders in arrived:
             self._late(run, orders, call)
             if stays:
@@ -75,7 +75,7 @@ class ElementsFunction(KeyFunction):
             yield from call.out.full_batches()
 
     def _take(self, epoch: KeyEpoch, rows: KeyRows) -> list[tuple[Run, array[int]]]:
-        """Have the windows take the new elements; return these with the order that each was given."""
+        """Assign the new elements to windows; return them with the order that each got."""
         arrived: list[tuple[Run, array[int]]] = []
 
         def arrivals() -> Iterator[Arrival]:
@@ -90,7 +90,7 @@ class ElementsFunction(KeyFunction):
         return arrived
 
     def _rows(self, run: Run, *, as_rows: bool) -> Iterable[object]:
-        """Return what stands for the rows of a run: they themselves, where someone looks into them."""
+        """Return the rows of a run: dicts where the rows are read, else places."""
         return run.rows(self.elements) if as_rows else (Place(run.batch, number) for number in range(run.start, run.stop))
 
     def _times(self, run: Run, clock: OperatorClock) -> Iterable[object]:
@@ -115,7 +115,7 @@ class ElementsFunction(KeyFunction):
             yield HeldElement(time, order, row)  # type: ignore[arg-type]
 
     def _pane(self, number: int, pane: FiredPane, call: KeyCall) -> Iterator[pa.RecordBatch]:
-        """Add the rows of a pane: its elements, or what the function makes of them."""
+        """Add the rows of a pane: its elements, or the function's results."""
         out, first = call.out, call.rows.first
         start, end = bounds_of(pane.window)
         fields = (number, start, end, pane.timing, pane.index, pane.time, [session._asdict() for session in pane.replaces])
@@ -148,7 +148,7 @@ class ElementsFunction(KeyFunction):
 
 
 class ShownElements:
-    """A user's window function as a window process calls it: makes rows, or batches, of places in batches.
+    """A user's window function as a window process calls it: turns places in batches into rows, or batches.
 
     Args:
         declared: the function.
@@ -185,7 +185,7 @@ class ShownElements:
 
 
 def _version(text: str | None, deadlines: Deadlines, epoch: int) -> Version:
-    """Return what is to be kept of a key after an epoch."""
+    """Return a key's version after an epoch."""
     if text is None:
         return EMPTY_VERSION
     starts = [window.start for window in read_state(text, epoch).windows if window != GLOBAL_WINDOW]

@@ -1,4 +1,4 @@
-"""Which columns an operator that keeps elements has, in its state and on the way through a task."""
+"""The columns of an operator that keeps elements, in its state and in a task."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def layout_of_rows(node: WindowNode, keys: Mapping[str, str], rows: T.StructType
 
 
 def layout_of_state(node: WindowNode, keys: Mapping[str, str], stored: T.StructType, *, has_gap: bool) -> Layout:
-    """Return the columns of an operator in an epoch without input; ``stored`` is what its elements in state have.
+    """Return the columns of an operator in an epoch without input; ``stored`` are those of its elements in state.
 
-    The names of the stream's columns are in the letters that the stream has now, as far as the graph knows them.
+    The names of the stream's columns are spelled as the stream has them now, as far as the graph knows them.
     """
     fields = {field.name: field for field in nullable(stored)}
     spelled = {column.lower(): element_name(column) for column in state_columns(node) or ()}
@@ -68,7 +68,7 @@ def layout_of_state(node: WindowNode, keys: Mapping[str, str], stored: T.StructT
 
 
 def layout_of_results(node: WindowNode, keys: Mapping[str, str], results: T.StructType) -> Layout:
-    """Return the columns of an operator whose function is given the results of aggregates.
+    """Return the columns of an operator whose function gets the results of aggregates.
 
     Args:
         node: the operator.

@@ -1,4 +1,4 @@
-"""Columns of panes, beside those that any task over keys has."""
+"""Columns of panes, in addition to those of any keyed task."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ PANE_FIELDS: Final = (
     T.StructField(REPLACES, T.ArrayType(T.StructType().add("start", "long").add("end", "long"))),
     T.StructField(RESULT_NUMBER, T.LongType()),
 )
-"""Of a pane: its number among those of its key in the epoch, its bounds, and of each of its rows the number in the pane."""
+"""A pane's number among those of its key in the epoch, its bounds, and the number of each of its rows in the pane."""
 
 PANE_NOTES: Final = Shape(made=(FROM, TO, TIMING))
 LATE_ELEMENT = "REFUSED"
-"""Stands in a note, where others have a pane's timing, for a window that late elements would have belonged to."""
+"""Marks a note, in place of a pane's timing, as one of a window that late elements would have belonged to."""
 
 
 def note_pane(out: OutputBuffer, window: Window, timing: str, place: Place) -> None:
@@ -56,11 +56,11 @@ def note_late_window(out: OutputBuffer, start: int, place: Place) -> None:
 
 
 def bounds_of(window: Window) -> tuple[int | None, int | None]:
-    """Return the bounds that are shown of a window, none for the global one."""
+    """Return the bounds of a window as results have them, None for the global one."""
     return (None, None) if window == GLOBAL_WINDOW else (window.start, window.end)
 
 
 def origin_of_pane(key: Mapping[str, object], window: Window) -> str:
-    """Return key and window as errors name them."""
+    """Return key and window as errors show them."""
     bounds = "" if window == GLOBAL_WINDOW else f" and the window [{window.start}, {window.end})"
     return f"{origin_of(key)}{bounds}"

@@ -1,4 +1,4 @@
-"""What is counted of panes and late elements while a task over keys runs."""
+"""Counts of panes and late elements in a keyed task."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidemark.spark.operators.process.pane_columns import FROM, LATE_ELEMENT, PA
 
 
 def pane_counts(*, merging: bool) -> list[str]:
-    """Return the aggregates; ``merging`` says that windows are sessions, each of which has bounds of its own."""
+    """Return the aggregates; ``merging`` is whether windows are sessions, each of which has its own bounds."""
     late_starts = f"CASE WHEN {TIMING} = '{LATE_ELEMENT}' THEN {FROM} END"
     refired = f"CASE WHEN {TAG} = {PANE_NOTE} AND {TIMING} = 'LATE' THEN {FROM} END"
     texts = [
@@ -26,13 +26,13 @@ def pane_counts(*, merging: bool) -> list[str]:
 
 
 def element_counts(output: TaskOutput) -> ElementCounts:
-    """Return what became of the elements."""
+    """Return the counts of elements."""
     accepted = output.count("accepted")
     return ElementCounts(accepted, output.count("late"), accepted, 0, _starts(output.found["late_starts"]))
 
 
 def panes_of(output: TaskOutput, *, merging: bool) -> Panes:
-    """Return the panes. A window of aligned ones closes once for all keys, a session for each."""
+    """Return the counts of panes. An aligned window closes once for all keys, a session once for each."""
     on_time, ends = output.count("on_time"), output.found.get("ends")
     return Panes(
         on_time=on_time,

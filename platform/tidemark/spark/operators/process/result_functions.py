@@ -1,7 +1,7 @@
-"""A window function behind aggregates: called once per pane with the one row of results, on whatever step makes these.
+"""A window function after aggregates: called once per pane with its one row of results, whichever runtime computes these.
 
-The function may keep something of a key, so the results go to tasks key by key, with what is kept, and each key's panes in the order of
-their windows. What comes back is the function's rows and what it keeps from now on.
+The function may have keyed state, so the results are passed to tasks key by key, with the state, and each key's panes in the order of
+their windows. The tasks return the function's rows and its new state.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ResultFunctionRuntime(WindowRuntime):
 
     Args:
         node: its declaration, with aggregates and a function.
-        inner: the step of the same without the function.
+        inner: the runtime of the same operator without the function.
     """
 
     def __init__(self, node: WindowNode, inner: WindowRuntime) -> None:
@@ -66,7 +66,7 @@ class ResultFunctionRuntime(WindowRuntime):
 
     @property
     def can_fuse_counts(self) -> bool:
-        """As of the step behind it."""
+        """As the inner runtime."""
         return self.inner.can_fuse_counts
 
     def begin(self, context: OperatorContext) -> ResultFunctionEpoch:
@@ -74,11 +74,11 @@ class ResultFunctionRuntime(WindowRuntime):
         return ResultFunctionEpoch(self, context)
 
     def next_timer(self, state: OperatorState) -> int | None:
-        """As of the step behind it: what a function keeps of windows that are over can wait for the next epoch."""
+        """As the inner runtime: a function's state of expired windows can wait for the next epoch."""
         return self.inner.next_timer(_without_function(state))
 
     def next_processing_time(self, state: OperatorState) -> int | None:
-        """As of the step behind it."""
+        """As the inner runtime."""
         return self.inner.next_processing_time(_without_function(state))
 
 
@@ -104,7 +104,7 @@ class ResultFunctionEpoch(WindowEpoch):
 
     @property
     def oldest_open_window(self) -> int | None:
-        """As of the step behind it."""
+        """As the inner runtime."""
         return self._inner.oldest_open_window
 
     def process_elements(self, rows: DataFrame, counter: RowCounter | None = None) -> ElementCounts | None:
@@ -113,7 +113,7 @@ class ResultFunctionEpoch(WindowEpoch):
         return self.counts
 
     def late_rows(self, rows: DataFrame) -> DataFrame:
-        """Return which rows no window took."""
+        """Return the late rows."""
         return self._inner.late_rows(rows)
 
     def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
@@ -141,14 +141,14 @@ class ResultFunctionEpoch(WindowEpoch):
         self._tables.add(passed.files.get(VERSION, ()), FUNCTION_PART)
         self._counters = passed.counters(self._before, self.context.processing_time, others)
         if results is not None:
-            # Without panes, too: the step behind learns from it what is due next.
+            # Also without panes: the inner operator gets from it what is due next.
             self._inner_fired = self._inner.emitted_panes(observation)
         self.context.store.delete(self._staged)
         return processed(self.node, passed.read(self.context, OUTPUT), layout.results) if self._panes_of(passed).panes else None
 
     def emitted_panes(self, observation: Observation) -> Panes:
-        """Return the panes that the function was called for, and how many rows it made of them."""
-        del observation  # it was read where the results were
+        """Return the panes that the function was called for, and its number of rows."""
+        del observation  # read together with the results
         if self._passed is None:
             return self._inner_fired
         mine = self._panes_of(self._passed)
@@ -158,7 +158,7 @@ class ResultFunctionEpoch(WindowEpoch):
         return panes_of(passed, merging=self.node.assigner.merging)
 
     def _layout_of(self, results: DataFrame | None) -> Layout:
-        """Return the columns; without results there are only keys, which the state behind has, too."""
+        """Return the columns; without results there are only keys, which the inner state has, too."""
         keys = {name: column for (name, _), column in zip(self.node.keys, self.runtime.partials.keys, strict=True)}
         if results is not None:
             return layout_of_results(self.node, keys, results.schema)
@@ -171,7 +171,7 @@ class ResultFunctionEpoch(WindowEpoch):
         )
 
     def _as_input(self, results: DataFrame, layout: Layout) -> DataFrame:
-        """Return results under the names that they have in a task."""
+        """Return results with their names in a task."""
         replaces = bounds_of_replaced("replaces") if self.node.assigner.merging else f"CAST(NULL AS {OUT_KIND})"
         rows = results.selectExpr(
             *(f"{quoted(name)} AS {quoted(column)}" for name, column in (*layout.keys.items(), *layout.elements.items())),
@@ -187,7 +187,7 @@ class ResultFunctionEpoch(WindowEpoch):
         return rows.withColumns({TAG: F.lit(NEW), SORT: F.col(FROM), ORDER: F.expr(f"coalesce({TO}, {INDEX})")})
 
     def _stage(self, new: DataFrame) -> DataFrame:
-        """Write results that are read twice, since they are counted where they are made."""
+        """Write results that are read twice, since they are counted when they are computed."""
         context = self.context
         written = write_folder(new, context.store, self._tables.new_folder(), compression=STATE_COMPRESSION)
         self._staged = tuple(file.path for file in written)
@@ -205,7 +205,7 @@ class ResultFunctionEpoch(WindowEpoch):
         return KeyTask(function, clock, layout.keys, layout.arrow(layout.output), layout.shapes, errors)
 
     def compact(self) -> Callable[[], None] | None:
-        """Do the upkeep of the step behind, and of what the function keeps."""
+        """Compact the inner operator's state, and the function's."""
         work = [self._inner.compact()]
         if self._kept.files:
             layout = self._layout or self._layout_of(None)
@@ -214,12 +214,12 @@ class ResultFunctionEpoch(WindowEpoch):
         return partial(run_in_order, wanted) if wanted else None
 
     def snapshot(self) -> OperatorState:
-        """Return the state of the step behind, and what the function keeps."""
+        """Return the inner operator's state, and the function's."""
         inner, mine = self._inner.snapshot(), self._tables.snapshot(self.watermark, self._counters.named(_PREFIX))
         counters = {**inner.counters, **self._counters.named(_PREFIX)}
         return dataclasses.replace(inner, files=(*inner.files, *mine.files), counters=counters)
 
 
 def _without_function(state: OperatorState) -> OperatorState:
-    """Return the state of the step behind."""
+    """Return the inner operator's state."""
     return dataclasses.replace(state, files=tuple(file for file in state.files if file.part != FUNCTION_PART))

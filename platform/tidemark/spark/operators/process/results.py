@@ -1,4 +1,4 @@
-"""Result rows of panes that a pass wrote: what a function gave, or native aggregates over a pane's elements."""
+"""Result rows of panes that a pass wrote: a function's results, or native aggregates over a pane's elements."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _SHIFT = 20
-"""Up to so many bits of a result's number in its pane stand behind the hash of its key."""
+"""Up to so many bits of a result's number in its pane follow the hash of its key."""
 
 
 def aggregated(node: WindowNode, panes: DataFrame, layout: Layout) -> DataFrame:
     """Return the results of native aggregates over the elements of each pane."""
     partials = Partials(node)
     fields = [name for name in names_of(PANE_FIELDS) if name != RESULT_NUMBER]
-    # Under other names: the stream may have a column that is called as the state calls a key.
+    # Under other names: the stream may have a column with the name of a key in state.
     names = [f"__tm_key_{number}" for number in range(len(partials.keys))]
     elements = panes.select(
         *(F.col(quoted(key)).alias(name) for key, name in zip(partials.keys, names, strict=True)),
@@ -39,12 +39,12 @@ def aggregated(node: WindowNode, panes: DataFrame, layout: Layout) -> DataFrame:
 
 
 def processed(node: WindowNode, panes: DataFrame, results: Mapping[str, str]) -> DataFrame:
-    """Return what a window function gave; ``results`` are columns by the names of the function's."""
+    """Return the results of a window function; ``results`` are columns by the function's names."""
     return _results(node, panes, [f"{quoted(column)} AS {quoted(name)}" for name, column in results.items()])
 
 
 def _results(node: WindowNode, panes: DataFrame, results: list[str]) -> DataFrame:
-    """Return keys, bounds, results, pane, and the hidden time and position, by which windows that follow order them."""
+    """Return keys, bounds, results, pane, and the hidden time and position, by which downstream windows order them."""
     partials = Partials(node)
     replaces = [f"{replaced_sessions(REPLACES)} AS replaces"] if node.assigner.merging else []
     row = f"shiftleft({partials.key_hash}, {_SHIFT}) | {RESULT_NUMBER}"

@@ -1,4 +1,4 @@
-"""A window function over the results of aggregates, in a task: one row per pane goes in, any number come out."""
+"""A window function over the results of aggregates, in a task: one input row per pane, any number of output rows."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from tidemark.spark.operators.process.pane_columns import FROM, INDEX, PANE_FIEL
 
 @dataclass(frozen=True)
 class ResultsFunction(KeyFunction):
-    """Calls the function pane by pane, and keeps what the function keeps.
+    """Calls the function pane by pane, and stores its state.
 
     Args:
         declared: the function.
         results: columns of aggregates by their names.
         merging: whether windows are sessions.
-        lateness: for how long windows are kept after their end.
+        lateness: how long windows are kept after their end, milliseconds.
     """
 
     declared: WindowFunction
@@ -37,7 +37,7 @@ class ResultsFunction(KeyFunction):
     lateness: int
 
     def run(self, call: KeyCall) -> KeyRun:
-        """Add what the function makes of each pane."""
+        """Add the function's results for each pane."""
         key, clock, out = call.key, call.clock, call.out
         stored = {} if call.before.state is None else read_state(call.before.state, clock.epoch).function
         functions = FunctionState(stored, merging=self.merging)
@@ -55,7 +55,7 @@ class ResultsFunction(KeyFunction):
         return KeyResult(self._version(functions, clock))
 
     def _version(self, functions: FunctionState, clock: OperatorClock) -> Version:
-        """Return what is to be kept of a key: the function's state, until the windows that it is of are over."""
+        """Return a key's version: the function's state, until its windows expire."""
         functions.forget_expired(self.lateness, clock.watermark)
         function = functions.to_json()
         text = write_state(KeyState(born=0, function=function))
@@ -67,7 +67,7 @@ class ResultsFunction(KeyFunction):
 
 
 def _cleanup(entry: object, lateness: int) -> int:
-    """Return the watermark at which a window's part of a function's state goes."""
+    """Return the watermark at which a window's part of a function's state is removed."""
     bounds = entry[0] if isinstance(entry, list) else None
     return cleanup_time(GLOBAL_WINDOW if bounds is None else Window(*bounds), lateness)
 

@@ -1,4 +1,4 @@
-"""Which stored elements an epoch hands to the tasks: those of keys whose windows may fire."""
+"""The stored elements that an epoch passes to the tasks: those of keys whose windows may fire."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 class StoredElements:
     """The elements of an operator in one epoch.
 
-    ``before`` is the watermark of the epoch before; ``fires_when_due`` says that windows fire only when they are due, and for late elements
-    after that; ``order`` is what stored elements are sorted by.
+    ``before`` is the watermark of the epoch before; ``fires_when_due`` is whether windows fire only when they are due, and for late
+    elements after that; ``order`` is the sort order of stored elements.
     """
 
     node: WindowNode
@@ -41,18 +41,18 @@ class StoredElements:
     fires_when_due: bool
 
     def needed(self, layout: Layout, staged: Sequence[ParquetSummary], *, reached: bool) -> StoredRows | None:
-        """Return the elements, None where no window can fire; ``staged`` is the epoch's input, ``reached`` says that keys may be due."""
+        """Return the elements, None where no window can fire; ``staged`` is the epoch's input, ``reached`` whether keys may be due."""
         waking = self._waking(staged)
         rows = self._rows(layout) if reached or waking else None
         return None if rows is None else StoredRows(rows, sum(file.rows for file in self.tables.files()), waking or "false")
 
     def _waking(self, staged: Sequence[ParquetSummary]) -> str:
-        """Return the condition of new elements whose key may fire though it was not due, empty where there is none."""
+        """Return the condition of new elements whose key may fire although it is not due, empty where there is none."""
         if not staged:
             return ""
         if not self.fires_when_due:
             return "true"
-        # What lies in a window that has fired is not after the watermark it fired at; what touches a session may be, by a millisecond.
+        # Elements of a fired window are not after the watermark at which it fired; those that touch a session may be, by a millisecond.
         last = self.before + 1 if self.node.assigner.merging else self.before
         late = self.node.allowed_lateness_ms and any(file.min_time is None or file.min_time <= last for file in staged)
         return f"{TIME} <= {runtime_literals(last, varying=TIME)[0]}" if late else ""

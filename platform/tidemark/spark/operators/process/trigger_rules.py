@@ -1,4 +1,4 @@
-"""What an operator's trigger and evictor ask of the engine."""
+"""Requirements of an operator's trigger and evictor."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def only_adds(rule: object) -> bool:
 
 
 def trigger_in_effect(node: WindowNode) -> Trigger | None:
-    """Return the trigger of an operator, none for count windows.
+    """Return the trigger of an operator, None for count windows.
 
-    In the late phase of the windows' end trigger every epoch with accepted late elements fires once, at its end: not a session that was
-    late when an element came, and is not any more when it has merged with one that is still to fire.
+    In the late phase of the windows' end trigger every epoch with accepted late elements fires once, at its end: except a session that
+    was late when an element came, and is no longer late after merging with one that has yet to fire.
     """
     if isinstance(node.assigner, CountWindows):
         return None
@@ -56,7 +56,7 @@ def _once_per_epoch(trigger: Trigger) -> Trigger:
 
 
 def fires_when_due(node: WindowNode) -> bool:
-    """Return whether a window fires only when its time is over, and for late elements after that."""
+    """Return whether a window fires only at its end, and for late elements after that."""
     trigger = trigger_in_effect(node)
     inner = trigger.inner if isinstance(trigger, PurgingTrigger) else trigger
     if isinstance(inner, ProcessingTimeTrigger):
@@ -75,6 +75,6 @@ def longest_window(assigner: WindowAssigner) -> int | None:
 
 
 def expires_by_time(node: WindowNode) -> bool:
-    """Return whether nothing but time takes an element out of a window."""
+    """Return whether only time removes an element from a window."""
     trigger = trigger_in_effect(node)
     return longest_window(node.assigner) is not None and node.evictor is None and trigger is not None and only_adds(trigger)

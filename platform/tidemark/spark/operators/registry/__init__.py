@@ -1,1 +1,1 @@
-"""What runs operators of each kind, and which columns they have."""
+"""The runtimes and schemas of each operator kind."""

@@ -17,5 +17,5 @@ _RUNTIMES: Final[Mapping[str, Callable[[Any], OperatorRuntime]]] = MappingProxyT
 
 
 def runtime_of(node: StatefulNode) -> OperatorRuntime:
-    """Return what runs an operator."""
+    """Return the runtime of an operator."""
     return _RUNTIMES[node.KIND](node)

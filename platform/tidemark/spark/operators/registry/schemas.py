@@ -1,4 +1,4 @@
-"""Whose columns follow from which class, by the operator's kind."""
+"""The schemas of stateful operators, by their kind."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def schemas_of(node: StatefulNode, inputs: Mapping[str, DataFrame]) -> OperatorS
 
     Args:
         node: the operator.
-        inputs: frames without rows that have the columns of its inputs, the engine's own among them, by port.
+        inputs: empty frames with the columns of its inputs, including the engine's own, by port.
     """
     return _SCHEMAS[node.KIND](node, inputs)

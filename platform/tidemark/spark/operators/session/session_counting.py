@@ -1,8 +1,8 @@
-"""What a trigger keeps of sessions: carried over when they merge, counted on with each element, and read again in the next epoch.
+"""A trigger's state of sessions: merged when sessions merge, updated with each element, and read again in the next epoch.
 
-A count is of elements since the trigger last fired. Sessions that merge add their counts, and the next element fires if that is enough,
-however much more it is; so the elements of an epoch and the stored sessions that they join are taken in one order: that in which windows
-would merge. A stored session comes just before the first element whose own session reaches it.
+A count is the number of elements since the trigger last fired. Sessions that merge add their counts, and the next element fires if the
+sum is enough, however much greater it is; so the elements of an epoch and the stored sessions that they join are processed in one order:
+that in which windows would merge. A stored session comes just before the first element whose own session reaches it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ KEPT = {
     NEXT: "CAST(NULL AS BIGINT)",
     ASKED: "0",
 }
-"""What rows tell of a session beside its bounds and partials."""
+"""Columns of a session's row besides its bounds and partials."""
 
 _KINDS = {PANES: "INT", OUT: OUT_KIND, GROWN: "BOOLEAN", COUNTED: "BIGINT", COUNTED_LATE: "BIGINT", NEXT: "BIGINT"}
 
@@ -68,7 +68,7 @@ _COUNT, _LATE_COUNT = "__tm_count", "__tm_late_count"
 
 
 class CountedState(SessionState):
-    """What the files of an operator with a trigger say.
+    """The state files of an operator with a trigger.
 
     Args:
         tables: the operator's files.
@@ -81,12 +81,12 @@ class CountedState(SessionState):
         self._rules = rules
 
     def as_of(self, rows: DataFrame, watermark: int) -> DataFrame:
-        """Return rows as they are once the epoch that ended with a watermark is over; ``ASKED`` and the number of their epoch stay."""
+        """Return rows as they are after the epoch that ended with a watermark; ``ASKED`` and the number of their epoch stay."""
         due = f"{END} <= {_after(watermark)}"
         if self._rules.phased:
             counted, following = f"if({due}, 0L, {COUNTED})", f"if({due}, NULL, {NEXT})"
         else:
-            # The last step of a session is its end, which has been.
+            # A session's last step is its end, which has passed.
             counted, following = COUNTED, f"if({due} AND {NEXT} IS NOT NULL, {END} - 1, {NEXT})"
         return rows.selectExpr(
             *self.columns,
@@ -100,7 +100,7 @@ class CountedState(SessionState):
         )
 
     def written(self, merged: DataFrame, epoch: int, watermark: int) -> DataFrame:  # noqa: ARG002
-        """Return sessions as they are to be stored."""
+        """Return sessions as they are stored."""
         return merged.selectExpr(*self.columns, f"{runtime_literals(epoch)[0]} AS {EPOCH}", *KEPT)
 
 
@@ -120,7 +120,7 @@ class CountedMerging(SessionMerging):
         self._due = _after(watermark)
 
     def merged(self, fresh: DataFrame, stored: DataFrame | None, expired_end: int) -> DataFrame:
-        """Return all sessions of the keys there are, with what is kept of them; ``fresh`` holds elements of one time and gap at most."""
+        """Return all sessions of the existing keys, with the trigger's state; a row of ``fresh`` has elements of one time and gap."""
         numbered = self.numbered(fresh, stored, expired_end)
         if stored is None:
             numbered = numbered.selectExpr("*", *(f"CAST(NULL AS {kind}) AS {name}" for name, kind in _KINDS.items()))
@@ -144,11 +144,11 @@ class CountedMerging(SessionMerging):
         return self._with_kept(self._partials.grouped(ordered, SESSION, extra=list(map(F.expr, extra))))
 
     def _in_turn(self, rows: DataFrame) -> DataFrame:
-        """Return rows with what depends on their order: how many elements come before, and which step the first of them sets."""
+        """Return rows with values that depend on their order: the number of earlier elements, and the step that the first one sets."""
         rules = self._rules
         reach = END
         if POSITION in rows.columns:
-            # With gaps of their own an element may end before another that comes sooner.
+            # With its own gap, an element's session may end before that of an earlier element.
             order = over(self.keys, f"{START}, {POSITION}")
             reach = f"max(if({ROWS} > 0 AND {SESSION} > 0, {END}, NULL)) OVER ({order} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
         rows = rows.selectExpr("*", f"if({ROWS} = 0, {START}, {reach}) AS {_TURN}")
@@ -167,7 +167,7 @@ class CountedMerging(SessionMerging):
         return with_turn.selectExpr("*", f"sum({_TAKEN}) {so_far} AS {_AT}", f"sum({ROWS}) {so_far} AS {_AT_LATE}")
 
     def _with_kept(self, merged: DataFrame) -> DataFrame:
-        """Return merged sessions with counts, steps, and what was asked for in the epoch."""
+        """Return merged sessions with counts, steps, and the requests of the epoch."""
         rules, due = self._rules, f"{END} <= {self._due}"
         counts = [f"{_folded(_JOINED, _TAKEN, rules.count)} AS {_COUNT}"] if rules.count else []
         counts += [f"{_folded(_JOINED_LATE, ROWS, rules.late_count)} AS {_LATE_COUNT}"] if rules.late_count else []
@@ -194,12 +194,12 @@ def _after(watermark: int) -> str:
 
 
 def _joined(at: str, counted: str) -> str:
-    """Return the counts that stored sessions bring with them, each with the number of elements taken before it."""
+    """Return the counts of joining stored sessions, each with the number of elements processed before it."""
     return f"array_sort(collect_list(if({ROWS} = 0 AND {counted} > 0, struct({at} AS at, {counted} AS counted), NULL)))"
 
 
 def _folded(joined: str, taken: str, count: int | None) -> str:
-    """Return what counting comes to: ``n`` since it last fired, and whether it ``fired``."""
+    """Return the result of counting: ``n`` since it last fired, and whether it ``fired``."""
     steps = f"concat({joined}, array(struct({taken} AS at, 0L AS counted)))"
     new = "(x.at - s.at)"
     n = f"CASE WHEN {new} = 0L THEN s.n WHEN s.n >= {count}L THEN pmod({new} - 1L, {count}L) ELSE pmod(s.n + {new}, {count}L) END"

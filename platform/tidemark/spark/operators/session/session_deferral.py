@@ -1,8 +1,8 @@
-"""Sessions whose merging can wait: an epoch's input is written as it is, and merged with the sessions it belongs to some epochs later.
+"""Deferred merging of sessions: an epoch's input is written unmerged, and merged with its sessions some epochs later.
 
-Which elements are late depends on what is stored only if they would be late by themselves, and what is due only on sessions that end. So
-where many sessions are open, few are touched, no element may be late and no session ends soon, nothing stored has to be read: what an
-epoch costs follows from its input alone. What was put off has to be merged before any of it may be due, or anything that it may belong to.
+Lateness depends on stored sessions only for elements that would be late by themselves, and results only on sessions that end. So where
+many sessions are open, few are touched, no element may be late and no session ends soon, no state has to be read: an epoch's cost
+depends on its input alone. Deferred input has to be merged before it, or any session that it may belong to, may be due.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
     from tidemark.spark.operators.session.session_runtime import SessionRuntime
 
 DEFERRED = "put_off"
-"""The table of what waits; rows as in the main one, but each is only what one epoch adds to a session."""
+"""The table of deferred input; rows as in the main one, but each is only what one epoch adds to a session."""
 
 MANY_OPEN = 5_000
-"""Up to so many open sessions, writing all of them anew is as quick."""
+"""Up to so many open sessions, rewriting all of them is as fast."""
 
 MAX_EPOCHS = 16
-"""What so many epochs have put off is merged."""
+"""Input is merged after it was deferred for so many epochs."""
 
 EPOCHS_AHEAD = 4
-"""Nothing is put off if a session may end while the watermark goes on as far as in so many epochs like the last."""
+"""Nothing is deferred if a session may end while the watermark advances as far as in so many epochs like the last."""
 
 EPOCHS_OF_DOUBT = 16
-"""For so many epochs nothing is put off after one with an element that might be late."""
+"""Nothing is deferred for so many epochs after one with an element that might be late."""
 
 _WAITED, _ADVANCE, _DOUBT = "__tm_waited", "advance", "doubt"
 
@@ -86,7 +86,7 @@ class DeferringSessionEpoch(SessionEpoch):
         return simple and many and few and not soon and len(stagings(deferred_files)) < MAX_EPOCHS
 
     def _defer(self, fresh: DataFrame) -> bool:
-        """Write the input by itself; return whether that will do: not if some of it is late unless it joins what is stored."""
+        """Write the input unmerged; return whether that is enough: not if an element is late unless it joins a stored session."""
         before, observation = self.context.before.watermark, Observation()
         merged = self._merging.merged(fresh, None, self._expired_end)
         observed = self._observed(merged, observation, touched=True).where(f"{SESSION} > 0")
@@ -98,7 +98,7 @@ class DeferringSessionEpoch(SessionEpoch):
         return True
 
     def _stored(self, older: Sequence[StateFile], of: DataFrame | None) -> DataFrame:
-        """Return stored sessions, with what waits to be merged into them."""
+        """Return stored sessions, with the deferred input to be merged into them."""
         deferred_files = [file for file in older if file.part == DEFERRED]
         if not deferred_files:
             return super()._stored(older, of)
@@ -111,7 +111,7 @@ class DeferringSessionEpoch(SessionEpoch):
         return merged.withColumn(_WAITED, F.lit(0)).unionByName(waited)
 
     def open_sessions(self) -> DataFrame | None:
-        """Return all sessions that are not gone, with what waits merged into them; None where nothing is stored."""
+        """Return all sessions that have not expired, with deferred input merged into them; None where nothing is stored."""
         found = super().open_sessions()
         if found is None or not self._deferred_files:
             return found
@@ -123,14 +123,14 @@ class DeferringSessionEpoch(SessionEpoch):
         return f"{SESSION} > 0 AND ({ROWS} > 0 OR {_WAITED} > 0)" if self._merging.further else super()._touched
 
     def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
-        """Return the panes due at a watermark, None where there cannot be any; merges before what may be due is put off."""
+        """Return the panes due at a watermark, None where there cannot be any; first merges deferred input that may be due."""
         low, high = clamp_watermark(self.context.before.watermark + 2), clamp_watermark(watermark + 1)
         if self._deferred_files and (overlapping(self._deferred_files, MIN_WATERMARK, high) or overlapping(self.tables.files(), low, high)):
             self._merge_deferred()
         return super().emit(watermark, observation)
 
     def _merge_deferred(self) -> None:
-        """Merge what waits with the sessions it belongs to; one Spark job, and one that looks for them."""
+        """Merge deferred input with its sessions; one Spark job, and one that looks the sessions up."""
         deferred_files, before = self._deferred_files, self.context.before.watermark
         deferred = self._state.rows(deferred_files, self._expired_end).selectExpr(*self._state.columns, f"1L AS {ROWS}")
         main = [file for file in self.tables.files() if file.max_time is None or file.max_time > self._expired_end]

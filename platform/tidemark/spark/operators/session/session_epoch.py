@@ -1,7 +1,7 @@
-"""Session windows at work on one epoch: input and open sessions are merged in one pass, then what is due is read back and fires.
+"""Session windows in one epoch: input and open sessions are merged in one pass, then due sessions are read back and fire.
 
-Which sessions an epoch reads and writes follows from what it touches: all of them, where they are few; those that it touches, where many
-are open; none, where moreover nothing is late or due for some time: then its input is put off, and merged some epochs later in one go.
+An epoch reads and writes all sessions where they are few; those that it touches, where many are open; none, where moreover nothing is
+late or due for some time: then its input is deferred, and merged some epochs later in one pass.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ if TYPE_CHECKING:
     from tidemark.spark.operators.session.session_runtime import SessionRuntime
 
 FEW_ROWS = 100_000
-"""Up to so many stored rows, writing all open sessions anew costs less than looking for those that an epoch touches."""
+"""Up to so many stored rows, rewriting all open sessions costs less than looking up those that an epoch touches."""
 
 FEW_TOUCHED = 4
-"""An epoch touches few sessions if so many times its elements are not more than the open ones."""
+"""An epoch touches few sessions if its elements times this number are not more than the open sessions."""
 
 MAX_TOUCHED = 1_000_000
-"""Never are more keys sent everywhere to look for their sessions."""
+"""The greatest number of keys that are broadcast to look up their sessions."""
 
 MANY_OUT_OF_DATE = 4
-"""Where stored rows are more than so many times the open sessions, all of these are written anew."""
+"""Where stored rows are more than so many times the open sessions, all sessions are rewritten."""
 
 MANY_IN_BUCKET = 4
-"""From so many rows to a bucket on, grouping them before they are sorted pays."""
+"""From so many rows per bucket on, grouping them before the sort pays off."""
 
 _EXPIRED, _OLDEST, NEXT_END, OPEN, TAKEN, _BUCKETS = "expired", "oldest", "next_end", "open", "rows", "buckets"
 
@@ -62,11 +62,11 @@ class SessionEpoch(WindowEpoch):
         super().__init__(runtime, context)
         self.tables = StateTables(context, runtime.node.place, time=END)
         schema = self.tables.schema
-        # What was remembered once stays with sessions that are still open, though no lateness is allowed any more.
+        # Sessions that are still open keep their panes' columns even if no lateness is allowed any more.
         remembers = runtime.lateness > 0 or (schema is not None and PENDING in schema.names)
         self._remembers = remembers
         if schema is not None and STARTS_OUT in schema.names and OUT not in schema.names:
-            # An earlier release wrote it. What is written from here on may come before any input does.
+            # Written by an earlier release; files may be written before there is any input.
             self.tables.schema = StructType([*schema.fields, bounds_column()])
         self._state = SessionState(self.tables, runtime.partials, remembers=remembers)
         self._merging = SessionMerging(runtime.partials, remembers=remembers)
@@ -78,24 +78,24 @@ class SessionEpoch(WindowEpoch):
 
     @property
     def expired(self) -> int:
-        """The last end of which nothing is kept after this epoch; greater lateness does not bring back what is gone."""
+        """The last end whose state is dropped after this epoch; greater allowed lateness does not bring it back."""
         return max(self.runtime.last_expired(self.watermark), self._expired_end)
 
     @property
     def oldest_open_window(self) -> int | None:
-        """The start of the oldest session that is not gone."""
+        """The start of the oldest session that has not expired."""
         if not any(file.max_time is None or file.max_time > self.expired for file in self._open_files):
             return None
         return self._found.get(_OLDEST, self.context.before.counters.get(_OLDEST, MIN_WATERMARK))
 
     @property
     def _open_files(self) -> Sequence[StateFile]:
-        """The files that open sessions are in."""
+        """The files with open sessions."""
         return self.tables.files()
 
     @property
     def further_counts(self) -> dict[str, tuple[str | None, str]]:
-        """What else is counted of merged sessions: by name a function and what it is of."""
+        """Additional counts of merged sessions: by name, a function and its argument."""
         return {}
 
     def process_elements(self, rows: DataFrame, counter: RowCounter | None = None) -> ElementCounts:
@@ -118,16 +118,16 @@ class SessionEpoch(WindowEpoch):
         kept = fresh.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             if not self._write_sessions(kept, older, most=min(MAX_TOUCHED, int(self._open_before / FEW_TOUCHED))):
-                # More came than in the epoch before.
+                # There were more elements than in the epoch before.
                 self.tables.drop(self.tables.added)
                 self._write_sessions(kept, older)
         finally:
             kept.unpersist()
 
     def _write_sessions(self, fresh: DataFrame, older: Sequence[StateFile], *, most: int | None = None) -> bool:
-        """Write sessions: all, or only those that were touched, if no more than ``most`` elements came; return whether that was so."""
+        """Write all sessions, or with ``most`` only the touched ones; return False where there were more than ``most`` elements."""
         touched, observation = most is not None, Observation()
-        # Stored sessions are looked up by keys that are sent everywhere: never more of them than that.
+        # Stored sessions are looked up by broadcast keys: never more of them than that.
         stored = self._stored(older, None if most is None else fresh.limit(most + 1)) if older else None
         observed = self._observed(self._merging.merged(fresh, stored, self._expired_end), observation, touched=touched)
         wanted = observed.where(self._touched if touched else f"{SESSION} > 0")
@@ -140,11 +140,11 @@ class SessionEpoch(WindowEpoch):
         return True
 
     def _stored(self, older: Sequence[StateFile], of: DataFrame | None) -> DataFrame:
-        """Return stored sessions as they are after the epoch before, those with the keys of some rows or all."""
+        """Return stored sessions as they are after the epoch before: those with the keys of ``of``, or all."""
         return self._state.as_of(self._state.newest(older, self._expired_end, of=of), self.context.before.watermark)
 
     def open_sessions(self) -> DataFrame | None:
-        """Return all sessions that are not gone, as they are after the epoch before, for who reads state; None where nothing is stored."""
+        """Return all open sessions as they are after the epoch before, for readers of state; None where nothing is stored."""
         older = [file for file in self._before if file.max_time is None or file.max_time > self._expired_end]
         return self._stored(older, None) if older else None
 
@@ -154,7 +154,7 @@ class SessionEpoch(WindowEpoch):
         return f"{SESSION} > 0 AND {ROWS} > 0"
 
     def _fresh(self, rows: DataFrame, counter: RowCounter | None) -> DataFrame:
-        """Return the input as sessions, grouped before where that leaves much less; until that is known, it is taken to."""
+        """Return the input as sessions, grouped first where that leaves far fewer rows; assumed to do so until known."""
         now, made, counters = self.context.processing_time, self.runtime.input, self.context.before.counters
         if made.can_be_single and (made.gap is None or counters.get(TAKEN, 0) < MANY_IN_BUCKET * counters.get(_BUCKETS, 0)):
             return made.single(rows if counter is None else counter.attach(rows).where(f"{ROW_STATUS} = {PASSING}"), now)
@@ -165,14 +165,14 @@ class SessionEpoch(WindowEpoch):
         return self.context.before.counters.get(OPEN, sum(file.rows for file in self._before))
 
     def _may_touch_few(self, older: Sequence[StateFile]) -> bool:
-        """Whether many sessions are open, few stored rows are out of date, and the epoch before had few elements."""
+        """Whether many sessions are open, few stored rows are outdated, and the epoch before had few elements."""
         stored = sum(file.rows for file in older)
         touched_before = self.context.before.counters.get(TAKEN, 0)
         worth_it = stored > FEW_ROWS and touched_before * FEW_TOUCHED <= self._open_before
         return worth_it and stored <= MANY_OUT_OF_DATE * max(self._open_before, FEW_ROWS)
 
     def _observed(self, merged: DataFrame, observation: Observation, *, touched: bool) -> DataFrame:
-        """Return merged sessions, counted. What is counted are columns: an observation is interpreted per row, a projection compiled."""
+        """Return merged sessions, counted. Computes columns first: an observation is interpreted per row, a projection compiled."""
         late, taken = f"{SESSION} < 0", f"{SESSION} > 0 AND {ROWS} > 0"
         counts = {
             "late": ("sum", f"if({late}, {ROWS}, 0L)"),
@@ -214,7 +214,7 @@ class SessionEpoch(WindowEpoch):
         )
 
     def late_rows(self, rows: DataFrame) -> DataFrame:
-        """Return which rows no session took, judged anew from the input and the state before the epoch."""
+        """Return the late rows, determined again from the input and the state before the epoch."""
         names = rows.columns
         keys = [f"__tm_key_{number}" for number in range(len(self.node.keys))]
         made = self.runtime.input.bounded(rows, self.context.processing_time).where(self.runtime.input.may_be_late(self._expired_end))
@@ -240,7 +240,7 @@ class SessionEpoch(WindowEpoch):
         return self.runtime.results(reduce(DataFrame.unionByName, parts), self.context.before.watermark, observation)
 
     def _due_of_epoch(self, high: int) -> DataFrame | None:
-        """Return what the epoch wrote and is due: each session that it touched, if it ends by then, and others that had no pane yet."""
+        """Return due sessions that the epoch wrote: each one that it touched, if it ends by then, and others that had no pane yet."""
         files = overlapping(self.tables.added, MIN_WATERMARK, high)
         if not files:
             return None
@@ -251,13 +251,13 @@ class SessionEpoch(WindowEpoch):
         return due.where(PENDING) if self._remembers else due
 
     def _due_of_older(self, low: int, high: int) -> DataFrame | None:
-        """Return what earlier epochs wrote, this one did not touch, and is due now."""
+        """Return due sessions that earlier epochs wrote and this one did not touch."""
         added = set(self.tables.added)
         files = overlapping([file for file in self.tables.files() if file not in added], low, high) if low <= high else []
         if not files:
             return None
         last, this = runtime_literals(high, self.context.epoch, varying=END)
-        # What makes a row out of date ends no earlier.
+        # A row that outdates another one ends no earlier.
         relevant = overlapping(self.tables.files(), low, MAX_WATERMARK)
         if self.counts is None:
             return self._with_next_end(self._state.newest(relevant, low - 1), high).where(f"{END} <= {last}")
@@ -266,14 +266,14 @@ class SessionEpoch(WindowEpoch):
         return self._state.newest(relevant, low - 1, of=of).where(f"{END} <= {last} AND {EPOCH} <> {this}")
 
     def _with_next_end(self, rows: DataFrame, high: int) -> DataFrame:
-        """Return rows that will tell the least end after those that are due."""
+        """Return rows with an observation of the least end after those that are due."""
         self._ahead = Observation()
-        # Where nobody reads the results they are not made, and nobody waits for them.
+        # Unread results are not computed, and nothing waits for them.
         self._found[NEXT_END] = max((file.max_time or high for file in self.tables.files()), default=high)
         return rows.observe(self._ahead, F.expr(f"min(CASE WHEN {END} > {runtime_literals(high, varying=END)[0]} THEN {END} END) AS next"))
 
     def emitted_panes(self, observation: Observation) -> Panes:
-        """Read the counts of results that were written."""
+        """Read the counts of written results."""
         found = observation.get
         late = found.get("late") or 0
         on_time = found["panes"] - late
@@ -284,7 +284,7 @@ class SessionEpoch(WindowEpoch):
         return Panes(on_time=on_time, late=late, closed=on_time, refired=tuple(sorted(set(found.get("refired") or ()))))
 
     def compact(self) -> Callable[[], None] | None:
-        """Forget files that are wholly expired; return the merging of others into larger ones, None where there is nothing to merge."""
+        """Drop fully expired files; return the work that merges others into larger ones, None where there is nothing to merge."""
         plan = plan_compaction(self.tables.files(), expired_before=self.expired + 1)
         self.tables.drop(plan.drop)
         return partial(self._compact, plan) if plan.merge else None
@@ -302,12 +302,12 @@ class SessionEpoch(WindowEpoch):
 
 
 def newest(start: str, name: str) -> Column:
-    """Return the newest starts, as many as are listed anywhere; nulls do not count."""
+    """Return the newest starts, up to ``MAX_LISTED_WINDOWS``, without nulls."""
     return F.expr(f"max_by({start}, {start}, {MAX_LISTED_WINDOWS}) AS {name}")
 
 
 def _rows_within(file: StateFile, low: int, high: int) -> int:
-    """Return how many rows of a file have a time in [low, high] if they are spread evenly."""
+    """Return the estimated number of a file's rows with a time in [low, high], assuming an even distribution."""
     if file.min_time is None or file.max_time is None:
         return file.rows
     within = min(high, file.max_time) - max(low, file.min_time) + 1

@@ -1,8 +1,8 @@
-"""An epoch's input to session windows: each row, or each bucket of rows that are in one session anyway, as a session of its own.
+"""An epoch's input to session windows: each row, or each bucket of rows that are certainly in one session, as a session.
 
 Two elements of a key that are less than the gap apart are in one session. So with one gap for all, rows may be grouped by key and
 ``time div gap`` first, which leaves few rows to sort where keys are few. Where keys are many it leaves as many as there were; then
-each row is turned into partials by itself, as far as the aggregates can be. Elements that may be late are judged one by one and are
+each row is turned into partials by itself, as far as the aggregates allow. Elements that may be late are checked one by one and are
 never grouped with others.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 END = "__tm_end"
 MAX_GAP_MS = 2**53
-"""As for gaps in the definition; greater ones would leave the range of SQL's timestamps."""
+"""The limit of gaps in the definition; greater ones would exceed the range of SQL timestamps."""
 
 _SLOT = "__tm_slot"
 _ALONE = "__tm_alone"
@@ -38,7 +38,7 @@ _AT = "__tm_at"
 
 
 class SessionInput:
-    """The DataFrames that an operator makes of its input before anything is merged.
+    """The DataFrames of an operator's input before anything is merged.
 
     Args:
         node: the operator; its assigner must be Session or DynamicSession.
@@ -60,23 +60,24 @@ class SessionInput:
 
     @property
     def can_be_single(self) -> bool:
-        """Whether the partials of one row can be written down without a groupBy."""
+        """Whether the partials of one row can be computed without a groupBy."""
         return self._single is not None
 
     @property
     def can_fuse_counts(self) -> bool:
-        """Whether rows that dropped out before can be grouped beside the others."""
+        """Whether rows that were filtered out before can be grouped together with the others."""
         return self.gap is not None and self._partials.can_fuse_counts
 
     def bounded(self, rows: DataFrame, now: int) -> DataFrame:
-        """Return rows with the bounds of the session that each would be alone; ``now`` is the epoch's processing time."""
+        """Return rows with the bounds of the session of each row alone; ``now`` is the epoch's processing time."""
         start = self._start(now)
         return rows.withColumn(START, F.expr(start)).withColumn(END, F.expr(f"{START} + {self._gap(rows)}"))
 
     def may_be_late(self, expired_end: int) -> str:
-        """Return the condition of bounded rows whose being late depends on others; ``expired_end`` is the last of which nothing is kept.
+        """Return the condition of bounded rows whose lateness depends on others; ``expired_end`` is the last end without state.
 
-        With a gap of their own, rows that are not late themselves can save later ones, so all up to the last that may be late count.
+        Where each element has its own gap, rows that are not late can keep later ones from being late, so all up to the last that may be
+        late count.
         """
         return (
             f"{END} <= {runtime_literals(expired_end, varying=START)[0]}"
@@ -85,15 +86,15 @@ class SessionInput:
         )
 
     def grouped(self, rows: DataFrame, now: int, expired_end: int) -> DataFrame:
-        """Return partials of rows that are in one session for certain, with ``ROWS`` and, with gaps of their own, ``POSITION``."""
+        """Return partials of rows that are certainly in one session, with ``ROWS`` and, where elements have own gaps, ``POSITION``."""
         return self._grouped(self.bounded(rows, now), expired_end)
 
     def grouped_with_filtered(self, rows: DataFrame, now: int, expired_end: int, counter: RowCounter) -> DataFrame:
-        """Return the same of the living among rows with verdicts, and tally all of them by group; only where ``can_fuse_counts``."""
+        """Return the same for the passing ones of rows with a status, and count all of them by group; only where ``can_fuse_counts``."""
         passing = f"{ROW_STATUS} = {PASSING}"
         with_status = rows.selectExpr(
             *(f"if({passing}, {name}, NULL) AS {name}" for name in sorted(self._partials.columns_read)),
-            # Far from any other time, so that the dead are in groups of their own.
+            # Far from any other time, so that filtered rows are in separate groups.
             f"if({passing}, {self._start(now)}, {FILTERED_START}L + {ROW_STATUS}) AS {START}",
             TIME,
         )
@@ -101,14 +102,14 @@ class SessionInput:
         groups = self._grouped(
             with_status.withColumn(END, F.expr(f"{START} + {self.gap}L")), expired_end, F.expr(f"max({TIME}) AS {LATEST}")
         )
-        tallied = groups.observe(observation, *counter.group_metrics(LATEST, observation))
-        return tallied.where(f"{START} >= {FIRST_START}L").drop(LATEST)
+        counted = groups.observe(observation, *counter.group_metrics(LATEST, observation))
+        return counted.where(f"{START} >= {FIRST_START}L").drop(LATEST)
 
     def _start(self, now: int) -> str:
         return TIME if self._assigner.domain == "event" else runtime_literals(now, varying=TIME)[0]
 
     def _grouped(self, bounded: DataFrame, expired_end: int, *more: Column) -> DataFrame:
-        # The dead are in groups of their own: what they have for a time is far from any other, and no time to do sums with.
+        # Filtered rows are in separate groups: their start is far from any time, and must not be used in arithmetic.
         safe = f"({END} > {runtime_literals(expired_end, varying=START)[0]} AND {START} >= {FIRST_START}L)"
         bounds = [F.expr(f"min({START}) AS {START}"), F.expr(f"max({END}) AS {END}"), F.expr(f"count(1) AS {ROWS}")]
         if self.gap:
@@ -117,7 +118,7 @@ class SessionInput:
             by = [_SLOT]
             slotted = bounded.withColumn(_SLOT, F.expr(slot))
         else:
-            # Of one time: whatever their gaps, their sessions overlap.
+            # Rows of the same time: whatever their gaps, their sessions overlap.
             by = [_SLOT, _ALONE]
             slotted = bounded.withColumn(_SLOT, F.col(START)).withColumn(_ALONE, F.expr(f"if({safe}, NULL, {END})"))
             if POSITION in bounded.columns:
@@ -127,7 +128,7 @@ class SessionInput:
         return slotted.groupBy(*self._partials.key_columns, *by).agg(*self._partials.creations, *bounds, *more).drop(*by)
 
     def single(self, rows: DataFrame, now: int) -> DataFrame:
-        """Return the same as ``grouped``, each row by itself; only where it ``can_be_single``."""
+        """Return the same as ``grouped``, each row by itself; only where ``can_be_single``."""
         bounded = self.bounded(rows, now)
         made = bounded.groupBy(*self._partials.key_columns).agg(*self._partials.creations).schema
         single = self._single or {}
@@ -142,7 +143,7 @@ class SessionInput:
         )
 
     def _gap(self, rows: DataFrame) -> str:
-        """Return the SQL of an element's gap in milliseconds, which fails where there is none."""
+        """Return the SQL of an element's gap in milliseconds, which raises an error where it is not valid."""
         if isinstance(self._assigner, Session):
             return f"{self._assigner.gap_ms}L"
         text = self._assigner.gap_by

@@ -1,11 +1,11 @@
-"""Sessions merged: which elements are late, which sessions touch one another, and what becomes of them.
+"""Merging of sessions: which elements are late, which sessions touch one another, and the merged sessions.
 
-An element is late if, merged with what is there at its turn, its session ends at or before ``expired_end``, the last end of which nothing
-is kept. What is there lasts beyond ``expired_end``, so an element that is early enough to be late touches any session of its key that
-begins no later than it ends. Hence, in order of a key's elements, all are late until one ends after ``expired_end``, or no earlier than the
-first stored session begins; from then on none is. That is a running maximum of ends, and so is the question whether a session touches those
-before it: one sort by key and time, behind one shuffle, answers both. Where the late ones end nothing else begins, so that they disturb no
-one.
+An element is late if the session it would join ends at or before ``expired_end``, the newest session end whose state has been dropped.
+Stored sessions end after ``expired_end``, so an element that is early enough to be late touches any session of its key that begins no
+later than it ends. Hence, in order of a key's elements, all are late until one ends after ``expired_end``, or no earlier than the first
+stored session begins; from then on none is. That is a running maximum of ends, and so is the question whether a session touches those
+before it: one sort by key and time, after one shuffle, answers both. No other session begins where late ones end, so that these do not
+affect others.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SESSION = "__tm_session"
-"""Numbers the sessions of a key in a pass; negative for late elements, which are grouped by their time."""
+"""The number of a session of a key in a pass; negative for late elements, which are grouped by their time."""
 
 HELD = "__tm_held"
 PANES = "__tm_panes"
 OUT = "__tm_out_bounds"
-"""The bounds under which results of a session, or of one that it absorbed, are out; an end is null where only the start is known."""
+"""The bounds of emitted results of a session, or of sessions merged into it; an end is null where only the start is known."""
 
 OUT_KIND = "ARRAY<STRUCT<start: BIGINT, end: BIGINT>>"
 NOTHING_OUT = f"CAST(array() AS {OUT_KIND})"
 OWN_BOUNDS = f"array(named_struct('start', {START}, 'end', {END}))"
 
 STARTS_OUT = "__tm_out"
-"""The column that earlier releases had for it, of starts alone."""
+"""The column of earlier releases for it, with starts only."""
 
 GROWN = "__tm_grown"
 """Whether a session's bounds have changed since its last pane."""
@@ -63,7 +63,7 @@ MERGED_PANES = (
 
 @dataclass(frozen=True)
 class ClassifiedRows:
-    """Rows in order within their keys, with the conditions that say which are late and which begin a session."""
+    """Rows in order within their keys, with the conditions of late rows and of rows that begin a session."""
 
     rows: DataFrame
     late: str
@@ -72,18 +72,18 @@ class ClassifiedRows:
 
 
 def over(keys: Sequence[str], order: str) -> str:
-    """Return what a running aggregate goes over; without keys, all rows."""
+    """Return the window specification of a running aggregate; without keys, over all rows."""
     by = f"PARTITION BY {', '.join(keys)} " if keys else ""
     return f"{by}ORDER BY {order}"
 
 
 def classify_rows(rows: DataFrame, keys: Sequence[str], expired_end: int, stored: DataFrame | None) -> ClassifiedRows:
-    """Return which rows are late.
+    """Return rows with the condition of late ones.
 
     Args:
         rows: with bounds; input with ``POSITION`` where gaps differ, and sessions from state.
         keys: their key columns, quoted.
-        expired_end: the last end of which nothing is kept.
+        expired_end: the newest session end whose state has been dropped.
         stored: keys and bounds of sessions in state, all of which end later; None for none.
     """
     floor = runtime_literals(expired_end + 1, varying=START)[0]
@@ -92,7 +92,7 @@ def classify_rows(rows: DataFrame, keys: Sequence[str], expired_end: int, stored
     if stored is None:
         reached = rows.selectExpr("*", f"max({END}) {before} AS {_REACH}")
     else:
-        # A row before all others of its key tells where the first stored session begins. Only what begins so early can matter.
+        # A row before all others of its key has the start of the first stored session. Only sessions that begin so early can matter.
         early = stored.where(f"{START} < {floor}").selectExpr(*keys, f"{literal(MIN_WATERMARK)} AS {START}", f"{START} AS {_OPEN}")
         marked = rows.unionByName(early, allowMissingColumns=True)
         reached = marked.selectExpr("*", f"max({END}) {before} AS {_REACH}", f"min({_OPEN}) {before} AS {_FIRST}")
@@ -107,7 +107,7 @@ class SessionMerging:
 
     Args:
         partials: its keys and aggregates.
-        remembers: whether sessions outlive their panes, so that these have to be remembered.
+        remembers: whether sessions are kept after their panes, so that rows have columns of these.
     """
 
     def __init__(self, partials: Partials, *, remembers: bool) -> None:
@@ -115,18 +115,18 @@ class SessionMerging:
         self.keys = [quoted(key) for key in partials.keys]
         self._remembers = remembers
         self.further: tuple[str, ...] = ()
-        """What else to gather of rows that are merged with stored ones."""
+        """Additional aggregates over rows that are merged with stored ones."""
 
     def merged(self, fresh: DataFrame, stored: DataFrame | None, expired_end: int) -> DataFrame:
-        """Return all sessions of the keys there are, merged as far as they go, by ``SESSION``; late elements, too.
+        """Return all sessions of the existing keys, merged, by ``SESSION``; late elements, too.
 
         Args:
-            fresh: an epoch's input, as ``SessionInput`` makes it.
-            stored: live sessions from state; None for none.
-            expired_end: the last end of which nothing is kept.
+            fresh: an epoch's input, from ``SessionInput``.
+            stored: open sessions from state; None for none.
+            expired_end: the newest session end whose state has been dropped.
 
         Returns:
-            Keys, ``SESSION``, bounds, partials, ``ROWS`` of the input, ``HELD`` stored sessions, and of these what is remembered.
+            Keys, ``SESSION``, bounds, partials, ``ROWS`` of the input, ``HELD`` stored sessions, and the columns of their panes.
         """
         numbered = self.numbered(fresh, stored, expired_end)
         extra = [f"min({START}) AS {START}", f"max({END}) AS {END}", f"sum({ROWS}) AS {ROWS}"]
@@ -137,7 +137,7 @@ class SessionMerging:
         return self._partials.grouped(numbered, SESSION, extra=list(map(F.expr, extra)))
 
     def numbered(self, fresh: DataFrame, stored: DataFrame | None, expired_end: int) -> DataFrame:
-        """Return the rows of the input and of state with the ``SESSION`` each is in; arguments as for ``merged``."""
+        """Return the rows of the input and of state with their ``SESSION``; arguments as for ``merged``."""
         rows = fresh if stored is None else fresh.unionByName(stored.withColumn(ROWS, F.expr("0L")), allowMissingColumns=True)
         found = classify_rows(rows, self.keys, expired_end, stored)
         classified = found.rows.selectExpr("*", f"{found.late} AS {_LATE}").selectExpr("*", f"NOT {_LATE} AND {found.begins} AS {_BEGINS}")

@@ -1,8 +1,8 @@
-"""When sessions fire by a trigger, as conditions over what is known of them at the end of an epoch.
+"""When sessions fire by a trigger, as conditions over their rows at the end of an epoch.
 
-They say what ``tidemark.semantics.triggers.builtin_triggers`` does element by element, for sessions of event time. What a trigger keeps of
-a session is a few columns of its row: elements counted since it last fired, and the next step of event time. Steps of processing time are
-the same for all sessions, so nothing is kept of them.
+They are equivalent to ``tidemark.semantics.triggers.builtin_triggers``, which decide element by element, for sessions of event time. A
+trigger's state of a session is a few columns of its row: elements counted since it last fired, and the next step of event time. Steps of
+processing time are the same for all sessions, so they need no state.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NEXT = "__tm_next"
 """The next step of event time at which a session fires, null for none."""
 
 ASKED = "__tm_asked"
-"""Bits: what a row says of the epoch that wrote it."""
+"""Bits: a row's requests of the epoch that wrote it."""
 
 TOUCHED, COUNTED_OUT, COUNTED_OUT_LATE, TICKS, FIRED = 1, 2, 4, 8, 16
 """The session took elements; the count was reached, that of late elements was; a step of processing time was set before; it has fired."""
@@ -37,7 +37,7 @@ NEVER = "false"
 
 @dataclass(frozen=True)
 class SessionRules:
-    """What a trigger asks for, taken apart.
+    """The parts of a trigger.
 
     Args:
         trigger: of a node that ``is_triggered_session``.
@@ -47,12 +47,12 @@ class SessionRules:
 
     @property
     def phased(self) -> bool:
-        """Whether what is kept before a session is due is dropped then."""
+        """Whether the state before a session is due is dropped when it is due."""
         return isinstance(self.trigger, EventTimeTrigger)
 
     @property
     def sooner(self) -> Trigger | None:
-        """What decides before a session is due."""
+        """The trigger that decides before a session is due."""
         return self.trigger.early if isinstance(self.trigger, EventTimeTrigger) else self.trigger
 
     @property
@@ -88,15 +88,15 @@ class SessionRules:
 
     @property
     def ordered(self) -> bool:
-        """Whether it matters in which order elements and stored sessions became one."""
+        """Whether the order in which elements and stored sessions merge matters."""
         return (self.count, self.late_count, self.step) != (None, None, None)
 
     def is_at_tick(self, times: Times) -> bool:
-        """Whether processing time has come to a step."""
+        """Whether processing time has reached a step."""
         return self.tick is not None and times.ticks(self.tick)
 
     def ending(self, times: Times) -> tuple[int, int] | None:
-        """Return the bounds, (low, high], of the ends of sessions that fire for having ended; None for none."""
+        """Return the bounds, (low, high], of the ends of sessions that fire at their end; None for none."""
         if self.ends:
             low, high = (min(watermark, MAX_WATERMARK - 1) + 1 for watermark in (times.watermark_before, times.watermark))
         elif self.ends_by_clock:
@@ -133,7 +133,7 @@ class SessionRules:
         return NEVER
 
     def next_step(self, times: Times) -> str:
-        """Return the next step of sessions as it is after an epoch; it means nothing for those that are due."""
+        """Return the next step of sessions after an epoch; meaningless for those that are due."""
         if self.step is None:
             return NEXT
         now, following = runtime_literals(times.watermark, times.watermark - times.watermark % self.step + self.step, varying=END)

@@ -1,7 +1,7 @@
-"""Session windows: an epoch's input and the open sessions are merged in one pass, then what is due is read back and fires.
+"""Session windows: an epoch's input and the open sessions are merged in one pass, then due sessions are read back and fire.
 
-Merging depends on the watermark after the epoch before only, so it is done in the pass that absorbs the input; firing needs no further
-shuffle. This is what no epoch changes; ``session_epoch`` is the operator at work on one.
+Merging depends only on the watermark after the epoch before, so it is done in the pass over the input; firing needs no further shuffle.
+This is the runtime, without state of an epoch; ``session_epoch`` is the operator in one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class SessionRuntime(WindowRuntime):
 
     @property
     def can_fuse_counts(self) -> bool:
-        """Whether rows that dropped out before the window can be grouped beside the others."""
+        """Whether rows that were filtered out before the window can be grouped together with the others."""
         return self.input.can_fuse_counts
 
     def begin(self, context: OperatorContext) -> SessionEpoch:
@@ -46,14 +46,14 @@ class SessionRuntime(WindowRuntime):
         return DeferringSessionEpoch(self, context)
 
     def last_expired(self, watermark: int) -> int:
-        """Return the last end of a session whose elements are late, and whose state is gone, at a watermark."""
+        """Return the last end of a session whose elements are late, and whose state is dropped, at a watermark."""
         return clamp_watermark(watermark - self.lateness + 1)
 
     def next_timer(self, state: OperatorState) -> int | None:
-        """Return the least end of an open session that has not fired, as far as is known, less a millisecond.
+        """Return the least end of an open session that has not fired, as far as known, less a millisecond.
 
-        Files tell the bounds of their sessions' ends. Where one holds ends on both sides of the watermark, the next of them may be any;
-        an epoch without input then finds out which it is.
+        Files have the bounds of their sessions' ends. Where a file has ends on both sides of the watermark, the next end may be any after
+        it; an epoch without input then finds it.
         """
         end = least_end(state, clamp_watermark(state.watermark + 2))
         return None if end is None else end - 1
@@ -62,7 +62,7 @@ class SessionRuntime(WindowRuntime):
         """Return the result rows of sessions: keys, bounds, aggregates, pane, what it replaces, and the hidden time ``end - 1``.
 
         Args:
-            sessions: stored ones, with what is remembered of them if there is anything.
+            sessions: stored ones, with the columns of their panes if there are any.
             fired: the watermark after the epoch before.
             observation: for the counts.
         """
@@ -85,7 +85,7 @@ class SessionRuntime(WindowRuntime):
 
 
 def least_end(state: OperatorState, first: int) -> int | None:
-    """Return the least end of a session from ``first`` on, as far as files tell, or what an epoch without input has found."""
+    """Return the least end of a session from ``first`` on, by the bounds of files, or as an epoch without input has found."""
     known = max(first, state.counters.get(NEXT_END, first))
     ends = [
         known if file.min_time is None or file.min_time < first else file.min_time

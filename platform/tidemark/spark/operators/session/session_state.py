@@ -1,11 +1,11 @@
 """Sessions in state files. Every row is a whole session as of the epoch that wrote it.
 
-Where sessions are few, or an epoch touches many of them, all are written anew and older files are forgotten. Otherwise an epoch writes
-only those that it touched, and their older versions stay behind in older files. Sessions only grow, so a row is out of date if and only
+Where sessions are few, or an epoch touches many of them, all are rewritten and older files are dropped. Otherwise an epoch writes
+only those that it touched, and their older versions stay in older files. Sessions only grow, so a row is outdated if and only
 if another row of its key contains its bounds, from a later epoch where they are the same. Hence files may be merged in any grouping, and
-dropped as soon as all they hold has ended long enough ago: what is contained has ended no later.
+dropped as soon as all their sessions have expired: a contained session has ended no later.
 
-Whether the pane of a row is out when it is read again follows from the watermark: rows are written before their epoch fires.
+Whether a row's pane was emitted by the time it is read again follows from the watermark: rows are written before their epoch fires.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
 
 EPOCH = "__tm_epoch"
 PENDING = "__tm_pending"
-"""Whether a row has a pane to come when the watermark reaches its end, that of its own epoch included."""
+"""Whether a row has a pane when the watermark reaches its end, also in its own epoch."""
 
 REMEMBERED = {PENDING: "true", PANES: "0", OUT: NOTHING_OUT, GROWN: "false"}
 _NEWER = "__tm_newer"
 
 
 class SessionState:
-    """What an operator's files say, as DataFrames.
+    """The state files of an operator, as DataFrames.
 
     Args:
-        tables: the operator's files; each is known by the bounds of its sessions' ends.
+        tables: the operator's files, with the bounds of their sessions' ends.
         partials: its keys and aggregates.
-        remembers: whether sessions outlive their panes, so that rows tell of these.
-        remembered: what rows tell then, by column, with what goes for rows that do not.
+        remembers: whether sessions are kept after their panes, so that rows have columns of these.
+        remembered: these columns, with the value of rows that lack them.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class SessionState:
         self._remembered_columns = remembered
 
     def rows(self, files: Iterable[StateFile], expired_end: int, *, bare: bool = False) -> DataFrame:
-        """Return rows that end after ``expired_end``, those out of date included; ``bare`` ones have keys and bounds only."""
+        """Return rows that end after ``expired_end``, including outdated ones; with ``bare`` only keys and bounds."""
         stored = self._tables.read(files)
         found = stored.where(f"{END} > {runtime_literals(expired_end, varying=END)[0]}")
         columns = [*self._keys, START, END]
@@ -65,25 +65,25 @@ class SessionState:
         return found.selectExpr(*columns)
 
     def newest(self, files: Sequence[StateFile], expired_end: int, *, of: DataFrame | None = None) -> DataFrame:
-        """Return rows that end after ``expired_end`` and are not out of date, as far as these files tell.
+        """Return rows that end after ``expired_end`` and are not outdated by a row of these files.
 
         Args:
             files: to be read.
-            expired_end: the last end of which nothing is wanted.
-            of: the keys to look at, few enough to be sent everywhere; None for all.
+            expired_end: the last end to leave out.
+            of: the keys to look up, few enough to be broadcast; None for all.
         """
         rows = self.rows(files, expired_end)
         if of is not None:
             rows = self.of_keys(rows, of)
         if len(stagings(files)) <= 1:
             return rows
-        # What an epoch writes when a session fires is newer than what it wrote before that.
+        # A row that an epoch writes when a session fires is newer than the one that it wrote before.
         order = over(self._keys, f"{START}, {END} DESC, {EPOCH} DESC{f', {PANES} DESC' if self._remembers else ''}")
         reach = f"max({END}) OVER ({order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
         return rows.selectExpr("*", f"{reach} AS {_NEWER}").where(f"{_NEWER} IS NULL OR {_NEWER} < {END}").drop(_NEWER)
 
     def of_keys(self, rows: DataFrame, keys: DataFrame) -> DataFrame:
-        """Return rows with one of these keys; a null key is one, too."""
+        """Return rows with one of these keys; null equals null."""
         if not self._keys:
             return rows
         names = [f"__tm_key_{number}" for number in range(len(self._keys))]
@@ -92,7 +92,7 @@ class SessionState:
         return rows.join(F.broadcast(wanted), F.expr(same), "left_semi")
 
     def as_of(self, rows: DataFrame, watermark: int) -> DataFrame:
-        """Return rows of earlier epochs as they are once the panes up to a watermark are out; without what only versions need."""
+        """Return rows of earlier epochs as they are after the panes up to a watermark; without the columns that only versions need."""
         kept = self.columns
         if not self._remembers:
             return rows.selectExpr(*kept)
@@ -105,18 +105,18 @@ class SessionState:
         )
 
     def written(self, merged: DataFrame, epoch: int, watermark: int) -> DataFrame:
-        """Return merged sessions as they are to be stored, before their epoch fires; ``watermark`` is that after the epoch before."""
+        """Return merged sessions as they are stored, before their epoch fires; ``watermark`` is that after the epoch before."""
         number, before = runtime_literals(epoch, watermark)
         marks = [f"{ROWS} > 0 OR {END} - 1 > {before} AS {PENDING}", PANES, OUT, GROWN] if self._remembers else []
         return merged.selectExpr(*self.columns, f"{number} AS {EPOCH}", *marks)
 
     @property
     def columns(self) -> list[str]:
-        """What every session has: keys, bounds, partials; quoted."""
+        """The columns of every session: keys, bounds, partials; quoted."""
         return [*self._keys, START, END, *map(quoted, self._partials.columns)]
 
     def _remembered(self, stored: Sequence[str]) -> list[str]:
-        """Return what is remembered of rows; those that were written without allowed lateness have not fired as long as they are there."""
+        """Return the columns of rows' panes; rows that were written without allowed lateness have not fired while they exist."""
         if not self._remembers:
             return []
         none = (
@@ -128,12 +128,12 @@ class SessionState:
 
 
 def bounds_column() -> StructField:
-    """Return the column of state that has what is out."""
+    """Return the column of state with the bounds of emitted results."""
     return struct_of(f"{OUT} {OUT_KIND}")[OUT]
 
 
 def _bounds_of_starts(not_grown: str) -> str:
-    """Return the bounds of what is out where a row has their starts alone: of a session that has not grown they are its own."""
+    """Return the bounds of emitted results where a row has only their starts: those of a session that has not grown are its own."""
     own = f"NOT coalesce({GROWN}, {not_grown}) AND s = {START}"
     found = f"transform({STARTS_OUT}, s -> named_struct('start', s, 'end', if({own}, {END}, CAST(NULL AS BIGINT))))"
     return f"coalesce({found}, {NOTHING_OUT})"

@@ -1,8 +1,8 @@
 """Sessions that fire by a trigger with a rule: early, at counts, at steps of time, each epoch.
 
-They are absorbed and stored as all sessions are, with what the trigger keeps of them. A session that fires is written once more, as it is
-after its pane; results are read from there. So every stored session says itself what has become of it, and only those that elements
-touched or that time may fire are looked at.
+They are merged and stored as all sessions are, with the trigger's state. A session that fires is written again, as it is after its
+pane; results are read from there. So every stored session has its own history, and only those that elements touched or that time may
+fire are read.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class TriggeredSessionRuntime(SessionRuntime):
         return TriggeredSessionEpoch(self, context)
 
     def next_timer(self, state: OperatorState) -> int | None:
-        """Return the watermark at which a session may come to its end or its next step, as far as is known."""
+        """Return the watermark at which a session may reach its end or its next step, as far as known."""
         due = [super().next_timer(state) if self.rules.ends else None]
         step = state.counters.get(_STEP, MAX_WATERMARK)
         if self.rules.step and state.files and step < MAX_WATERMARK:
@@ -62,7 +62,7 @@ class TriggeredSessionRuntime(SessionRuntime):
         return min((at for at in due if at is not None), default=None)
 
     def next_processing_time(self, state: OperatorState) -> int | None:
-        """Return the processing time at which a session may come to its end or its next step."""
+        """Return the processing time at which a session may reach its end or its next step."""
         clock = state.counters.get(_CLOCK)
         if clock is None:
             return None
@@ -100,13 +100,13 @@ class TriggeredSessionEpoch(SessionEpoch):
         self._state = CountedState(self.tables, runtime.partials, runtime.rules)
         self._merging = CountedMerging(runtime.partials, runtime.rules, context.before.watermark)
         if runtime.rules.ordered:
-            # Elements of different times are taken one by one.
+            # Elements of different times are processed one by one.
             self._alone = MAX_WATERMARK
         self._panes: Observation | None = None
 
     @cached_property
     def times(self) -> Times:
-        """Of the epoch; to be asked for when its watermark is known."""
+        """The epoch's times; available once its watermark is known."""
         clock = self.context.processing_time
         return Times(self.context.before.watermark, self.watermark, self.context.before.counters.get(_CLOCK, clock), clock)
 
@@ -124,7 +124,7 @@ class TriggeredSessionEpoch(SessionEpoch):
         return absorbed
 
     def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
-        """Return the panes of an epoch, None where there are none; decides and writes them."""
+        """Write and return the panes of an epoch, None where there are none."""
         del observation
         self.watermark = watermark
         if self.tables.empty:
@@ -159,7 +159,7 @@ class TriggeredSessionEpoch(SessionEpoch):
         return self.runtime.panes(self.tables.read(written), times) if written else None
 
     def emitted_panes(self, observation: Observation) -> Panes:
-        """Return the counts of panes that were written."""
+        """Return the counts of written panes."""
         del observation
         found = self._panes.get if self._panes is not None else {}
         counts = {name: found.get(name) or 0 for name in ("early", "on_time", "late")}
@@ -179,13 +179,13 @@ class TriggeredSessionEpoch(SessionEpoch):
         return self._now(reduce(DataFrame.unionByName, parts)) if parts else None
 
     def _scans_all(self) -> bool:
-        """Whether any session may fire, or an epoch without input is to find out which is next."""
+        """Whether any session may fire, or an epoch without input has to find the next one."""
         rules = self.runtime.rules
         step = self._found.get(_STEP, self.context.before.counters.get(_STEP, MIN_WATERMARK))
         return self.counts is None or rules.is_at_tick(self.times) or (rules.step is not None and step <= self.watermark)
 
     def _with_next_of_all(self, rows: DataFrame) -> DataFrame:
-        """Return rows that will tell what is next after this epoch: an end, and a step of event time."""
+        """Return rows with an observation of the next end and the next step of event time after this epoch."""
         rules, times = self.runtime.rules, self.times
         now = runtime_literals(times.clock if rules.ends_by_clock else clamp_watermark(times.watermark + 1), varying=END)[0]
         step = f"if({due_conditions(times)[1]}, NULL, {rules.next_step(times)})"
@@ -198,17 +198,17 @@ class TriggeredSessionEpoch(SessionEpoch):
             self._found[name] = MAX_WATERMARK if value is None else value
 
     def _ended(self, older: Sequence[StateFile], open_files: Sequence[StateFile], low: int, high: int) -> DataFrame | None:
-        """Return what earlier epochs wrote, this one did not, and ends in (low, high]."""
+        """Return sessions that earlier epochs wrote, this one did not, and that end in (low, high]."""
         low = max(low, self._expired_end)
         if low >= high or not overlapping(older, low + 1, high):
             return None
         last, this = runtime_literals(high, self.context.epoch, varying=END)
-        # What makes a row out of date ends no earlier.
+        # A row that outdates another one ends no earlier.
         relevant = overlapping(open_files, low + 1, MAX_WATERMARK)
         return self._state.newest(relevant, low).where(f"{END} <= {last} AND {EPOCH} <> {this}")
 
     def _now(self, rows: DataFrame) -> DataFrame:
-        """Return stored sessions as they are in this epoch: what earlier ones asked for is over, and steps of the clock go on."""
+        """Return stored sessions as they are in this epoch: without requests of earlier epochs, with steps of processing time."""
         rules, before = self.runtime.rules, self.context.before.watermark
         ticks = f"if({END} > {runtime_literals(clamp_watermark(before + 1), varying=END)[0]}, {TICKS}, 0)" if rules.phased else f"{TICKS}"
         (this,) = runtime_literals(self.context.epoch, varying=END)

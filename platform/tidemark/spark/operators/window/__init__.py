@@ -1,1 +1,1 @@
-"""Windows in the engine: what all of their strategies share."""
+"""Windows in the engine: runtimes, schemas and state readers of all strategies."""

@@ -25,7 +25,7 @@ _NO_BOUND = "CAST(NULL AS TIMESTAMP)"
 
 @dataclass(frozen=True)
 class OpenWindows:
-    """Rows with keys and partials as they are stored; the SQL of the bounds of each row's window, and of what else is known of it."""
+    """Rows with keys and partials as stored; the SQL of the bounds of each row's window, and of its further columns."""
 
     rows: DataFrame
     start: str = _NO_BOUND
@@ -34,7 +34,7 @@ class OpenWindows:
 
 
 def open_windows(run: WindowEpoch) -> OpenWindows | None:
-    """Return what an operator keeps of windows that still take elements, those that fired and wait for late ones included.
+    """Return an operator's state of windows that still accept elements, including fired ones within the allowed lateness.
 
     None where nothing is stored.
     """
@@ -63,7 +63,7 @@ def _absorbed(run: AlignedEpoch, rows: DataFrame) -> OpenWindows:
 
 
 def _sliced(run: SlicedEpoch, rows: DataFrame) -> OpenWindows:
-    """Return the windows that slices lie in; a window is merged of all its slices."""
+    """Return the windows of slices; a window is merged from all its slices."""
     slices = run.runtime.slices
     known = [file.max_time for file in run.tables.files()]
     last = max((slices.last_end_of(time) if time is not None else MAX_WATERMARK for time in known), default=MAX_WATERMARK)

@@ -1,4 +1,4 @@
-"""Which step runs which windows."""
+"""The runtime of each kind of windows."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tidemark.spark.operators.session.session_triggers import TriggeredSessionRu
 
 
 def window_runtime_of(node: WindowNode) -> WindowRuntime:
-    """Return the step of an operator: a native one where there is one, else one that keeps elements.
+    """Return the runtime of an operator: a native one where there is one, else one that keeps elements.
 
-    A function behind aggregates is a step around that of the aggregates.
+    The runtime of a function after aggregates wraps that of the aggregates.
     """
     if node.aggregates and node.function is not None:
         return ResultFunctionRuntime(node, window_runtime_of(dataclasses.replace(node, function=None)))

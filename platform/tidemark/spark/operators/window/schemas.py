@@ -24,7 +24,7 @@ _POSITION = T.StructType().add("origin", "string").add("block", "long").add("row
 
 
 class WindowSchemas(OperatorSchemas):
-    """Keys, and partials or elements.
+    """The schemas of windows: keys, and partials or elements.
 
     Args:
         node: the operator.
@@ -48,13 +48,13 @@ class WindowSchemas(OperatorSchemas):
         return T.StructType([layout.fields[name] for name in (*layout.keys.values(), *layout.elements.values())])
 
     def results(self) -> T.StructType:
-        """Return keys, bounds, results and what is said of the pane."""
+        """Return keys, bounds, results and the columns of the pane."""
         node, partials, rows = self._node, self._partials, self._rows
         keyed = rows.select(*partials.key_columns).selectExpr(*partials.key_results).schema if node.keys else T.StructType()
         if node.function is not None:
             made = struct_of(node.function.returns)
         else:
-            # As state is read from files: what merges some partials fails where they cannot be null.
+            # Nullable, as when read from files: merging some partials fails where they cannot be null.
             stored = rows.sparkSession.createDataFrame([], nullable(self._groups()))
             made = partials.grouped(stored).selectExpr(*partials.results).schema
         bounds = T.StructType().add("window_start", "timestamp").add("window_end", "timestamp")

@@ -146,8 +146,8 @@ class Maintenance:
         if self._vacuumed_at is not None and now - self._vacuumed_at < VACUUM_EVERY_MS:
             return
         self._vacuumed_at = now
-        gone = vacuum(table, self.store, self.protected_versions or ())
-        for folder in sorted({found[0] for path in gone if (found := _STAGING.search(path))}):
+        deleted = vacuum(table, self.store, self.protected_versions or ())
+        for folder in sorted({found[0] for path in deleted if (found := _STAGING.search(path))}):
             # Spark's checksums are left, and nothing else needs the folder.
             if not any(file.path.endswith(".parquet") for file in self.store.list(folder)):
                 self.store.remove_folder(folder)
