@@ -49,7 +49,7 @@ def test_who_may_be_alive_elsewhere_is_waited_for_and_named_once(tmp_path: Path,
         world.upgrading().go_on(JOB, timeout_ms=5_000)
     assert world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES).step == "done"
     assert [line for line in world.said if "goes on with it" in line] == [
-        f"bob@host/1 (process 4711 on host 'elsewhere') goes on with it, and has its lease until {format_ms(until)}; waiting for that"
+        f"bob@host/1 (process 4711 on host 'elsewhere') continues it, and holds its lease until {format_ms(until)}; waiting for that"
     ]
 
 
@@ -149,7 +149,7 @@ def test_accepted_when_tables_are_back_already_the_old_code_has_the_job(tmp_path
         end = other.go_on(JOB, timeout_ms=TEN_MINUTES)
     assert back
     assert (end.step, world.spec.code) == ("rolled-back", OLD)
-    assert "its tables were put back to savepoint" in end.reason
+    assert "its tables were reverted to savepoint" in end.reason
     check_end(world, end)
 
 
