@@ -1,4 +1,4 @@
-"""A sensor that passes the verdicts of asset checks on to the alerts of streaming jobs, whoever made the checks."""
+"""A sensor that passes the verdicts of asset checks on to the alerts of streaming jobs, whatever defined the checks."""
 
 from __future__ import annotations
 

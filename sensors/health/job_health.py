@@ -111,7 +111,7 @@ def build_job_health_sensor(
 
 @dataclass
 class _ResourceDelivery:
-    """Delivers through the resource of the tick at hand; resources are made anew for each."""
+    """Delivers through the resource of the current tick; each tick has its own resources."""
 
     resource: AlertResource | None = field(default=None)
 

@@ -1,4 +1,4 @@
-"""``tidemark check``: whether changed code could go on from what is stored, for continuous integration. Starts no JVM."""
+"""``tidemark check``: whether changed code can resume from the stored state, for continuous integration. Starts no JVM."""
 
 from __future__ import annotations
 

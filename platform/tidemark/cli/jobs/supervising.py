@@ -94,7 +94,7 @@ def _pass_callback(registry: MetricRegistry, reporter: AlertReporter | None) -> 
 
 @contextmanager
 def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
-    """Let SIGINT and SIGTERM end the supervisor after the job at hand; a second one ends it as signals do."""
+    """Let SIGINT and SIGTERM end the supervisor after the current job; a second one ends it as signals do."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def end(number: int, _frame: FrameType | None) -> None:

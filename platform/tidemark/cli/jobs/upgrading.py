@@ -155,7 +155,7 @@ def _finish(upgrading: Upgrading, job: str, *, wait: bool, timeout: int, as_json
         click.echo(str(end))
         blocker = None if end.ended else read_blocker(upgrading.store, end)
         if blocker is not None:
-            click.echo(f"  stands against it since {format_ms(blocker.since)}: {blocker.text}")
+            click.echo(f"  blocked since {format_ms(blocker.since)}: {blocker.text}")
     if end.step == "rolled-back":
         click.get_current_context().exit(UNHEALTHY_EXIT)
 
@@ -177,7 +177,7 @@ def _request(job: str, code: str, given: Given) -> UpgradeRequest:
 
 
 def _prepare(root: JobStore, job: str, code: str, given: Given) -> None:
-    """Judge the code and take the savepoint for a job that was not submitted: whoever runs it next runs the new code."""
+    """Judge the code and take the savepoint for a job that was not submitted: its next run uses the new code."""
     maps = _maps(given)
     spec = JobSpec(
         job,

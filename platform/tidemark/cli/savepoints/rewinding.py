@@ -29,7 +29,7 @@ from tidemark.state.store.store import JobStore
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Say what would be done, and what stands against it; exit code 1 if something does, 2 for an error.",
+    help="Say what would be done, and what blocks it; exit code 1 if something does, 2 for an error.",
 )
 @click.option("--stop", "stop_first", is_flag=True, help="Stop a submitted job first, start it again afterwards, and wait.")
 @click.option(

@@ -153,7 +153,7 @@ def import_command(job: str, source: str, store: str | None, name: str | None, *
 @click.argument("job")
 @click.argument("names", nargs=-1)
 @store_option
-@click.option("--retire", is_flag=True, help="Those that were taken automatically and that retention lets go, instead of named ones.")
+@click.option("--retire", is_flag=True, help="Those that were taken automatically and that retention expires, instead of named ones.")
 @click.option("--keep", type=click.IntRange(min=0), default=10, show_default=True, help="With --retire: how many are kept.")
 @click.option("--age", default="7 days", show_default=True, help="With --retire: how long they are kept.")
 @json_option

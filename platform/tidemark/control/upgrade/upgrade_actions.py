@@ -94,7 +94,7 @@ def revert_job(store: JobStore, step: UpgradeStep, name: str, clock: Clock, on_p
 
     Raises:
         JobRunningError: a driver of the job is alive.
-        RewindError: it may not be done; the upgrade goes on from here when that is mended.
+        RewindError: it may not be done; the upgrade continues from this step once that is fixed.
         PublishError: a table could not be reverted; the next call continues.
     """
     job = step.upgrade.job
