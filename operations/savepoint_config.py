@@ -34,7 +34,7 @@ class WaitForm(JobForm):
 
 
 class RenamingForm(JobForm):
-    """What only people can know of changed code, of operations by which it takes stored state over."""
+    """What only the author knows of changed code, for operations by which it takes stored state over."""
 
     uids: dict[str, str] = Field(default={}, description="Operators that have another uid now: the new one by the old one.")
     columns: dict[str, dict[str, str | None]] = Field(
@@ -134,7 +134,7 @@ class RestoreForm(RenamingForm, WaitForm):
 class UpgradeForm(RenamingForm):
     """Of ``upgrade``."""
 
-    code: str = Field(default="", description="The new code, MODULE:JOB; empty to go on with the upgrade that is under way.")
+    code: str = Field(default="", description="The new code, MODULE:JOB; empty to continue the upgrade that is under way.")
     savepoint: str = Field(
         default="",
         description="A savepoint that state and tables are rewound to before the new code starts, such as one from before a bug; "

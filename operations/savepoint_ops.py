@@ -166,7 +166,7 @@ class SavepointOperator:
             lines = [f"from epoch {plan.from_epoch} back to epoch {plan.epoch} ({plan.savepoint})"]
             lines += [f"table of {output}: epoch {plan.from_epoch}, which is committed, is published first" for output in plan.unpublished]
             lines += [f"table of {output}: back to version {plan.tables[output].version}" for output in plan.changed]
-            lines += [f"output {output} is not put back: {meaning}" for output, meaning in plan.left.items()]
+            lines += [f"output {output} is not reverted: {meaning}" for output, meaning in plan.left.items()]
             lines += [f"refused: {reason}" for reason in plan.refusals]
             for line in lines:
                 context.log.info("%s", line)
@@ -190,7 +190,7 @@ class SavepointOperator:
         return {"tidemark/savepoint": journal.savepoint, "tidemark/aborted": True}
 
     def fork(self, context: dg.OpExecutionContext, form: ForkForm) -> Found:
-        """Submit a variant of a job that reads on from a savepoint into tables of its own."""
+        """Submit a variant of a job that resumes from a savepoint and writes to separate tables."""
         timeout_ms = to_ms(form.timeout, what="timeout", minimum=1)
         found = self._savepoints(form.job)
         savepoint = self._chosen(found, form.savepoint)

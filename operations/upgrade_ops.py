@@ -1,4 +1,4 @@
-"""What the operations that give a job other code do: begin an upgrade, or go on with the one that is under way, to one of its two ends."""
+"""What the operations that give a job other code do: begin an upgrade, or continue the one that is under way, to one of its two ends."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_state_and_tables_go_back_and_the_job_goes_on(job: StoredJob, tmp_path: 
     stored = job.savepoints.get("good").record
     said = go(job, "good")
     assert [rows(tmp_path / name) for name in TABLES] == [[0, 1, 2]] * 2
-    assert "output raw is not put back: files that were written since stay in the folder, and their rows come again" in said
+    assert "output raw is not reverted: files that were written since stay in the folder, and their rows come again" in said
     head = job.log.load().epoch
     assert head is not None
     assert (head.epoch, head.lineage != stored.lineage, live_files(head)) == (2, True, live_files(stored))

@@ -38,7 +38,7 @@ missing_epochs_option = click.option(
     "--missing-epochs",
     type=click.Choice(["republish", "accept"]),
     default=None,
-    help="Where an output's place no longer holds what was published: publish that again, or go on without it.  [default: refuse]",
+    help="Where an output's place no longer holds what was published: publish that again, or continue without it.  [default: refuse]",
 )
 
 

@@ -123,7 +123,7 @@ def show(job: str, name: str, store: str | None, *, as_json: bool) -> None:
 @store_option
 @json_option
 def export(job: str, name: str, to: str, store: str | None, *, as_json: bool) -> None:
-    """Copy a savepoint and all it needs into the folder TO; given again, it goes on where it stopped."""
+    """Copy a savepoint and all it needs into the folder TO; given again, it continues where it stopped."""
     found = _savepoints(store, job)
     index = export_savepoint(found.folder, found.get(name), to, on_copy=_progress(as_json=as_json))
     if as_json:

@@ -123,9 +123,9 @@ class Supervisor:
         found = {job: str(error) for job, error in report.errors.items()}
         for job, text in found.items():
             if self._known_errors.get(job) != text:
-                logger.error("%s cannot be looked after: %s", job, text)
+                logger.error("%s cannot be reconciled: %s", job, text)
         for job in self._known_errors.keys() - found.keys():
-            logger.info("%s is looked after again", job)
+            logger.info("%s is reconciled again", job)
         self._known_errors = found
 
 
