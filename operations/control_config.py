@@ -48,7 +48,7 @@ class SuspendForm(RequestForm):
 
     how: Literal["finish", "drain", "now"] = Field(
         default="finish",
-        description="finish: after the epoch at hand. drain: read all there is, close all windows, end for good. now: at once.",
+        description="finish: after the current epoch. drain: read all there is, close all windows, end for good. now: at once.",
     )
 
 

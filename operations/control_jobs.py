@@ -19,10 +19,10 @@ from tidemark.sensors.store_sensor import open_root
 
 _VERBS: Mapping[Verb, tuple[type[RequestForm], bool, str]] = {
     "start": (StartForm, True, "Starts {job}, or tries again where it failed for good, and waits until it runs."),
-    "stop": (StopForm, True, "Ends the driver of {job} after the epoch at hand, and starts no other."),
-    "cancel": (RequestForm, True, "Ends the driver of {job} at once, as a crash would; the next one runs the epoch at hand again."),
-    "restart": (RequestForm, True, "Ends the driver of {job} after the epoch at hand, and starts another."),
-    "suspend": (SuspendForm, False, "Asks for {job} to end after the epoch at hand, and does not wait for it."),
+    "stop": (StopForm, True, "Ends the driver of {job} after the current epoch, and starts no other."),
+    "cancel": (RequestForm, True, "Ends the driver of {job} at once, as a crash would; the next one runs the current epoch again."),
+    "restart": (RequestForm, True, "Ends the driver of {job} after the current epoch, and starts another."),
+    "suspend": (SuspendForm, False, "Asks for {job} to end after the current epoch, and does not wait for it."),
     "resume": (ResumeForm, False, "Asks for {job} to run again, and does not wait for it."),
 }
 

@@ -87,7 +87,7 @@ class Operator:
         if form.wait:
             view = wait_for_goal(context, Waiting(root, launchers, self.clock), made, GOALS[verb], timeout_ms=timeout_ms)
         else:
-            # Whoever else looks after the job finds it begun; where nobody does, nothing is lost but the waiting.
+            # Another reconciler of the job finds it begun; if there is none, nothing is lost but the waiting.
             upgrading_reconciler(root, launchers, self.clock).reconcile_all([form.job])
             view = view_of(observe(root, form.job, launchers), self.clock.now_ms())
             context.log.info("%s", status_line(view))
@@ -108,7 +108,7 @@ class Operator:
         """Look at the savepoint that is asked for before the job is stopped for it."""
         if not form.wait:
             raise DefinitionError(
-                "the savepoint is taken when the job has ended, and without `wait` nobody waits for that",
+                "the savepoint is taken when the job has ended, and without `wait` the run does not wait for that",
                 fix="give `wait: true`, or no `savepoint`",
                 job=form.job,
             )

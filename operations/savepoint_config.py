@@ -12,7 +12,7 @@ Form = TypeVar("Form", bound="JobForm")
 _JOB_HELP = "Name of the job."
 _SAVEPOINT_HELP = "Name of the savepoint; empty for the newest, but for those that rewinds took."
 _TIMEOUT_HELP = "How long to wait at most; what was asked for stands all the same."
-_GO_ON_HELP = "How long to wait at most; it can be gone on with."
+_GO_ON_HELP = "How long to wait at most; it can be continued afterwards."
 _TO_THE_END_HELP = "Go on to the end; else only begin it, for a supervisor or the reconcile sensor to go on with."
 
 
@@ -34,7 +34,7 @@ class WaitForm(JobForm):
 
 
 class RenamingForm(JobForm):
-    """What only people can know of changed code, of operations by which it takes stored state over."""
+    """What only the author knows of changed code, for operations by which it takes stored state over."""
 
     uids: dict[str, str] = Field(default={}, description="Operators that have another uid now: the new one by the old one.")
     columns: dict[str, dict[str, str | None]] = Field(
@@ -52,7 +52,7 @@ class SavepointForm(JobForm):
     epoch: int | None = Field(default=None, ge=0, description="A retained epoch; the newest by default.")
     lineage: str = Field(default="", description="Of the epoch; empty for the newest that has it.")
     kind: Literal["manual", "periodic"] = Field(
-        default="manual", description="manual: it stays until somebody disposes of it. periodic: retention lets it go."
+        default="manual", description="manual: it stays until it is disposed of. periodic: retention expires it."
     )
     labels: dict[str, str] = Field(default={}, description="Free key-value pairs.")
 
@@ -60,7 +60,7 @@ class SavepointForm(JobForm):
 class DisposeForm(JobForm):
     """Of ``dispose_savepoints``."""
 
-    names: list[str] = Field(default=[], description="Savepoints to dispose of; empty for those that retention lets go.")
+    names: list[str] = Field(default=[], description="Savepoints to dispose of; empty for those that retention expires.")
     keep: int = Field(default=10, ge=0, description="Without names: so many of each kind of those taken automatically are kept.")
     age: str = Field(default="7 days", description="Without names: for so long they are kept.")
 
@@ -76,12 +76,12 @@ class RewindForm(JobForm):
     """Of ``rewind``."""
 
     savepoint: str = Field(default="", description="Name of the savepoint; empty, with dry_run only, for the newest.")
-    dry_run: bool = Field(default=True, description="Only say what would be done, and what stands against it.")
+    dry_run: bool = Field(default=True, description="Only say what would be done, and what blocks it.")
     stop: bool = Field(default=True, description="Stop the job first, and start it again afterwards.")
     timeout: str = Field(default="10 minutes", description=_TIMEOUT_HELP)
     abort: bool = Field(
         default=False,
-        description="Instead, give up the rewind that was begun and is not done; only as long as no table was put back.",
+        description="Instead, abort the rewind that was begun and is not done; only as long as no table was reverted.",
     )
 
 
@@ -134,10 +134,10 @@ class RestoreForm(RenamingForm, WaitForm):
 class UpgradeForm(RenamingForm):
     """Of ``upgrade``."""
 
-    code: str = Field(default="", description="The new code, MODULE:JOB; empty to go on with the upgrade that is under way.")
+    code: str = Field(default="", description="The new code, MODULE:JOB; empty to continue the upgrade that is under way.")
     savepoint: str = Field(
         default="",
-        description="A savepoint that state and tables are put back to before the new code starts, such as one from before a bug; "
+        description="A savepoint that state and tables are rewound to before the new code starts, such as one from before a bug; "
         "empty to go on where the job is.",
     )
     version: str = Field(default="", description="A label of the new code.")

@@ -47,16 +47,16 @@ EVERY_NIGHT = "30 3 * * *"
 
 _VERBS: Mapping[str, tuple[type[JobForm], str]] = {
     "savepoint": (SavepointForm, "Takes a savepoint of {job}, whether it runs or not, and observes its outputs with it."),
-    "dispose_savepoints": (DisposeForm, "Disposes of savepoints of {job}: of named ones, or of those that retention lets go."),
+    "dispose_savepoints": (DisposeForm, "Disposes of savepoints of {job}: of named ones, or of those that retention expires."),
     "export_savepoint": (ExportForm, "Copies a savepoint of {job} and all it needs into one folder."),
     "rewind": (RewindForm, "Puts {job} back to a savepoint with its tables; as it is, only says what that would do."),
-    "restore": (RestoreForm, "Lets {job} go on from a savepoint; its tables stay as they are."),
+    "restore": (RestoreForm, "Resumes {job} from a savepoint; its tables stay as they are."),
     "fork": (ForkForm, "Starts a variant of {job} from a savepoint, with tables of its own."),
     "diff": (DiffForm, "Compares rows of {job}'s tables with those of its fork's, or of another job's."),
     "discard": (DiscardForm, "Deletes a fork of {job} that was stopped, with its tables; it has to be named."),
     "promote": (PromoteForm, "Gives {job} the code of its fork: it goes back to where the fork began, and reads on with it."),
     "rescale": (RescaleForm, "Runs {job} at another parallelism from its next epoch on, without a restart."),
-    "upgrade": (UpgradeForm, "Gives {job} other code: judge, stop, savepoint, start, watch; if it is not well, all is put back."),
+    "upgrade": (UpgradeForm, "Gives {job} other code: judge, stop, savepoint, start, watch; if it is not well, it is rolled back."),
     "maintenance": (MaintenanceForm, "Lets old savepoints of {job} go, and deletes what nothing needs any more."),
 }
 
@@ -90,11 +90,11 @@ def savepoint_jobs(
         job: the job.
         store: folder or bucket of the job stores; the job's own by default.
         translator: that gave the job's outputs their asset keys.
-        savepoint_cron: when a savepoint is taken that retention lets go by and by.
+        savepoint_cron: when a savepoint is taken that retention expires later.
         maintenance_cron: when old savepoints and files go.
         launchers: what can start drivers, by name; called in a run.
         clock: the time.
-        judge: holds new code against stored state; in a process of its own by default.
+        judge: checks new code against stored state; in a separate process by default.
         default_status: whether the schedules run as soon as they are deployed.
 
     Raises:
@@ -170,7 +170,7 @@ def _schedules(
             # Of a job that has not begun there is nothing to keep; a run would only fail.
             should_execute=has_epoch,
             default_status=status,
-            description=f"Takes a savepoint of `{job}`; retention lets old ones go.",
+            description=f"Takes a savepoint of `{job}`; retention expires old ones.",
         ),
         dg.ScheduleDefinition(
             name=f"{stem}_maintenance_schedule",

@@ -85,7 +85,7 @@ class SavepointOperator:
         job: the job of this code location, whose outputs are observed; None where jobs are known by name only.
         translator: gives the outputs their asset keys.
         clock: the time.
-        judge: holds code against stored state.
+        judge: checks code against stored state.
     """
 
     open_store: Callable[[], JobStore]
@@ -127,7 +127,7 @@ class SavepointOperator:
                     self._observe(context, found, savepoint)
 
     def dispose(self, context: dg.OpExecutionContext, form: DisposeForm) -> Found:
-        """Dispose of named savepoints, or of those that retention lets go."""
+        """Dispose of named savepoints, or of those that retention expires."""
         found = self._savepoints(form.job)
         if form.names:
             for name in form.names:
@@ -166,7 +166,7 @@ class SavepointOperator:
             lines = [f"from epoch {plan.from_epoch} back to epoch {plan.epoch} ({plan.savepoint})"]
             lines += [f"table of {output}: epoch {plan.from_epoch}, which is committed, is published first" for output in plan.unpublished]
             lines += [f"table of {output}: back to version {plan.tables[output].version}" for output in plan.changed]
-            lines += [f"output {output} is not put back: {meaning}" for output, meaning in plan.left.items()]
+            lines += [f"output {output} is not reverted: {meaning}" for output, meaning in plan.left.items()]
             lines += [f"refused: {reason}" for reason in plan.refusals]
             for line in lines:
                 context.log.info("%s", line)
@@ -184,13 +184,13 @@ class SavepointOperator:
     def _abort_rewind(self, context: dg.OpExecutionContext, form: RewindForm) -> Found:
         """Give up a rewind that was begun, and has put no table back."""
         if form.savepoint:
-            raise DefinitionError("a rewind is either made or given up", fix="give `savepoint` or `abort`, not both", job=form.job)
+            raise DefinitionError("a rewind is either made or aborted", fix="give `savepoint` or `abort`, not both", job=form.job)
         rewinder = Rewinder(self.open_store(), self.launchers(), 0, caller(context), self.clock, on_progress=context.log.info)
         journal = rewinder.abort(form.job)
         return {"tidemark/savepoint": journal.savepoint, "tidemark/aborted": True}
 
     def fork(self, context: dg.OpExecutionContext, form: ForkForm) -> Found:
-        """Submit a variant of a job that reads on from a savepoint into tables of its own."""
+        """Submit a variant of a job that resumes from a savepoint and writes to separate tables."""
         timeout_ms = to_ms(form.timeout, what="timeout", minimum=1)
         found = self._savepoints(form.job)
         savepoint = self._chosen(found, form.savepoint)
@@ -249,7 +249,7 @@ class SavepointOperator:
         return self._wait_until_running(context, form, made, {"tidemark/parallelism": words}, timeout_ms)
 
     def restore(self, context: dg.OpExecutionContext, form: RestoreForm) -> Found:
-        """Let a submitted job go on from a savepoint, once; its driver is started anew for it, and tables stay as they are."""
+        """Resume a submitted job from a savepoint, once; its driver is restarted for it, and tables stay as they are."""
         if not form.savepoint:
             raise DefinitionError(
                 "a restore names its savepoint, since rows that the tables have from later epochs come again",
@@ -279,7 +279,7 @@ class SavepointOperator:
             made = self._change(context, form, restored, form.why or f"restore from {savepoint.name}")
         else:
             made = require_spec(found.store, form.job)
-            context.log.warning("%s was restored from %s already, for this run; to do it again, launch it anew", form.job, savepoint.name)
+            context.log.warning("%s was restored from %s already, for this run; to do it again, launch a new run", form.job, savepoint.name)
         return self._wait_until_running(context, form, made, {"tidemark/savepoint": savepoint.name}, timeout_ms)
 
     def maintain(self, context: dg.OpExecutionContext, form: MaintenanceForm) -> Found:
@@ -295,7 +295,7 @@ class SavepointOperator:
             swept = SweptJob(running=True) if runs else sweep_job(found.store, form.job, clock=self.clock)
             metadata["tidemark/swept"] = not swept.running
             if swept.running:
-                context.log.info("%s runs, or somebody else is at work on it: no file was swept here; its driver sweeps", form.job)
+                context.log.info("%s runs, or another process works on it: no file was swept here; its driver sweeps", form.job)
             else:
                 metadata |= {"tidemark/files_marked": swept.marked, "tidemark/files_deleted": swept.deleted}
         if form.vacuum:

@@ -1,4 +1,4 @@
-"""What the operations that give a job other code do: begin an upgrade, or go on with the one that is under way, to one of its two ends."""
+"""What the operations that give a job other code do: begin an upgrade, or continue the one that is under way, to one of its two ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class UpgradeOperator:
     """Does what an operation on a job's code asks for.
 
     Args:
-        operator: knows the store, the launchers, the clock, and what holds new code against stored state.
+        operator: knows the store, the launchers, the clock, and what checks new code against stored state.
     """
 
     def __init__(self, operator: SavepointOperator) -> None:
@@ -26,9 +26,7 @@ class UpgradeOperator:
         """Give a job other code, with a way back."""
         upgrading = self._upgrading(context)
         if form.savepoint and not form.code:
-            raise DefinitionError(
-                "a savepoint is gone back to for new code", fix="give `code`, too; without new code launch the rewind", job=form.job
-            )
+            raise DefinitionError("`savepoint` requires `code`", fix="set `code`, or launch the rewind job instead", job=form.job)
         if form.code and form.end:
             raise DefinitionError(
                 "an upgrade is either begun or ended", fix=f"give `code`, or `end: {form.end}` for the one under way", job=form.job

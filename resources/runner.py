@@ -53,7 +53,7 @@ class TidemarkResource(dg.ConfigurableResource[Any]):
         spark: where the Spark session comes from: a ``SparkResource``, or one of dagster-pyspark's resources.
         end_of_input: take it that nothing more will come, and close all windows at the end of each run.
         takeover: take the job over from a driver that seems alive.
-        max_epochs: stop after so many epochs; the next run goes on from there.
+        max_epochs: stop after so many epochs; the next run resumes from there.
     """
 
     store: str | None = None
@@ -69,7 +69,7 @@ class TidemarkResource(dg.ConfigurableResource[Any]):
         super().__init__(**fields)
 
     def run(self, *, context: dg.AssetExecutionContext | dg.OpExecutionContext, skip_unchanged: bool = False) -> TidemarkEvents:
-        """Run the job of the assets at hand until its sources are drained; yields what was materialized and checked.
+        """Run the job of the selected assets until its sources are drained; yields what was materialized and checked.
 
         An epoch writes all outputs of a job, whatever is selected; the selection chooses what is reported and checked.
 
@@ -104,7 +104,7 @@ class TidemarkResource(dg.ConfigurableResource[Any]):
             takeover=self.takeover,
             max_epochs=self.max_epochs,
             run_id=run_id,
-            # Dagster's own handler raises where the run waits; the epoch at hand is finished, and the run counts as cancelled.
+            # Dagster's own handler raises where the run waits; the current epoch is finished, and the run counts as cancelled.
             handle_signals=False,
         )
 
@@ -128,7 +128,7 @@ class TidemarkResource(dg.ConfigurableResource[Any]):
     ) -> Iterator[StreamingEvent]:
         selected, checks = context.selected_asset_keys, context.selected_asset_check_keys
         if not selected:
-            # "Execute checks" on Dagster's page: what is there is checked, and nothing is run for it.
+            # "Execute checks" on Dagster's page: the stored results are checked, and nothing is run for it.
             yield from evaluate_checks(bound.checks, stored_context(bound.job, store), keys=bound.keys, selected=checks)
             return
         before = _states(bound, self.status_of(bound.job))

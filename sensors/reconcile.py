@@ -47,7 +47,7 @@ def build_reconcile_sensor(
     default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.RUNNING,
     clock: Clock = SYSTEM_CLOCK,
 ) -> dg.SensorDefinition:
-    """Return a sensor that starts, stops and restarts the drivers of jobs, and goes on with upgrades, as ``tidemark supervise`` does.
+    """Return a sensor that starts, stops and restarts the drivers of jobs, and continues upgrades, as ``tidemark supervise`` does.
 
     Supervisors and sensors may run side by side: what one does the others leave alone. Drivers are processes of their own; they run on
     when Dagster ends. They inherit the environment of the code location.
@@ -79,7 +79,7 @@ def build_reconcile_sensor(
         with _stop_after(PASS_SECONDS) as stop:
             report = known[0].reconcile_all(names, stop=stop)
         for job, error in report.errors.items():
-            context.log.warning("%s cannot be looked after: %s", job, error)
+            context.log.warning("%s cannot be reconciled: %s", job, error)
         verdicts = _verdicts(report, store_location(store), clock.now_ms())
         events = health_evaluations(context, verdicts.get)
         return dg.SensorResult(skip_reason=summary(report, ended=stop.is_set()), asset_events=events)
@@ -103,7 +103,7 @@ def _verdicts(report: ReconcileReport, store: str, now: int) -> dict[str, Health
 def summary(report: ReconcileReport, *, ended: bool = False) -> str:
     """Return in words what a pass did."""
     acted = report.acted
-    parts = [f"{len(report.observations)} jobs looked at, {len(acted)} acted on"]
+    parts = [f"{len(report.observations)} jobs checked, {len(acted)} acted on"]
     parts += [f"{done.job}: {', '.join((*map(_action_text, done.actions), *done.steps))}" for done in acted[:_NAMED]]
     busy = sum(done.lease_held_elsewhere for done in report.results)
     parts += [f"{busy} are being acted on by others"] if busy else []

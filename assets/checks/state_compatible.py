@@ -1,4 +1,4 @@
-"""The compatibility verdict as an asset check: whether the code of this code location could go on from what is stored of the job."""
+"""The compatibility verdict as an asset check: whether the code of this code location can resume from the job's stored state."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class StateFits:
-    """The job, as this code location has it, could go on from what is stored of it: what ``tidemark check`` says, on a page.
+    """The job, as this code location has it, can resume from its stored state: the result of ``tidemark check``, as a check.
 
     It reads small files, starts no JVM and changes nothing. "Execute checks" makes it before a run of changed code, or before an upgrade;
     in a run it is made afterwards, when the newest epoch is the run's own. Where nothing is stored yet it passes.
@@ -66,7 +66,7 @@ class StateFits:
     def declare(self, stream: StreamData) -> Sequence[CheckDeclaration]:
         """Return the one check."""
         stored = "the newest epoch" if self.against == HEAD else f"the savepoint `{self.against}`"
-        text = f"The code of `{stream.job.name}` could go on from {stored}: state of operators, positions of sources, result tables."
+        text = f"The code of `{stream.job.name}` can resume from {stored}: state of operators, positions of sources, result tables."
         return (CheckDeclaration(self.name, text, self.blocking),)
 
     def evaluate(self, stream: StreamData, context: CheckContext) -> Iterator[Finding]:
@@ -121,7 +121,7 @@ def _parts(found: Verdict) -> list[_Part]:
 
 
 def _summary(found: Verdict) -> str:
-    """Return the verdict in a line, with what stands against it."""
+    """Return the verdict in a line, with what is incompatible."""
     against = [f"{part.name}: {finding.text()}" for part in _parts(found) for finding in part.findings if finding.fit == "incompatible"]
     said = f"{found.status} with epoch {found.epoch} of lineage {found.lineage}"
     return f"{said}: {'; '.join(against)}" if not found.fits else said

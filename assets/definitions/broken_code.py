@@ -1,4 +1,4 @@
-"""A job whose code cannot be loaded, as an asset of its own that says so, with a check that fails."""
+"""A job whose code cannot be loaded, as a separate asset that says so, with a check that fails."""
 
 from __future__ import annotations
 

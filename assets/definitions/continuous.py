@@ -39,7 +39,7 @@ def build_output_asset_specs(
             main outputs; a mapping names outputs.
         translator: turns streams into asset specs.
         group_name: group of all assets; the translator's by default (the job's name).
-        checks: checks that ``build_asset_checks`` makes of this job, to be found by whoever has only the specs.
+        checks: checks that ``build_asset_checks`` makes of this job, to be found by code that has only the specs.
 
     Raises:
         DefinitionError: the job has no such output, or its rows belong to no time.

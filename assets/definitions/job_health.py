@@ -143,7 +143,7 @@ def build_health_checks(
         for found in context.selected_asset_check_keys:
             yield dg.AssetCheckResult(asset_key=found.asset_key, check_name=found.name, **verdict.result)  # type: ignore[arg-type]
 
-    text = f"The job `{job.name}` runs, or is stopped as asked: its driver is alive, and somebody starts it again when it fails."
+    text = f"The job `{job.name}` runs, or is stopped as asked: its driver is alive, and a reconciler restarts it when it fails."
     specs = [dg.AssetCheckSpec(HEALTH_CHECK, asset=key, description=text) for key in keys]
     decorate = dg.multi_asset_check(name=f"{group_of(job.name)}_{HEALTH_CHECK}", specs=specs, can_subset=True)
     return [decorate(with_types(check))]

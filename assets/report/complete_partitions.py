@@ -46,7 +46,7 @@ class PartitionMark:
 
 @dataclass(frozen=True)
 class PartitionChange:
-    """A partition that is complete, or was touched after it was told to be complete; by which epoch."""
+    """A partition that is complete, or was touched after it was reported complete; by which epoch."""
 
     partition: str
     cause: Cause

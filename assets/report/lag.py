@@ -13,7 +13,7 @@ from tidemark.graph import Job
 from tidemark.state import EpochProgress
 
 LagReference = Literal["processing_time", "newest_event"]
-"""What a watermark is compared with: the clock of the epoch, or, for old data read anew, the newest event the job has seen."""
+"""What a watermark is compared with: the clock of the epoch, or, for old data read again, the newest event the job has seen."""
 
 Level = Literal["ok", "warn", "error"]
 LEVELS: tuple[Level, ...] = ("ok", "warn", "error")

@@ -17,7 +17,7 @@ class TidemarkError(Exception):
         fix: the exact setting, argument or command that mends it.
         job: name of the job, where known.
         uid: uid (or name) of the operator, source or output concerned.
-        epoch: epoch at hand.
+        epoch: the current epoch.
         place: file and line of the definition, or path of the stored object.
     """
 

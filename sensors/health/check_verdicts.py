@@ -1,4 +1,4 @@
-"""A sensor that passes the verdicts of asset checks on to the alerts of streaming jobs, whoever made the checks."""
+"""A sensor that passes the verdicts of asset checks on to the alerts of streaming jobs, whatever defined the checks."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _FORMAT = 1
 
 @dataclass(frozen=True)
 class _ReportedState:
-    """Up to which execution a check's verdicts were told, and the executions before it that were still under way."""
+    """Up to which execution a check's verdicts were reported, and the executions before it that were still under way."""
 
     number: int
     open: frozenset[int] = frozenset()
 
     def covers(self, number: int) -> bool:
-        """Whether an execution's verdict was told, if it had one."""
+        """Whether an execution's verdict was reported, if it had one."""
         return number <= self.number and number not in self.open
 
 
@@ -150,13 +150,13 @@ def _verdict(place: tuple[str, str], made: dg.AssetCheckEvaluation, at: int) -> 
 
 
 def _encode(seen: Mapping[str, _ReportedState]) -> str:
-    """Write a cursor: for each check up to which execution it was told, and with it, as a list, those before that are under way."""
+    """Write a cursor: for each check up to which execution it was reported, and with it, as a list, those before that are under way."""
     checks = {place: [reported.number, *sorted(reported.open)] if reported.open else reported.number for place, reported in seen.items()}
     return json.dumps({"format": _FORMAT, "checks": checks}, sort_keys=True)
 
 
 def _decode(text: str | None) -> dict[str, _ReportedState]:
-    """Read a cursor; empty where there is none, or somebody else wrote something: then the last verdicts are told again."""
+    """Read a cursor; empty if there is none, or it is of another format: then the last verdicts are reported again."""
     try:
         raw = json.loads(text or "null")
         if not isinstance(raw, dict) or raw.get("format") != _FORMAT:

@@ -1,4 +1,4 @@
-"""Which checks of jobs that run on are to be executed: those that nobody has executed, and those made out of date by what came since."""
+"""Which checks of jobs that run on are to be executed: those that were never executed, and those made out of date by what came since."""
 
 from __future__ import annotations
 

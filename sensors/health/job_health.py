@@ -1,4 +1,4 @@
-"""A sensor that tells people when a job that runs on is not well: the rules of ``tidemark supervise --alerts``, looked at by each tick."""
+"""A sensor that alerts when a continuous job is unhealthy: the rules of ``tidemark supervise --alerts``, evaluated by each tick."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def build_job_health_sensor(
 
 @dataclass
 class _ResourceDelivery:
-    """Delivers through the resource of the tick at hand; resources are made anew for each."""
+    """Delivers through the resource of the current tick; each tick has its own resources."""
 
     resource: AlertResource | None = field(default=None)
 
@@ -153,7 +153,7 @@ class _HealthState:
         return views, errors
 
     def send_alerts(self, receiver: AlertResource, views: list[JobView], errors: Mapping[str, TidemarkError]) -> WatchReport:
-        """Look at the rules, and send what is to be told."""
+        """Evaluate the rules, and send the alerts that are due."""
         self._delivery.resource = receiver
         try:
             return self._watch.evaluate(views, unreadable=errors)

@@ -13,7 +13,7 @@ from tidemark.sensors.reports.reported_events import EPOCH, LINEAGE, ReportedEve
 from tidemark.state import EpochProgress
 
 PARTITIONS_AT_ONCE = 100
-"""Partitions of an output that one tick reports; the next one goes on behind them."""
+"""Partitions of an output that one tick reports; the next one continues after them."""
 
 DATA_VERSION = "dagster/data_version"
 REASONS: Mapping[Cause, str] = {

@@ -97,7 +97,7 @@ class ReportedEvents:
 
 
 def _newest(instance: dg.DagsterInstance, key: dg.AssetKey, partitions: Collection[str]) -> Mapping[str, tuple[str, int] | None]:
-    """Return of each partition the epoch of its last materialization, None for one that somebody else made."""
+    """Return of each partition the epoch of its last materialization, None for one from elsewhere."""
     wanted = dg.AssetRecordsFilter(asset_key=key, asset_partitions=sorted(partitions))
     newest: dict[str, tuple[str, int] | None] = {}
     for record in instance.fetch_materializations(wanted, limit=_MAX_OBSERVATIONS).records:

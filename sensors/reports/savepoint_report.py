@@ -1,4 +1,4 @@
-"""Savepoints that were taken outside Dagster, as observations: by a command, a supervisor, a driver. Each is told once on each output."""
+"""Savepoints taken outside Dagster (by a command, a supervisor, a driver), as observations. Each is reported once on each output."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tidemark.savepoints import Restorability, Savepoint
 
 SAVEPOINTS_AT_ONCE = 20
-"""Savepoints that one tick reports, of all jobs together; the next one goes on with the others."""
+"""Savepoints that one tick reports, of all jobs together; the next one continues with the others."""
 
 SETTLES_MS = 30_000
 """A run of Dagster's that takes one observes it itself, right afterwards; so one as young as this is left to the next tick."""

@@ -208,7 +208,7 @@ def test_a_supervisor_that_was_given_no_file_leaves_alerts_to_others(tidemark_: 
 def test_waiting_ends_with_a_code_that_says_try_again(tidemark_: Terminal) -> None:
     done = tidemark_.submit("--timeout", "1 ms", code=75)
     assert "[TM416] job 'fares' is starting after 1ms, and not yet working" in done.stderr
-    assert "what was asked for still stands" in done.stderr
+    assert "the request still stands" in done.stderr
 
 
 def test_a_savepoint_s_name_is_looked_at_before_the_job_is_stopped_for_it(tidemark_: Terminal) -> None:

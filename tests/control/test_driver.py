@@ -147,7 +147,7 @@ def test_signals_ask_for_an_end_however_many_come(store: JobStore, caplog: pytes
         signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
-    assert [record.getMessage() for record in caplog.records] == ["SIGTERM: stopping after the epoch at hand"]
+    assert [record.getMessage() for record in caplog.records] == ["SIGTERM: stopping after the current epoch"]
     assert signal.getsignal(signal.SIGTERM) is before
 
 

@@ -143,7 +143,7 @@ def test_a_place_that_takes_nothing_stops_jobs_and_loses_nothing(place: str, tmp
         caplog.clear()
         looks(world, watching, 120)
         assert len(world.launched) == launched, "nothing is started that could not be written down before"
-        said = [record.getMessage() for record in caplog.records if "cannot be looked after: [TM400]" in record.getMessage()]
+        said = [record.getMessage() for record in caplog.records if "cannot be reconciled: [TM400]" in record.getMessage()]
         assert {text.split()[0] for text in said} >= {"dies", "starts"}
         view = view_of(world.observe("dies"), world.clock.now_ms())
         assert view.health in UNHEALTHY, "who asks is told"

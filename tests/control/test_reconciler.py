@@ -249,7 +249,7 @@ def test_an_epoch_without_end_is_a_hang_and_counts_as_a_failure_of_that_epoch(wo
             world.busy(driver, begun)
         reconciler.reconcile_all()
     failed = world.status().failures[0]
-    assert "an epoch is at hand since" in failed.message
+    assert "an epoch has been running since" in failed.message
     last = world.observe().driver
     assert last is not None
     assert last.last is not None

@@ -65,11 +65,11 @@ def test_the_trouble_of_a_job_is_told_once(caplog: pytest.LogCaptureFixture) -> 
     supervisor = Supervisor(world.reconciler(), threading.Event(), clock=world.clock)
     for _ in range(3):
         supervisor.pass_once()
-    assert len([text for text in messages(caplog) if "fares cannot be looked after: [TM401]" in text]) == 1
+    assert len([text for text in messages(caplog) if "fares cannot be reconciled: [TM401]" in text]) == 1
     world.store.put("fares/control/specs/00000001.json", good)
     with caplog.at_level(logging.INFO, "tidemark"):
         supervisor.pass_once()
-    assert "fares is looked after again" in messages(caplog)
+    assert "fares is reconciled again" in messages(caplog)
 
 
 def test_odd_trouble_does_not_end_it() -> None:

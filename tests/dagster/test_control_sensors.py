@@ -72,18 +72,18 @@ def health_sensor(world: World, **given: object) -> dg.SensorDefinition:
 
 def test_ticks_keep_a_job_running(world: World) -> None:
     sensor = reconcile_sensor(world)
-    assert tick(sensor) == "0 jobs looked at, 0 acted on"
+    assert tick(sensor) == "0 jobs checked, 0 acted on"
     world.submit(restart=RestartPolicy(kind="fixed", delay_ms=1_000))
     assert "fares: started attempt 1 (a test (ada))" in tick(sensor)
     world.tick()
     assert "fares: running" in tick(sensor)
-    assert tick(sensor) == "1 jobs looked at, 0 acted on"
+    assert tick(sensor) == "1 jobs checked, 0 acted on"
     world.driver().end(-9)
     assert "failing" in tick(sensor)
     world.tick()
     assert "started attempt 2" in tick(sensor)
     world.tick()
-    assert tick(sensor) == "1 jobs looked at, 1 acted on; fares: running"
+    assert tick(sensor) == "1 jobs checked, 1 acted on; fares: running"
     world.want(wanted="suspended")
     assert "asked to stop (finish)" in tick(sensor)
     world.tick()
@@ -104,7 +104,7 @@ def test_two_code_locations_start_a_job_once(world: World) -> None:
 def test_a_sensor_may_look_after_some_jobs_only(world: World) -> None:
     world.submit("fares")
     world.submit("rides")
-    assert "1 jobs looked at" in tick(reconcile_sensor(world, jobs=["rides"]))
+    assert "1 jobs checked" in tick(reconcile_sensor(world, jobs=["rides"]))
     assert [job for job, _ in world.launched] == ["rides"]
 
 
@@ -123,7 +123,7 @@ def test_a_tick_ends_before_dagsters_time_is_up(world: World, monkeypatch: pytes
     monkeypatch.setattr(reconcile, "PASS_SECONDS", 0.0)
     sensor = reconcile_sensor(world)
     monkeypatch.setattr(reconcile.threading.Timer, "start", lambda timer: timer.function())  # type: ignore[attr-defined]
-    assert tick(sensor) == "0 jobs looked at, 0 acted on; time was up; the next tick looks at all again"
+    assert tick(sensor) == "0 jobs checked, 0 acted on; time was up; the next tick looks at all again"
     assert world.launched == []
 
 

@@ -129,7 +129,7 @@ def test_code_that_does_not_fit_the_savepoint_is_not_restored_or_forked(pad: Lau
 def test_a_job_is_stopped_with_a_savepoint_of_where_it_ended(pad: Launchpad) -> None:
     with pytest.raises(InvalidNameError, match="there is a savepoint 'good' already, and nothing was done"):
         pad.launch("stop", savepoint="good")
-    with pytest.raises(DefinitionError, match="without `wait` nobody waits"):
+    with pytest.raises(DefinitionError, match="without `wait` the run does not wait"):
         pad.launch("stop", savepoint="rest", wait=False)
     assert pad.world.spec.wanted == "running"
     said = pad.launch("stop", savepoint="rest", why="the lake is moved")

@@ -78,7 +78,7 @@ def test_an_upgrade_goes_back_to_a_savepoint_first(pad: Launchpad) -> None:
     restore = pad.world.spec.restore
     assert restore is not None
     assert (restore.savepoint, restore.uids) == ("base", {"hourly": "hourly"})
-    with pytest.raises(DefinitionError, match="for new code"):
+    with pytest.raises(DefinitionError, match="`savepoint` requires `code`"):
         pad.launch("upgrade", savepoint="base")
 
 

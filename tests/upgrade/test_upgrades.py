@@ -227,7 +227,7 @@ def test_new_code_is_not_accepted_while_the_job_is_being_put_back(tmp_path: Path
     with pytest.raises(UpgradeError, match="no upgrade of the job was begun"):
         upgrading.accept(JOB)
     world.begin()
-    with pytest.raises(UpgradeError, match=r"was not started yet.*go on until it is watched"):
+    with pytest.raises(UpgradeError, match=r"was not started yet.*continue until it is watched"):
         upgrading.accept(JOB)
     refused: list[str] = []
 
@@ -242,8 +242,8 @@ def test_new_code_is_not_accepted_while_the_job_is_being_put_back(tmp_path: Path
     assert end.step == "rolled-back"
     (text,) = refused
     savepoint = end.upgrade.savepoint
-    assert f"the job is just being put back to savepoint {savepoint!r}, and some of its tables may be back already" in text
-    assert f"`tidemark upgrade {JOB}`; what stands against that, `tidemark status {JOB}` says" in text
+    assert f"the job is being rewound to savepoint {savepoint!r}, and some of its tables may be reverted already" in text
+    assert f"`tidemark upgrade {JOB}`; if something blocks it, `tidemark status {JOB}` says" in text
     assert f"then upgrade again: `tidemark upgrade {JOB} --to {NEW}`" in text
     with pytest.raises(UpgradeError, match=r"the upgrade is over.*Fix: upgrade again"):
         upgrading.accept(JOB)

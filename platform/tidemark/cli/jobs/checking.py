@@ -1,4 +1,4 @@
-"""``tidemark check``: whether changed code could go on from what is stored, for continuous integration. Starts no JVM."""
+"""``tidemark check``: whether changed code can resume from the stored state, for continuous integration. Starts no JVM."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def check_job(
     allow: bool,
     as_json: bool,
 ) -> None:
-    """Check changed code against stored state: exit code 0 if the job could go on, 1 if not, with every finding; 2 for an error."""
+    """Check changed code against stored state: exit code 0 if the job can resume, 1 if not, with every finding; 2 for an error."""
     changed = load_job(job)
     maps = maps_of(uids, columns, allow=allow)
     found = check(

@@ -1,4 +1,4 @@
-"""Commands that people are told to give next, whole and quoted, so that they can be pasted into a shell."""
+"""Commands to suggest next, whole and quoted, so that they can be pasted into a shell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options by which people say what only they can know of changed code: what has another name now, and what may be left behind."""
+"""The options for what only the author knows of changed code: what has another name now, and what state may be discarded."""
 
 from __future__ import annotations
 

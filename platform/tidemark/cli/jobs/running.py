@@ -28,7 +28,7 @@ from tidemark.state.store.root_store import root_store
 @click.option("--takeover", is_flag=True, help="Take the job from a driver that is still alive.")
 @click.option("--max-epochs", type=click.IntRange(min=1), default=None, help="Stop after so many epochs.")
 @click.option("--parallelism", type=click.IntRange(min=1), default=None, help="Shuffle partitions.  [default: the job's]")
-@click.option("--restore", "savepoint", default=None, metavar="SAVEPOINT", help="Go on from a savepoint, under a new lineage.")
+@click.option("--restore", "savepoint", default=None, metavar="SAVEPOINT", help="Resume from a savepoint, under a new lineage.")
 @click.option("--restore-of", default="", metavar="JOB", help="The job whose savepoint it is.  [default: the same]")
 @map_options(only_with="--restore")
 @click.option("--claim", is_flag=True, help="With --restore: dispose of the savepoint once the job is past it.")

@@ -16,7 +16,7 @@ NO_LONGER = "no longer"
 
 
 def savepoint_table(savepoints: Sequence[Savepoint], restorable: Sequence[Restorable]) -> str:
-    """Return savepoints, and until when the job can be put back to each, as a table with aligned columns."""
+    """Return savepoints, and until when the job can be rewound to each, as a table with aligned columns."""
     rows = [_COLUMNS, *(_row(savepoint, found) for savepoint, found in zip(savepoints, restorable, strict=True))]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)

@@ -15,7 +15,7 @@ from tidemark.errors import DefinitionError
 
 @click.group(cls=SuggestingGroup)
 def silence() -> None:
-    """Keep alerts back for a while. What is still wrong when a silence ends is told then."""
+    """Keep alerts back for a while. What is still wrong when a silence ends is notified then."""
 
 
 @silence.command("add")

@@ -72,7 +72,7 @@ def start(
 def stop(
     job: str, store: str | None, *, drain: bool, savepoint: str | None, wait: bool, timeout: int, by: str, why: str, as_json: bool
 ) -> None:
-    """Stop a job after the epoch at hand, and wait until it has ended. JOB is a job's name."""
+    """Stop a job after the current epoch, and wait until it has ended. JOB is a job's name."""
     root = existing_store(store)
     if savepoint is not None and not wait:
         raise DefinitionError(
@@ -91,7 +91,7 @@ def stop(
 @click.command()
 @_control_options
 def cancel(job: str, store: str | None, *, wait: bool, timeout: int, by: str, why: str, as_json: bool) -> None:
-    """End a job's driver at once; the epoch at hand is run again by the next. JOB is a job's name."""
+    """End a job's driver at once; the current epoch is run again by the next. JOB is a job's name."""
     root = existing_store(store)
     _ask(root, JobClient(root, by).stop(job, "now", why), "ended", wait=wait, timeout=timeout, as_json=as_json)
 
@@ -99,7 +99,7 @@ def cancel(job: str, store: str | None, *, wait: bool, timeout: int, by: str, wh
 @click.command()
 @_control_options
 def restart(job: str, store: str | None, *, wait: bool, timeout: int, by: str, why: str, as_json: bool) -> None:
-    """Start a job's driver anew after the epoch at hand, and wait until it runs. JOB is a job's name."""
+    """Restart a job's driver after the current epoch, and wait until it runs. JOB is a job's name."""
     root = existing_store(store)
     _ask(root, JobClient(root, by).restart(job, why), "working", wait=wait, timeout=timeout, as_json=as_json)
 
@@ -110,7 +110,7 @@ def restart(job: str, store: str | None, *, wait: bool, timeout: int, by: str, w
 @request_options
 @json_option
 def suspend(job: str, store: str | None, *, by: str, why: str, as_json: bool) -> None:
-    """Ask for a job to end after the epoch at hand; a supervisor sees to it. JOB is a job's name."""
+    """Ask for a job to end after the current epoch; a supervisor sees to it. JOB is a job's name."""
     root = existing_store(store)
     echo_generation(JobClient(root, by).stop(job, "finish", why or "suspend"), as_json=as_json)
 

@@ -1,4 +1,4 @@
-"""``tidemark supervise``: keeps the jobs of a store running, tells people, shows metrics."""
+"""``tidemark supervise``: keeps the jobs of a store running, sends alerts, shows metrics."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ logger = logging.getLogger("tidemark")
 @click.command()
 @store_option
 @click.option("--every", type=DURATION, default="5 seconds", show_default=True, help="Time between two looks at all jobs.")
-@click.option("--alerts", default=None, type=click.Path(dir_okay=False), help="TOML file that says who is told what.  [default: nobody]")
+@click.option(
+    "--alerts", default=None, type=click.Path(dir_okay=False), help="TOML file with the alert rules and receivers.  [default: no alerts]"
+)
 @click.option("--metrics", default=None, metavar="[HOST:]PORT", help="Where to answer Prometheus, such as 9464; loopback without a host.")
 @click.option("--once", is_flag=True, help="Look once and end, for a scheduler that calls it again.")
 def supervise(store: str | None, every: int, alerts: str | None, metrics: str | None, *, once: bool) -> None:
@@ -79,7 +81,7 @@ def supervise(store: str | None, every: int, alerts: str | None, metrics: str | 
 
 
 def _pass_callback(registry: MetricRegistry, reporter: AlertReporter | None) -> OnPass:
-    """Return what shows a pass as metrics and tells people; without a reporter it tells nobody."""
+    """Return what shows a pass as metrics and sends alerts; without a reporter it sends none."""
     from tidemark.control.metrics.metric_registry import MetricSnapshot
 
     def on_pass(report: ReconcileReport, seconds: float) -> None:
@@ -94,7 +96,7 @@ def _pass_callback(registry: MetricRegistry, reporter: AlertReporter | None) -> 
 
 @contextmanager
 def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
-    """Let SIGINT and SIGTERM end the supervisor after the job at hand; a second one ends it as signals do."""
+    """Let SIGINT and SIGTERM end the supervisor after the current job; a second one ends it as signals do."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def end(number: int, _frame: FrameType | None) -> None:

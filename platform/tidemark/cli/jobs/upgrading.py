@@ -69,8 +69,12 @@ def _probation(command: F) -> F:
     for add in (
         json_option,
         request_options,
-        click.option("--timeout", type=DURATION, default="30 minutes", show_default=True, help="How long to wait; it can be gone on with."),
-        click.option("--wait/--no-wait", default=True, show_default=True, help="Go on to the end; else only begin it: supervisors go on."),
+        click.option(
+            "--timeout", type=DURATION, default="30 minutes", show_default=True, help="How long to wait; it can be continued afterwards."
+        ),
+        click.option(
+            "--wait/--no-wait", default=True, show_default=True, help="Wait for the end; else only begin it: supervisors continue."
+        ),
         click.option("--check", "checks", multiple=True, metavar="NAME", help="A check that has to pass in time; may be repeated."),
         click.option("--checks-within", "within", type=DURATION, default="5 minutes", show_default=True, help="For epochs and checks."),
         click.option("--good-epochs", type=click.IntRange(min=1), default=3, show_default=True, help="The new code has to commit so many."),
@@ -82,9 +86,9 @@ def _probation(command: F) -> F:
 
 @click.command()
 @click.argument("job")
-@click.option("--to", "code", default=None, metavar="MODULE:JOB", help="The new code; without it, what was begun is gone on with.")
+@click.option("--to", "code", default=None, metavar="MODULE:JOB", help="The new code; without it, the upgrade under way is continued.")
 @click.option(
-    "--from", "back_to", default=None, metavar="SAVEPOINT", help="Put state and tables back to it first.  [default: go on where the job is]"
+    "--from", "back_to", default=None, metavar="SAVEPOINT", help="Rewind state and tables to it first.  [default: resume where the job is]"
 )
 @click.option("--version", default="", help="A label of the new code.")
 @click.option("--code-path", "code_paths", multiple=True, metavar="PATH", help="Folder, zip or wheel with it.  [default: as they are]")
@@ -155,7 +159,7 @@ def _finish(upgrading: Upgrading, job: str, *, wait: bool, timeout: int, as_json
         click.echo(str(end))
         blocker = None if end.ended else read_blocker(upgrading.store, end)
         if blocker is not None:
-            click.echo(f"  stands against it since {format_ms(blocker.since)}: {blocker.text}")
+            click.echo(f"  blocked since {format_ms(blocker.since)}: {blocker.text}")
     if end.step == "rolled-back":
         click.get_current_context().exit(UNHEALTHY_EXIT)
 
@@ -177,7 +181,7 @@ def _request(job: str, code: str, given: Given) -> UpgradeRequest:
 
 
 def _prepare(root: JobStore, job: str, code: str, given: Given) -> None:
-    """Judge the code and take the savepoint for a job that was not submitted: whoever runs it next runs the new code."""
+    """Judge the code and take the savepoint for a job that was not submitted: its next run uses the new code."""
     maps = _maps(given)
     spec = JobSpec(
         job,

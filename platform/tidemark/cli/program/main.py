@@ -48,7 +48,7 @@ SECTIONS: Final[Sections] = {
         ("discard", "savepoints.forking:discard", "Delete a fork that was stopped, with its tables."),
     ),
     "Upgrade": entries(
-        ("check", "jobs.checking:check_job", "Check whether changed code can go on from what is stored; for continuous integration."),
+        ("check", "jobs.checking:check_job", "Check whether changed code can resume from the stored state; for continuous integration."),
         ("upgrade", "jobs.upgrading:upgrade", "Give a job other code, watch it, and put all back if it is not well."),
         ("promote", "jobs.upgrading:promote", "Give a job the code of its fork."),
     ),

@@ -38,7 +38,7 @@ missing_epochs_option = click.option(
     "--missing-epochs",
     type=click.Choice(["republish", "accept"]),
     default=None,
-    help="Where an output's place no longer holds what was published: publish that again, or go on without it.  [default: refuse]",
+    help="Where an output's place no longer holds what was published: publish that again, or continue without it.  [default: refuse]",
 )
 
 
@@ -85,7 +85,7 @@ def pair(option: str, text: str, form: str = "KEY=VALUE", *, empty: bool = True)
 
 
 def absolute_path(path: str) -> str:
-    """Return a local path as one that means the same to whoever starts the driver; an address stays as it is."""
+    """Return a local path as one that means the same to the process that starts the driver; an address stays as it is."""
     return path if "://" in path else str(Path(path).expanduser().resolve())
 
 

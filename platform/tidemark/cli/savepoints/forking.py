@@ -56,7 +56,7 @@ def fork(
 ) -> None:
     """Start a job's variant from a savepoint: the same input, other code or parameters, tables of its own. JOB is a job's name.
 
-    The code is held against the savepoint first, as `tidemark check` does; where it does not fit, nothing is begun.
+    The code is checked against the savepoint first, as `tidemark check` does; if it is incompatible, nothing is begun.
     """
     root, maps = existing_store(store), maps_of(uids, columns, allow=allow)
     made = forks.fork(

@@ -25,11 +25,11 @@ from tidemark.state.store.store import JobStore
 @click.argument("job")
 @store_option
 @click.option("--to", "name", default=None, metavar="SAVEPOINT", help="The savepoint.")
-@click.option("--abort", is_flag=True, help="Give up the rewind that was begun and is not done; only as long as no table was put back.")
+@click.option("--abort", is_flag=True, help="Abort the rewind that was begun and is not done; only as long as no table was reverted.")
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Say what would be done, and what stands against it; exit code 1 if something does, 2 for an error.",
+    help="Say what would be done, and what blocks it; exit code 1 if something does, 2 for an error.",
 )
 @click.option("--stop", "stop_first", is_flag=True, help="Stop a submitted job first, start it again afterwards, and wait.")
 @click.option(
@@ -50,7 +50,7 @@ def rewind(
     why: str,
     as_json: bool,
 ) -> None:
-    """Put a job back to a savepoint, with its Delta tables. Given again after a crash, it goes on. JOB is a job's name."""
+    """Rewind a job to a savepoint, with its Delta tables. Given again after a crash, it continues. JOB is a job's name."""
     if (name is not None) == abort or (abort and (dry_run or stop_first)):
         raise DefinitionError(
             "rewind takes either --to SAVEPOINT or --abort, and --abort nothing else", fix="leave one of them out", job=job
@@ -113,6 +113,6 @@ def _plan_text(plan: RewindPlan) -> str:
     for output, table in sorted(plan.tables.items()):
         what = f"back to version {table.version}" if output in plan.changed else f"stays as it is, at what version {table.version} says"
         lines.append(f"  table of {output}: {what}")
-    lines += [f"  output {output} is not put back: {meaning}" for output, meaning in plan.left.items()]
+    lines += [f"  output {output} is not reverted: {meaning}" for output, meaning in plan.left.items()]
     lines += [f"  refused: {reason}" for reason in plan.refusals]
     return "\n".join(lines)

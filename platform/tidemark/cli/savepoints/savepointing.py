@@ -123,7 +123,7 @@ def show(job: str, name: str, store: str | None, *, as_json: bool) -> None:
 @store_option
 @json_option
 def export(job: str, name: str, to: str, store: str | None, *, as_json: bool) -> None:
-    """Copy a savepoint and all it needs into the folder TO; given again, it goes on where it stopped."""
+    """Copy a savepoint and all it needs into the folder TO; given again, it continues where it stopped."""
     found = _savepoints(store, job)
     index = export_savepoint(found.folder, found.get(name), to, on_copy=_progress(as_json=as_json))
     if as_json:
@@ -153,7 +153,7 @@ def import_command(job: str, source: str, store: str | None, name: str | None, *
 @click.argument("job")
 @click.argument("names", nargs=-1)
 @store_option
-@click.option("--retire", is_flag=True, help="Those that were taken automatically and that retention lets go, instead of named ones.")
+@click.option("--retire", is_flag=True, help="Those that were taken automatically and that retention expires, instead of named ones.")
 @click.option("--keep", type=click.IntRange(min=0), default=10, show_default=True, help="With --retire: how many are kept.")
 @click.option("--age", default="7 days", show_default=True, help="With --retire: how long they are kept.")
 @json_option

@@ -29,7 +29,7 @@ def _position(view: JobView) -> Iterator[str]:
         yield f"reason: {view.reason}"
     upgrade, spec = view.upgrade, view.spec
     if upgrade is not None and upgrade.trouble:
-        yield f"stands against it since {format_ms(upgrade.trouble_since)}: {upgrade.trouble}"
+        yield f"blocked since {format_ms(upgrade.trouble_since)}: {upgrade.trouble}"
     if spec is not None:
         seen = "" if view.generation == view.generation_seen else f" (seen: {view.generation_seen})"
         version = f", version {spec.version}" if spec.version else ""
@@ -95,7 +95,7 @@ def state_text(view: JobView) -> str:
 
 
 def busy_text(view: JobView) -> str:
-    """Return the share of time in which epochs are at hand."""
+    """Return the share of time in which epochs run."""
     share = view.pressure.busy_share
     return "-" if share is None else f"{share:.0%}"
 

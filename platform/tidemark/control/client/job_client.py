@@ -1,4 +1,4 @@
-"""What people and tools ask of a job: each is a new generation of its spec. Nothing is done here; reconcilers see to it."""
+"""Requests to a job: each writes a new generation of its spec, which reconcilers carry out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tidemark.state.store.store import JobStore
 
 @dataclass(frozen=True)
 class JobClient:
-    """Asks for things, in somebody's name.
+    """Submits, starts and stops jobs, in a user's name.
 
     Args:
         store: the root store.
@@ -36,7 +36,7 @@ class JobClient:
     def submit(self, spec: JobSpec, why: str = "", *, missing_epochs: MissingEpochs | None = None) -> SpecGeneration:
         """Ask for a job to be as a spec says, whether it is there already or not.
 
-        The number of restarts that were asked for goes on from what it was. One that failed for good is started again where it is said
+        The number of requested restarts is kept. One that failed for good is started again where it is said
         what is done about missing epochs.
 
         Args:
@@ -109,9 +109,9 @@ class JobClient:
 
         Args:
             job: the job's name.
-            how: after the epoch at hand; after all input, with all windows closed; or at once.
+            how: after the current epoch; after all input, with all windows closed; or at once.
             why: what for.
-            for_rewind: only until a rewind is done; a job that somebody stopped for good stays so.
+            for_rewind: only until a rewind is done; a job that was stopped for good stays so.
 
         Raises:
             UnknownJobError: the job was never submitted.
@@ -133,7 +133,7 @@ class JobClient:
         return self._change(job, change, why or {"finish": "stop", "drain": "stop --drain", "now": "cancel"}[how])
 
     def drop_restore(self, job: str, restore: Restore, why: str) -> SpecGeneration:
-        """Let go of a restore that was asked for and not made; another one that was asked for since stays.
+        """Drop a restore that was requested and not made; another one that was requested since stays.
 
         Raises:
             UnknownJobError: the job was never submitted.
@@ -169,7 +169,7 @@ class JobClient:
         return MissingEpochsRequest(how, head.lineage, head.epoch) if how is not None and head is not None else None
 
     def _is_before_end_of_input(self, job: str) -> bool:
-        """Say whether a job that has finished was put back since."""
+        """Return whether a job that has finished was rewound since."""
         head = newest_epoch(self.store, job)
         return head is not None and not head.end_of_input
 

@@ -1,4 +1,4 @@
-"""Waits for what was asked of a job, and sees to it meanwhile: whoever waits is a reconciler for that job."""
+"""Waits until a job reaches a requested state, and reconciles that job while it waits."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Waiting:
                 error = f"; its last error: {view.error.message}" if view.error is not None else ""
                 raise NotReachedError(
                     f"job {job!r} is {view.state} after {format_duration(timeout_ms)}, and not yet {goal}{error}",
-                    fix="wait on with `tidemark top`, or see `tidemark logs`; what was asked for still stands",
+                    fix="wait on with `tidemark top`, or see `tidemark logs`; the request still stands",
                     job=job,
                 )
             self._clock.sleep(POLL_SECONDS)
@@ -104,7 +104,7 @@ def reached(seen: Observation, goal: Goal, generation: int) -> bool:
     if control.lifecycle in {"failed", "finished"}:
         return True
     if control.lifecycle == "suspended":
-        # As asked, or since somebody has stopped it meanwhile.
+        # As asked, or since it was stopped during the wait.
         return goal == "ended" or (seen.generation is not None and seen.generation.spec.wanted == "suspended")
     return control.lifecycle == "running" and (goal == "running" or (goal == "working" and has_started(seen)))
 

@@ -21,7 +21,7 @@ CLAIM: Final = "claim"
 
 
 def create_attempt(store: JobStore, job: str, attempt: Attempt) -> bool:
-    """Create an attempt; False where somebody else did. ``store`` is the root store."""
+    """Create an attempt; returns False if another process did. ``store`` is the root store."""
     return create_document(store.at(job_folder(job)), numbered(ATTEMPTS, attempt.number), kind=ATTEMPT, value=attempt)
 
 

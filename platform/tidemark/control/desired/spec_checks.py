@@ -27,7 +27,7 @@ def checked_spec(spec: JobSpec, before: JobSpec | None = None) -> JobSpec:
     Args:
         spec: to be written.
         before: the newest that was. What it held already may stay, though it looks like a secret: an older release may have taken it,
-            and whoever stops the job does not change it.
+            and stopping the job does not change it.
 
     Raises:
         DefinitionError: something in it cannot be; it says what, and how to mend it.

@@ -115,7 +115,7 @@ def change_spec(
                     _delete_old(store, job, below=made.generation - KEPT_GENERATIONS + 1)
             return made
     raise SpecConflictError(
-        f"the spec was changed {_TRIES} times by others while it was to be changed here", fix="try again; see who does", job=job
+        f"the spec changed concurrently {_TRIES} times", fix=f"retry; `tidemark history {job} --changes` shows who is changing it", job=job
     )
 
 

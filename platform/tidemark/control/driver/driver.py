@@ -103,7 +103,7 @@ def drive(
         return _record_failure(store, name, number, error, clock)
     except Exception as error:  # noqa: BLE001 - whatever it is, the status has to say so
         text = redacted(f"{type(error).__name__}: {error}")
-        unknown = EngineError(f"the driver failed: {text}", fix="see the log for where; nothing was committed", job=name)
+        unknown = EngineError(f"the driver failed: {text}", fix="see the driver's log for the cause; nothing was committed", job=name)
         unknown.__cause__ = without_secrets(error)
         return _record_failure(store, name, number, unknown, clock)
     if watch.replaced is not None:
@@ -268,7 +268,7 @@ def _generation(store: JobStore, name: str, number: int) -> SpecGeneration:
     found = read_generation(store, name, number)
     if found is None:
         raise StateMismatchError(
-            f"the driver is for generation {number} of the spec, which is not there",
+            f"the driver is for generation {number} of the spec, which does not exist",
             fix="submit the job again",
             job=name,
         )
@@ -282,7 +282,7 @@ def _load(spec: JobSpec) -> Job:
     if job.name != spec.job:
         raise DefinitionError(
             f"{spec.code} is job {job.name!r}, and was submitted as {spec.job!r}",
-            fix=f"submit it as {job.name!r}; a job's name is part of where its state lies",
+            fix=f"submit it as {job.name!r}; a job's name is part of the path of its state",
             job=spec.job,
         )
     return job
@@ -334,7 +334,7 @@ def _output_file(process: ProcessHandle) -> Path | None:
 
 @contextlib.contextmanager
 def _exit_deadline(process: ProcessHandle) -> Iterator[None]:
-    """End the process if the block takes too long, such as the good-bye to a cluster that is gone."""
+    """End the process if the block takes too long, such as the good-bye to a cluster that was shut down."""
     code = FINISHED if sys.exc_info()[0] is None else TEMPORARY
     timer = threading.Timer(_END_SECONDS, lambda: _exit_now(process, code=code))
     timer.daemon = True

@@ -77,7 +77,7 @@ class DriverMetrics:
 
 @contextmanager
 def driver_metrics(store: JobStore, job: str, attempt: int) -> Iterator[tuple[Callable[[], None], ...]]:
-    """Serve a driver's metrics where the environment wants them; yields what is to be called every few seconds meanwhile."""
+    """Serve a driver's metrics where the environment wants them; yields what is to be called every few seconds."""
     address = os.environ.get(METRICS_VARIABLE)
     if not address:
         yield ()

@@ -35,7 +35,7 @@ class SpecWatch:
         parallelism: shuffle partitions that the newest known spec asks for; None leaves them to the job.
         stop_mode: how the driver is to end; None while it is to run.
         replaced: the error that says that another attempt has the job now.
-        stopping: set when the driver is to end after the epoch at hand; a new event may be put in its place.
+        stopping: set when the driver is to end after the current epoch; it may be replaced by a new event.
     """
 
     def __init__(self, store: JobStore, job: str, attempt: int, *, exit_now: Callable[[], None]) -> None:
@@ -118,11 +118,11 @@ def polling(watch: SpecWatch, *tasks: Callable[[], None], seconds: float = POLL_
                 except (TidemarkError, OSError) as error:
                     logger.warning("%s", error)
                 except Exception as error:
-                    # Whatever it is: without this thread no change of the spec is seen any more. Where it comes from is told once.
+                    # Whatever it is: without this thread no change of the spec is seen any more. Its traceback is logged once.
                     place = without_secrets(error) if type(error) not in logged else None
                     logged.add(type(error))
                     text = redacted(f"{type(error).__name__}: {error}")
-                    logger.warning("what is done beside the epochs failed, and is tried again in %g s: %s", seconds, text, exc_info=place)
+                    logger.warning("a background task of the driver failed, and is tried again in %g s: %s", seconds, text, exc_info=place)
 
     thread = threading.Thread(target=poll_loop, name="tidemark-watch", daemon=True)
     thread.start()

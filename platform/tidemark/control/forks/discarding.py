@@ -1,4 +1,4 @@
-"""Discarding forks: a fork's tables, state and spec are deleted. What is to go is written down first, so that it can be gone on with."""
+"""Discarding forks: deletes a fork's tables, state and spec. What is to be deleted is recorded first, so a retry can continue."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class DiscardNote:
     Args:
         tables: places that go with it.
         at: when that was begun, milliseconds.
-        restore: that its spec asks for, of which a hold is let go.
+        restore: that its spec asks for, whose file references are released.
         of: the job that it is a fork of; empty where that is not known.
     """
 
@@ -71,7 +71,7 @@ def require_fork_of(origin: ForkOrigin | None, name: str, job: str) -> None:
 
 
 def discard(store: JobStore, name: str, *, of: str = "", clock: Clock = SYSTEM_CLOCK) -> tuple[str, ...]:
-    """Delete a fork that does not run, with its tables, and let go of what it held; returns the places that were deleted.
+    """Delete a fork that does not run, with its tables, and release what it held; returns the locations that were deleted.
 
     A table where another job has anything is left. Called again after a crash it goes on.
 
@@ -85,8 +85,8 @@ def discard(store: JobStore, name: str, *, of: str = "", clock: Clock = SYSTEM_C
         DefinitionError: it is no fork, or another job's.
         JobRunningError: a driver of it is alive.
         LinkedPathError: there are symbolic links in its folder or its tables; nothing was deleted.
-        SavepointInUseError: other jobs read its state. Its savepoints may be gone, if such a job began just now; its state and tables stay.
-        CorruptStoreError: of another job it cannot be told where its tables lie; nothing was deleted.
+        SavepointInUseError: other jobs read its state. Its savepoints may be deleted, if such a job just began; its state and tables stay.
+        CorruptStoreError: the tables of another job cannot be located; nothing was deleted.
         UnknownJobError: there is no such job.
         StoreError: something cannot be deleted now; the same call goes on with it.
     """
@@ -99,7 +99,7 @@ def discard(store: JobStore, name: str, *, of: str = "", clock: Clock = SYSTEM_C
     if of:
         require_fork_of(generation.spec.origin, name, of)
     if generation.spec.wanted == "running":
-        raise DefinitionError(f"the fork {name!r} is wanted running", fix=f"stop it first: `tidemark stop {name}`", job=name)
+        raise DefinitionError(f"the fork {name!r} is to run", fix=f"stop it first: `tidemark stop {name}`", job=name)
     _require_no_readers(folder, name)
     driver = log.acquire(current_owner("discard"), instead=f"stop the fork: `tidemark stop {name}`")
     try:
@@ -111,7 +111,7 @@ def discard(store: JobStore, name: str, *, of: str = "", clock: Clock = SYSTEM_C
 
 
 def locations_of_other_jobs(store: JobStore, name: str) -> dict[str, tuple[str, ...]]:
-    """Return where other jobs have anything: their folders, the outputs of what they can go on from or back to, the roots of forks.
+    """Return the locations of other jobs: their folders, the outputs of what they can resume from or rewind to, the roots of forks.
 
     Raises:
         CorruptStoreError: of one it cannot be told.
@@ -127,7 +127,7 @@ def locations_of_other_jobs(store: JobStore, name: str) -> dict[str, tuple[str, 
         except CorruptStoreError:
             if read_discard(folder) is None:
                 raise
-            # Its tables are gone already.
+            # Its tables are deleted already.
             continue
         records = [*([head] if head is not None else []), *(pin.record for pin in Pins(log).list())]
         locations = {output.location for record in records for output in record.outputs.values() if output.location is not None}
@@ -149,7 +149,7 @@ def _fork(store: JobStore, name: str) -> tuple[SpecGeneration, str]:
 
 
 def _begin(store: JobStore, driver: Driver, name: str, generation: SpecGeneration, root: str) -> DiscardNote:
-    """Make sure that nobody else needs what goes, and write down what that is."""
+    """Check that no other job needs what is deleted, and record what that is."""
     tables = _tables(driver.last, root)
     _require_no_links(driver.log.store, root, tables)
     others = [place for places in locations_of_other_jobs(store, name).values() for place in places]
@@ -161,7 +161,7 @@ def _begin(store: JobStore, driver: Driver, name: str, generation: SpecGeneratio
     apart = []
     for place in tables:
         if any(overlaps(place, other) for other in others):
-            logger.warning("%s is left where it is: another job writes there", place)
+            logger.warning("%s is not deleted: another job writes there", place)
         else:
             apart.append(place)
     origin = generation.spec.origin
@@ -191,7 +191,7 @@ def _delete(store: JobStore, name: str, begun: DiscardNote) -> tuple[str, ...]:
         release_all(folder, name)
     if begun.restore is not None:
         release_for(store, name, begun.restore)
-    # Nobody starts what has no spec. The note goes last.
+    # No reconciler starts a job without a spec. The note is deleted last.
     folder.remove_folder(CONTROL)
     crash_point("discard-specs-gone")
     folder.delete(file.path for file in folder.list() if file.path != DISCARD)
@@ -204,7 +204,7 @@ def _require_not_resubmitted(store: JobStore, name: str, note: DiscardNote) -> N
     generation = read_spec(store, name)
     if generation is not None and generation.at > note.at:
         raise DefinitionError(
-            f"job {name!r} was submitted anew while a fork of that name was being deleted",
+            f"job {name!r} was submitted again while a fork of that name was being deleted",
             fix="stop it, or give it another name, and delete its folder in the job store by hand",
             job=name,
         )

@@ -1,4 +1,4 @@
-"""Forks: a job's variant that goes on from a savepoint of its own accord, with its results apart. Made to be compared, then discarded."""
+"""Forks: a job's variant that resumes from a savepoint and writes to separate tables. Made to be compared, then discarded."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def fork(
 ) -> SpecGeneration:
     """Submit a fork: it reads on from the savepoint as its job did, and writes to tables of its own.
 
-    Its code is held against the savepoint first; where it does not fit, nothing is written.
+    Its code is checked against the savepoint first; if it is incompatible, nothing is written.
 
     Args:
         store: the root store.
@@ -71,13 +71,13 @@ def fork(
         by: who forks.
         why: what for.
         clock: the time.
-        judge: holds its code against the savepoint.
+        judge: checks its code against the savepoint.
 
     Raises:
         UnknownSavepointError: there is no such savepoint.
         DefinitionError: the name is taken, the code is not known, the map of uids names what is not stored, or the folder of its tables is
             around, or within, what another job has.
-        CorruptStoreError: of another job it cannot be told where its tables lie.
+        CorruptStoreError: the tables of another job cannot be located.
         UpgradeError: its code cannot be loaded, or the maps do not fit it.
         StateMismatchError: its code does not fit the savepoint; every finding is named.
     """
@@ -187,7 +187,7 @@ def _earlier(store: JobStore, head: EpochRecord, fork: EpochRecord, output: str)
     if other if origin.epoch >= 0 else begun and fork.parent != ParentRef(stored.lineage, stored.epoch):
         raise DefinitionError(
             f"savepoint {savepoint.name!r} is another one by now than that which {fork.job!r} began with",
-            fix="compare the rows that came since in SQL, by a column that tells them",
+            fix="compare the rows written since in SQL, by a column that identifies them",
             job=fork.job,
         )
     later, now_ms = savepoints.lineages_after(stored), savepoints.clock.now_ms()
@@ -263,7 +263,7 @@ def _require_new(store: JobStore, name: str, newest: SpecGeneration | None) -> N
     folder = store.at(job_folder(name))
     if read_discard(folder) is not None:
         raise DefinitionError(
-            f"a fork {name!r} is being deleted, and that is not done", fix=f"let it be ended: `tidemark discard {name}`", job=name
+            f"a fork {name!r} is being deleted, and that is not done", fix=f"complete it: `tidemark discard {name}`", job=name
         )
     if newest is not None or LOG in folder.folders():
         raise DefinitionError(f"there is a job {name!r} already", fix="give another name, or discard the one there is", job=name)

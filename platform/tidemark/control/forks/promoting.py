@@ -35,7 +35,7 @@ def promotion_of(
     Raises:
         UnknownJobError: there is no such job.
         UpgradeError: it is no fork, or its savepoint is another one by now.
-        UnknownSavepointError: its savepoint is gone.
+        UnknownSavepointError: its savepoint was deleted.
     """
     spec = require_spec(store, fork).spec
     origin = spec.origin

@@ -37,7 +37,7 @@ class LogFollower:
         return tuple(line.decode("utf-8", "replace") for line in lines)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -34,7 +34,7 @@ class MetricInfo:
     Args:
         stem: its name without prefix, unit and ``_total``.
         unit: ``seconds``, ``bytes``, ``rows``, …; empty for plain counts and marks.
-        kind: a counter only grows, but for a lineage that begins anew.
+        kind: a counter only grows, but for the start of a new lineage.
         labels: names of the labels.
         text: what it says, one sentence.
         group: where a dashboard shows it.
@@ -210,7 +210,7 @@ JOB_METRICS: Final[tuple[JobMetric, ...]] = (
     _metric(
         "filter_rejected",
         "rows",
-        "Rows that a filter let go.",
+        "Rows that a filter rejected.",
         "Rows",
         lambda view: _totals(view.totals["filters"], "rejected"),
         "filter",
@@ -248,11 +248,11 @@ JOB_METRICS: Final[tuple[JobMetric, ...]] = (
     _metric(
         "epoch_at_hand",
         "seconds",
-        "How long the epoch at hand has been going on; 0 between epochs.",
+        "How long the current epoch has been running; 0 between epochs.",
         "Epochs",
         lambda view: _one(0 if view.pressure.busy_since is None else max(0.0, (view.at - view.pressure.busy_since) / 1000)),
     ),
-    _metric("busy", "ratio", "Share of the time in which an epoch is at hand.", "Epochs", lambda view: _one(view.pressure.busy_share)),
+    _metric("busy", "ratio", "Share of the time in which an epoch runs.", "Epochs", lambda view: _one(view.pressure.busy_share)),
     _metric(
         "catch_up",
         "seconds",

@@ -2,7 +2,7 @@
 
 Spark asks for as many executors as the tasks that wait and run have room in, within the bounds of ``spark.dynamicAllocation.minExecutors``
 and ``maxExecutors``, and lets those go that were idle for a while. A stage of an epoch has as many tasks as the job's parallelism, since
-adaptive execution is off; so from the epoch on that takes a rescale up, the executors follow it, and nobody has to tell Spark.
+adaptive execution is off; so from the epoch on that takes a rescale up, the executors follow it without a further setting.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TRIGGERS: Final = 3
 def dynamic_allocation_settings(job: JobSpec) -> Mapping[str, str]:
     """Return what a job's settings need besides; what the job says itself goes before it.
 
-    Between two epochs executors are idle. Spark lets them go after a minute; of a job with a longer trigger none would be left for the
+    Between two epochs executors are idle. Spark releases them after a minute; of a job with a longer trigger none would be left for the
     next epoch, so they stay for a few triggers.
     """
     if job.master.startswith("local") or job.conf.get(ENABLED, "").strip().lower() != "true":

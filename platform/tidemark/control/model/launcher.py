@@ -1,4 +1,4 @@
-"""What starts, finds and ends the processes of drivers. A launcher knows nothing of why; the reconciler decides."""
+"""What starts, finds and ends the processes of drivers. The reconciler decides; a launcher only acts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ProcessState = Literal["alive", "gone", "unknown"]
 
 
 class Launcher(Protocol):
-    """Starts drivers as processes of their own, which outlive who started them.
+    """Starts drivers as separate processes, which outlive the process that started them.
 
     Every method but ``launch`` may be called by another process, and on another machine, than the one that launched.
     """
@@ -28,22 +28,22 @@ class Launcher(Protocol):
         ...
 
     def probe(self, handle: ProcessHandle) -> ProcessState:
-        """Say whether a process lives; ``unknown`` where that cannot be told from here, such as a process of another machine.
+        """Return whether a process is alive; ``unknown`` if that cannot be seen from here, such as of a process on another machine.
 
-        Whoever only looks calls it, too: it changes nothing.
+        It changes nothing, so read-only callers may call it, too.
         """
         ...
 
     def exit_code(self, handle: ProcessHandle) -> int | None:
-        """Return what a process that is gone ended with, None where that is not known."""
+        """Return the exit code of a process that has ended, None if it is not known."""
         ...
 
     def ask_to_stop(self, handle: ProcessHandle) -> None:
-        """Ask a process to finish its epoch and end; does nothing where it cannot be reached or is gone."""
+        """Ask a process to finish its epoch and end; does nothing if it cannot be reached or has ended."""
         ...
 
     def kill(self, handle: ProcessHandle) -> None:
-        """End a process at once, with all it started; of one that is gone, what it left running.
+        """Kill a process and all that it started; of one that has ended, what it left running.
 
         Does nothing where it cannot be reached.
         """

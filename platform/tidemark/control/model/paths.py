@@ -10,7 +10,7 @@
 ``control/upgrades/<n>.json``     the steps of upgrades, each created once before it is taken
 ``control/upgrade-leases/``       who goes on with the upgrade
 ``control/upgrade-checks/``       what checks said of the new code during an upgrade, by upgrade and check
-``control/upgrade-trouble.json``  what stands against the next step of an upgrade
+``control/upgrade-trouble.json``  what blocks the next step of an upgrade
 ``control/status.json``           what reconcilers last saw and are about to do
 ================================  ====================================================================
 """
@@ -33,7 +33,7 @@ UPGRADE_BLOCKER: Final = "control/upgrade-trouble.json"
 CONTROL_STATUS: Final = "control/status.json"
 
 ALERT_LEASES: Final = "_alerts/leases"
-"""At the store's root, not in a job's folder: which process evaluates rules and tells people, so that they hear of things once."""
+"""At the store's root, not in a job's folder: which process evaluates rules and sends notifications, so that each is sent once."""
 
 _DIGITS = 8
 

@@ -51,7 +51,7 @@ class ErrorInfo:
 
 @dataclass(frozen=True)
 class Failure:
-    """One failed attempt: when it was seen, the epoch at hand where one was, and the error. ``started_at`` is the attempt's.
+    """One failed attempt: when it was seen, the running epoch if there was one, and the error. ``started_at`` is the attempt's.
 
     ``committed`` is the job's newest committed epoch by then, -1 before the first, None where it was not known.
     """
@@ -92,7 +92,7 @@ class ControlStatus:
         failures: the newest ones, oldest first.
         next_start_at: when a failing job is started again.
         restarts_done: how many times it was started again after failures.
-        reason: why it is where it is, for people.
+        reason: why it is in that state, as text.
         error: the last failure's; None once it runs again.
         asked_at: when its driver was asked to end.
         asked: how; ``finish`` means that it is sent a signal.
@@ -141,7 +141,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Claim:
-    """The one process that may run an attempt. Without a ``process`` a reconciler gave the attempt up: nobody may run it any more."""
+    """The one process that may run an attempt. Without a ``process`` a reconciler abandoned the attempt: no process may run it any more."""
 
     attempt: int
     at: int
@@ -176,7 +176,7 @@ class DriverWarning:
 class Lease:
     """A reconciler's word that it acts on a job until then; the next number ends or renews it.
 
-    ``owner`` is the holder's process, so that others on its machine see when it is gone; None where an earlier release wrote it.
+    ``owner`` is the holder's process, so that others on its machine see when it has died; None where an earlier release wrote it.
     """
 
     number: int
@@ -186,7 +186,7 @@ class Lease:
 
     @property
     def holder_text(self) -> str:
-        """Who has it, for people."""
+        """Who holds it, as text."""
         return self.holder + (f" (process {self.owner.pid} on host {self.owner.host!r})" if self.owner is not None else "")
 
 

@@ -1,4 +1,4 @@
-"""What a job is wanted to be: its code, how it runs, what is done when it fails. Written by people and tools, never by a driver.
+"""A job's spec: its code, how it runs, what is done when it fails. Written by users and tools, never by a driver.
 
 A spec is immutable. Each change is a new numbered generation (``generations``); the newest one counts.
 """
@@ -15,7 +15,7 @@ from tidemark.state.log.progress import MissingEpochs
 
 DesiredState = Literal["running", "suspended"]
 StopMode = Literal["finish", "drain", "now"]
-"""How a driver ends when its job is wanted suspended: after the epoch at hand; after all there is to read, with the watermark at
+"""How a driver ends when its job is to be suspended: after the current epoch; after all input was read, with the watermark at
 the end of time, so that every window closes; at once."""
 
 RestartKind = Literal["exponential", "fixed", "rate", "none"]
@@ -67,7 +67,7 @@ class AlertThresholds:
 class MissingEpochsRequest:
     """What a driver may do about epochs that an output's place no longer holds: while the job's newest epoch is the one named here.
 
-    What was done is noted by an epoch of its own, so a wish counts once.
+    What was done is recorded by a separate epoch, so a request counts once.
     """
 
     how: MissingEpochs
@@ -103,7 +103,7 @@ class JobSpec:
     Args:
         job: the job's name; its folder in the job store.
         code: ``module:name`` of the job, or of a function that returns it.
-        version: a label of the code, for people; another one restarts the driver.
+        version: a label of the code; another one restarts the driver.
         wanted: whether a driver should run.
         stop: how a running driver ends when ``wanted`` is suspended.
         restarts: each increase asks for one restart, also of a job that failed for good.
@@ -121,8 +121,8 @@ class JobSpec:
         standby: keep a process ready that takes the job over as soon as its driver has died; only of local drivers.
         alerts: when to report.
         start_timeout_ms: a driver that gives no sign of life for so long after its launch has failed.
-        hang_after_ms: an epoch at hand for so long hangs; None is ten triggers, and at least 5 minutes.
-        restore: the savepoint that the job goes on from; by its identity it is made once, however many drivers start.
+        hang_after_ms: an epoch that runs for so long hangs; None is ten triggers, and at least 5 minutes.
+        restore: the savepoint that the job resumes from; by its identity it is made once, however many drivers start.
         outputs_root: of a fork: the folder that its tables lie in, apart from those that the code names.
         forked: of a fork: what it began with. Its ``restore`` may be another one since.
         missing_epochs: what is done at the start about epochs that an output's place no longer holds; None refuses.
@@ -164,11 +164,11 @@ class JobSpec:
 
     @property
     def longest_epoch_ms(self) -> int:
-        """From when on an epoch at hand hangs."""
+        """From when on a running epoch hangs, milliseconds."""
         return self.hang_after_ms if self.hang_after_ms is not None else max(10 * self.trigger_ms, 300_000)
 
     def requires_restart_from(self, other: JobSpec) -> bool:
-        """Say whether a driver started for the other spec must be started anew for this one.
+        """Return whether a driver started for the other spec must be restarted for this one.
 
         What is done about missing epochs is done at the start: a driver goes on where nothing is asked any more.
         """

@@ -51,7 +51,7 @@ def write_standby(folder: Path, standby: Standby) -> None:
 
 
 def read_standby(folder: Path) -> Standby | None:
-    """Return who stands by, or last did; None where nobody did, or the file says nothing."""
+    """Return the process that stands by, or last did; None if none did, or the file is unreadable."""
     with suppress(OSError, ValueError, TypeError, KeyError):
         found = json.loads((folder / OFFER).read_text(encoding="utf-8"))
         return Standby(int(found["pid"]), str(found["started"]), int(found["generation"]), ready=bool(found["ready"]))
@@ -59,7 +59,7 @@ def read_standby(folder: Path) -> Standby | None:
 
 
 def assign_attempt(folder: Path, standby: Standby, attempt: int) -> bool:
-    """Hand an attempt to a standby; False where another was quicker, or the file cannot be written. Nobody is asked twice."""
+    """Hand an attempt to a standby; returns False if another launcher was quicker, or the file cannot be written. Asks a standby once."""
     try:
         (folder / OFFER).rename(folder / f"{OFFER}.{standby.pid}")
         (folder / f"{OFFER}.{standby.pid}").unlink()

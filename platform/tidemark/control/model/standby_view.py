@@ -1,4 +1,4 @@
-"""Whether a process stands by for a job, as people, Dagster and JSON see it."""
+"""Whether a process stands by for a job, as commands, Dagster and JSON show it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidemark.control.model.standby_files import read_standby
 
 StandbyState = Literal["ready", "starting", "none", "unseen"]
 """``ready``: takes the job over when its driver dies. ``starting``: its session is being made. ``none``: the driver has not made one
-yet, or it is gone. ``unseen``: the driver is on another machine, where alone that can be seen."""
+yet, or it has ended. ``unseen``: the driver is on another machine, where alone that can be seen."""
 
 
 @dataclass(frozen=True)

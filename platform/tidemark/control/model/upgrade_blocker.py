@@ -1,4 +1,4 @@
-"""What stands against the next step of an upgrade, as who tried it last has seen it; nothing depends on it but what people are shown."""
+"""What blocks the next step of an upgrade, as seen at the last try. It is only shown; nothing depends on it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class UpgradeBlocker:
 
 
 def record_blocker(store: JobStore, step: UpgradeStep, error: TidemarkError, *, by: str, now: int) -> None:
-    """Note what stands against a step; where that cannot be written, it is only raised. ``store`` is the root store."""
+    """Record what blocks a step; if that cannot be written, it is only raised. ``store`` is the root store."""
     with suppress(TidemarkError):
         known = read_blocker(store, step)
         since = known.since if known is not None and known.code == error.code else now
@@ -48,7 +48,7 @@ def record_blocker(store: JobStore, step: UpgradeStep, error: TidemarkError, *, 
 
 
 def read_blocker(store: JobStore, step: UpgradeStep) -> UpgradeBlocker | None:
-    """Return what stands against a step; None where nothing is known to, or the note is damaged. ``store`` is the root store.
+    """Return what blocks a step; None if nothing is known to, or the record is damaged. ``store`` is the root store.
 
     Raises:
         FormatError: a newer release wrote it.

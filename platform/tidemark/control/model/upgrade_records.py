@@ -1,6 +1,6 @@
 """The steps of upgrades: numbered records, each created once *before* the step is taken. The newest says where an upgrade is.
 
-Of several who go on with an upgrade one creates the next record; the others look anew. Every step may be taken twice.
+Of several processes that continue an upgrade one creates the next record; the others read it. Every step is idempotent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CHECK_KIND: Final = "upgrade-check"
 KEPT_STEPS: Final = 100
 
 _TABLES_MS: Final = 300_000
-"""So long it may take to put tables back before somebody should look."""
+"""So long reverting tables may take before an operator should look."""
 
 Step = Literal[
     "stopping",
@@ -41,7 +41,7 @@ Step = Literal[
 """``stopping``: the old code's driver ends. ``saving``: a savepoint is taken. ``going-back``: where that was asked for, the job goes back
 to an older savepoint. ``starting``: the new code is asked for. ``watching``: it has to show that it is well. ``done``. Or else
 ``reverting``: the new code's driver ends. ``putting-back``: state and tables go back to the savepoint. ``starting-old``: the old code is
-asked for. ``rolled-back``. ``accepting``: somebody wants the new code whatever it showed."""
+asked for. ``rolled-back``. ``accepting``: the new code was accepted whatever it showed."""
 
 END_STEPS: frozenset[Step] = frozenset(("done", "rolled-back"))
 ROLLBACK_STEPS: frozenset[Step] = frozenset(("reverting", "putting-back", "starting-old", "rolled-back"))
@@ -90,12 +90,12 @@ class UpgradeStep:
         at: when that was decided.
         by: who decided it.
         upgrade: what was asked for.
-        reason: why, for people; of what leads back, what was wrong.
+        reason: why, as text; of a rollback, what was wrong.
         attempt: the newest attempt before the new code was asked for; those after it are the new code's.
         epoch: that the new code goes on after; None before the savepoint was taken.
         generation: of the spec with the new code, once it is there.
         until: when the new code must have shown that it is well.
-        stopped: whether somebody stopped the job meanwhile; the old code is then not started.
+        stopped: whether the job was stopped during the upgrade; the old code is then not started.
     """
 
     number: int
@@ -147,7 +147,7 @@ class UpgradeCheck:
 
 
 def code_text(spec: JobSpec) -> str:
-    """Return which code a spec names, for people."""
+    """Return which code a spec names, as text."""
     return spec.code + (f" version {spec.version}" if spec.version else "")
 
 
@@ -168,7 +168,7 @@ def read_step(store: JobStore, job: str, number: int) -> UpgradeStep | None:
 
 
 def create_step(store: JobStore, step: UpgradeStep) -> bool:
-    """Write the next record; False where somebody else was faster, or went on already."""
+    """Write the next record; returns False if another process was faster."""
     folder = store.at(job_folder(step.upgrade.job))
     made = create_document(folder, numbered(UPGRADES, step.number), kind=KIND, value=step)
     if made and step.ended:
@@ -180,7 +180,7 @@ def create_step(store: JobStore, step: UpgradeStep) -> bool:
 
 
 def report_upgrade_check(store: JobStore, job: str, check: UpgradeCheck) -> None:
-    """Tell what a check said of the new code; the newest word of each check counts. ``store`` is the root store.
+    """Report a check's result on the new code; the newest result of each check counts. ``store`` is the root store.
 
     Raises:
         InvalidNameError: the name of the check could lead elsewhere.
@@ -199,7 +199,7 @@ def read_upgrade_checks(store: JobStore, job: str, identity: str) -> tuple[Upgra
 
 
 def step_timeout_ms(step: UpgradeStep, spec: JobSpec) -> int:
-    """Return how long a step may take while somebody goes on with the upgrade and nothing stands against it."""
+    """Return the step's timeout in milliseconds, assuming an active upgrader and no blocker."""
     match step.step:
         case "stopping" | "reverting":
             return spec.longest_epoch_ms

@@ -1,4 +1,4 @@
-"""A job as people, metrics and alerts see it: one object, made by ``view_builder.view_of``.
+"""A job as commands, metrics and alerts show it: one object, made by ``view_builder.view_of``.
 
 Times are milliseconds since 1970-01-01 UTC, sizes are bytes.
 """
@@ -18,11 +18,11 @@ from tidemark.state.log.totals import Totals, empty_totals
 from tidemark.state.status.driver_load import Backlog
 
 JobState = Literal["created", "starting", "running", "draining", "upgrading", "stopped", "failing", "failed", "finished", "dead", "damaged"]
-"""Where a job is, in the one word that every command, page and metric uses. It is derived from all that can be seen when somebody asks.
+"""Where a job is, in the one word that every command, page and metric uses. It is derived from all that can be seen at that moment.
 
 ``created``: submitted, never started. ``draining``: its driver was asked to end. ``upgrading``: the same, to be started with other code,
 or an upgrade is under way. ``stopped``: as wanted. ``failing``: its driver failed, and a reconciler will start it again. ``failed``: it
-will not be started until somebody asks. ``finished``: its input has ended for good. ``dead``: its driver has ended or is lost, and no
+will not be started until it is requested. ``finished``: its input has ended for good. ``dead``: its driver has ended or is lost, and no
 reconciler has dealt with that. ``damaged``: its spec, its status or another file of it cannot be read."""
 
 Health = Literal["ok", "starting", "stopped", "hung", "silent", "failing", "failed", "unwatched", "damaged"]
@@ -71,7 +71,7 @@ class RowCounts:
 
 @dataclass(frozen=True)
 class Backpressure:
-    """Back-pressure: since when an epoch is at hand, for which share of the time one is, and what input waits.
+    """Back-pressure: since when the current epoch runs, for which share of the time one runs, and what input waits.
 
     ``busy_share`` is 1 when epochs follow one another without a pause, and falls to 0 as the job rests. What waits is None where no source
     tells; ``waiting`` has it by source. ``catch_up_ms`` is how long it takes until a backlog is read (``Load``), None where there is
@@ -115,11 +115,11 @@ class JobView:
 
     Args:
         job: its name.
-        at: when it was looked at.
+        at: when it was observed.
         lifecycle: where it is, in the words that reconcilers write; of a job without a spec, what its driver says. ``upgrading`` as long
             as an upgrade is under way, ``starting`` also of a suspended one that was just asked for. A driver that is seen to be dead,
             though no reconciler has written that, makes it ``failing``, or ``failed`` where it ended with an error that does not pass.
-        since: since when, None where nobody wrote it down.
+        since: since when, None if it was not recorded.
         health: how that is to be taken.
         spec: what is wanted; None for a job that was never submitted.
         generation: the newest one, 0 without a spec.
@@ -134,7 +134,7 @@ class JobView:
         epoch_ms: how long it took.
         started_at: when the driver started.
         watermark: the least of the sources'.
-        lag_ms: processing time minus watermark. While the driver is well and has nothing at hand, that of the last epoch, so that a
+        lag_ms: processing time minus watermark. While the driver is well and runs no epoch, that of the last epoch, so that a
             source without news raises no alarm; else up to now.
         sources: by name.
         totals: rows by source, filter, operator and output.
@@ -156,9 +156,9 @@ class JobView:
         end_of_input: whether its input has ended for good.
         driver_lifecycle: where its driver is, as reconcilers last wrote; the same as ``lifecycle`` but in those three cases.
         upgrade: the newest one.
-        state: where it is, in the one word that people read.
+        state: where it is, in one word.
         standby: how the process is that stands by to take it over; None where none is wanted.
-        advice: what somebody has to do, as long as nobody does it: which command starts it again; empty for nothing.
+        advice: what the operator has to do, as long as it is not done: which command starts it again; empty for nothing.
     """
 
     job: str

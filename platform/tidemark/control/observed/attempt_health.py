@@ -17,7 +17,7 @@ CONFIRM_MS: Final = 15_000
 """A driver that looks dead is taken for dead when it still does after so long: two and a half heartbeats."""
 
 LAUNCH_MS: Final = 60_000
-"""An attempt whose process nobody knows after so long was never launched: who was to do it is gone."""
+"""An attempt without a known process after so long was never launched: its launching reconciler has died."""
 
 LINGER_MS: Final = 60_000
 """A process that lives so long after its driver has ended hangs."""
@@ -34,7 +34,7 @@ _ENVIRONMENT: Final = frozenset(("TM301", "TM400", "TM410"))
 """Codes of errors that say nothing of the epoch they came in: a place that cannot be reached, another driver."""
 
 AttemptPhase = Literal["none", "over", "unlaunched", "starting", "running", "ended"]
-"""``over``: ended, and dealt with. ``unlaunched``: no process of it is known. ``ended``: gone, and not dealt with yet."""
+"""``over``: ended, and dealt with. ``unlaunched``: no process of it is known. ``ended``: not dealt with yet."""
 
 
 def attempt_phase(observation: Observation, now: int) -> AttemptPhase:
@@ -55,7 +55,7 @@ def attempt_phase(observation: Observation, now: int) -> AttemptPhase:
 def detect_hang(spec: JobSpec, observation: Observation, now: int) -> Suspicion | None:
     """Return what looks wrong with a driver that should be alive, None when all is well.
 
-    ``since`` is now; whether it has lasted is told by comparing ``sign`` with that of the suspicion written down before.
+    ``since`` is now; whether it has lasted follows from comparing ``sign`` with that of the suspicion written down before.
     """
     attempt, beat, driver = observation.attempt, observation.current_heartbeat, observation.current_driver_status
     if attempt is None:
@@ -73,7 +73,7 @@ def detect_hang(spec: JobSpec, observation: Observation, now: int) -> Suspicion 
     if beat.busy_since is not None and _busy_ms(beat, beat.busy_since) >= spec.longest_epoch_ms:
         limit = format_duration(spec.longest_epoch_ms)
         return Suspicion(
-            now, beat.busy_since, f"an epoch is at hand since {format_ms(beat.busy_since)}, longer than {limit} (hang_after_ms)"
+            now, beat.busy_since, f"an epoch has been running since {format_ms(beat.busy_since)}, longer than {limit} (hang_after_ms)"
         )
     return None
 
@@ -102,7 +102,7 @@ def attempt_failure(observation: Observation, control: ControlStatus, now: int) 
         return Failure(now, number, started_at, epoch, driver.error_code, driver.error or "", driver.error_transient, committed)
     epoch = None
     if observation.handle is None:
-        code, what = LaunchError.code, "nobody launched it: who was to do so is gone"
+        code, what = LaunchError.code, "it was never launched: the reconciler that was to do so has died"
     elif control.suspicion is not None:
         code, what = DriverLostError.code, f"its process ended, after this was seen: {control.suspicion.why}"
         epoch = _epoch_in_progress(observation)
@@ -116,7 +116,7 @@ def attempt_failure(observation: Observation, control: ControlStatus, now: int) 
 
 
 def unmanaged_driver(observation: Observation, now: int) -> str | None:
-    """Return who drives the job though no attempt started it, such as ``tidemark run``; None for nobody."""
+    """Return who drives the job though no attempt started it, such as ``tidemark run``; None if no such driver runs."""
     beat = observation.heartbeat
     if beat is None or observation.heartbeat_process_gone or beat.released or abs(now - beat.at) >= DEFAULT_LEASE_MS:
         return None
@@ -142,7 +142,7 @@ def _has_released(observation: Observation, now: int) -> bool:
 
 
 def _epoch_in_progress(observation: Observation) -> int | None:
-    """Return the epoch that a driver was at when it last gave a sign of life, None where it was at none, or nobody knows."""
+    """Return the epoch that a driver was at when it last gave a sign of life, None if it was at none, or that is not known."""
     beat, committed = observation.current_heartbeat, _committed(observation)
     return committed + 1 if beat is not None and beat.busy_since is not None and committed is not None else None
 

@@ -1,7 +1,7 @@
 """Leases: a process's word to the others that it acts for the next half minute, on a job or on what belongs to the whole store.
 
 They spare processes the work of doing the same thing at once. What keeps two drivers apart is the attempts and the job log; what is stored
-of a job's alerts is right whoever writes it; of two who take a step of an upgrade one creates its record. So a lease that two hold for a
+of a job's alerts is right from any writer; of two who take a step of an upgrade one creates its record. So a lease that two hold for a
 moment does no harm. One on a job is taken only when there is something to do. That of a process of this machine that is gone is not
 waited for; of one elsewhere nothing is known but that it does not renew it.
 """
@@ -91,20 +91,20 @@ class StandingLease:
         return newest if newest is not None and _is_of_another(newest, self._holder, self._clock.now_ms()) else None
 
     def release(self) -> None:
-        """Let others go on at once; a lease that is not held is left alone."""
+        """Release the lease so that others can take it at once; does nothing if it is not held."""
         if self._lease is not None:
             _release(self._store, self._folder, self._lease)
             self._lease = None
 
 
 def upgrade_lease(store: JobStore, job: str, holder: str, clock: Clock) -> StandingLease:
-    """Return the lease of who goes on with a job's upgrade; it is not taken yet. ``store`` is the root store."""
+    """Return the lease for continuing a job's upgrade; it is not taken yet. ``store`` is the root store."""
     return StandingLease(store.at(job_folder(job)), UPGRADE_LEASES, holder, clock)
 
 
 @contextmanager
 def renewing(lease: StandingLease) -> Iterator[StandingLease]:
-    """Renew a lease that is held, from a thread of its own, since what is done meanwhile may take longer; release it at the end.
+    """Renew a lease that is held, from a thread of its own, since the work may take longer; release it at the end.
 
     One that is not held, or has run out because this process slept, is left to who uses it: ``take`` it before each act.
     """

@@ -56,14 +56,14 @@ class Observation:
         claim: which process took it.
         driver: what the job's driver last wrote, whatever attempt it was of.
         heartbeat: the driver's last heartbeat, whatever attempt it was of.
-        heartbeat_process_gone: whether the process of that heartbeat is known to be gone.
-        handle: the newest attempt's process, from wherever it is known; None where nobody knows it.
+        heartbeat_process_gone: whether the process of that heartbeat is known to have ended.
+        handle: the newest attempt's process, from wherever it is known; None if it is not.
         process: whether that lives; None without a handle.
         exit_code: what it ended with, where known.
         start: how far the start of the newest attempt's driver is.
         warning: what the newest attempt's driver has to do without.
         upgrade: where its newest upgrade is, or how it ended.
-        blocker: what stands against the next step of an upgrade that is under way.
+        blocker: what blocks the next step of an upgrade that is under way.
         standby: how the process is that stands by for it; None where none is wanted.
         damage: why what the job's driver last wrote cannot be read; None where it can, or was never written.
     """
@@ -219,7 +219,7 @@ class Observer:
         try:
             found = read_step(self._store, job, number)
         except CorruptStoreError as error:
-            # Its driver is looked after all the same; who goes on with the upgrade is told.
+            # Its driver is reconciled all the same; the process that continues the upgrade gets the error.
             logger.warning("%s: the step of its upgrade is left out: %s", job, error)
             return None
         if found is not None:
@@ -263,7 +263,7 @@ def status_or_error(store: JobStore, job: str) -> tuple[JobStatus | None, ErrorI
 
 
 def read_control_status(store: JobStore, job: str) -> ControlStatus | None:
-    """Return what reconcilers last wrote of a job; None where there is nothing, or it is damaged: it is then made anew.
+    """Return what reconcilers last wrote of a job; None if nothing was written, or it is damaged: it is then written again.
 
     Raises:
         FormatError: a newer release wrote it.
@@ -271,7 +271,7 @@ def read_control_status(store: JobStore, job: str) -> ControlStatus | None:
     try:
         return read_document(store.at(job_folder(job)), CONTROL_STATUS, kind=STATUS_KIND, form=ControlStatus)
     except CorruptStoreError as error:
-        logger.warning("%s: the control status is made anew: %s", job, error)
+        logger.warning("%s: the control status is written again: %s", job, error)
         return None
 
 

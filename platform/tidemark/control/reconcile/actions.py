@@ -1,4 +1,4 @@
-"""What a plan consists of: data, so that it can be shown, tested, and carried out by somebody else."""
+"""What a plan consists of: data, so that it can be shown, tested, and carried out elsewhere."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class LaunchAttempt:
 
 @dataclass(frozen=True)
 class RequestStop:
-    """Ask a driver to end after the epoch at hand."""
+    """Ask a driver to end after the current epoch."""
 
     how: StopMode
     process: ProcessHandle

@@ -29,7 +29,7 @@ from tidemark.state.encoding.redaction import redacted
 
 KEPT_ATTEMPTS: Final = 100
 RESIGNAL_MS: Final = 15_000
-"""So long after a driver was sent the signal to end, and lives on, it is sent it again: whoever was to send it may have died before."""
+"""So long after a driver was sent the signal to end, and lives on, it is sent again: its sender may have died before."""
 
 _PRUNE_EVERY: Final = 10
 _MAX_MESSAGE: Final = 1_000
@@ -89,7 +89,7 @@ class _Case:
 
     @property
     def changed(self) -> bool:
-        """Whether the newest attempt was made for a spec that a driver would have to be started anew for."""
+        """Whether the newest attempt was made for a spec that a driver has to be restarted for."""
         attempted = self.seen.attempt_spec
         return attempted is None or self.spec.spec.requires_restart_from(attempted.spec)
 
@@ -136,7 +136,7 @@ def _without_driver(case: _Case) -> tuple[Action, ...]:
 
 
 def _unlaunched(case: _Case) -> tuple[Action, ...]:
-    """Somebody made an attempt, and no process of it is known: it is about to be launched, or whoever was to do so is gone."""
+    """An attempt without a known process: it is about to be launched, or its launching reconciler has died."""
     attempt, claim = case.seen.attempt, case.seen.claim
     waited = case.now - (attempt.at if attempt is not None else 0)
     given_up = claim is not None and claim.process is None
@@ -192,7 +192,7 @@ def _stopping(case: _Case) -> tuple[Action, ...]:
 
 
 def _replacing(case: _Case) -> tuple[Action, ...]:
-    """A driver runs, and is to be started anew for a changed spec."""
+    """A driver runs, and is to be restarted for a changed spec."""
     attempted, process = case.seen.attempt_spec, case.seen.handle
     upgrade = attempted is not None and case.spec.spec.has_other_code_than(attempted.spec)
     status, asks = _request_stop(case, "upgrading" if upgrade else "draining", "finish")
@@ -240,7 +240,7 @@ def _waited(case: _Case, status: ControlStatus) -> int:
 
 
 def _ended(case: _Case) -> tuple[Action, ...]:
-    """The attempt's process is gone."""
+    """The attempt's process has ended."""
     asked = case.status.asked
     epoch = case.last_epoch
     if epoch is not None:
@@ -261,7 +261,7 @@ def _failed(case: _Case) -> tuple[Action, ...]:
 
 
 def _start(case: _Case, why: str, *, takeover: bool = False) -> tuple[Action, ...]:
-    """Start the next attempt, unless somebody drives the job whom no attempt started."""
+    """Start the next attempt, unless a driver that no attempt started runs the job."""
     unmanaged = unmanaged_driver(case.seen, case.now)
     if unmanaged is not None and case.seen.heartbeat is not None and attempt_of(case.seen.heartbeat.owner) is None:
         reason = f"it is driven by {unmanaged}, which was not started here; it is started when that ends"
@@ -274,7 +274,7 @@ def _start(case: _Case, why: str, *, takeover: bool = False) -> tuple[Action, ..
     elif status.lifecycle == "failing":
         status = replace(status, restarts_done=status.restarts_done + 1)
     starting = _starting(status, case.now, attempt=number, generation=case.spec.generation, why=why)
-    # Whoever still gives signs of life was dealt with as gone: killed, or not to be reached. The next term fences it.
+    # A driver that still gives signs of life was dealt with as ended: killed, or unreachable. The next term fences it.
     start = LaunchAttempt(number, why, takeover or unmanaged is not None or case.seen.process == "unknown", starting)
     clean = (PruneAttempts(number - KEPT_ATTEMPTS),) if number % _PRUNE_EVERY == 0 and number > KEPT_ATTEMPTS else ()
     return (start, *clean)

@@ -262,7 +262,7 @@ class Reconciler:
         except Exception as error:  # noqa: BLE001 - nothing runs, so it is the launch that failed, and is tried again
             raise LaunchError(
                 f"launcher {spec.spec.launcher!r} failed: {type(error).__name__}: {redacted(str(error))}",
-                fix="see that what the job's spec names is there and can be read (folder, code_paths, variables)",
+                fix="check that what the job's spec names exists and can be read (folder, code_paths, variables)",
                 job=spec.spec.job,
                 place=_raised_at(error),
             ) from without_secrets(error)

@@ -26,7 +26,7 @@ class Restart:
 
 @dataclass(frozen=True)
 class NoRestart:
-    """Do not start again until somebody asks for it."""
+    """Do not start again until it is requested."""
 
     why: str
 
@@ -34,7 +34,7 @@ class NoRestart:
 def decide_restart(policy: RestartPolicy, job: str, failures: Sequence[Failure]) -> Restart | NoRestart:
     """Return what follows from the newest failure.
 
-    The same failures give the same answer, jitter included: whoever decides, at whatever time, decides alike.
+    The same failures give the same answer, jitter included: every reconciler, at any time, decides alike.
 
     Args:
         policy: the job's.

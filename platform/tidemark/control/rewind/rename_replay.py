@@ -1,4 +1,4 @@
-"""Names once more: a job that was upgraded with renames and then put back to before them needs these for the same code to go on. Pure.
+"""Names once more: a job that was upgraded with renames and then rewound to before them needs these for the same code to resume. Pure.
 
 An upgrade's renames (``--map``, ``--column``) are made once. After a rewind to an older savepoint the state has its old names again, and
 nobody would give the job's code the new ones. They are known, though: they stand in the spec, as the restore that was made then. For the
@@ -21,7 +21,7 @@ _IDENTITY: Final = "renamed-again-"
 
 
 def reapply_renames(made: Restore | None, head: EpochRecord, *, savepoint: str, before: EpochRecord | None = None) -> Restore | None:
-    """Return the restore by which a job that was put back gets the names that its code has; None where it has them already.
+    """Return the restore by which a job that was rewound gets the names that its code has; None where it has them already.
 
     Called twice for the same rewind it returns the same, so that it is made once.
 

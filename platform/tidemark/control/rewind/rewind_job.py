@@ -1,4 +1,4 @@
-"""Rewinds of submitted jobs: one that runs is stopped first, and started again afterwards, whoever comes to the end of it."""
+"""Rewinds of submitted jobs: one that runs is stopped first, and started again afterwards by the process that completes the rewind."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Rewinder:
     on_status: Callable[[JobView], None] | None = None
 
     def rewind(self, job: str, name: str, *, stop: bool, why: str = "") -> RewindResult:
-        """Put a job back to a savepoint with its tables. Called again after a crash it goes on, and starts the job that it has stopped.
+        """Rewind a job and its tables to a savepoint. Called again after a crash it continues, and starts the job that it has stopped.
 
         Args:
             job: the job's name.
@@ -84,7 +84,7 @@ class Rewinder:
         head = self._revert_job(job, name, why, starts=starts)
         crash_point("rewind-done")
         submitted = read_spec(self.store, job)
-        # Of one that was put back before this command was given again it is not known any more what it had before.
+        # Of one that was rewound before this command was repeated it is not known any more what it had before.
         before = None if last is None or is_rewound_to(last, name) else last
         again = reapply_renames(submitted.spec.restore, head, savepoint=name, before=before) if submitted is not None else None
         if again is None:
@@ -148,7 +148,7 @@ class Rewinder:
             self._report(f"{job} was stopped for it, and is to run again (supervisors see to that, or `tidemark start {job}`)")
 
     def _drop_pending_restore(self, job: str, name: str, *, renames: bool) -> None:
-        """Let go of a restore that was asked for before and not made: its driver would go on from elsewhere, with tables of the savepoint.
+        """Drop a restore that was requested before and not made: the driver would resume from elsewhere, with tables of the savepoint.
 
         Args:
             job: the job's name.
@@ -160,7 +160,7 @@ class Rewinder:
         if pending is None or not pending.identity or (is_rename_replay(pending) and (not renames or pending.savepoint == name)):
             return
         head = newest_epoch(self.store, job)
-        # One without an epoch has nothing that could be put back, which is said next.
+        # One without an epoch has nothing that could be rewound, which is said next.
         if head is not None and is_restore_due(folder, head, pending):
             JobClient(self.store, self.by, self.clock).drop_restore(job, pending, f"rewind to {name}")
             self._report(f"the restore from savepoint {pending.savepoint} that was asked for and not made yet is not made any more")

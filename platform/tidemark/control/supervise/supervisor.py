@@ -1,6 +1,6 @@
 """The daemon for those without Dagster: a pass over all jobs every few seconds, for months.
 
-Nothing depends on it staying alive: drivers run on without it, another one may run beside it, and the next one goes on from the files.
+Nothing depends on it staying alive: drivers run on without it, another one may run beside it, and the next one continues from the files.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ OnPass = Callable[[ReconcileReport, float], None]
 
 
 class Supervisor:
-    """Passes over jobs until it is told to stop.
+    """Passes over jobs until it is stopped.
 
     Args:
         reconciler: what a pass is.
-        stop: ends it, at the latest after the job at hand.
+        stop: ends it, at the latest after the current job.
         interval_ms: between the beginnings of two passes.
-        on_pass: told of every pass.
+        on_pass: called after every pass.
         driver_ended: whether a driver has ended since the last pass; asked several times a second, the next pass does not wait then.
         clock: the time.
     """
@@ -59,7 +59,7 @@ class Supervisor:
         self._known_errors: dict[str, str] = {}
 
     def run(self, *, passes: int | None = None) -> None:
-        """Pass over the jobs until told to stop, or so many times."""
+        """Pass over the jobs until stopped, or so many times."""
         done = 0
         while not self._stop.is_set():
             begun = self._clock.monotonic()
@@ -70,7 +70,7 @@ class Supervisor:
             self._wait_for_next_pass(took=self._clock.monotonic() - begun)
 
     def _wait_for_next_pass(self, *, took: float) -> None:
-        """Wait for the next pass, less long where a driver ends meanwhile.
+        """Wait for the next pass, less long if a driver ends.
 
         Also after a pass that took longer than the interval, and for as long as the pass took where drivers end one after the other:
         other programs want the machine, too.
@@ -93,7 +93,7 @@ class Supervisor:
             return None
         except Exception:
             # A supervisor that ends because of one job's odd trouble leaves all others alone.
-            logger.exception("a pass failed; the next one goes on")
+            logger.exception("a pass failed; the next one continues")
             return None
         self._log_reachable()
         self._log_errors(report)
@@ -123,9 +123,9 @@ class Supervisor:
         found = {job: str(error) for job, error in report.errors.items()}
         for job, text in found.items():
             if self._known_errors.get(job) != text:
-                logger.error("%s cannot be looked after: %s", job, text)
+                logger.error("%s cannot be reconciled: %s", job, text)
         for job in self._known_errors.keys() - found.keys():
-            logger.info("%s is looked after again", job)
+            logger.info("%s is reconciled again", job)
         self._known_errors = found
 
 

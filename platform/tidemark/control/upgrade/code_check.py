@@ -1,4 +1,4 @@
-"""Whether a spec's code could go on from what is stored: asked in a process of its own, with the paths and variables of its driver.
+"""Checks whether a spec's code can resume from the stored state, in a separate process with the paths and variables of its driver.
 
 This process may have older code of the same name loaded, and the job's module may do anything. No JVM is started.
 """
@@ -37,7 +37,7 @@ _REFUSED: Final = 3
 
 @dataclass(frozen=True)
 class Maps:
-    """What only people can know of a change: new uids by stored ones, new column names by uid, and what may be left behind."""
+    """What only the author knows of a change: new uids by stored ones, new column names by uid, and whether state may be discarded."""
 
     uids: Mapping[str, str] = field(default_factory=dict)
     columns: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
@@ -50,22 +50,22 @@ class Maps:
 
 
 Judge = Callable[[JobStore, JobSpec, Maps, str, str], Verdict]
-"""Holds a spec's code against what is stored: the store, the spec, what was renamed, ``head`` or a savepoint, and the job whose it is."""
+"""Checks a spec's code against stored state. Takes the store, the spec, the renames, ``head`` or a savepoint, and the job that owns it."""
 
 
 def judge_code(store: JobStore, spec: JobSpec, maps: Maps, against: str = HEAD, of: str = "") -> Verdict:
-    """Return what would become of a job's state if a spec's code went on from it.
+    """Return what would happen to a job's state if a spec's code resumed from it.
 
     Args:
         store: the root store.
         spec: with the code, where it lies, its variables, and where its outputs go if it is a fork's.
-        maps: what was renamed or is left behind.
+        maps: what was renamed or may be discarded.
         against: ``head``, or a savepoint.
         of: the job whose state it is; the spec's own by default.
 
     Raises:
         UpgradeError: the code cannot be loaded, is another job's, or the maps do not fit it.
-        LaunchError: a code path is not there.
+        LaunchError: a code path does not exist.
     """
     folder = str(Path(spec.folder).expanduser()) if spec.folder is not None else None
     paths = [str(path) for path in resolve_code_paths(spec)] + [path for path in (os.environ.get("PYTHONPATH"),) if path]
@@ -88,15 +88,15 @@ def judge_code(store: JobStore, spec: JobSpec, maps: Maps, against: str = HEAD, 
 
 def _not_judged(spec: JobSpec, why: str) -> UpgradeError:
     return UpgradeError(
-        f"the code {spec.code} cannot be held against the stored state: {why}",
-        fix="mend it; `tidemark check MODULE:JOB` does the same",
+        f"the code {spec.code} cannot be checked against the stored state: {why}",
+        fix="fix the code; `tidemark check MODULE:JOB` does the same check",
         job=spec.job,
     )
 
 
 def main(arguments: list[str]) -> int:
     """Judge the code that the arguments name, and print the verdict; returns the exit code."""
-    parser = argparse.ArgumentParser(prog=f"python -m {_PROGRAM}", description="Hold code against a job's stored state.")
+    parser = argparse.ArgumentParser(prog=f"python -m {_PROGRAM}", description="Check code against a job's stored state.")
     for name in ("store", "job", "code", "against", "of", "outputs", "maps"):
         parser.add_argument(name)
     given = parser.parse_args(arguments)
@@ -108,7 +108,7 @@ def main(arguments: list[str]) -> int:
         if job.name != given.job:
             raise DefinitionError(
                 f"{given.code} is job {job.name!r}, not {given.job!r}",
-                fix="give the job its old name; it is part of where its state lies",
+                fix="give the job its old name; it is part of the path of its state",
                 job=given.job,
             )
         root = JobStore.open(given.store)

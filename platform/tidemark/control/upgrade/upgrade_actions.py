@@ -1,6 +1,6 @@
-"""What an upgrade does to a job. Each deed may be done twice.
+"""What an upgrade does to a job. Each action is idempotent.
 
-Nothing is done by who was overtaken: the record of the step is looked at once more right before the job is changed.
+An upgrader that was overtaken does nothing: the step's record is read once more right before the job is changed.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from tidemark.state.store.store import JobStore
 
 
 class OvertakenError(TidemarkError):
-    """Somebody else has gone on with the upgrade meanwhile; nothing was done."""
+    """Another process has continued the upgrade; nothing was done."""
 
     code = "TM424"
     transient = True
 
 
 def lock_job(store: JobStore, step: UpgradeStep) -> None:
-    """Keep the savepoints that the upgrade may go back to, and other rewinds off.
+    """Retain the savepoints that the upgrade may go back to, and keep other rewinds off.
 
     Raises:
-        OvertakenError: somebody else has gone on with it, and keeps them.
+        OvertakenError: another process has continued the upgrade, and retains them.
     """
     _require_newest(store, step)
     _write_note(store, step.upgrade)
@@ -56,16 +56,16 @@ def lock_job(store: JobStore, step: UpgradeStep) -> None:
 
 
 def suspend(store: JobStore, step: UpgradeStep, clock: Clock) -> None:
-    """Ask for the job's driver to end after the epoch at hand."""
+    """Ask for the job's driver to end after the current epoch."""
     lock_job(store, step)
     _change(store, step, clock, lambda spec: spec if spec.wanted == "suspended" else replace(spec, wanted="suspended", stop="finish"))
 
 
 def take_savepoint(store: JobStore, step: UpgradeStep, clock: Clock) -> Savepoint:
-    """Take the savepoint of where the old code ended, unless it is there, and keep it until the upgrade has ended.
+    """Take the savepoint of where the old code ended, unless it exists, and retain it until the upgrade has ended.
 
     Raises:
-        RewindError: somebody began to put the job back while the new code was judged.
+        RewindError: a rewind of the job was begun while the new code was checked.
     """
     upgrade = step.upgrade
     lock_job(store, step)
@@ -82,20 +82,20 @@ def take_savepoint(store: JobStore, step: UpgradeStep, clock: Clock) -> Savepoin
                 labels={"upgrade": upgrade.identity},
             )
         except InvalidNameError:
-            # Somebody who goes on with the same upgrade was faster.
+            # Another process that continues the same upgrade was faster.
             pass
     return savepoints.get(upgrade.savepoint)
 
 
 def revert_job(store: JobStore, step: UpgradeStep, name: str, clock: Clock, on_progress: OnProgress | None = None) -> None:
-    """Put the job back to a savepoint with its tables, unless it is there and nothing was committed since.
+    """Rewind the job and its tables to a savepoint, unless it is at that savepoint and nothing was committed since.
 
-    A rewind to another savepoint may be half done, where the upgrade was aborted in the middle of it; that is ended first.
+    If the upgrade was aborted in the middle of a rewind to another savepoint, that rewind is ended first.
 
     Raises:
         JobRunningError: a driver of the job is alive.
-        RewindError: it may not be done; the upgrade goes on from here when that is mended.
-        PublishError: a table could not be put back; it is gone on with.
+        RewindError: it may not be done; the upgrade continues from this step once that is fixed.
+        PublishError: a table could not be reverted; the next call continues.
     """
     job = step.upgrade.job
     folder = store.at(job_folder(job))
@@ -111,10 +111,10 @@ def revert_job(store: JobStore, step: UpgradeStep, name: str, clock: Clock, on_p
 
 
 def abort(store: JobStore, step: UpgradeStep, clock: Clock, on_progress: OnProgress | None = None) -> bool:
-    """Give up a rewind that was begun when somebody accepted the new code; False where a table is put back already.
+    """Abort a rewind that was begun when the new code was accepted; returns False if a table was reverted already.
 
     Raises:
-        JobRunningError: who rewinds is alive; that one sees by itself that it is not wanted any more, or comes to its end.
+        JobRunningError: the rewinding process is alive; it stops by itself once it sees the acceptance, or completes the rewind.
         PublishError: a table cannot be written to.
     """
     job = step.upgrade.job
@@ -133,7 +133,7 @@ def switch_code(store: JobStore, step: UpgradeStep, clock: Clock) -> None:
 
 
 def unlock_job(store: JobStore, step: UpgradeStep) -> None:
-    """Take away the note of an upgrade that has come to its end; another one's stays."""
+    """Delete the lock of an upgrade that has ended; another upgrade's lock stays."""
     folder = store.at(job_folder(step.upgrade.job))
     lock = read_upgrade_lock(folder)
     if lock is not None and lock.identity == step.upgrade.identity:
@@ -141,7 +141,7 @@ def unlock_job(store: JobStore, step: UpgradeStep) -> None:
 
 
 def _end_rewind(store: JobStore, step: UpgradeStep, begun: RewindJournal, clock: Clock, on_progress: OnProgress | None) -> None:
-    """End a rewind that was begun: as if it had not been, or, where a table is back already, by going on with it."""
+    """End a rewind that was begun: abort it, or complete it if a table was reverted already."""
     try:
         _abort(store, step, clock, on_progress)
     except RewindError:
@@ -182,7 +182,7 @@ def _rewind(store: JobStore, step: UpgradeStep, name: str, clock: Clock, on_prog
 
 
 def _is_at(head: EpochRecord | None, savepoint: Savepoint) -> bool:
-    """Say whether a job's newest epoch is that of a savepoint, or was put back to it with the tables."""
+    """Return whether a job's newest epoch is that of a savepoint, or was rewound to it with the tables."""
     stored = savepoint.record
     # A savepoint that was changed and imported is of the same epoch, and has another state.
     if head is None or (head.epoch, head.operators) != (stored.epoch, stored.operators):
@@ -218,4 +218,4 @@ def _why(step: UpgradeStep) -> str:
 def _require_newest(store: JobStore, step: UpgradeStep) -> None:
     newest = newest_step(store, step.upgrade.job)
     if newest is None or newest.number != step.number:
-        raise OvertakenError("somebody else has gone on with the upgrade", fix="see how far it is: `tidemark status`", job=step.upgrade.job)
+        raise OvertakenError("another process has continued the upgrade", fix="see how far it is: `tidemark status`", job=step.upgrade.job)

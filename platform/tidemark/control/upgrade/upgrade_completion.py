@@ -1,4 +1,4 @@
-"""What follows the end of an upgrade: whoever carried it out starts the driver of the code that the job has now, and says how that went."""
+"""The end of an upgrade: the process that carried it out starts the driver of the job's current code, and reports how that went."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tidemark.state.store.store import JobStore
 def ensure_driver_started(
     store: JobStore, end: UpgradeStep, waiting: Waiting, *, timeout_ms: int, on_progress: Callable[[str], None]
 ) -> None:
-    """Start the job's driver, if one is wanted, and wait until it works; what it does is told, and never an error.
+    """Start the job's driver, if the job is to run, and wait until it works. Reports progress and failures; never raises.
 
-    Called once the end is recorded, and again by who finds it recorded: where a driver is there already, nothing is said.
+    Called once the end is recorded, and again by a process that finds it recorded: if a driver runs already, nothing is reported.
 
     Args:
         store: the root store.
         end: the upgrade's last record.
         waiting: for the job.
         timeout_ms: how long to wait at most.
-        on_progress: is told in words.
+        on_progress: called with each message.
     """
     job = end.upgrade.job
     newest = read_spec(store, job)
@@ -54,5 +54,5 @@ def ensure_driver_started(
 
 def _why_suspended(end: UpgradeStep) -> str:
     if end.stopped:
-        return "since somebody stopped it meanwhile"
-    return "as it was before the upgrade" if end.upgrade.before.wanted == "suspended" else "since somebody stopped it"
+        return "since it was stopped during the upgrade"
+    return "as it was before the upgrade" if end.upgrade.before.wanted == "suspended" else "since it was stopped"

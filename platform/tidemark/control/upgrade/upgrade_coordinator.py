@@ -1,7 +1,7 @@
-"""Upgrades: other code for a job that runs on, with a way back. It ends with the new code that works, or with the old one and its results.
+"""Upgrades: new code for a submitted job, with rollback. An upgrade ends with working new code, or with the old code and its results.
 
-Each step is written down before it is taken (``upgrade_records``), and what comes next is decided by a pure planner (``upgrade_plan``) from
-that and from what is seen. So whoever dies on the way is followed by anybody who says ``go_on``, and by supervisors (``upgrade_worker``).
+Each step is recorded before it is taken (``upgrade_records``), and a pure planner (``upgrade_plan``) decides the next one from the record
+and the observed job. So any process that calls ``go_on``, and any supervisor (``upgrade_worker``), can continue after a crash.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _ACCEPTABLE: frozenset[Step] = frozenset(("watching", "reverting", "putting-back
 
 @dataclass
 class Upgrading:
-    """Goes on with upgrades of jobs of a store, and reconciles these jobs meanwhile.
+    """Continues upgrades of a store's jobs, and reconciles these jobs while it waits.
 
     Args:
         store: the root store.
         launchers: what can start drivers, by name.
         clock: the time.
         by: who goes on; ``user@host`` by default.
-        tell: is told of each step, in words.
+        tell: called with a line for each step.
     """
 
     store: JobStore
@@ -63,19 +63,19 @@ class Upgrading:
         self._reported: UpgradeStep | None = None
 
     def go_on(self, job: str, *, timeout_ms: int) -> UpgradeStep:
-        """Go on with the upgrade that was begun until it has come to one of its two ends; returns that.
+        """Continue the upgrade that was begun until it has reached one of its two ends; returns that.
 
-        Then the driver of the code that the job has is started, if one is wanted and none is there, and waited for; where that does not
-        succeed, it is told, and the end is what it is.
+        Then starts the driver of the job's current code, if the job is to run and none is alive, and waits for it. A failure of that is
+        reported and does not change the end.
 
         Args:
             job: the job's name.
-            timeout_ms: how long to wait at most; what was begun can be gone on with.
+            timeout_ms: how long to wait at most; the upgrade can be continued afterwards.
 
         Raises:
             UpgradeError: no upgrade of the job was begun.
             NotReachedError: it took too long.
-            RewindError: the tables cannot be put back; it can be gone on with when that is mended.
+            RewindError: the tables cannot be reverted; the upgrade can be continued once the cause is fixed.
             TidemarkError: the job's files cannot be read or written.
         """
         begun = self.clock.monotonic()
@@ -86,37 +86,35 @@ class Upgrading:
         return end
 
     def _run_to_end(self, job: str, begun: float, timeout_ms: int) -> UpgradeStep:
-        """Take the steps that are left, in turn with whoever else does, and return the last one."""
+        """Take the remaining steps, in turn with other processes that do, and return the last one."""
         others: Lease | None = None
         with renewing(upgrade_lease(self.store, job, self._reconciler.holder, self.clock)) as lease:
             while True:
                 step = self.require_step(job)
                 self._report_step(step)
                 if step.ended:
-                    # Whoever was killed in the middle of a step, asleep until then, may have left its note behind.
+                    # A process that was suspended in the middle of a step, and then killed, may have left its lock behind.
                     unlock_job(self.store, step)
                     return step
-                # Somebody who aborts or accepts it does so without the lease; who has it takes that up.
+                # Abort and accept are recorded without the lease; its holder takes them up.
                 if lease.take():
                     decision, others = self.advance(step), None
                 else:
                     others = self._report_holder(lease.competing_lease(), others)
-                    decision = Wait(
-                        f"{others.holder_text} goes on with it" if others is not None else "it was just taken up by somebody else"
-                    )
+                    decision = Wait(f"{others.holder_text} continues it" if others is not None else "another process has just taken it up")
                 if isinstance(decision, Wait):
                     if self.clock.monotonic() - begun >= timeout_ms / 1000:
                         raise _not_reached(step, decision.why, timeout_ms)
                     self.clock.sleep(POLL_SECONDS)
 
     def _report_holder(self, found: Lease | None, known: Lease | None) -> Lease | None:
-        """Tell who goes on with it, once for each; whoever does renews the lease again and again."""
+        """Report who continues the upgrade, once for each holder; a holder renews its lease again and again."""
         if found is not None and (known is None or known.holder != found.holder):
-            self.tell(f"{found.holder_text} goes on with it, and has its lease until {format_ms(found.until)}; waiting for that")
+            self.tell(f"{found.holder_text} continues it, and holds its lease until {format_ms(found.until)}; waiting for that")
         return found
 
     def advance(self, step: UpgradeStep) -> UpgradeDecision:
-        """Do what is next, without waiting, and return what it was; called by who has the lease."""
+        """Take the next step, without waiting, and return it; called by the holder of the lease."""
         job = step.upgrade.job
         self._reconcile(job)
         return self._executor.advance(step, self._observer.observe(job))
@@ -138,7 +136,7 @@ class Upgrading:
                 return back
 
     def require_abort(self, job: str, why: str = "") -> UpgradeStep:
-        """Abort as ``abort`` does, and tell where it is too late for that.
+        """Abort as ``abort`` does, and raise if it is too late for that.
 
         Raises:
             UpgradeError: no upgrade of the job was begun, or the newest one is over and the new code has the job.
@@ -154,11 +152,11 @@ class Upgrading:
         return step
 
     def accept(self, job: str, why: str = "") -> UpgradeStep:
-        """Let an upgrade head for the new code without further questions: also one that was going back, while all is where that left it.
+        """Accept the new code whatever it showed; also of an upgrade that is going back, as long as nothing was reverted.
 
         Raises:
-            UpgradeError: no upgrade of the job was begun, the new code did not start yet, or it is put back already.
-            DefinitionError: who asks or what for holds a secret.
+            UpgradeError: no upgrade of the job was begun, the new code was not started yet, or the job was reverted already.
+            DefinitionError: ``by`` or ``why`` holds a secret.
         """
         require_no_secret(job, by=self._by, why=why)
         while True:
@@ -198,7 +196,7 @@ class Upgrading:
             raise errors[job]
 
     def _report_step(self, step: UpgradeStep) -> None:
-        """Tell a step once, and a reason once, since that of what leads back stays the same and may be long."""
+        """Report a step once, and a reason once: that of a rollback stays the same and may be long."""
         if step != self._reported:
             self.tell(step.text(reported=self._reported.reason if self._reported is not None else ""))
             self._reported = step
@@ -208,7 +206,7 @@ def _not_reached(step: UpgradeStep, why: str, timeout_ms: int) -> NotReachedErro
     job = step.upgrade.job
     return NotReachedError(
         f"the upgrade of job {job!r} is {step.step} after {format_duration(timeout_ms)}, waits ({why}), and is heading for {step.heading}",
-        fix=f"go on with it: `tidemark upgrade {job}` (supervisors do so by themselves); or back: `tidemark upgrade {job} --abort`",
+        fix=f"continue it: `tidemark upgrade {job}` (supervisors do so by themselves); or roll back: `tidemark upgrade {job} --abort`",
         job=job,
     )
 
@@ -220,13 +218,13 @@ def _not_acceptable(step: UpgradeStep, rewind: RewindJournal | None) -> UpgradeE
     if step.ended:
         why, fix = "the upgrade is over", again.removeprefix("then ")
     elif rewind is not None:
-        why = f"the job is just being put back to savepoint {rewind.savepoint!r}, and some of its tables may be back already"
+        why = f"the job is being rewound to savepoint {rewind.savepoint!r}, and some of its tables may be reverted already"
         fix = (
-            f"let it come to its end, which is the old code (`tidemark upgrade {job}`; what stands against that, `tidemark status {job}` "
-            f"says, and has to be mended); {again}"
+            f"let it end with the old code (`tidemark upgrade {job}`; if something blocks it, `tidemark status {job}` "
+            f"says what has to be fixed); {again}"
         )
     elif step.step in ROLLBACK_STEPS:
-        why, fix = "the job is put back already", f"let it come to its end (`tidemark upgrade {job}`), {again}"
+        why, fix = "the job was reverted already", f"let the upgrade end (`tidemark upgrade {job}`), {again}"
     else:
-        why, fix = "the new code was not started yet", f"go on until it is watched (`tidemark upgrade {job}`); then accept it"
+        why, fix = "the new code was not started yet", f"continue until it is watched (`tidemark upgrade {job}`); then accept it"
     return UpgradeError(f"the new code cannot be accepted now, since {why}: {step}", fix=fix, job=job)

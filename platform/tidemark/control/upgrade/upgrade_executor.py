@@ -1,4 +1,4 @@
-"""Does what comes next of an upgrade: from the newest step and what is seen of the job, to one act or the next record.
+"""Executes an upgrade's next step: from the newest record and the observed job, to one action or the next record.
 
 Who calls this has the upgrade's lease (``upgrade_leases`` in ``layout``). That spares work; what keeps two who go on apart is the records.
 """
@@ -39,7 +39,7 @@ class UpgradeExecutor:
     on_progress: Callable[[str], None] = field(default=lambda _: None)
 
     def advance(self, step: UpgradeStep, seen: Observation) -> UpgradeDecision:
-        """Do what is next, without waiting, and return what it was. What stands against it is noted, for those who look at the job.
+        """Take the next step, without waiting, and return it. A blocker is recorded, for the job's status.
 
         Args:
             step: the newest record.
@@ -57,7 +57,7 @@ class UpgradeExecutor:
             raise
 
     def record(self, step: UpgradeStep) -> bool:
-        """Write the next record; False where somebody else was faster."""
+        """Write the next record; returns False if another process was faster."""
         if step.ended:
             # Before the record: what is over must not keep anything.
             unlock_job(self.store, step)
@@ -67,7 +67,7 @@ class UpgradeExecutor:
 
     def _advance(self, step: UpgradeStep, seen: Observation) -> UpgradeDecision:
         if seen.generation is None:
-            raise UpgradeError("the job's spec is gone", fix="submit the job again; its upgrade is over", job=step.upgrade.job)
+            raise UpgradeError("the job's spec was deleted", fix="submit the job again; its upgrade is over", job=step.upgrade.job)
         decision = decide(step, observe_upgrade(self.store, step, seen.generation, seen), self.clock.now_ms())
         match decision:
             case Transition():
@@ -77,7 +77,7 @@ class UpgradeExecutor:
         return decision
 
     def _do(self, step: UpgradeStep, action: UpgradeAction) -> UpgradeDecision:
-        """Do something to the job. What cannot be done while a driver still gives signs of life is tried again."""
+        """Change the job. What cannot be done while a driver still gives signs of life is tried again."""
         upgrade = step.upgrade
         try:
             match action:
@@ -112,7 +112,7 @@ class UpgradeExecutor:
         except JobRunningError as error:
             return Wait(error.what)
         except OvertakenError:
-            return Wait("somebody else goes on with it")
+            return Wait("another process continues it")
         crash_point("upgrade-acted")
         return Execute(action)
 

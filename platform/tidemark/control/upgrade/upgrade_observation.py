@@ -1,4 +1,4 @@
-"""Looks at a job with the eyes of its upgrade: what is wanted, whether a driver is there, how the new code does."""
+"""Observes a job for its upgrade: the desired state, whether a driver is alive, how the new code does."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def observe_upgrade(store: JobStore, step: UpgradeStep, newest: SpecGeneration, 
 
 
 def rewind_state(store: JobStore, upgrade: Upgrade) -> RewindState:
-    """Return whether a job is being put back to the savepoint of its upgrade, or was."""
+    """Return whether a job is being rewound to the savepoint of its upgrade, or was."""
     folder = store.at(job_folder(upgrade.job))
     # In this order: the note goes when all is back.
     if read_rewind(folder) is not None:
@@ -48,7 +48,7 @@ def rewind_state(store: JobStore, upgrade: Upgrade) -> RewindState:
 
 
 def was_reverted(store: JobStore, upgrade: Upgrade) -> bool:
-    """Say whether a job is put back to the savepoint of its upgrade: of what the new code left nothing is there any more."""
+    """Return whether a job was rewound to the savepoint of its upgrade: the new code's state and results were reverted."""
     head = newest_epoch(store, upgrade.job)
     return head is not None and is_rewound_to(head, upgrade.savepoint)
 

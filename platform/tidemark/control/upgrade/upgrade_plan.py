@@ -17,7 +17,7 @@ UpgradeAction = Literal["suspend", "save", "go-back", "switch", "give-up", "put-
 a rewind that was begun; a rewind to the savepoint; a spec with the old code."""
 
 RewindState = Literal["", "begun", "done"]
-"""Whether the job is being put back to the upgrade's savepoint, or was; asked only of what somebody accepted."""
+"""Whether the job is being rewound to the upgrade's savepoint, or was; only known of an upgrade that was accepted."""
 
 _ACTIONS: Final[Mapping[Step, UpgradeAction]] = {"saving": "save", "going-back": "go-back", "putting-back": "put-back"}
 
@@ -34,7 +34,7 @@ class Execute:
 
 @dataclass(frozen=True)
 class Transition:
-    """Go to another step, for a reason; ``stopped`` where somebody stopped the job meanwhile."""
+    """Go to another step, for a reason; ``stopped`` if the job was stopped during the upgrade."""
 
     step: Step
     reason: str = ""
@@ -64,7 +64,7 @@ class UpgradeObservation:
         failures: of the new code's attempts.
         failed_checks: what failed since the new code was asked for, in words.
         passed_checks: names of the checks that passed since.
-        rewind_state: whether it is being put back, or was, before somebody accepted the new code.
+        rewind_state: whether it is being rewound, or was, before the new code was accepted.
     """
 
     spec: JobSpec
@@ -121,7 +121,7 @@ def rollback_spec(step: UpgradeStep) -> JobSpec:
 
 
 def with_code_of(spec: JobSpec, other: JobSpec) -> JobSpec:
-    """Return a spec with all that belongs to another one's code, wanted as that wants it; what else was changed meanwhile stays.
+    """Return a spec with all that belongs to another one's code, with its desired state; other changes made since stay.
 
     The number of restarts goes up, so that a driver is started also where the code was the same before, or had failed for good.
     """
@@ -153,7 +153,7 @@ def _after_stop(seen: UpgradeObservation, step: Step) -> UpgradeDecision:
 
 
 def _accepted(step: UpgradeStep, seen: UpgradeObservation) -> UpgradeDecision:
-    """Return what comes of new code that somebody accepted, perhaps just when the job was put back."""
+    """Return the decision on new code that was accepted, perhaps just when the job was rewound."""
     if seen.rewind_state == "done":
         return already_reverted(step)
     if seen.rewind_state == "begun":
@@ -162,15 +162,15 @@ def _accepted(step: UpgradeStep, seen: UpgradeObservation) -> UpgradeDecision:
 
 
 def already_reverted(step: UpgradeStep) -> Transition:
-    """Return the step of new code that was accepted too late: of what it left nothing is there any more."""
-    return Transition("reverting", f"its tables were put back to savepoint {step.upgrade.savepoint!r} just when it was {step.reason}")
+    """Return the step after an acceptance that came too late: the new code's state and results were reverted."""
+    return Transition("reverting", f"its tables were reverted to savepoint {step.upgrade.savepoint!r} just when it was {step.reason}")
 
 
 def _judge_probation(step: UpgradeStep, seen: UpgradeObservation, now: int) -> UpgradeDecision:
-    """Return what comes of the new code's probation: it passes, it fails, or it goes on."""
+    """Return the decision on the new code's probation: it passes, it fails, or it continues."""
     upgrade = step.upgrade
     if not matches_target(seen.spec, upgrade.after):
-        reason = f"generation {seen.generation} by {seen.by} asked for something else meanwhile"
+        reason = f"generation {seen.generation} by {seen.by} asked for something else"
         return Transition("reverting", reason, stopped=seen.spec.wanted == "suspended")
     blamed = [failure for failure in seen.failures if failure.code not in _UNRELATED_ERRORS]
     if blamed:

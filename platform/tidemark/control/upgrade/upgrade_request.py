@@ -1,4 +1,4 @@
-"""What people ask for when they ask for an upgrade, and the first record that comes of it. Nothing of the job is changed here."""
+"""An upgrade's request, and its first record. Changes nothing of the job."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def begin_upgrade(
     clock: Clock = SYSTEM_CLOCK,
     judge: Judge = judge_code,
 ) -> UpgradeStep:
-    """Make sure that an upgrade may be, and write down that it is begun; one with the same request that is under way is returned as it is.
+    """Check that an upgrade is possible, and record that it is begun; one with the same request that is under way is returned as it is.
 
     Args:
         store: the root store.
@@ -81,7 +81,7 @@ def begin_upgrade(
         by: who asks.
         why: what for.
         clock: the time.
-        judge: holds the new code against the stored state.
+        judge: checks the new code against the stored state.
 
     Raises:
         UpgradeError: it may not be, or another one is under way.
@@ -101,7 +101,7 @@ def begin_upgrade(
     submitted = read_spec(store, job)
     if submitted is None:
         raise UpgradeError(
-            "the job was not submitted, so there is nothing that runs on", fix="take a savepoint and run the new code", job=job
+            "the job was not submitted, so no driver of it can be upgraded", fix="take a savepoint and run the new code", job=job
         )
     before = submitted.spec
     identity = f"upgrade-{secrets.token_hex(4)}"
@@ -109,7 +109,7 @@ def begin_upgrade(
     after = checked_spec(_after(before, request, identity, savepoint), before)
     if _code_location(before) == _code_location(after):
         raise UpgradeError(
-            f"the job has that code already ({code_text(before)}); if its place was written over, there is no way back to the old one",
+            f"the job has that code already ({code_text(before)}); if its files were overwritten, there is no way back to the old one",
             fix="put new code beside the old: another module, or a folder, zip or wheel of its own (--code-path); "
             + (
                 f"to go back with the code that it has, `tidemark rewind {job} --to {request.back_to} --stop`"
@@ -138,7 +138,7 @@ def begin_upgrade(
     if not create_step(store, first):
         raise UpgradeError("another upgrade was begun just now", fix="see what it does: `tidemark status`", job=job)
     crash_point("upgrade-recorded")
-    # Whoever goes on with it does so, too; until then its savepoints are needed already.
+    # The process that continues it does so, too; its savepoints are needed before that.
     with suppress(OvertakenError):
         lock_job(store, first)
     return first
@@ -150,7 +150,7 @@ def _same(newest: UpgradeStep, request: UpgradeRequest) -> UpgradeStep:
         return newest
     raise UpgradeError(
         f"another upgrade is under way: {newest}",
-        fix=f"let it come to its end (`tidemark upgrade {request.job}`), or back (`tidemark upgrade {request.job} --abort`)",
+        fix=f"let it end (`tidemark upgrade {request.job}`), or roll it back (`tidemark upgrade {request.job} --abort`)",
         job=request.job,
     )
 
@@ -183,21 +183,21 @@ def _after(before: JobSpec, request: UpgradeRequest, identity: str, savepoint: s
 
 
 def _require_possible(store: JobStore, request: UpgradeRequest, before: JobSpec, launchers: Mapping[str, Launcher], clock: Clock) -> None:
-    """Find out what stands against an upgrade, besides the state."""
+    """Raise for what blocks an upgrade, besides the state."""
     job = request.job
     folder = store.at(job_folder(job))
     require_no_rewind(folder, job)
     head = JobLog(folder, job, clock).load().epoch
     if head is None:
         raise UpgradeError("the job has no epoch yet, so it has no state either", fix="submit the new code", job=job)
-    # Not by the lifecycle: a job that was put back to before the end says that it is finished until it is started.
+    # Not by the lifecycle: a job that was rewound to before the end says that it is finished until it is started.
     if head.end_of_input:
         raise UpgradeError("the job's input has ended for good", fix="rewind it to a savepoint from before the end first", job=job)
     pending = before.restore
     if request.maps.empty and pending is not None and pending.identity and is_restore_due(folder, head, pending):
-        # The new code would make it, and be judged against something else; put back, the job would never get it.
+        # The new code would make it, and be checked against something else; rolled back, the job would never get it.
         raise UpgradeError(
-            f"the job is to go on from savepoint {pending.savepoint!r} when it is started next, which it was not yet",
+            f"the job is to resume from savepoint {pending.savepoint!r} at its next start, and was not started since",
             fix=f"start it once (`tidemark start {job}`), then upgrade it; or submit it again without that restore",
             job=job,
         )
@@ -210,7 +210,7 @@ def _require_possible(store: JobStore, request: UpgradeRequest, before: JobSpec,
         if plan.refusals:
             raise UpgradeError(
                 f"the job cannot go back to savepoint {request.back_to!r}: {'; '.join(plan.refusals)}",
-                fix="mend what is listed, or choose another savepoint",
+                fix="fix what is listed, or choose another savepoint",
                 job=job,
             )
 

@@ -1,7 +1,7 @@
-"""Goes on with upgrades whose process is gone, or that were only begun: each pass of a reconciler takes the steps that are due.
+"""Continues upgrades whose process has died, or that were only begun: each pass of a reconciler takes the steps that are due.
 
-Who has the upgrade's lease is left alone; when it has run out, the next pass takes it. What may take long, such as putting tables back, is
-done beside the passes, so that the other jobs have their turn. Starts no JVM.
+A process that holds the upgrade's lease is left alone; when the lease has expired, the next pass takes it. What may take long, such as
+reverting tables, is done beside the passes, so that the other jobs have their turn. Starts no JVM.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tidemark.control.upgrade.upgrade_plan import Wait, decide
 from tidemark.state.store.store import JobStore
 
 WAIT_SECONDS: Final = 5.0
-"""So long a pass waits for the steps that it began; those that take longer are looked at again by the next one."""
+"""So long a pass waits for the steps that it began; those that take longer are checked again by the next one."""
 
 _MAX_STEPS: Final = 12
 _THREADS: Final = 4
@@ -67,7 +67,7 @@ class UpgradeWorker:
             seen: the job, as it is now.
 
         Raises:
-            TidemarkError: what stands against the next step; it is tried again after a while.
+            TidemarkError: what blocks the next step; it is tried again later.
         """
         job = seen.job
         begun = self._running.get(job)
@@ -115,7 +115,7 @@ class UpgradeWorker:
                 seen = self._observer.observe(job)
                 step = seen.upgrade
                 if step is not None and last is not None and step != last:
-                    # The end once more with the reason: it may be the only step that somebody sees of a sensor's ticks.
+                    # The end once more with the reason: it may be the only step that a sensor's ticks show.
                     steps.append(step.text(reported="" if step.ended else last.reason))
                 last = step
                 if step is None or step.ended or isinstance(executor.advance(step, seen), Wait):
@@ -129,7 +129,7 @@ class UpgradeWorker:
 
 
 def upgrading_reconciler(store: JobStore, launchers: Mapping[str, Launcher], clock: Clock = SYSTEM_CLOCK) -> Reconciler:
-    """Return a reconciler that also goes on with upgrades that nobody else goes on with.
+    """Return a reconciler that also continues upgrades that no other process continues.
 
     Args:
         store: the root store.

@@ -35,7 +35,7 @@ def view_of(observation: Observation, now: int, *, store: str | None = None) -> 
     last = driver.last if driver is not None else None
     load = driver.load if driver is not None else None
     health = _health(observation, status, now)
-    # An epoch at hand, or a driver that is not there, lets the lag grow though no epoch says so.
+    # A running epoch, or a driver that is not there, lets the lag grow though no epoch says so.
     behind = health in UNHEALTHY or (beat is not None and beat.busy_since is not None)
     totals = driver.totals if driver is not None else empty_totals()
     sources = {name: _source(item, totals["sources"].get(name, {}), now if behind else None) for name, item in _sources(last).items()}

@@ -145,7 +145,7 @@ class AlertWatch:
                 self._delivered = frozenset(item for item in self._delivered if item[0] != job)
 
     def _store(self, record: AlertRecord, after: JobAlerts) -> bool:
-        """Remember what comes after a page; False where another process went on from it, whose page is then to be read."""
+        """Remember what comes after a page; returns False if another process wrote the next one, which is then to be read."""
         if not worth_storing(record.alerts, after):
             self._records[after.job] = AlertRecord(record.number, after)
             return True

@@ -2,7 +2,7 @@
 
 A record holds all: what people were told, and the messages that some receiver has not taken yet. So a message and the knowledge
 that it is to be sent are stored at once, before it is sent, and it is gone only after its receivers took it: it may be sent twice,
-and is never lost. Of two processes that go on from the same record one finds the next one taken, reads it, and decides anew.
+and is never lost. Of two processes that continue after the same record one finds the next one taken, reads it, and decides again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class AlertRecord:
 
 
 def read_alerts(root: JobStore, job: str) -> AlertRecord:
-    """Return what is remembered of a job; nothing where there is nothing, or where it is damaged: it is then found out anew.
+    """Return what is remembered of a job; nothing where there is nothing, or where it is damaged: it is then evaluated again.
 
     Raises:
         FormatError: a newer release wrote it.
@@ -46,7 +46,7 @@ def read_alerts(root: JobStore, job: str) -> AlertRecord:
     try:
         found = read_document(folder, numbered(ALERTS, numbers[-1]), kind=KIND, form=JobAlerts)
     except CorruptStoreError as error:
-        _LOG.warning("%s: what was remembered of its alerts is found out anew: %s", job, error)
+        _LOG.warning("%s: the state of its alerts is evaluated again: %s", job, error)
         found = None
     return AlertRecord(numbers[-1], found or JobAlerts(job))
 
@@ -55,7 +55,7 @@ def write_alerts(root: JobStore, record: AlertRecord, alerts: JobAlerts) -> Aler
     """Store what comes after a page and return it as the new page; None where another process was faster.
 
     Raises:
-        StoreError: the store cannot be reached; it may be stored or not, so read it anew.
+        StoreError: the store cannot be reached; it may be stored or not, so read it again.
     """
     folder = root.at(job_folder(alerts.job))
     number = record.number + 1
@@ -63,7 +63,7 @@ def write_alerts(root: JobStore, record: AlertRecord, alerts: JobAlerts) -> Aler
         return None
     numbers = _numbers(folder)
     if numbers and numbers[-1] > number:
-        # It slept while others went on, and deleted the record that it has just written anew.
+        # It was suspended while others continued, and deleted the record that it has just written again.
         folder.delete([numbered(ALERTS, number)])
         return None
     folder.delete(numbered(ALERTS, old) for old in numbers[:-_KEPT])
