@@ -94,8 +94,8 @@ class Backpressure:
 class UpgradeView:
     """A job's newest upgrade: the step it is at, since when, and what it is heading for; of one that has ended, how.
 
-    ``heading`` is one of its two ends, ``code`` what the job has then, and ``text`` all of it in one line. ``trouble`` is what stands
-    against its next step since ``trouble_since``, with what to do; empty for nothing that is known.
+    ``heading`` is one of its two ends, ``code`` what the job has then, and ``text`` all of it in one line. ``trouble`` is what blocks
+    its next step since ``trouble_since``, with what to do; empty for nothing that is known.
     """
 
     identity: str
