@@ -213,7 +213,7 @@ def test_a_name_that_was_given_again_meanwhile_is_not_deleted(job: StoredJob, mo
             discard(job.root, "what-if", clock=fork.clock)
     fork.clock.advance(600_000)
     JobClient(job.root, "test", fork.clock).submit(JobSpec("what-if", "m:j"))
-    with pytest.raises(DefinitionError, match="submitted anew"):
+    with pytest.raises(DefinitionError, match="submitted again"):
         discard(job.root, "what-if", clock=fork.clock)
 
 
