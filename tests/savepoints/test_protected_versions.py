@@ -184,7 +184,7 @@ def test_the_driver_tells_its_tables_and_says_what_is_lost(job: StoredJob, tmp_p
         patch.setattr(savepoint_store.SavepointStore, "all_protected", with_lost)
         assert kept() == [frozenset({3}), frozenset({2, 3})]
         (said,) = put_off()
-    assert said.startswith("protecting the table versions that savepoints need: [TM300] tables no longer have versions that savepoints")
+    assert said.startswith("keeping all that savepoints need of tables: [TM300] tables no longer have versions that savepoints")
     assert "'old' (version 3: of a table that was recreated since)" in said
     assert "`tidemark savepoint dispose taxi NAME`" in said
     assert kept() == [frozenset({2, 3})] * 2

@@ -194,7 +194,7 @@ class Housekeeping:
         savepoints = SavepointStore(self._store, self._job.name, self._clock)
         savepoints.retire()
         left = savepoints.all_protected()
-        with self._deferred.deferring_failures("protecting the table versions that savepoints need"):
+        with self._deferred.deferring_failures("keeping all that savepoints need of tables"):
             self._protect_versions(left)
 
     def _protect_versions(self, savepoints: Sequence[Savepoint]) -> None:
