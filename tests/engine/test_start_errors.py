@@ -14,7 +14,7 @@ from py4j.protocol import Py4JError
 from tidemark.errors import EngineError, SetupError
 from tidemark.spark.env.jvm import ended_while_starting
 from tidemark.spark.env.session import build_session
-from tidemark.spark.env.start_errors import refused_start
+from tidemark.spark.env.start_errors import ended_java, refused_start
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,6 +37,28 @@ def test_what_is_wrong_with_the_machine_is_no_setting_and_may_pass(error: Except
     assert isinstance(found, EngineError)
     assert found.transient
     assert str(found).startswith(f"[TM502] Spark does not start: {said}. Fix: make room")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "# An error report file is saved as:; # /home/me/master/hs_err_pid7.log",
+        "Error: Unable to access jarfile /opt/spark-master/lib/spark.jar",
+        "#  SIGSEGV (0xb) at pc=0x7f; # file:///builds/master",
+    ],
+)
+def test_a_folder_named_master_is_no_setting(said: str) -> None:
+    found = ended_java("Java ended before Spark could start in it", said, said, SETTINGS, "spark.log")
+    assert isinstance(found, EngineError)
+
+
+@pytest.mark.parametrize(
+    "said", ["Master must either be yarn or start with spark, k8s, or local", "Asked to run locally with 0 threads", "Error: no master."]
+)
+def test_a_master_that_spark_refuses_is_named(said: str) -> None:
+    found = ended_java("Java ended before Spark could start in it", said, said, SETTINGS, "spark.log")
+    assert isinstance(found, SetupError)
+    assert "Fix: correct spark.master=local[x] (--conf" in str(found)
 
 
 def test_a_setting_that_spark_refuses_is_named() -> None:

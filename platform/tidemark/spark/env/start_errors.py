@@ -18,7 +18,7 @@ _BY_WORDS: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
     (re.compile(r"Not allowed to (?:specify|set) .{0,80}java options", re.IGNORECASE), _JAVA_OPTIONS),
     (re.compile(r"maximum heap|heap size: -Xmx|-Xmx\S* ", re.IGNORECASE), _DRIVER_MEMORY),
     (re.compile(r"\bVM option\b|[Uu]nrecognized option|[Ii]nvalid .{0,40}option|agent library"), _JAVA_OPTIONS),
-    (re.compile(r"[Mm]aster URL|run locally|[Mm]aster\b"), _MASTER),
+    (re.compile(r"[Mm]aster URL|run locally|(?<![\w/-])[Mm]aster\b(?![/-])"), _MASTER),
 )
 _NO_ROOM: Final = re.compile(
     r"insufficient memory|Could not reserve|Cannot allocate memory|Native memory allocation|No space left|OutOfMemoryError"
