@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tidemark.spark.env.hadoop_settings import leave_out_yarn
+from tidemark.spark.env.session import build_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,6 +50,18 @@ def test_what_users_set_stays(spark: SparkSession) -> None:
     finally:
         for name in THEIRS:
             settings.unset(name)
+
+
+def test_a_session_that_is_there_already_keeps_them(spark: SparkSession) -> None:
+    settings_of(spark).reloadConfiguration()
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            # In a thread of its own no session is active, and Spark gives the one there is.
+            again = pool.submit(build_session).result()
+        assert again.sparkContext is spark.sparkContext
+        assert "yarn-default.xml" in sources(spark)
+    finally:
+        leave_out_yarn(spark)
 
 
 def test_defaults_that_hadoop_reads_again_are_left_out_again(spark: SparkSession) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 
 import tidemark as tm
 from tests.engine.lab import Lab
@@ -118,3 +121,61 @@ def test_files_of_columns_without_a_value_that_the_schema_requires(lab: Lab, kin
     assert run.of("rows", "t") == [1, 3]
     # They move no watermark.
     assert run.epochs[-1].watermark == 2
+
+
+def test_the_reason_is_the_same_whether_or_not_rows_before_were_malformed(lab: Lab) -> None:
+    ahead = "event time 't' is more than max_future_skew ahead of processing time"
+    bad, far = '{"k": null, "t": 9000000000000}', '{"k": "x", "t": 9000000000000}'
+    for number, (files, reasons) in enumerate([([bad], [NO_K]), ([bad, bad], [NO_K, NO_K]), ([far, bad], [ahead, NO_K])]):
+        folder = lab.folder / str(number)
+        folder.mkdir()
+        for place, text in enumerate(files):
+            (folder / f"{place}.json").write_text(text, encoding="utf-8")
+            os.utime(folder / f"{place}.json", (place, place))
+        source = tm.source(
+            "landing",
+            tm.files(str(folder), format="json", schema=REQUIRED, max_files_per_epoch=1),
+            watermarks=tm.bounded_out_of_orderness("0 ms", timestamp="t"),
+            malformed_to=BAD,
+        )
+        run = lab.run({"rows": source, "bad": source.side_output(BAD)}, job=f"job-{number}", end_of_input=False)
+        assert (len(run.epochs), run.of("bad", "reason")) == (len(files), sorted(reasons))
+
+
+def test_a_format_without_a_value_that_the_schema_requires(lab: Lab) -> None:
+    class Rows(SimpleDataSourceStreamReader):
+        """Three rows, one without a key."""
+
+        def initialOffset(self) -> dict[str, int]:  # noqa: N802  # PySpark's names
+            return {"read": 0}
+
+        def read(self, start: dict[str, int]) -> tuple[Iterator[tuple[object, ...]], dict[str, int]]:
+            return self.readBetweenOffsets(start, {"read": 3}), {"read": 3}
+
+        def readBetweenOffsets(self, start: dict[str, int], end: dict[str, int]) -> Iterator[tuple[object, ...]]:  # noqa: N802
+            rows = [("a", 1, (1, "x")), (None, 9, (1, "x")), ("b", 9, (None, "x"))]
+            return iter(rows[start["read"] : end["read"]])
+
+    class Format(DataSource):
+        """A format in Python, which gives what it is asked for."""
+
+        @classmethod
+        def name(cls) -> str:
+            return "three"
+
+        def simpleStreamReader(self, schema: object) -> Rows:  # noqa: N802, ARG002
+            return Rows()
+
+    lab.spark.dataSource.register(Format)
+    source = tm.source(
+        "landing",
+        tm.streaming_format("three", schema=REQUIRED),
+        watermarks=tm.bounded_out_of_orderness("0 ms", timestamp="t"),
+        malformed_to=BAD,
+    )
+    run = lab.run({"rows": source.select("k", "s"), "bad": source.side_output(BAD)}, end_of_input=False)
+    assert run.of("rows", "k") == ["a"]
+    assert run.of("bad", "raw", "reason") == [
+        ('{"k":"b","t":9,"s":{"a":null,"b":"x"}}', NO_A),
+        ('{"k":null,"t":9,"s":{"a":1,"b":"x"}}', NO_K),
+    ]

@@ -103,13 +103,17 @@ def _launch(settings: Mapping[str, str], log: Path) -> None:
     in_one_line(lambda: log)
 
 
-def ended_while_starting(settings: Mapping[str, str]) -> TidemarkError | None:
+def ended_while_starting(settings: Mapping[str, str], *, answered: bool) -> TidemarkError | None:
     """Return the error for the JVM that ended while Spark started in it; None where it is alive, or this process did not start it.
 
     The next start in this process gets a new JVM.
+
+    Args:
+        settings: that it was started with.
+        answered: whether the error is the JVM's own answer; one that gave none is given time to end.
     """
     with _starting:
-        if _printing is None or not _forget_ended():
+        if _printing is None or not _forget_ended(0 if answered else _ENDING_SECONDS):
             return None
         log, begin = _printing
         printed = _printed(log, begin)
@@ -118,14 +122,14 @@ def ended_while_starting(settings: Mapping[str, str]) -> TidemarkError | None:
         return ended_java("Java ended while Spark started in it", said, printed, settings, str(log))
 
 
-def _forget_ended() -> bool:
+def _forget_ended(seconds: int) -> bool:
     """Make PySpark drop its JVM if this process started it and it has ended; return whether it did."""
     gateway = pyspark.SparkContext._gateway  # noqa: SLF001  # PySpark itself keeps a gateway for good
     process = getattr(gateway, "proc", None)
     if gateway is None or process is None:
         return False
     try:
-        process.wait(_ENDING_SECONDS)
+        process.wait(seconds)
     except subprocess.TimeoutExpired:
         return False
     with suppress(Py4JError, OSError):

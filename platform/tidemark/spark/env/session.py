@@ -9,10 +9,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from py4j.protocol import Py4JError
+import pyspark
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
-from tidemark.errors import SetupError, TidemarkError
+from tidemark.errors import TidemarkError
 from tidemark.spark.columns.engine_causes import root_cause, whole_text
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.env.class_archive import archive_options
@@ -20,7 +21,7 @@ from tidemark.spark.env.hadoop_settings import leave_out_yarn
 from tidemark.spark.env.java import ensure_java
 from tidemark.spark.env.jvm import ended_while_starting, start_jvm, startup_animation
 from tidemark.spark.env.local_files import set_modes_by_call
-from tidemark.spark.env.start_errors import shown_setting, wrong_setting
+from tidemark.spark.env.start_errors import refused_start
 from tidemark.state.encoding.redaction import without_secrets
 
 if TYPE_CHECKING:
@@ -65,8 +66,6 @@ LOCAL: Mapping[str, str] = {
 
 def local_settings() -> dict[str, str]:
     """Return the settings of a session on this machine; Java options in the user's ``spark-defaults.conf`` stay."""
-    import pyspark
-
     home = os.environ.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)
     defaults = Path(os.environ.get("SPARK_CONF_DIR") or Path(home, "conf"), "spark-defaults.conf")
     lines = defaults.read_text(encoding="utf-8").splitlines() if defaults.is_file() else []
@@ -102,13 +101,14 @@ def build_session(
 
     Raises:
         SetupError: no Java 17 or newer is found, or Spark does not start with its settings.
-        EngineError: the JVM ended at its start for another reason.
+        EngineError: the JVM ended at its start for another reason, or the machine has no room for Spark.
     """
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
+    there = pyspark.SparkContext._active_spark_context  # noqa: SLF001  # of a session that another thread built
     settings = start_settings(master, app_name=app_name, conf=conf)
     with startup_animation():
         start_jvm(settings, log=log)
@@ -120,25 +120,23 @@ def build_session(
             # Spark checks a session's settings at their first use.
             session.conf.get("spark.sql.session.timeZone")
         except (PySparkException, Py4JError, OSError) as error:
-            raise (ended_while_starting(settings) or _wrong_settings(error, settings, conf or {})) from without_secrets(error)
+            answered = isinstance(error, PySparkException | Py4JJavaError)
+            ended = ended_while_starting(settings, answered=answered)
+            raise (ended or _refused(error, settings, conf or {}, there)) from without_secrets(error)
     session.sparkContext.setLogLevel("ERROR")
     if master.startswith("local"):
         set_modes_by_call(session)
-        leave_out_yarn(session)
+        if there is None:
+            leave_out_yarn(session)
     return session
 
 
-def _wrong_settings(error: Exception, settings: Mapping[str, str], conf: Mapping[str, str]) -> SetupError:
-    """Return the error where Spark does not start in its JVM; the next start gets a new JVM."""
-    import pyspark
-
+def _refused(error: Exception, settings: Mapping[str, str], conf: Mapping[str, str], there: pyspark.SparkContext | None) -> TidemarkError:
+    """Return the error where Spark does not start in its JVM; the next has a new context. One that was there goes on."""
     begun = pyspark.SparkContext._active_spark_context  # noqa: SLF001  # there is no session that could be asked
-    if begun is not None:
+    if begun is not None and begun is not there:
         begun.stop()
-    said = (root_cause(whole_text(error)) or first_line(error)).rstrip(".")
-    named = wrong_setting(said, settings)
-    wrong = shown_setting(named, settings) if named else " or ".join(["spark.master", *conf])
-    return SetupError(f"Spark does not start: {said}", fix=f"correct {wrong} (--master, --conf, or the Dagster resource's conf)")
+    return refused_start(error, (root_cause(whole_text(error)) or first_line(error)).rstrip("."), settings, conf)
 
 
 def session_of_job(job: str, master: str = "local[*]", *, conf: Mapping[str, str] | None = None) -> SparkSession:

@@ -18,9 +18,11 @@ _BY_WORDS: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
     (re.compile(r"Not allowed to (?:specify|set) .{0,80}java options", re.IGNORECASE), _JAVA_OPTIONS),
     (re.compile(r"maximum heap|heap size: -Xmx|-Xmx\S* ", re.IGNORECASE), _DRIVER_MEMORY),
     (re.compile(r"\bVM option\b|[Uu]nrecognized option|[Ii]nvalid .{0,40}option|agent library"), _JAVA_OPTIONS),
-    (re.compile(r"[Mm]aster URL|run locally|[Mm]aster\b"), _MASTER),
+    (re.compile(r"[Mm]aster URL|run locally|(?<![\w/-])[Mm]aster\b(?![/-])"), _MASTER),
 )
-_NO_ROOM: Final = re.compile(r"insufficient memory|Could not reserve|Cannot allocate memory|Native memory allocation|No space left")
+_NO_ROOM: Final = re.compile(
+    r"insufficient memory|Could not reserve|Cannot allocate memory|Native memory allocation|No space left|OutOfMemoryError"
+)
 
 
 def wrong_setting(said: str, settings: Mapping[str, str]) -> str | None:
@@ -65,6 +67,24 @@ def ended_java(what: str, said: str, printed: str, settings: Mapping[str, str], 
     if named is None:
         return EngineError(message, fix=f"correct the setting of the JVM that it names, or make room for it; {rest}")
     return SetupError(message, fix=f"correct {shown_setting(named, settings)} (--conf, or the Dagster resource's conf); {rest}")
+
+
+def refused_start(error: Exception, said: str, settings: Mapping[str, str], given: Mapping[str, str]) -> TidemarkError:
+    """Return the error for a Spark that did not start in a living JVM: SetupError, or EngineError where the machine had no room.
+
+    Args:
+        error: what was raised.
+        said: its cause, in one line.
+        settings: that Spark was started with.
+        given: those of them that the user gave.
+    """
+    message = f"Spark does not start: {said}"
+    # An OSError is raised in Python, which no setting of Spark makes fail.
+    if isinstance(error, OSError) or _NO_ROOM.search(said):
+        return EngineError(message, fix="make room for it (memory, disk, processes, open files), or see what Java printed; start it again")
+    named = wrong_setting(said, settings)
+    wrong = shown_setting(named, settings) if named else " or ".join([_MASTER, *given])
+    return SetupError(message, fix=f"correct {wrong} (--master, --conf, or the Dagster resource's conf)")
 
 
 def _words(key: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -89,14 +89,28 @@ def _as_table(node: SourceNode, batch: Sequence[Sequence[object]], schema: pa.Sc
 
 def _require_values(node: SourceNode, table: pa.Table, number: int) -> None:
     """Raise DefinitionError for a null in a NOT NULL column, which Parquet does not take."""
-    for field in table.schema:
-        if not field.nullable and table[field.name].null_count:
-            raise DefinitionError(
-                f"an element of source {node.name!r} (epoch {number}) has no {field.name!r}, which its schema declares NOT NULL",
-                fix="give each element a value, or leave out NOT NULL in schema=...",
-                uid=node.name,
-                place=node.place,
-            )
+    missing = next((name for column in table.schema for name in _missing(column, table[column.name].combine_chunks(), column.name)), None)
+    if missing is not None:
+        raise DefinitionError(
+            f"an element of source {node.name!r} (epoch {number}) has no {missing!r}, which its schema declares NOT NULL",
+            fix="give each element a value, or leave out NOT NULL in schema=...",
+            uid=node.name,
+            place=node.place,
+        )
+
+
+def _missing(field: pa.Field, values: pa.Array, name: str) -> Iterator[str]:
+    """Yield the name of each NOT NULL field that a value lacks; fields of a struct are required only where the struct is there."""
+    if not field.nullable and values.null_count:
+        yield name
+    there = values.drop_null()
+    if pa.types.is_struct(field.type):
+        for index, inner in enumerate(field.type):
+            yield from _missing(inner, there.field(index), f"{name}.{inner.name}")
+    elif pa.types.is_map(field.type):
+        yield from _missing(field.type.item_field, there.items, name)
+    elif pa.types.is_list(field.type):
+        yield from _missing(field.type.value_field, there.flatten(), name)
 
 
 def _digest(table: pa.Table) -> str:

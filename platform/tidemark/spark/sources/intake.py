@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
@@ -95,7 +96,7 @@ def prepare_batch(
     return Intake(node, with_status, processing_time, latest, strict, texts)
 
 
-def required_values(node: SourceNode) -> list[tuple[str, str]]:
+def required_values(node: SourceNode) -> Sequence[tuple[str, str]]:
     """Return the columns that a source's schema declares NOT NULL, each with an SQL condition that it has a value.
 
     Spark treats every column of a file as nullable, whatever the schema says. A field of a struct is required where the struct is not
@@ -103,8 +104,14 @@ def required_values(node: SourceNode) -> list[tuple[str, str]]:
     """
     spec = node.spec
     if not isinstance(spec, FilesSpec | FormatSpec) or spec.schema is None:
-        return []
-    return list(_required(struct_of(spec.schema), "", ""))
+        return ()
+    return _required_of(spec.schema)
+
+
+@lru_cache
+def _required_of(schema: str) -> Sequence[tuple[str, str]]:
+    # Spark parses the text, which each epoch would pay for.
+    return tuple(_required(struct_of(schema), "", ""))
 
 
 def _required(struct: T.StructType, above: str, within: str) -> Iterator[tuple[str, str]]:

@@ -17,6 +17,7 @@ from tidemark.graph.model.nodes import PATTERN_CHARACTERS, ElementsSpec, FilesSp
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.columns.expressions import CORRUPT, SOURCE, SPLIT, quoted, struct_of
 from tidemark.spark.env.file_systems import readable
+from tidemark.spark.sinks.sinks import nullable
 from tidemark.spark.sources.elements import store_elements
 from tidemark.spark.sources.intake import BLOCK, PATH, ROW
 from tidemark.spark.sources.intake_limits import DEFAULT_BYTES_PER_EPOCH, KAFKA
@@ -160,7 +161,8 @@ def _pattern(path: str) -> str:
 
 def _format(reader: DataStreamReader, spec: FormatSpec) -> DataFrame:
     reader = reader.format(spec.format).options(**dict(spec.options))
-    frame = (reader.schema(spec.schema) if spec.schema else reader).load()
+    # Of a column that may not be null Spark takes a null for a value, and fails; the intake looks for nulls itself.
+    frame = (reader.schema(nullable(struct_of(spec.schema))) if spec.schema else reader).load()
     if spec.format.lower() != KAFKA:
         return frame
     split = F.concat_ws("-", F.col("topic"), F.col("partition"))
