@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from pathlib import Path
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 _NEVER_TOO_OLD = "36500d"
 MARKS_CORRUPT = ("json", "csv")
+_NOT_NULL = re.compile(r"\bNOT\s+NULL\b", re.IGNORECASE)
 
 
 def open_source(spark: SparkSession, node: SourceNode, elements: JobStore, *, ordered: bool, read: int) -> DataFrame:
@@ -162,7 +164,8 @@ def _pattern(path: str) -> str:
 def _format(reader: DataStreamReader, spec: FormatSpec) -> DataFrame:
     reader = reader.format(spec.format).options(**dict(spec.options))
     # Of a column that may not be null Spark takes a null for a value, and fails; the intake looks for nulls itself.
-    frame = (reader.schema(nullable(struct_of(spec.schema))) if spec.schema else reader).load()
+    schema = nullable(struct_of(spec.schema)) if spec.schema and _NOT_NULL.search(spec.schema) else spec.schema
+    frame = (reader.schema(schema) if schema else reader).load()
     if spec.format.lower() != KAFKA:
         return frame
     split = F.concat_ws("-", F.col("topic"), F.col("partition"))
