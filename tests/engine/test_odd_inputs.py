@@ -91,7 +91,7 @@ def test_a_union_of_streams_whose_columns_only_spark_knows(lab: Lab) -> None:
     assert lab.run({"rows": united}).of("rows", "k", "t", "v") == [("a", 1, 5), ("b", 2, 6), ("c", 3, 7)]
 
     narrower = two.transform(lambda frame: frame.drop("v"))
-    with pytest.raises(UserCodeError, match="other columns: k, t, v and K, t") as raised:
+    with pytest.raises(UserCodeError, match="different columns: k, t, v and K, t") as raised:
         lab.run({"rows": one.transform(lambda frame: frame).union(narrower)}, job="unlike")
     assert __file__ in str(raised.value)
 
