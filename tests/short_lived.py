@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidemark.spark.env.class_archive import archive_options
-from tidemark.spark.env.session import JAVA_OPTIONS, LOCAL
+from tidemark.spark.env.session import LOCAL
+from tidemark.spark.env.start_errors import JAVA_OPTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

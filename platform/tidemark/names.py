@@ -16,10 +16,10 @@ def is_blank(value: object) -> bool:
     return not isinstance(value, str) or not value.strip()
 
 
-def as_text(value: object, otherwise: str) -> str:
-    """Return how to mend a place that was to be text: for a path of Python's, to write it as text, else what is given.
+def location_fix(value: object, otherwise: str) -> str:
+    """Return the fix for a location that is not text: for a ``pathlib.Path`` to write it as text, else ``otherwise``.
 
-    >>> as_text(5, "give a folder")
+    >>> location_fix(5, "give a folder")
     'give a folder'
     """
     return "write it as text: str(path)" if isinstance(value, os.PathLike) else otherwise

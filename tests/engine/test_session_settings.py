@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.spark.env.session import JAVA_OPTIONS, LOCAL, local_settings
+from tidemark.spark.env.session import LOCAL, local_settings
+from tidemark.spark.env.start_errors import JAVA_OPTIONS
 
 
 def test_java_options_of_the_users_configuration_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from tidemark.graph.checks.upsert_keys import upsert_keys
 from tidemark.graph.expressions.expression_text import shortened
 from tidemark.graph.model.call_site import call_site
 from tidemark.graph.model.nodes import ConsoleSpec, DeltaSpec, MemorySpec, Output, ParquetSpec, SinkSpec
-from tidemark.names import as_text
+from tidemark.names import location_fix
 
 if TYPE_CHECKING:
     from tidemark.graph.api.streams import Stream
@@ -126,7 +126,7 @@ def _text(sink: str, argument: str, value: object, stream: object) -> str:
         )
     raise DefinitionError(
         f"{sink}({argument}={shortened(repr(value))}) names no place to write to",
-        fix=as_text(value, f"give a {argument}, such as {example}"),
+        fix=location_fix(value, f"give a {argument}, such as {example}"),
         place=call_site(),
     )
 

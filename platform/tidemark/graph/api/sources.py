@@ -11,7 +11,7 @@ from tidemark.graph.expressions.ddl import parse_schema
 from tidemark.graph.expressions.expression_text import shortened
 from tidemark.graph.model.call_site import call_site
 from tidemark.graph.model.nodes import ElementsSpec, FilesSpec, FormatSpec, OutputTag, RateSpec, SourceNode, SourceSpec
-from tidemark.names import as_text, is_blank
+from tidemark.names import is_blank, location_fix
 from tidemark.semantics.watermarks.watermarks import WatermarkStrategy
 
 Row = Mapping[str, object] | Sequence[object]
@@ -107,7 +107,7 @@ def files(
     place = call_site()
     if is_blank(path):
         raise DefinitionError(
-            f"files(path={path!r}) names no folder", fix=as_text(path, "give the folder the files arrive in"), place=place
+            f"files(path={path!r}) names no folder", fix=location_fix(path, "give the folder the files arrive in"), place=place
         )
     if format not in get_args(FileFormat):
         formats = ", ".join(get_args(FileFormat))

@@ -22,7 +22,7 @@ from tidemark.graph.model.nodes import (
 )
 from tidemark.graph.operators.registry import kind_of
 from tidemark.locations import Location
-from tidemark.names import as_text, is_blank, validate_name
+from tidemark.names import is_blank, location_fix, validate_name
 
 if TYPE_CHECKING:
     from tidemark.graph.job.job import Job
@@ -50,7 +50,7 @@ def _check_settings(job: Job, place: str) -> None:
         raise DefinitionError(f"retained_epochs={job.retained_epochs!r} is not 1 or more", fix="give 1 or more", place=place)
     if job.store is not None and is_blank(job.store):
         raise DefinitionError(
-            f"store={job.store!r} names no folder", fix=as_text(job.store, "give a folder or bucket, or leave it out"), place=place
+            f"store={job.store!r} names no folder", fix=location_fix(job.store, "give a folder or bucket, or leave it out"), place=place
         )
     if isinstance(job.owners, str) or any(is_blank(owner) for owner in job.owners):
         raise DefinitionError(f"owners={job.owners!r} is not a list of texts", fix="write owners=['team:data']", place=place)

@@ -31,14 +31,6 @@ MAX_PIECES: Final = 1 << 16
 _NAME = re.compile(r"\w+|`[^`]+`")
 
 
-def struct_of(ddl: str) -> StructType:
-    """Return the type of rows with the columns of a DDL text."""
-    found = StructType.fromDDL(ddl)
-    if not isinstance(found, StructType):
-        raise TypeError(f"{ddl!r} declares no columns")
-    return found
-
-
 def quoted(name: str) -> str:
     """Return a column name as an SQL identifier, whatever characters it has."""
     return "`" + name.replace("`", "``") + "`"

@@ -21,7 +21,7 @@ from tidemark.spark.env.hadoop_settings import leave_out_yarn
 from tidemark.spark.env.java import ensure_java
 from tidemark.spark.env.jvm import ended_while_starting, start_jvm, startup_animation
 from tidemark.spark.env.local_files import set_modes_by_call
-from tidemark.spark.env.start_errors import refused_start
+from tidemark.spark.env.start_errors import JAVA_OPTIONS, refused_start
 from tidemark.state.encoding.redaction import without_secrets
 
 if TYPE_CHECKING:
@@ -43,8 +43,6 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.files.ignoreCorruptFiles": "false",
 }
-
-JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 LOCAL: Mapping[str, str] = {
     # Servers of a session on one machine are not reachable from others.

@@ -10,14 +10,14 @@ from tidemark.errors import EngineError, SetupError, TidemarkError
 from tidemark.state.encoding.redaction import redacted
 
 _DRIVER_MEMORY: Final = "spark.driver.memory"
-_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _MASTER: Final = "spark.master"
 
 _BY_WORDS: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
     # First, since its message also matches the next pattern.
-    (re.compile(r"Not allowed to (?:specify|set) .{0,80}java options", re.IGNORECASE), _JAVA_OPTIONS),
+    (re.compile(r"Not allowed to (?:specify|set) .{0,80}java options", re.IGNORECASE), JAVA_OPTIONS),
     (re.compile(r"maximum heap|heap size: -Xmx|-Xmx\S* ", re.IGNORECASE), _DRIVER_MEMORY),
-    (re.compile(r"\bVM option\b|[Uu]nrecognized option|[Ii]nvalid .{0,40}option|agent library"), _JAVA_OPTIONS),
+    (re.compile(r"\bVM option\b|[Uu]nrecognized option|[Ii]nvalid .{0,40}option|agent library"), JAVA_OPTIONS),
     (re.compile(r"[Mm]aster URL|run locally|(?<![\w/-])[Mm]aster\b(?![/-])"), _MASTER),
 )
 _NO_ROOM: Final = re.compile(

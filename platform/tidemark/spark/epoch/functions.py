@@ -9,7 +9,8 @@ from pyspark.sql.types import StructType
 
 from tidemark.errors import UserCodeError
 from tidemark.graph.model.nodes import FunctionNode
-from tidemark.spark.columns.expressions import MAX_PIECES, POSITION, hidden_of, struct_of, visible_of
+from tidemark.spark.columns.expressions import MAX_PIECES, POSITION, hidden_of, visible_of
+from tidemark.spark.columns.schemas import struct_of
 from tidemark.spark.columns.user_values import MisfitColumnError, MisfitError, coerce_batch, typed_batch
 
 if TYPE_CHECKING:

@@ -20,7 +20,8 @@ from tidemark.graph.api.window_assigners import session, sliding, tumbling
 from tidemark.graph.job.job import Job
 from tidemark.graph.model.nodes import OutputTag
 from tidemark.semantics.windows.windows import WindowAssigner
-from tidemark.spark.env.session import JAVA_OPTIONS, LOCAL, build_session
+from tidemark.spark.env.session import LOCAL, build_session
+from tidemark.spark.env.start_errors import JAVA_OPTIONS
 from tidemark.spark.loop.run import run
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from tidemark.savepoints.delta.missing_records import Retained
 from tidemark.savepoints.delta.result_tables import has_written_to
 from tidemark.spark.columns.expressions import visible_of
 from tidemark.spark.columns.replaced_sessions import LISTED, starts_of
+from tidemark.spark.columns.schemas import nullable
 from tidemark.spark.columns.state_files import write_folder
 from tidemark.spark.sinks.delta.delta_sink import DeltaSink
 from tidemark.spark.sinks.delta.delta_upsert import Upsert
@@ -227,21 +228,6 @@ def sink_of_record(name: str, record: OutputRecord, job: str, *, maintained: boo
         # The job no longer says whether its readers move files.
         return BoundSink(name, ParquetSink(name, record.location, job=job, readers_move_files=True))
     return BoundSink(name, DeltaSink(name, record.location, job=job, maintained=maintained))
-
-
-def nullable(schema: T.StructType) -> T.StructType:
-    """Return the schema with all columns and nested fields nullable: rows of a later epoch may have nulls where this one's have none."""
-    return T.StructType([T.StructField(field.name, _nullable(field.dataType), nullable=True) for field in schema])
-
-
-def _nullable(kind: T.DataType) -> T.DataType:
-    if isinstance(kind, T.StructType):
-        return nullable(kind)
-    if isinstance(kind, T.ArrayType):
-        return T.ArrayType(_nullable(kind.elementType), containsNull=True)
-    if isinstance(kind, T.MapType):
-        return T.MapType(_nullable(kind.keyType), _nullable(kind.valueType), valueContainsNull=True)
-    return kind
 
 
 def _was_written_to(job: JobStore, name: str, place: str) -> bool:

@@ -13,8 +13,9 @@ from pyspark.sql import types as T
 from tidemark.errors import SourceError
 from tidemark.graph.model.nodes import FilesSpec, FormatSpec, SourceNode
 from tidemark.semantics.watermarks.event_time import MAX_EVENT_TIME, MIN_EVENT_TIME
-from tidemark.spark.columns.expressions import CORRUPT, POSITION, RAW, ROW_STATUS, SPLIT, TIME, column, quoted, struct_of, visible_of
+from tidemark.spark.columns.expressions import CORRUPT, POSITION, RAW, ROW_STATUS, SPLIT, TIME, column, quoted, visible_of
 from tidemark.spark.columns.row_counts import MALFORMED, PASSING
+from tidemark.spark.columns.schemas import may_forbid_nulls, struct_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -103,7 +104,7 @@ def required_values(node: SourceNode) -> Sequence[tuple[str, str]]:
     null.
     """
     spec = node.spec
-    if not isinstance(spec, FilesSpec | FormatSpec) or spec.schema is None:
+    if not isinstance(spec, FilesSpec | FormatSpec) or spec.schema is None or not may_forbid_nulls(spec.schema):
         return ()
     return _required_of(spec.schema)
 

@@ -124,9 +124,8 @@ def _reason(intake: Intake, rows: DataFrame) -> Column:
             null = F.when(value.isNotNull(), unread).otherwise(null)
     in_range = time.between(MIN_EVENT_TIME, MAX_EVENT_TIME)
     reason = F.when(time.isNull(), null).when(~in_range, out_of_range)
-    required = required_values(intake.node)
-    for name, present in required:
-        reason = reason.when(~F.expr(present), F.lit(f"column {name!r} is null, and the schema declares it NOT NULL"))
+    for required, present in required_values(intake.node):
+        reason = reason.when(~F.expr(present), F.lit(f"column {required!r} is null, and the schema declares it NOT NULL"))
     return reason.otherwise(ahead)
 
 

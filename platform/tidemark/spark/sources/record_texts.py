@@ -13,7 +13,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tidemark.graph.model.nodes import PATTERN_CHARACTERS, FilesSpec, SourceNode
-from tidemark.spark.columns.expressions import CORRUPT, RAW, quoted, struct_of
+from tidemark.spark.columns.expressions import CORRUPT, RAW, quoted
+from tidemark.spark.columns.schemas import struct_of
 from tidemark.spark.env.file_systems import readable
 from tidemark.spark.sources.sources import escaped
 

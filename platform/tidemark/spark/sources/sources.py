@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from pathlib import Path
@@ -16,9 +15,9 @@ from pyspark.sql.types import LongType, StructField
 from tidemark.errors import SourceError
 from tidemark.graph.model.nodes import PATTERN_CHARACTERS, ElementsSpec, FilesSpec, FormatSpec, RateSpec, SourceNode
 from tidemark.spark.columns.error_text import first_line
-from tidemark.spark.columns.expressions import CORRUPT, SOURCE, SPLIT, quoted, struct_of
+from tidemark.spark.columns.expressions import CORRUPT, SOURCE, SPLIT, quoted
+from tidemark.spark.columns.schemas import may_forbid_nulls, nullable, struct_of
 from tidemark.spark.env.file_systems import readable
-from tidemark.spark.sinks.sinks import nullable
 from tidemark.spark.sources.elements import store_elements
 from tidemark.spark.sources.intake import BLOCK, PATH, ROW
 from tidemark.spark.sources.intake_limits import DEFAULT_BYTES_PER_EPOCH, KAFKA
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
 _NEVER_TOO_OLD = "36500d"
 MARKS_CORRUPT = ("json", "csv")
-_NOT_NULL = re.compile(r"\bNOT\s+NULL\b", re.IGNORECASE)
 
 
 def open_source(spark: SparkSession, node: SourceNode, elements: JobStore, *, ordered: bool, read: int) -> DataFrame:
@@ -164,7 +162,7 @@ def _pattern(path: str) -> str:
 def _format(reader: DataStreamReader, spec: FormatSpec) -> DataFrame:
     reader = reader.format(spec.format).options(**dict(spec.options))
     # Of a column that may not be null Spark takes a null for a value, and fails; the intake looks for nulls itself.
-    schema = nullable(struct_of(spec.schema)) if spec.schema and _NOT_NULL.search(spec.schema) else spec.schema
+    schema = nullable(struct_of(spec.schema)) if spec.schema and may_forbid_nulls(spec.schema) else spec.schema
     frame = (reader.schema(schema) if schema else reader).load()
     if spec.format.lower() != KAFKA:
         return frame

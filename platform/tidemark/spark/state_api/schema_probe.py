@@ -16,12 +16,12 @@ from tidemark.graph.checks.schema_inference import schema_of
 from tidemark.graph.job.job import Job
 from tidemark.graph.model.nodes import ElementsSpec, FilesSpec, RateSpec, SourceNode, StatefulNode, UnionNode
 from tidemark.spark.columns.aggregate_functions import register_functions
-from tidemark.spark.columns.expressions import CORRUPT, struct_of, visible_of
+from tidemark.spark.columns.expressions import CORRUPT, visible_of
+from tidemark.spark.columns.schemas import nullable, struct_of
 from tidemark.spark.epoch.stateless import StatelessPlan
 from tidemark.spark.epoch.topology import build_topology
 from tidemark.spark.operators.base.schemas import OperatorSchemas
 from tidemark.spark.operators.registry.schemas import schemas_of
-from tidemark.spark.sinks.sinks import nullable
 from tidemark.spark.sources.intake import BLOCK, PATH, ROW, prepare_batch
 from tidemark.spark.sources.sources import MARKS_CORRUPT, open_source
 from tidemark.state.store.store import JobStore

@@ -29,13 +29,13 @@ from tidemark.semantics.windows.assigners import CountWindows
 from tidemark.spark.columns.aggregate_functions import register_functions
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.columns.expressions import POSITION, START, TIME, quoted
+from tidemark.spark.columns.schemas import nullable
 from tidemark.spark.operators.base.contract import OperatorContext, OperatorEpoch
 from tidemark.spark.operators.base.partials import Partials
 from tidemark.spark.operators.base.windows import WindowEpoch
 from tidemark.spark.operators.process.buffered import KEYS, BufferedEpoch
 from tidemark.spark.operators.registry.runtimes import runtime_of
 from tidemark.spark.operators.window.open_windows import open_windows
-from tidemark.spark.sinks.sinks import nullable
 from tidemark.spark.state_api.stored_keys import StoredKeys
 from tidemark.spark.state_api.stored_operators import StoredOperator, described
 from tidemark.state.log.offset_log import positions

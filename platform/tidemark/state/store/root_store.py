@@ -7,7 +7,7 @@ from typing import Final
 
 from tidemark.errors import DefinitionError
 from tidemark.locations import Location
-from tidemark.names import as_text
+from tidemark.names import location_fix
 from tidemark.state.store.store import JobStore
 
 STORE_VARIABLE: Final = "TIDEMARK_STORE"
@@ -35,5 +35,5 @@ def root_store(store: str | JobStore | None, declared: str | None = None, *, mak
     if isinstance(store, JobStore):
         return store
     if store is not None and not isinstance(store, str):
-        raise DefinitionError(f"store={store!r} names no folder", fix=as_text(store, "give a folder or bucket, or leave it out"))
+        raise DefinitionError(f"store={store!r} names no folder", fix=location_fix(store, "give a folder or bucket, or leave it out"))
     return JobStore.open(store or declared or os.environ.get(STORE_VARIABLE) or DEFAULT_STORE, make=make)

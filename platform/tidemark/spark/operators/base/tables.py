@@ -12,9 +12,9 @@ from pyspark.sql.types import StructField, StructType
 from tidemark.errors import StateMismatchError
 from tidemark.savepoints.model.stored_types import OLDER
 from tidemark.spark.columns.expressions import START
+from tidemark.spark.columns.schemas import nullable
 from tidemark.spark.columns.state_files import read_files, write_folder
 from tidemark.spark.operators.base.contract import OperatorContext
-from tidemark.spark.sinks.sinks import nullable
 from tidemark.state.log.parquet_files import ParquetSummary
 from tidemark.state.log.records import OperatorState, StateFile
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from tidemark.graph.operators.deduplicate.node import DeduplicateNode
 from tidemark.spark.columns.expressions import POSITION, TIME, quoted, visible_of
+from tidemark.spark.columns.schemas import nullable
 from tidemark.spark.operators.base.schemas import OperatorSchemas
 from tidemark.spark.operators.deduplicate.frames import DeduplicateFrames
-from tidemark.spark.sinks.sinks import nullable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -12,12 +12,12 @@ from tidemark.graph.checks.schema_inference import state_columns
 from tidemark.graph.operators.state_names import element_column, element_name
 from tidemark.graph.operators.window.node import WindowNode
 from tidemark.graph.operators.window.state_columns import needed_columns
-from tidemark.spark.columns.expressions import POSITION, TIME, struct_of, visible_of
+from tidemark.spark.columns.expressions import POSITION, TIME, visible_of
+from tidemark.spark.columns.schemas import nullable, struct_of
 from tidemark.spark.operators.keyed.columns import result_column
 from tidemark.spark.operators.keyed.layout import Layout
 from tidemark.spark.operators.keyed.output_buffer import Shape
 from tidemark.spark.operators.process.pane_columns import GAP_FIELD, PANE_FIELDS, PANE_NOTE, PANE_NOTES
-from tidemark.spark.sinks.sinks import nullable
 
 
 class _WindowColumns(TypedDict):

@@ -21,6 +21,7 @@ from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.spark.columns.expressions import TIME, quoted
 from tidemark.spark.columns.replaced_sessions import bounds_of_replaced
 from tidemark.spark.columns.row_counts import RowCounter
+from tidemark.spark.columns.schemas import nullable
 from tidemark.spark.columns.state_files import read_files, write_folder
 from tidemark.spark.operators.base.contract import OperatorContext, run_in_order
 from tidemark.spark.operators.base.partials import Partials
@@ -39,7 +40,6 @@ from tidemark.spark.operators.process.pane_counts import pane_counts, panes_of
 from tidemark.spark.operators.process.results import processed
 from tidemark.spark.operators.process.results_task import ResultsFunction
 from tidemark.spark.operators.session.session_merging import OUT_KIND
-from tidemark.spark.sinks.sinks import nullable
 from tidemark.state.log.records import OperatorState
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
 
-from tidemark.spark.columns.expressions import ROWS, START, quoted, struct_of
+from tidemark.spark.columns.expressions import ROWS, START, quoted
+from tidemark.spark.columns.schemas import struct_of
 from tidemark.spark.operators.base.partials import Partials
 from tidemark.spark.operators.base.runtime_literals import runtime_literals
 from tidemark.spark.operators.base.tables import StateTables, stagings

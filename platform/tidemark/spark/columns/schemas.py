@@ -1,0 +1,38 @@
+"""Types of rows: from the DDL text of a schema, and with nulls allowed."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from pyspark.sql import types as T
+
+_NOT_NULL: Final = re.compile(r"\bNOT\s+NULL\b", re.IGNORECASE)
+
+
+def struct_of(ddl: str) -> T.StructType:
+    """Return the type of rows with the columns of a DDL text. Spark parses it, which takes milliseconds."""
+    found = T.StructType.fromDDL(ddl)
+    if not isinstance(found, T.StructType):
+        raise TypeError(f"{ddl!r} declares no columns")
+    return found
+
+
+def may_forbid_nulls(ddl: str) -> bool:
+    """Return whether a DDL text has the words NOT NULL, so that it has to be parsed to know which columns are required."""
+    return _NOT_NULL.search(ddl) is not None
+
+
+def nullable(schema: T.StructType) -> T.StructType:
+    """Return the schema with all columns and nested fields nullable: rows of a later epoch may have nulls where this one's have none."""
+    return T.StructType([T.StructField(field.name, _nullable(field.dataType), nullable=True) for field in schema])
+
+
+def _nullable(kind: T.DataType) -> T.DataType:
+    if isinstance(kind, T.StructType):
+        return nullable(kind)
+    if isinstance(kind, T.ArrayType):
+        return T.ArrayType(_nullable(kind.elementType), containsNull=True)
+    if isinstance(kind, T.MapType):
+        return T.MapType(_nullable(kind.keyType), _nullable(kind.valueType), valueContainsNull=True)
+    return kind
