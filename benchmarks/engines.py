@@ -132,18 +132,16 @@ def _drain_tidemark(spark: SparkSession, files: Path, folder: Path, shape: Shape
         "late": tm.parquet(windowed.side_output(late), str(folder / LATE)),
     }
     job = tm.Job("fares", outputs, store=str(folder / "store"))
-    queries: dict[str, StreamingQuery] = {}
+    starts: list[int] = []
     sizes: list[tuple[int, int]] = []
 
     def note(progress: EpochProgress) -> None:
-        if not queries:
-            queries.update({str(query.id): query for query in spark.streams.active})
+        starts.append(progress.processing_time)
         operators = progress.operators.values()
         sizes.append((sum(operator.state_rows for operator in operators), sum(operator.state_files for operator in operators)))
 
     seconds = _timed(lambda: tm.run(job, spark=spark, on_epoch=note))
-    starts = tuple(start for query in queries.values() for start in _epoch_starts(query))
-    return Drained(seconds, starts, tuple(rows for rows, _ in sizes), tuple(files for _, files in sizes))
+    return Drained(seconds, tuple(starts), tuple(rows for rows, _ in sizes), tuple(files for _, files in sizes))
 
 
 def _assigner(shape: Shape) -> WindowAssigner:
@@ -199,7 +197,7 @@ def _timed(work: Callable[[], object]) -> float:
 
 
 def _epoch_starts(query: StreamingQuery) -> tuple[int, ...]:
-    """Return when each micro-batch of an ended query began, as Spark itself reports it: the same measure for every engine."""
+    """Return when each micro-batch of an ended query began, as Spark itself reports it."""
     starts: dict[int, int] = {}
     for progress in query.recentProgress:
         starts.setdefault(progress["batchId"], to_ms(progress["timestamp"]))

@@ -25,6 +25,7 @@ from tidemark.semantics.watermarks.watermarks import (
     operator_watermark,
 )
 from tidemark.spark.columns.epoch_plan import EpochPlan
+from tidemark.spark.columns.few_rows import runs_python
 from tidemark.spark.columns.row_counts import observe_splits
 from tidemark.spark.epoch.background_jobs import BackgroundJobs, thread_pool
 from tidemark.spark.epoch.conservation import ConservationCheck
@@ -59,6 +60,11 @@ class RuntimeContext:
     nondeterministic: dict[int, bool] = field(default_factory=dict)
     expected: set[str] = field(default_factory=set)
     pool: ThreadPoolExecutor = field(default_factory=thread_pool)
+
+    @cached_property
+    def native(self) -> bool:
+        """Whether no function of the user's runs in Python workers, so that few rows are processed in one task."""
+        return not runs_python(self.topology.nodes)
 
     @cached_property
     def schedule(self) -> EpochSchedule:
@@ -133,6 +139,7 @@ class EpochRun:
             epoch=self.plan.epoch,
             processing_time=self.plan.processing_time,
             ends=self.plan.end_of_input,
+            native=self._context.native,
         )
 
     def execute(self) -> None:

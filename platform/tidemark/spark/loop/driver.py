@@ -14,6 +14,7 @@ from tidemark.crashpoints import crash_point
 from tidemark.errors import FencedError, StoreError, TidemarkError
 from tidemark.graph.job.code_version import code_version
 from tidemark.graph.job.job import Job
+from tidemark.graph.model.nodes import SourceNode
 from tidemark.graph.operators.registry import encode
 from tidemark.savepoints.model.restore import Restore
 from tidemark.semantics.watermarks.event_time import epoch_processing_time
@@ -37,14 +38,15 @@ from tidemark.spark.sources.adaptive_intake import AdaptiveIntake
 from tidemark.spark.sources.backlog import FilesRead
 from tidemark.spark.sources.checkpoint import SparkCheckpoint
 from tidemark.spark.sources.epoch_input import EpochInput, committed_batch, input_of_batch
+from tidemark.spark.sources.file_planner import FilePlanner, reads_only_files, written_by_query
 from tidemark.spark.sources.intake_limits import limited
 from tidemark.spark.sources.record_texts import RecordTexts
 from tidemark.spark.sources.source_ends import filled, maybe_backlogged, with_malformed_rows
-from tidemark.spark.sources.sources import open_source, pack, read_files_of_epoch, reads_files, unpack
+from tidemark.spark.sources.sources import open_sources, rows_of_epoch
 from tidemark.spark.state_api.schema_probe import prepare_session
 from tidemark.state.log.epoch_intent import EpochIntent, read_intent, write_intent
 from tidemark.state.log.joblog import Driver
-from tidemark.state.log.offset_log import log_offset, positions
+from tidemark.state.log.offset_log import positions
 from tidemark.state.log.progress import EpochProgress, MissingEpochs, OutputRepair
 from tidemark.state.log.records import EpochRecord
 from tidemark.state.log.totals import add_epoch, empty_totals
@@ -92,7 +94,7 @@ class JobDriver:
         self.job = job
         self.head = term.head.epoch
         self.activity = term.activity
-        self._spark = spark
+        self.session = spark
         self._root = store
         self._store = store.at(job.name)
         self._term = term
@@ -140,7 +142,7 @@ class JobDriver:
             sinks=self._context.sinks,
             sources=frozenset(source.name for source in self._topology.sources),
             uids=frozenset(self._context.definitions),
-            migrate=lambda record, columns: ensure_compatible(self._spark, self._store, record, self.job, columns=columns, force=rejected),
+            migrate=lambda record, columns: ensure_compatible(self.session, self._store, record, self.job, columns=columns, force=rejected),
             missing_epochs=self._missing_epochs,
         )
         self.head = recovery.resume_point(self._restore)
@@ -148,8 +150,8 @@ class JobDriver:
         self._planned = read_intent(self._store)
         self._on_stage("checkpoint")
         elements = self._store.at("elements")
-        prepare_session(self._spark, self.job, elements)
-        make_tables(self._spark, self.job, elements, self._context.sinks, head=self.head, version=self._version)
+        prepare_session(self.session, self.job, elements)
+        make_tables(self.session, self.job, elements, self._context.sinks, head=self.head, version=self._version)
         self._seed()
         self._housekeeping.begin(self.head, self.lineage)
         self._on_stage("first epoch")
@@ -176,29 +178,22 @@ class JobDriver:
 
     def streaming(self) -> DataFrame:
         """Return all sources as one streaming DataFrame, with the current bounds of an epoch's intake."""
+        offsets = self.head.offsets if self.head else ""
+        return open_sources(self.session, self._limit_intake(), self._store.at("elements"), ordered=self._ordered, offsets=offsets)
+
+    def _limit_intake(self) -> tuple[SourceNode, ...]:
         share = self._intake.share if self._intake is not None else 1.0
         self._sources = tuple(limited(source, share) for source in self._topology.sources)
-        before = positions(self.head.offsets) if self.head else {}
-        frames = {}
-        for source, bounded in zip(self._topology.sources, self._sources, strict=True):
-            frames[source.name] = open_source(
-                self._spark,
-                bounded,
-                self._store.at("elements"),
-                ordered=id(source) in self._topology.ordered,
-                read=log_offset(before.get(source.name)) + 1,
-            )
-        return pack(frames)
+        return self._sources
+
+    @property
+    def _ordered(self) -> frozenset[str]:
+        return frozenset(source.name for source in self._topology.sources if id(source) in self._topology.ordered)
 
     @property
     def checkpoint_path(self) -> str:
         """Where Spark keeps its own logs for this run."""
         return self._checkpoint.path
-
-    @property
-    def session(self) -> SparkSession:
-        """The session that the job runs in."""
-        return self._spark
 
     @property
     def lineage(self) -> str:
@@ -211,9 +206,7 @@ class JobDriver:
         return self.head.epoch + 1 if self.head else 0
 
     def run_batch(self, batch: DataFrame, number: int, *, polled_at: int | None = None) -> None:
-        """Run the epoch of a Spark batch; called by Spark, in the thread of the query.
-
-        A batch that was committed already is only published again.
+        """Run the epoch of a Spark batch, in the query's thread; one that was committed already is only published again.
 
         Args:
             batch: its rows.
@@ -231,9 +224,23 @@ class JobDriver:
                 return
             before = self.head.offsets if self.head else ""
             taken = input_of_batch(self._checkpoint, self._topology.sources, offsets=offsets, before=before, polled_at=polled_at)
-            self._run(batch.sparkSession, taken, self._batches(batch, taken), at=self.now())
-            self.files = {**self.files, **taken.files}
-            self.files_read.add(taken.files)
+            self._run(batch.sparkSession, taken, self._rows(batch.sparkSession, taken, batch), at=self.now())
+
+    @property
+    def plans_files(self) -> bool:
+        """Whether this run's epochs can be planned without a query: all sources are files, and no query of Spark's writes them."""
+        return reads_only_files(self._topology.sources) and not written_by_query(self.session, self._topology.sources)
+
+    def planner(self) -> FilePlanner:
+        """Return what plans this run's epochs, where it ``plans_files``; raises as ``streaming`` does."""
+        self.streaming()  # stores elements, and raises what is wrong with a source
+        return FilePlanner(self.session, self._topology.sources, self._store.at("elements"), self._checkpoint)
+
+    def run_planned(self, planner: FilePlanner, *, polled_at: int) -> None:
+        """Run the next epoch that a planner plans, with the current bounds of an epoch's intake."""
+        with self.lock, self.activity.epoch(self.now()):
+            taken = planner.plan(self.head.offsets if self.head else "", self._limit_intake(), polled_at=polled_at)
+            self._run(self.session, taken, self._rows(self.session, taken), at=self.now())
 
     def run_without_input(self, *, at: int, end_of_input: bool = False) -> None:
         """Run an epoch that reads nothing: a deadline is due, or the input has ended for good.
@@ -246,13 +253,13 @@ class JobDriver:
             self._shift += 1
             offsets = self.head.offsets if self.head else ""
             taken = EpochInput(offsets, now=positions(offsets), polled_at=at)
-            self._run(self._spark, taken, {}, at=at, end_of_input=end_of_input)
+            self._run(self.session, taken, {}, at=at, end_of_input=end_of_input)
 
     @property
     def parallelism(self) -> int:
         """Number of shuffle partitions of the next epoch."""
         wanted = self._parallelism() if self._parallelism is not None else None
-        return wanted or self.job.parallelism or self._spark.sparkContext.defaultParallelism
+        return wanted or self.job.parallelism or self.session.sparkContext.defaultParallelism
 
     def now(self) -> int:
         """Return the clock's time, milliseconds."""
@@ -277,10 +284,7 @@ class JobDriver:
         return bool(self._may_have_unread)
 
     def read_to_end(self) -> bool:
-        """Note that the newest epoch read all available input, so that splits without rows in it had none. Called under the lock.
-
-        Returns whether this changes the state of a source from the one in the epoch's record.
-        """
+        """Note that the newest epoch read all available input; returns whether that changes a source's state. Called under the lock."""
         if self.head is None or not self._may_have_unread:
             return False
         known = {name: read_to_end(before, self.head.sources[name]) for name, before in self._may_have_unread.items()}
@@ -306,16 +310,10 @@ class JobDriver:
         self._context.pool.shutdown()
         self._checkpoint.close()
 
-    def _batches(self, batch: DataFrame, taken: EpochInput) -> dict[str, DataFrame]:
+    def _rows(self, session: SparkSession, taken: EpochInput, batch: DataFrame | None = None) -> dict[str, DataFrame]:
         """Return the rows of the sources that have any in this epoch, each read the cheapest way."""
-        frames = unpack(batch, [source.name for source in self._topology.sources])
-        for source in self._topology.sources:
-            if not taken.has_new_data(source.name):
-                del frames[source.name]
-            elif reads_files(source):
-                ordered = id(source) in self._topology.ordered
-                frames[source.name] = read_files_of_epoch(batch.sparkSession, source, taken.files[source.name], ordered=ordered)
-        return frames
+        sources, few_tasks = self._topology.sources, self._context.native
+        return rows_of_epoch(session, sources, taken, ordered=self._ordered, few_tasks=few_tasks, batch=batch)
 
     def _plan(
         self, session: SparkSession, taken: EpochInput, batches: Mapping[str, DataFrame], at: int, *, end_of_input: bool
@@ -376,6 +374,8 @@ class JobDriver:
         )
         self._commit(record, begun)
         self._repairs = {}
+        self.files = {**self.files, **taken.files}
+        self.files_read.add(taken.files)
         if self._intake is not None and taken.batch:
             took = round((self._clock.monotonic() - begun) * 1000)
             self._intake.observe(took_ms=took, filled=filled(plan.ends.values()))

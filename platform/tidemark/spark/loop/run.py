@@ -23,6 +23,7 @@ from tidemark.spark.env.session import engine_settings, session_of_job
 from tidemark.spark.env.uncaught import in_one_line
 from tidemark.spark.loop.driver import JobDriver
 from tidemark.spark.loop.housekeeping import beating
+from tidemark.spark.loop.planned_run import PlannedRun
 from tidemark.spark.loop.query_run import QueryRun
 from tidemark.state.encoding.free_text import require_no_secret
 from tidemark.state.log.joblog import JobLog
@@ -160,8 +161,10 @@ def run(
                 with contextlib.suppress(StoreError):
                     write_failure(root, job.name, error, owner=term.owner, at=clock.now_ms())
                 raise
-            query = QueryRun(driver, stopping=stopping, fenced=fenced, done=enough)
-            query.run(interval, end_of_input=end_of_input, adaptive_intake=adaptive_intake)
+            kind = PlannedRun if driver.plans_files else QueryRun
+            kind(driver, stopping=stopping, fenced=fenced, done=enough).run(
+                interval, end_of_input=end_of_input, adaptive_intake=adaptive_intake
+            )
             head = epochs[-1] if epochs else (driver.head.progress if driver.head else None)
             return RunResult(job.name, driver.lineage, tuple(epochs), head)
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import tempfile
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -16,6 +17,9 @@ from tidemark.state.store.store import JobStore
 
 _COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'
 _SEEDED = (0, 1)
+_LOG_VERSION = "v1"
+_COMPACT_INTERVAL = 10
+"""Spark's default. From it, and from the newest compacted entry, Spark works out the interval of a log that it finds."""
 
 
 class SparkCheckpoint:
@@ -74,6 +78,21 @@ class SparkCheckpoint:
             # Spark's log holds addresses, percent-encoded; its readers take paths as they are.
             found += [unquote(entry["path"]) for entry in entries if entry["batchId"] == number]
         return found
+
+    def log_files(self, source: str, number: int, entries: Sequence[str]) -> None:
+        """Write an entry of a file source's log, as Spark does: every tenth holds all entries so far.
+
+        Args:
+            source: its name.
+            number: of the entry.
+            entries: a line of JSON for each file.
+        """
+        folder = Path(self._folder.name) / source_folder(source)
+        if (number + 1) % _COMPACT_INTERVAL:
+            _write(folder / str(number), "\n".join([_LOG_VERSION, *entries]))
+            return
+        earlier = (line for file in _needed(folder) for line in file.read_text(encoding="utf-8").split("\n")[1:] if line) if number else ()
+        _write(folder / f"{number}.compact", "\n".join([_LOG_VERSION, *earlier, *entries]))
 
     def files_read(self, source: str) -> list[str]:
         """Return all files that a file source's log names: those that were ever read from it."""

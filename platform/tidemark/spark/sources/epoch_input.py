@@ -13,6 +13,7 @@ from py4j.protocol import Py4JJavaError
 from tidemark.errors import OffsetMismatchError
 from tidemark.graph.model.nodes import ElementsSpec, FilesSpec, FormatSpec, SourceNode
 from tidemark.semantics.watermarks.watermarks import SourceEnd
+from tidemark.spark.columns.few_rows import FEW_BYTES
 from tidemark.spark.sources.checkpoint import SparkCheckpoint
 from tidemark.spark.sources.source_ends import elements_end, files_end, format_end, may_have_unseen_rows
 from tidemark.state.encoding.envelope import canonical
@@ -44,6 +45,16 @@ class EpochInput:
     def has_new_data(self, source: str) -> bool:
         """Whether a source may have rows in this epoch."""
         return self.batch and source in self.now and self.now[source] != self.before.get(source)
+
+    def has_few_bytes(self, source: str) -> bool:
+        """Whether a source's rows come from local files that are small together; False where that is not known."""
+        addresses = self.files.get(source, ())
+        if not addresses or len(addresses) > _MAX_CALLS or not all(address.startswith("file:") for address in addresses):
+            return False
+        try:
+            return sum(map(_local_bytes, addresses)) <= FEW_BYTES
+        except OSError:
+            return False
 
     def digest(self, *, end_of_input: bool) -> str:
         """Return a checksum that two epochs share only when they read the same input."""
@@ -112,11 +123,15 @@ def _size(spark: SparkSession, addresses: Sequence[str]) -> int | None:
 
 def _bytes_of(spark: SparkSession, address: str) -> int:
     if address.startswith("file:"):
-        return Path("/" + address.removeprefix("file:").lstrip("/")).stat().st_size
+        return _local_bytes(address)
     # PySpark has no API for a file's size.
     context = spark.sparkContext
     path = context._jvm.org.apache.hadoop.fs.Path(address)  # type: ignore[union-attr]  # noqa: SLF001
     return int(path.getFileSystem(context._jsc.hadoopConfiguration()).getFileStatus(path).getLen())  # noqa: SLF001
+
+
+def _local_bytes(address: str) -> int:
+    return Path("/" + address.removeprefix("file:").lstrip("/")).stat().st_size
 
 
 def committed_batch(head: EpochRecord | None, epoch: int, offsets: str, *, job: str) -> EpochRecord:

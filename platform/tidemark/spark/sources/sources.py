@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType, StructField
+from pyspark.sql.types import LongType, StructField, StructType
 
 from tidemark.errors import SourceError
 from tidemark.graph.model.nodes import PATTERN_CHARACTERS, ElementsSpec, FilesSpec, FormatSpec, RateSpec, SourceNode
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.columns.expressions import CORRUPT, SOURCE, SPLIT, quoted
+from tidemark.spark.columns.few_rows import in_one_task
 from tidemark.spark.columns.schemas import may_forbid_nulls, nullable, struct_of
 from tidemark.spark.env.file_systems import readable
 from tidemark.spark.sources.elements import store_elements
+from tidemark.spark.sources.epoch_input import EpochInput
 from tidemark.spark.sources.intake import BLOCK, PATH, ROW
 from tidemark.spark.sources.intake_limits import DEFAULT_BYTES_PER_EPOCH, KAFKA
 from tidemark.spark.sources.kafka_errors import connector_missing
 from tidemark.state.encoding.redaction import without_secrets
+from tidemark.state.log.offset_log import log_offset, positions
 from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
 _NEVER_TOO_OLD = "36500d"
@@ -67,8 +71,32 @@ def open_source(spark: SparkSession, node: SourceNode, elements: JobStore, *, or
         ) from without_secrets(error)
 
 
+def open_sources(
+    spark: SparkSession, sources: Sequence[SourceNode], elements: JobStore, *, ordered: Collection[str], offsets: str
+) -> DataFrame:
+    """Return all sources as one streaming DataFrame.
+
+    Args:
+        spark: the session the job runs in.
+        sources: with the bounds of an epoch.
+        elements: the store of elements given in the program.
+        ordered: names of those whose rows need a position.
+        offsets: of the newest epoch, empty before the first.
+
+    Raises:
+        SourceError, DefinitionError: as ``open_source`` does.
+    """
+    before = positions(offsets)
+    return pack(
+        {
+            source.name: open_source(spark, source, elements, ordered=source.name in ordered, read=log_offset(before.get(source.name)) + 1)
+            for source in sources
+        }
+    )
+
+
 def reads_files(node: SourceNode) -> bool:
-    """Whether an epoch's rows are read from its files directly, instead of from Spark's batch.
+    """Whether an epoch's rows are read from its files directly, instead of from the batch of a query.
 
     Spark can then prune columns, skip row groups and compile one pass. Not for JSON and CSV: with fewer columns Spark considers
     fewer records corrupt, so all columns must be read, whatever the job uses.
@@ -78,18 +106,48 @@ def reads_files(node: SourceNode) -> bool:
 
 
 def read_files_of_epoch(spark: SparkSession, node: SourceNode, paths: Sequence[str], *, ordered: bool) -> DataFrame:
-    """Return the rows of the files that an epoch reads; only for sources that ``reads_files``."""
+    """Return the rows of the files that an epoch reads, with every column also of records that could not be parsed."""
     spec = node.spec
     reader = spark.read
     if isinstance(spec, FilesSpec):
-        schema = struct_of(spec.schema)
+        schema, options = _columns_and_options(spec)
         if not any(character in spec.path for character in PATTERN_CHARACTERS):
             reader = reader.option("basePath", readable(spark, spec.path))
-        frame = reader.format(spec.format).schema(schema).options(**dict(spec.options)).load([escaped(path) for path in paths])
-        return frame.select(*map(quoted, frame.columns), *_file_position()) if ordered else frame
+        frame = reader.format(spec.format).schema(schema).options(**options).load([escaped(path) for path in paths])
+        if ordered:
+            frame = frame.select(*map(quoted, frame.columns), *_file_position())
+        return _unpruned(frame) if spec.format in MARKS_CORRUPT else frame
     if isinstance(spec, ElementsSpec):
         return reader.schema(struct_of(spec.schema).add(StructField(ROW, LongType()))).parquet(*paths)
     raise TypeError(type(spec).__name__)
+
+
+def rows_of_epoch(
+    spark: SparkSession,
+    sources: Sequence[SourceNode],
+    taken: EpochInput,
+    *,
+    ordered: Collection[str],
+    few_tasks: bool,
+    batch: DataFrame | None = None,
+) -> dict[str, DataFrame]:
+    """Return the rows of the sources that have any in an epoch, each read the cheapest way.
+
+    Args:
+        spark: session of the epoch.
+        sources: of the job.
+        taken: the epoch's input.
+        ordered: names of those whose rows need a position.
+        few_tasks: whether to read few rows in one task.
+        batch: of a query, which all sources are read by that do not ``reads_files``; without one all sources are files.
+    """
+    frames = unpack(batch, [source.name for source in sources]) if batch is not None else {}
+    for source in sources:
+        if not taken.has_new_data(source.name):
+            frames.pop(source.name, None)
+        elif batch is None or reads_files(source):
+            frames[source.name] = read_files_of_epoch(spark, source, taken.files[source.name], ordered=source.name in ordered)
+    return {name: in_one_task(rows) if few_tasks and taken.has_few_bytes(name) else rows for name, rows in frames.items()}
 
 
 def pack(frames: Mapping[str, DataFrame]) -> DataFrame:
@@ -110,12 +168,23 @@ def unpack(batch: DataFrame, names: Sequence[str]) -> dict[str, DataFrame]:
     return {name: batch.where(F.col(SOURCE) == name).select(f"__tm_in_{name}.*") for name in names}
 
 
-def _files(reader: DataStreamReader, node: SourceNode, spec: FilesSpec, path: str, *, ordered: bool) -> DataFrame:
-    schema = struct_of(spec.schema)
-    options = dict(spec.options)
+def _columns_and_options(spec: FilesSpec) -> tuple[StructType, dict[str, str]]:
+    schema, options = struct_of(spec.schema), dict(spec.options)
     if spec.format in MARKS_CORRUPT:
         schema = schema.add(CORRUPT, "string")
         options |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+    return schema, options
+
+
+def _unpruned(frame: DataFrame) -> DataFrame:
+    """Return rows of which all columns are read, whichever are used, as of a query's batch."""
+    session = frame.sparkSession
+    rows = frame._jdf.queryExecution().toRdd()  # noqa: SLF001  # Python's own RDDs would convert each row
+    return DataFrame(session._jsparkSession.internalCreateDataFrame(rows, frame._jdf.schema(), False), session)  # noqa: SLF001
+
+
+def _files(reader: DataStreamReader, node: SourceNode, spec: FilesSpec, path: str, *, ordered: bool) -> DataFrame:
+    schema, options = _columns_and_options(spec)
     if spec.max_files_per_epoch is not None:
         options["maxFilesPerTrigger"] = str(spec.max_files_per_epoch)
     else:

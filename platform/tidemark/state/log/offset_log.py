@@ -1,13 +1,17 @@
-"""Parses the text of an entry in Spark's offset log."""
+"""The text of an entry in Spark's offset log."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Final
 
 _NO_OFFSET = "-"
 _HEADER_LINES = 2
 """Spark's offset log: a version, a line of JSON, then one line per source."""
+
+_SETTINGS: Final = '{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{"spark.sql.streaming.queryEvolution.enableSourceEvolution":"true"}}'
+"""Of an entry without one before it: that sources are known by their names."""
 
 
 def positions(offsets: str) -> Mapping[str, object]:
@@ -27,3 +31,15 @@ def positions(offsets: str) -> Mapping[str, object]:
 def log_offset(position: object) -> int:
     """Return the number in a file source's offset, -1 before the first."""
     return int(position["logOffset"]) if isinstance(position, Mapping) and "logOffset" in position else -1
+
+
+def offset_entry(before: str, offsets: Mapping[str, object | None]) -> str:
+    """Return the text of an entry, from which a query of Spark's resumes.
+
+    Args:
+        before: the entry before, whose settings are kept; empty for none.
+        offsets: of each source of the query, None where it has none yet.
+    """
+    header = before.splitlines()[:_HEADER_LINES] or ["v2", _SETTINGS]
+    lines = (f"{name}:{_NO_OFFSET if offset is None else json.dumps(offset, separators=(',', ':'))}" for name, offset in offsets.items())
+    return "\n".join([*header, *lines])

@@ -51,7 +51,8 @@ class InputCounts:
 class OperatorContext:
     """The context of an operator in an epoch: the session, the job's folder, the state after the epoch before, the current epoch.
 
-    ``processing_time`` is the epoch's; ``ends`` is whether no input comes after it.
+    ``processing_time`` is the epoch's; ``ends`` is whether no input comes after it; ``native`` whether the job runs no Python function, so
+    that few rows of state are read in one task.
     """
 
     spark: SparkSession
@@ -62,6 +63,7 @@ class OperatorContext:
     epoch: int
     processing_time: int
     ends: bool = False
+    native: bool = False
 
 
 class OperatorRuntime(ABC):

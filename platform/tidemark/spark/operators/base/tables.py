@@ -12,6 +12,7 @@ from pyspark.sql.types import StructField, StructType
 from tidemark.errors import StateMismatchError
 from tidemark.savepoints.model.stored_types import OLDER
 from tidemark.spark.columns.expressions import START
+from tidemark.spark.columns.few_rows import FEW_ROWS, in_one_task
 from tidemark.spark.columns.schemas import nullable
 from tidemark.spark.columns.state_files import read_files, write_folder
 from tidemark.spark.operators.base.contract import OperatorContext
@@ -108,7 +109,9 @@ class StateTables:
         if not listed:
             # Files are read with nullable columns.
             return self._context.spark.createDataFrame([], nullable(wanted))
-        return read_files(self._context.spark, self._context.store, listed, wanted)
+        rows = read_files(self._context.spark, self._context.store, listed, wanted)
+        few = self._context.native and sum(file.rows for file in listed) <= FEW_ROWS
+        return in_one_task(rows) if few else rows
 
     def drop(self, files: Iterable[StateFile]) -> None:
         """Drop files from the state; the files themselves stay for earlier epochs."""

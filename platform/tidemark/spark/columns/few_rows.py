@@ -1,0 +1,33 @@
+"""Few rows are processed in one task: then Spark neither shuffles them nor writes one file per partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from tidemark.graph.model.nodes import FunctionNode, Node, StatefulNode, TransformNode
+from tidemark.graph.operators.registry import kind_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+FEW_BYTES: Final = 1024 * 1024
+"""Up to so many bytes of an epoch's files, a second task costs more than it saves: measured with Parquet, where 1 MiB is 50,000 rows."""
+
+FEW_ROWS: Final = 50_000
+"""The same for rows of state."""
+
+
+def runs_python(nodes: Iterable[Node]) -> bool:
+    """Whether a graph runs the user's Python functions, whose rows may take long and so keep several tasks."""
+    return any(
+        any(True for _ in kind_of(node).functions(node))
+        if isinstance(node, StatefulNode)
+        else isinstance(node, FunctionNode | TransformNode)
+        for node in nodes
+    )
+
+
+def in_one_task(rows: DataFrame) -> DataFrame:
+    """Return rows in one partition, of which Spark knows that it needs no shuffle."""
+    return rows.coalesce(1)

@@ -1,0 +1,79 @@
+"""A run that plans its epochs itself, without a query: it lists the files that have come, and reads as many as an epoch may."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidemark.clock import SYSTEM_CLOCK
+from tidemark.spark.loop.job_run import JobRun
+from tidemark.spark.sources.file_planner import FilePlanner
+
+_POLL_SECONDS: Final = 0.2
+_IDLE_SECONDS: Final = 0.01
+"""The least pause after a listing that found nothing new, as Spark's."""
+
+_SECONDS_PER_COUNT: Final = 5.0
+
+
+class PlannedRun(JobRun):
+    """Runs the epochs that a planner plans, in the calling thread; the machine's clock says when the next one begins."""
+
+    _planner: FilePlanner
+    _counted_at = 0.0
+
+    def run_epochs(self, interval_ms: int | None) -> None:
+        """Run the epochs of the files there are, or of those that come until the run ends."""
+        self._planner = self.driver.planner()
+        if self.drained_at is not None:
+            self._drain(self.drained_at)
+        else:
+            self._run_continuously((interval_ms or 0) / 1000)
+
+    def _drain(self, at: int) -> None:
+        self._planner.list()
+        while self._planner.has_unread and not self.should_end():
+            self.driver.run_planned(self._planner, polled_at=at)
+
+    def _run_continuously(self, interval: float) -> None:
+        while not self.should_end():
+            begun, at = SYSTEM_CLOCK.monotonic(), self.driver.now()
+            if self._planner.list():
+                self.driver.run_planned(self._planner, polled_at=at)
+                if self.intake is not None and self.intake.has_new_bounds:
+                    self.gauge.intake = self.intake.apply()
+                self._count(new=True)
+            else:
+                self._note_nothing(at)
+            self._wait(begun + interval)
+
+    def _note_nothing(self, at: int) -> None:
+        """Run the epoch without input that is due, after a listing at a processing time found no new file."""
+        driver = self.driver
+        driver.activity.polled(driver.now())
+        with driver.lock:
+            driver.read_to_end()
+            self.run_deadline(at)
+        if SYSTEM_CLOCK.monotonic() - self._counted_at >= _SECONDS_PER_COUNT:
+            self._count(new=False)
+
+    def _wait(self, until: float) -> None:
+        """Wait for the next epoch's time; when a deadline comes before it, look for new files."""
+        pause = max(until - SYSTEM_CLOCK.monotonic(), 0.0 if self._planner.has_unread else _IDLE_SECONDS)
+        until = SYSTEM_CLOCK.monotonic() + pause
+        waiting = self._planner.has_unread
+        while (left := until - SYSTEM_CLOCK.monotonic()) > 0 and not self.should_end():
+            self.stopping.wait(min(left, _POLL_SECONDS))
+            deadline = None if waiting else self.driver.next_deadline()
+            at = self.driver.now()
+            if deadline is not None and deadline <= at and not self.should_end():
+                # Files that have come wait for the next epoch, whose time is after the deadline.
+                waiting = self._planner.list()
+                if not waiting:
+                    self._note_nothing(at)
+            elif SYSTEM_CLOCK.monotonic() - self._counted_at >= _SECONDS_PER_COUNT:
+                self.driver.activity.polled(self.driver.now())
+                self._count(new=False)
+
+    def _count(self, *, new: bool) -> None:
+        self._counted_at = SYSTEM_CLOCK.monotonic()
+        self.measure_backlog(None, new=new)
