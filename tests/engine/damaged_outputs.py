@@ -153,8 +153,11 @@ def folder_replaced(folder: Path) -> None:
 
 def data_file_deleted(table: Path) -> None:
     """That of the newest epoch; the log stays."""
-    newest = max(DeltaTable(str(table)).get_add_actions()["path"].to_pylist(), key=lambda path: (table / path).stat().st_mtime_ns)
-    (table / newest).unlink()
+
+    def newest_key(path: str) -> str:
+        return max((key for key in pq.read_table(table / path)["k"].to_pylist() if key.startswith("k")), default="")
+
+    (table / max(DeltaTable(str(table)).get_add_actions()["path"].to_pylist(), key=newest_key)).unlink()
 
 
 LOSSES: dict[str, tuple[Loss, ...]] = {

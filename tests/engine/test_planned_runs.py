@@ -13,6 +13,7 @@ import pytest
 
 import tidemark as tm
 from tests.engine.lab import NOW, require_conservation
+from tidemark.graph.model.nodes import SourceNode
 from tidemark.spark.loop.driver import JobDriver
 from tidemark.spark.loop.planned_run import PlannedRun
 from tidemark.spark.loop.query_run import QueryRun
@@ -128,6 +129,7 @@ def test_both_read_malformed_records_alike(landing: Landing) -> None:
 def test_options_that_choose_files_are_left_to_a_query(name: str) -> None:
     spec = tm.files("/data", format="json", schema=SCHEMA, options={name: "1 day"})
     source = tm.source("landing", spec, watermarks=tm.bounded_out_of_orderness("1 minute", timestamp="t"))
+    assert isinstance(source.node, SourceNode)
     assert not reads_only_files([source.node])
 
 
@@ -190,3 +192,26 @@ def test_a_continuous_run_takes_files_as_they_come(landing: Landing) -> None:
     assert seen == [1, 2, 3, 4]
     landing.run(end_of_input=True)
     assert landing.counted == {("a", 0): 1, ("a", 1): 2, ("a", 2): 3, ("a", 3): 4}
+
+
+def test_a_deadline_is_met_when_it_is_due(spark: SparkSession, tmp_path: Path) -> None:
+    """Not only at the next trigger; files that have come by then wait for the trigger, and the deadline with them."""
+    clock, stop, epochs = ManualClock(NOW), threading.Event(), list[EpochProgress]()
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.json").write_text(row("a", 0))
+    watermarks = tm.bounded_out_of_orderness("1 minute", timestamp="t", idle_after="5 minutes")
+    source = tm.source("landing", tm.files(str(tmp_path / "in"), format="json", schema=SCHEMA), watermarks=watermarks)
+    job = tm.Job("job", outputs={"rows": tm.memory(source, f"{tmp_path}-rows")}, store=str(tmp_path / "store"))
+
+    def note(epoch: EpochProgress) -> None:
+        epochs.append(epoch)
+        if len(epochs) == 1:
+            clock.advance(5 * MINUTE)
+        else:
+            stop.set()
+
+    tm.run(job, spark=spark, clock=clock, trigger="1 hour", stop=stop, on_epoch=note)
+    assert [epoch.rows_in for epoch in epochs] == [1, 0]
+    assert epochs[1].processing_time == NOW + 5 * MINUTE
+    assert epochs[1].sources["landing"].splits[""].idle
+    tm.clear_memory(f"{tmp_path}-rows")

@@ -130,7 +130,9 @@ def _milliseconds(node: SourceNode, batch: DataFrame) -> Column:
     if timestamp is None:
         raise ValueError("no timestamp expression")
     value = column(timestamp)
-    kind = batch.select(value.alias("t")).schema["t"].dataType
+    # The schema is known, and an analysis of another frame takes milliseconds in each epoch.
+    found = next((field.dataType for field in batch.schema if field.name == timestamp), None)
+    kind = found or batch.select(value.alias("t")).schema["t"].dataType
     if isinstance(kind, T.TimestampType):
         return F.unix_millis(value)
     if isinstance(kind, T.TimestampNTZType | T.DateType):
