@@ -16,7 +16,7 @@ from tests.engine.lab import NOW, require_conservation
 from tidemark.graph.model.nodes import SourceNode
 from tidemark.spark.loop.driver import JobDriver
 from tidemark.spark.loop.planned_run import PlannedRun
-from tidemark.spark.loop.query_run import QueryRun
+from tidemark.spark.loop.query.query_run import QueryRun
 from tidemark.spark.sources.file_planner import reads_only_files
 from tidemark.state.log.progress import EpochProgress
 from tidemark.testing.manual_clock import ManualClock

@@ -106,7 +106,7 @@ def test_a_query_is_ended_by_force_where_spark_keeps_its_flag_elsewhere(
     def missing(_: object) -> None:
         raise TypeError("'JavaPackage' object is not callable")
 
-    monkeypatch.setattr("tidemark.spark.loop.query_ending._have_leave_its_loop", missing)
+    monkeypatch.setattr("tidemark.spark.loop.query.query_ending._have_leave_its_loop", missing)
     run = tm.run(job_in(tmp_path), spark=spark, clock=ManualClock(NOW), max_epochs=2)
     again = tm.run(job_in(tmp_path), spark=spark, clock=ManualClock(NOW))
     assert [epoch.epoch for epoch in (*run.epochs, *again.epochs)] == [0, 1, 2, 3, 4]

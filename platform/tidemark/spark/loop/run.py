@@ -24,7 +24,7 @@ from tidemark.spark.env.uncaught import in_one_line
 from tidemark.spark.loop.driver import JobDriver
 from tidemark.spark.loop.housekeeping import beating
 from tidemark.spark.loop.planned_run import PlannedRun
-from tidemark.spark.loop.query_run import QueryRun
+from tidemark.spark.loop.query.query_run import QueryRun
 from tidemark.state.encoding.free_text import require_no_secret
 from tidemark.state.log.joblog import JobLog
 from tidemark.state.log.process_identity import current_owner

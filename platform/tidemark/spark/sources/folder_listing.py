@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tidemark.errors import SourceError
 from tidemark.graph.model.nodes import FilesSpec
 
 if TYPE_CHECKING:
@@ -73,9 +74,15 @@ class FolderListing:
         no_cache = _object(sources, "NoopCache")
         none, schema = jvm.scala.Option.empty(), jvm.scala.Some(jvm.org.apache.spark.sql.types.StructType())
         index = sources.InMemoryFileIndex(self._session, roots, self._options, schema, no_cache, none, none)
+        found = index.allFiles()
         # One call for all files, whose text each has its fields in.
-        found = index.allFiles().mkString("\n")
-        files = [ListedFile(_as_logged(each["path"]), int(each["modified"]), int(each["size"])) for each in _STATUS.finditer(found)]
+        texts = _STATUS.finditer(found.mkString("\n"))
+        files = [ListedFile(_as_logged(each["path"]), int(each["modified"]), int(each["size"])) for each in texts]
+        if len(files) != found.size():
+            raise SourceError(
+                f"{found.size()} files are listed at {self._path}, and {len(files)} of them have a name and a time",
+                fix="report this with the version of Spark and the connector of the file system",
+            )
         return sorted(files, key=lambda file: (file.modified_ms, file.address))
 
     def encoded(self, address: str) -> str:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException, StreamingQueryException
 
 from tidemark.spark.env.session import local_checkpoints
-from tidemark.spark.loop.caught_up import CaughtUpProbe
 from tidemark.spark.loop.driver import JobDriver
 from tidemark.spark.loop.job_run import JobRun
-from tidemark.spark.loop.query_ending import end_query
+from tidemark.spark.loop.query.caught_up import CaughtUpProbe
+from tidemark.spark.loop.query.query_ending import end_query
 from tidemark.spark.sources.adaptive_intake import AdaptiveIntake
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""A run whose epochs a query of Spark's plans."""
