@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 import tidemark as tm
 from tests.bad_inputs import HOUR, ROWS, Lab
 from tidemark.errors import OffsetMismatchError
+from tidemark.spark.loop.driver import JobDriver
 from tidemark.spark.sources.checkpoint import SparkCheckpoint
 from tidemark.state.log.joblog import JobLog
 from tidemark.state.log.records import EpochRecord
@@ -38,6 +39,12 @@ def seen(lab: Lab) -> tuple[list[int], Counter[object], Counter[object]]:
     more = [row.asDict() for row in lab.spark.read.parquet(lab.path("more")).collect()]
     counted = [Counter[object](tuple(row.values()) for row in found) for found in (rows, more)]
     return [record.epoch for record in log.epochs()], counted[0], counted[1]
+
+
+@pytest.fixture(autouse=True)
+def queries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have jobs read files by queries, too: only a query has a log of its own that can be behind."""
+    monkeypatch.setattr(JobDriver, "plans_files", False)
 
 
 def forgetful(*, offsets: tuple[str, str] = ("", "")) -> object:
