@@ -54,6 +54,7 @@ class FilePlanner:
 
     def __init__(self, spark: SparkSession, sources: Sequence[SourceNode], elements: JobStore, checkpoint: SparkCheckpoint) -> None:
         self._sources = sources
+        self._elements = {source.name for source in sources if isinstance(source.spec, ElementsSpec)}
         self._checkpoint = checkpoint
         self._listings = {source.name: _listing(spark, source, elements) for source in sources}
         self._read = {source.name: set(checkpoint.files_read(source.name)) for source in sources}
@@ -68,7 +69,9 @@ class FilePlanner:
         """List the folders whose last listing is used up; returns whether any file is unread."""
         for name, listing in self._listings.items():
             if not self._unread[name]:
-                self._unread[name] = [file for file in listing.files() if file.address not in self._read[name]]
+                unread = [file for file in listing.files() if file.address not in self._read[name]]
+                # The names of elements say their order; on an object store their times need not.
+                self._unread[name] = sorted(unread, key=lambda file: file.address) if name in self._elements else unread
         return self.has_unread
 
     def plan(self, before: str, bounded: Sequence[SourceNode], *, polled_at: int | None) -> EpochInput:
