@@ -59,6 +59,8 @@ def returning(value: Any) -> Callable[..., Any]:
 
 LATER = [("a", 3, 6)]
 
+ROW = pa.struct([pa.field("a", pa.int64(), nullable=False)])
+
 WRONG: dict[str, tuple[Callable[[], tm.Stream], str]] = {
     "a text for DOUBLE": (
         lambda: per_key(giving("abc", "DOUBLE")),
@@ -107,6 +109,19 @@ WRONG: dict[str, tuple[Callable[[], tm.Stream], str]] = {
     ),
     "a column of a batch": (lambda: batches(pa.array(["x", "y"]), "n BIGINT"), "column 'n' is of type STRING and does not fit BIGINT"),
     "fractions of a batch": (lambda: batches(pa.array([1.5, 2.0]), "n BIGINT"), "column 'n' is of type DOUBLE and does not fit BIGINT"),
+    "a null of a batch": (lambda: batches(pa.array([1, None]), "n BIGINT NOT NULL"), "column 'n' has nulls and is declared NOT NULL"),
+    "a null in a field of a batch": (
+        lambda: batches(pa.array([{"a": 1}, {"a": None}]), "n STRUCT<a: INT NOT NULL>"),
+        "column 'n.a' has nulls and is declared NOT NULL",
+    ),
+    "a null in a field that a batch declares NOT NULL": (
+        lambda: batches(pa.array([[{"a": 1}, {"a": None}], []], pa.list_(ROW)), "n ARRAY<STRUCT<a: BIGINT NOT NULL>>"),
+        "column 'n.a' has nulls and is declared NOT NULL",
+    ),
+    "a null in a map of a batch": (
+        lambda: batches(pa.array([None, {"k": {"a": None}}], pa.map_(pa.string(), ROW)), "n MAP<STRING, STRUCT<a: BIGINT NOT NULL>>"),
+        "column 'n.a' has nulls and is declared NOT NULL",
+    ),
     "an evictor's answer": (lambda: evicting(Evicting(7)), "evictor Evicting() answered"),
     "an evictor's places": (lambda: evicting(Evicting({"first"})), "evictor Evicting() answered"),
     "a trigger's answer": (lambda: triggered(Answering("FIRE")), "trigger Answering() failed"),

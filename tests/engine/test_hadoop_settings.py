@@ -52,6 +52,30 @@ def test_what_users_set_stays(spark: SparkSession) -> None:
             settings.unset(name)
 
 
+def test_defaults_that_users_refer_to_stay(spark: SparkSession) -> None:
+    settings = settings_of(spark)
+    given = {
+        "address.of.a.user": "http://${yarn.resourcemanager.hostname}:1",
+        "retry.of.a.user": "${mapreduce.reduce.shuffle.fetch.retry.enabled}",
+        "user.of.a.user": "${user.name} ${env.NOBODY} ${of.nothing} ${retry.of.a.user",
+    }
+    settings.reloadConfiguration()
+    try:
+        for name, value in given.items():
+            settings.set(name, value)
+        leave_out_yarn(spark)
+        assert settings.get("address.of.a.user") == "http://0.0.0.0:1"
+        # Mapred's default refers to one of YARN's.
+        assert settings.get("retry.of.a.user") == "false"
+        assert "yarn-default.xml" in sources(spark)
+        assert settings.get("yarn.resourcemanager.webapp.address") is None
+    finally:
+        for name in given:
+            settings.unset(name)
+        leave_out_yarn(spark)
+    assert "yarn-default.xml" not in sources(spark)
+
+
 def test_a_session_that_is_there_already_keeps_them(spark: SparkSession) -> None:
     settings_of(spark).reloadConfiguration()
     try:

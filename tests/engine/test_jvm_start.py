@@ -124,6 +124,43 @@ def test_a_setting_that_java_ends_with_while_spark_starts_is_named_and_the_next_
     assert "Traceback" not in done.stderr
 
 
+NO_MEMORY = (
+    "import tidemark as tm\nfrom tidemark.spark.env.session import build_session\ntry:\n    build_session('local[1]', conf={conf})\n"
+)
+NO_MEMORY += "except tm.TidemarkError as error:\n    print(error)\n"
+TOO_MUCH = {"spark.driver.memory": "500g", "spark.driver.extraJavaOptions": "-Xms500g"}
+OWN = "-XX:ErrorFile=of-the-user.log"
+WHERE = {
+    "by default": (TOO_MUCH, {}, "logs/spark/hs_err_pid*.log"),
+    "as the session has it": ({**TOO_MUCH, "spark.driver.extraJavaOptions": f"-Xms500g {OWN}"}, {}, "of-the-user.log"),
+    "as the session's defaults have it": ({**TOO_MUCH, "spark.driver.defaultJavaOptions": OWN}, {}, "of-the-user.log"),
+    "as a variable has it": (TOO_MUCH, {"JDK_JAVA_OPTIONS": OWN}, "of-the-user.log"),
+}
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_the_report_of_a_java_without_memory_is_beside_its_log_or_where_the_user_wants_it(folder: Path, where: str) -> None:
+    conf, variables, place = WHERE[where]
+    done = done_in(folder, sys.executable, "-c", NO_MEMORY.format(conf=conf), **variables)
+    assert done.stdout.startswith("[TM502] Java ended before Spark could start in it: "), done.stdout
+    assert [*folder.rglob("hs_err*"), *folder.rglob("of-the-user*")] == list(folder.glob(place)) != []
+
+
+def test_a_java_that_is_asked_for_its_version_and_spark_s_launcher_leave_no_report_in_the_working_folder(folder: Path) -> None:
+    """A Java whose initial heap is more than there is."""
+    (folder / "tmp").mkdir()
+    own_defaults = {"_JAVA_OPTIONS": "-Xmx500g -Xms500g", "TMPDIR": str(folder / "tmp")}
+    done = done_in(folder, sys.executable, "-c", NO_MEMORY.format(conf={}), **own_defaults)
+    assert done.stdout.startswith("[TM600] Java does not start: "), done.stdout
+    assert list(folder.glob("hs_err*")) == []
+    assert list((folder / "tmp").glob("hs_err_pid*.log"))
+    again = done_in(
+        folder, sys.executable, "-c", NO_MEMORY.format(conf={}), SPARK_LAUNCHER_OPTS="-Xmx500g -Xms500g", TMPDIR=str(folder / "tmp")
+    )
+    assert again.stdout.startswith("[TM502] Java ended before Spark could start in it: "), again.stdout
+    assert list(folder.glob("hs_err*")) == []
+
+
 @pytest.mark.parametrize("variable", VARIABLES)
 def test_a_variable_that_no_java_starts_with_is_named(folder: Path, variable: str) -> None:
     value, cause = VARIABLES[variable]

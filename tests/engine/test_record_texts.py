@@ -29,7 +29,8 @@ def lab(spark: SparkSession, tmp_path: Path) -> Lab:
 
 
 REQUIRED = "k STRING NOT NULL, t BIGINT, s STRUCT<a: INT NOT NULL, b: STRING>"
-NO_K, NO_A = (f"column '{name}' is null, and the schema declares it NOT NULL" for name in ("k", "s.a"))
+MISSING = "column '{}' is null, and the schema declares it NOT NULL"
+NO_K, NO_A = (MISSING.format(name) for name in ("k", "s.a"))
 
 
 def malformed(lab: Lab, kind: FileFormat, schema: str, files: dict[str, str], *, path: str = "") -> list[tuple[str, str]]:
@@ -94,6 +95,38 @@ def test_json_without_a_value_that_the_schema_requires(lab: Lab) -> None:
     }
     good = ['{"k": "", "t": 1, "s": {"a": 2}}', '{"k": "x", "t": 1}', '{"k": "x", "t": 1, "s": null}']
     assert malformed(lab, "json", REQUIRED, {"in/f.json": "\n".join([*bad, *good])}) == sorted(bad.items())
+
+
+INSIDE = """t BIGINT, a ARRAY<STRUCT<i: INT NOT NULL>>, m MAP<STRING, STRUCT<v: ARRAY<STRUCT<`x y`: INT NOT NULL>>>>,
+    s STRUCT<a: ARRAY<ARRAY<STRUCT<i: STRING NOT NULL>>>>"""
+WITHIN = {
+    "a.i": ['{"t":9, "a":[{"i":1},{"i":null}]}', '{"t":9, "a":[{}]}'],
+    "m.v.x y": ['{"t":9, "m":{"k":null,"l":{"v":[null,{"x y":null}]}}}'],
+    "s.a.i": ['{"t":9, "s":{"a":[null,[{"i":"a"}],[{"i":null}]]}}'],
+}
+WHOLE = [
+    '{"t":1, "a":null}',
+    '{"t":2, "a":[],"m":{},"s":{}}',
+    '{"t":3, "a":[null],"m":{"k":null,"l":{"v":null}},"s":{"a":[[null],[{"i":""}]]}}',
+]
+
+
+def test_arrays_and_maps_without_a_value_that_the_schema_requires(lab: Lab) -> None:
+    (lab.folder / "in").mkdir()
+    records = [*WHOLE, *(record for records in WITHIN.values() for record in records)]
+    (lab.folder / "in" / "f.json").write_text("\n".join(records), encoding="utf-8")
+    read = lab.spark.read.schema(INSIDE).json(str(lab.folder / "in"))
+    read.coalesce(1).write.parquet(str(lab.folder / "columns"))
+    kinds: dict[FileFormat, str] = {"json": "in", "parquet": "columns"}
+    for kind, name in kinds.items():
+        spec = tm.files(str(lab.folder / name), format=kind, schema=INSIDE)
+        source = tm.source("landing", spec, watermarks=tm.bounded_out_of_orderness("0 ms", timestamp="t"), malformed_to=BAD)
+        run = lab.run({"rows": source.select("t"), "bad": source.side_output(BAD)}, job=kind, end_of_input=False)
+        assert run.of("rows", "t") == [1, 2, 3]
+        found = run.of("bad", "raw", "reason") if kind == "json" else run.of("bad", "reason")
+        reasons = [(record, MISSING.format(path)) for path, records in WITHIN.items() for record in records]
+        assert found == sorted(reasons if kind == "json" else [reason for _, reason in reasons])
+        assert run.epochs[-1].watermark == 2
 
 
 def test_csv_without_a_value_that_the_schema_requires(lab: Lab) -> None:

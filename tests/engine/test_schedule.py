@@ -105,6 +105,16 @@ def test_results_that_only_an_operator_behind_two_reads_are_read_at_once() -> No
     ]
 
 
+def test_a_filter_whose_rejected_rows_alone_are_read_is_counted() -> None:
+    few = source().filter("v > 0").filter("v < 9", rejects_to=tm.OutputTag("many"))
+    united = few.side_output(tm.OutputTag("many")).union(source("f"))
+    for stream in (hours(few.side_output(tm.OutputTag("many")), "w"), united):
+        topology = topology_of(out=stream)
+        schedule = build_schedule(topology)
+        require_sound(topology, schedule)
+        assert "count many: reads e; counts e, filter-1, many; if there is anything to read" in lines(schedule)
+
+
 @pytest.mark.parametrize("after", [False, True])
 def test_a_kind_with_two_ports(monkeypatch: pytest.MonkeyPatch, *, after: bool) -> None:
     make_known(monkeypatch, late_after=after)
@@ -219,7 +229,8 @@ def require_sound(topology: Topology, schedule: EpochSchedule) -> None:
         assert Counter(each.node for each in passes if each.what == what) == dict.fromkeys(topology.operators, 1)
     counted = Counter(name for each in passes for name in each.counts)
     assert set(counted.values()) <= {1}
-    assert {source.name for source in topology.sources} <= counted.keys()
+    emitters = {node for node in topology.nodes if isinstance(node, SourceNode | FilterNode | SplitNode)}
+    assert {node.name if isinstance(node, SourceNode) else topology.name(node) for node in emitters} <= counted.keys()
     known: set[str] = set()
     had_turn: set[Node] = set()
     processed: set[Node] = set()

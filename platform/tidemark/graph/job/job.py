@@ -14,8 +14,10 @@ from tidemark.graph.model.call_site import call_site
 from tidemark.graph.model.nodes import Node, Output, SourceNode, walk
 from tidemark.graph.model.unknown_members import unknown_member
 from tidemark.graph.model.wrong_calls import checked_methods
+from tidemark.graph.model.wrong_operators import without_items
 
 
+@without_items
 @checked_methods("__init__")
 @dataclass(frozen=True, eq=False)
 class Job:

@@ -46,10 +46,6 @@ class MisfitError(ValueError):
         return f"{shown}{kind}{at}, which does not fit {self.type_name}"
 
 
-class MisfitColumnError(ValueError):
-    """A batch lacks declared columns, or has one of another type; its text follows "a batch whose"."""
-
-
 def coerce_values(values: list[object], arrow: pa.DataType, *, nullable: bool = True) -> list[object]:
     """Return values that Arrow and Spark take without loss; the same list where nothing has to be converted.
 
@@ -61,7 +57,7 @@ def coerce_values(values: list[object], arrow: pa.DataType, *, nullable: bool = 
     if _NONE not in set(map(type, values)):
         return _coercion_of(arrow)(values)
     if not nullable:
-        raise MisfitError(None, f"{_sql(arrow)} NOT NULL")
+        raise MisfitError(None, f"{sql_type(arrow)} NOT NULL")
     present = [value for value in values if value is not None]
     found = _coercion_of(arrow)(present)
     if found is present:
@@ -89,50 +85,6 @@ def coerce_batch(rows: Sequence[Mapping[str, object]], schema: pa.Schema) -> pa.
         except MisfitError as misfit:
             raise misfit.within(field.name) from None
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def typed_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch with the types of a schema, column by column in its order.
-
-    Numbers are cast to numbers, strings to strings, times to times; only where no value of a column loses anything.
-
-    Raises:
-        MisfitColumnError: the columns differ, or a type or a value does not fit.
-    """
-    import pyarrow as pa
-
-    if batch.schema.equals(schema, check_metadata=False) and all(field.nullable for field in schema):
-        return batch
-    if len(batch.schema) != len(schema):
-        raise MisfitColumnError(f"columns are {', '.join(batch.schema.names)}, and not {', '.join(schema.names)}")
-    columns = []
-    for column, field in zip(batch.columns, schema, strict=True):
-        if column.null_count and not field.nullable:
-            raise MisfitColumnError(f"column {field.name!r} has nulls and is declared NOT NULL")
-        try:
-            if _family(column.type) != _family(field.type):
-                raise pa.ArrowInvalid
-            columns.append(column.cast(field.type, safe=True))
-        except pa.ArrowException:
-            raise MisfitColumnError(f"column {field.name!r} is of type {_sql(column.type)} and does not fit {_sql(field.type)}") from None
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _family(arrow: pa.DataType) -> object:
-    """Return a value that is equal for types whose values may be cast to each other."""
-    import pyarrow.types as is_a
-
-    if is_a.is_dictionary(arrow):
-        return _family(arrow.value_type)
-    families = (
-        ("number", (is_a.is_integer, is_a.is_floating, is_a.is_decimal)),
-        ("text", (is_a.is_string, is_a.is_large_string, is_a.is_string_view)),
-        ("bytes", (is_a.is_binary, is_a.is_large_binary, is_a.is_binary_view, is_a.is_fixed_size_binary)),
-        ("time", (is_a.is_timestamp,)),
-        ("date", (is_a.is_date,)),
-        ("list", (is_a.is_list, is_a.is_large_list, is_a.is_fixed_size_list)),
-    )
-    return next((name for name, tests in families if any(test(arrow) for test in tests)), arrow.id)
 
 
 def _raise_for_mistyped(rows: Sequence[Mapping[str, object]], name: str, names: Sequence[str]) -> None:
@@ -166,7 +118,7 @@ def _all(values: list[object]) -> list[object]:
 def _leaves(arrow: pa.DataType, native: frozenset[type], convert: Callable[[object], object], values: list[object]) -> list[object]:
     if native.issuperset(map(type, values)) or _are_exact_decimals(arrow, values):
         if int in native and values and not (_holds(arrow, min(values)) and _holds(arrow, max(values))):  # type: ignore[type-var]
-            raise MisfitError(next(value for value in values if not _holds(arrow, value)), _sql(arrow))
+            raise MisfitError(next(value for value in values if not _holds(arrow, value)), sql_type(arrow))
         return values
     found = []
     for value in values:
@@ -175,7 +127,7 @@ def _leaves(arrow: pa.DataType, native: frozenset[type], convert: Callable[[obje
         try:
             found.append(convert(plain))
         except (ValueError, TypeError, OverflowError, InvalidOperation, Inexact):
-            raise MisfitError(value, _sql(arrow)) from None
+            raise MisfitError(value, sql_type(arrow)) from None
     return found
 
 
@@ -285,7 +237,7 @@ def _as_list(value: object, arrow: pa.DataType) -> Sequence[object]:
         return list(value)
     if type(value).__module__ == "numpy" and len(getattr(value, "shape", ())) > 0:
         return list(value.tolist())  # type: ignore[attr-defined]
-    raise MisfitError(value, _sql(arrow))
+    raise MisfitError(value, sql_type(arrow))
 
 
 def _maps(arrow: pa.DataType, values: list[object]) -> list[object]:
@@ -306,7 +258,7 @@ def _as_dict(value: object, arrow: pa.DataType) -> dict[object, object]:
             return dict(value)
     except (TypeError, ValueError):
         pass
-    raise MisfitError(value, _sql(arrow))
+    raise MisfitError(value, sql_type(arrow))
 
 
 def _structs(arrow: pa.DataType, values: list[object]) -> list[object]:
@@ -330,7 +282,7 @@ def _as_row(value: object, names: Sequence[str], arrow: pa.DataType) -> Mapping[
         return value
     if isinstance(value, (list, tuple)) and len(value) == len(names):
         return dict(zip(names, value, strict=True))
-    raise MisfitError(value, _sql(arrow))
+    raise MisfitError(value, sql_type(arrow))
 
 
 def _same(one: object, other: object) -> bool:
@@ -342,7 +294,8 @@ def _cut(items: Iterable[object], counts: Iterable[int]) -> list[object]:
     return [list(islice(following, count)) for count in counts]
 
 
-def _sql(arrow: pa.DataType) -> str:
+def sql_type(arrow: pa.DataType) -> str:
+    """Return a type as messages show it."""
     from pyspark.sql.pandas.types import from_arrow_type
 
     text = from_arrow_type(arrow, prefer_timestamp_ntz=True).simpleString()

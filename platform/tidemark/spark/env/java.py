@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from tidemark.errors import SetupError
+from tidemark.spark.env.crash_reports import report_options
 from tidemark.state.encoding.redaction import redacted
 
 MINIMUM_JAVA: Final = 17
@@ -88,7 +89,7 @@ def _describe(java: str) -> str | None:
     """Return the home that a Java reports, None if it does not run or is too old."""
     try:
         answer = subprocess.run(
-            [java, "-XshowSettings:properties", "-version"],
+            [java, "-XshowSettings:properties", *report_options(), "-version"],
             check=True,
             capture_output=True,
             text=True,
@@ -116,7 +117,7 @@ def _complaint(java: str) -> str:
     """Return the output of a Java that ended with an error; empty where it does not exist or starts."""
     try:
         answer = subprocess.run(
-            [java, "-version"],
+            [java, *report_options(), "-version"],
             check=False,
             capture_output=True,
             text=True,

@@ -23,6 +23,7 @@ from pyspark.logger import PySparkLogger
 
 from tidemark.clock import SYSTEM_CLOCK, format_ms
 from tidemark.errors import TidemarkError
+from tidemark.spark.env.crash_reports import launcher_reports, report_settings
 from tidemark.spark.env.start_errors import ended_java
 from tidemark.spark.env.uncaught import in_one_line
 from tidemark.state.encoding.redaction import redacted, without_secrets
@@ -88,11 +89,12 @@ def start_jvm(settings: Mapping[str, str], *, log: Path | None = None) -> None:
 def _launch(settings: Mapping[str, str], log: Path) -> None:
     global _printing  # noqa: PLW0603  # a process has one JVM
     conf = pyspark.SparkConf(loadDefaults=False)
-    conf.setAll(list(settings.items()))
+    conf.setAll(list({**settings, **report_settings(settings, log.parent)}.items()))
     with log.open("ab") as file:
         begin = file.tell()
         try:
-            gateway = launch_gateway(conf, {"stdout": file.fileno(), "stderr": file.fileno()})  # type: ignore[no-untyped-call]
+            with launcher_reports():
+                gateway = launch_gateway(conf, {"stdout": file.fileno(), "stderr": file.fileno()})  # type: ignore[no-untyped-call]
         except (PySparkRuntimeError, OSError) as error:
             printed = _printed(log, begin)
             what = "Java ended before Spark could start in it"
@@ -162,7 +164,7 @@ def _keep_off_console(log: Path) -> None:
 
 
 def new_log() -> Path:
-    """Create an empty log file for a session, and remove logs of ended sessions beyond the newest twenty."""
+    """Create an empty log file for a session; remove logs of ended sessions, and reports of crashes, beyond the newest twenty."""
     name = f"spark-{format_ms(SYSTEM_CLOCK.now_ms()).replace(':', '-').replace('.', '-')}-{os.getpid()}.log"
     try:
         folder = log_folder() / "spark"
@@ -176,6 +178,8 @@ def new_log() -> Path:
         for old in sorted(folder.glob("spark-*.log"))[:-_KEPT_LOGS]:
             if not _is_in_use(old):
                 old.unlink(missing_ok=True)
+        for old in sorted(folder.glob("hs_err_pid*.log"), key=lambda report: report.stat().st_mtime)[:-_KEPT_LOGS]:
+            old.unlink(missing_ok=True)
     return path
 
 

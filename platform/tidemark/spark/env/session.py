@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -17,6 +16,7 @@ from tidemark.errors import TidemarkError
 from tidemark.spark.columns.engine_causes import root_cause, whole_text
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.env.class_archive import archive_options
+from tidemark.spark.env.crash_reports import is_in_spark_defaults
 from tidemark.spark.env.hadoop_settings import leave_out_yarn
 from tidemark.spark.env.java import ensure_java
 from tidemark.spark.env.jvm import ended_while_starting, start_jvm, startup_animation
@@ -64,10 +64,7 @@ LOCAL: Mapping[str, str] = {
 
 def local_settings() -> dict[str, str]:
     """Return the settings of a session on this machine; Java options in the user's ``spark-defaults.conf`` stay."""
-    home = os.environ.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)
-    defaults = Path(os.environ.get("SPARK_CONF_DIR") or Path(home, "conf"), "spark-defaults.conf")
-    lines = defaults.read_text(encoding="utf-8").splitlines() if defaults.is_file() else []
-    if any(line.strip().startswith(JAVA_OPTIONS) for line in lines):
+    if is_in_spark_defaults(JAVA_OPTIONS):
         return {key: value for key, value in LOCAL.items() if key != JAVA_OPTIONS}
     return {**LOCAL, JAVA_OPTIONS: f"{LOCAL[JAVA_OPTIONS]} {archive_options()}".rstrip()}
 

@@ -11,7 +11,8 @@ from tidemark.errors import UserCodeError
 from tidemark.graph.model.nodes import FunctionNode
 from tidemark.spark.columns.expressions import MAX_PIECES, POSITION, hidden_of, visible_of
 from tidemark.spark.columns.schemas import struct_of
-from tidemark.spark.columns.user_values import MisfitColumnError, MisfitError, coerce_batch, typed_batch
+from tidemark.spark.columns.typed_batches import MisfitColumnError, typed_batch
+from tidemark.spark.columns.user_values import MisfitError, coerce_batch
 
 if TYPE_CHECKING:
     import pyarrow as pa

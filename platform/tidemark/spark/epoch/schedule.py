@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tidemark.graph.model.nodes import FilterNode, Node, SideOutputNode, SourceNode, SplitNode, StatefulNode, UnionNode, walk
+from tidemark.graph.model.nodes import FilterNode, Node, SideOutputNode, SourceNode, SplitNode, StatefulNode, UnionNode
 from tidemark.graph.operators.registry import kind_of
 from tidemark.spark.epoch.topology import FUSABLE, Topology, operators_before, result_operators
 
@@ -110,6 +110,7 @@ class _Builder:
             if self._settled(*node.inputs):
                 yield self._process(node)
         yield from self._outputs()
+        yield from self._count_unread()
         # A source that is read only in a union with an operator's results would be counted too late.
         for source in [source for source in self._topology.sources if not self._counted.knows(source)]:
             yield self._count(source)
@@ -307,11 +308,19 @@ class _Counted:
 
 
 def _unread_emitters(topology: Topology) -> list[Node]:
-    """Return sources and filters whose side output is used although nothing reads their rows in every epoch."""
-    wanted = [output.node for output in topology.outputs.values() if topology.gate(output.node) is None]
-    read = {id(found) for node in (*wanted, *topology.operators) for found in walk([node])}
+    """Return sources and filters whose side output is used although no pass of every epoch counts their rows.
+
+    An operator or a union that reads the rejected rows of a filter alone does not count the filter.
+    """
+    counted = _Counted(topology)
+    for output in topology.outputs.values():
+        if topology.gate(output.node) is None:
+            counted.read(output.node)
+    for operator in topology.operators:
+        for node in operator.inputs:
+            counted.read(node)
     sides = (node.emitter for node in topology.nodes if isinstance(node, SideOutputNode))
-    emitters = {id(emitter): emitter for emitter in sides if not isinstance(emitter, StatefulNode) and id(emitter) not in read}
+    emitters = {id(emitter): emitter for emitter in sides if not isinstance(emitter, StatefulNode) and not counted.knows(emitter)}
     return list(emitters.values())
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 from tidemark.errors import DefinitionError
 from tidemark.graph.model.nodes import ElementsSpec, SourceNode
 from tidemark.spark.columns.error_text import first_line
+from tidemark.spark.columns.typed_batches import missing_values
 from tidemark.state.store.store import JobStore
 
 _HOLDS_NOTHING = "_elements"
@@ -89,7 +90,7 @@ def _as_table(node: SourceNode, batch: Sequence[Sequence[object]], schema: pa.Sc
 
 def _require_values(node: SourceNode, table: pa.Table, number: int) -> None:
     """Raise DefinitionError for a null in a NOT NULL column, which Parquet does not take."""
-    missing = next((name for column in table.schema for name in _missing(column, table[column.name].combine_chunks(), column.name)), None)
+    missing = next((name for column in table.schema for name in missing_values(column, table[column.name].combine_chunks())), None)
     if missing is not None:
         raise DefinitionError(
             f"an element of source {node.name!r} (epoch {number}) has no {missing!r}, which its schema declares NOT NULL",
@@ -97,20 +98,6 @@ def _require_values(node: SourceNode, table: pa.Table, number: int) -> None:
             uid=node.name,
             place=node.place,
         )
-
-
-def _missing(field: pa.Field, values: pa.Array, name: str) -> Iterator[str]:
-    """Yield the name of each NOT NULL field that a value lacks; fields of a struct are required only where the struct is there."""
-    if not field.nullable and values.null_count:
-        yield name
-    there = values.drop_null()
-    if pa.types.is_struct(field.type):
-        for index, inner in enumerate(field.type):
-            yield from _missing(inner, there.field(index), f"{name}.{inner.name}")
-    elif pa.types.is_map(field.type):
-        yield from _missing(field.type.item_field, there.items, name)
-    elif pa.types.is_list(field.type):
-        yield from _missing(field.type.value_field, there.flatten(), name)
 
 
 def _digest(table: pa.Table) -> str:

@@ -101,7 +101,7 @@ def required_values(node: SourceNode) -> Sequence[tuple[str, str]]:
     """Return the columns that a source's schema declares NOT NULL, each with an SQL condition that it has a value.
 
     Spark treats every column of a file as nullable, whatever the schema says. A field of a struct is required where the struct is not
-    null.
+    null, also in the items of arrays and maps; it has the path of the array or map.
     """
     spec = node.spec
     if not isinstance(spec, FilesSpec | FormatSpec) or spec.schema is None or not may_forbid_nulls(spec.schema):
@@ -112,17 +112,37 @@ def required_values(node: SourceNode) -> Sequence[tuple[str, str]]:
 @lru_cache
 def _required_of(schema: str) -> Sequence[tuple[str, str]]:
     # Spark parses the text, which each epoch would pay for.
-    return tuple(_required(struct_of(schema), "", ""))
+    return tuple(each for field in struct_of(schema) for each in _required_column(field))
 
 
-def _required(struct: T.StructType, above: str, within: str) -> Iterator[tuple[str, str]]:
-    for field in struct:
-        value = f"{within}{quoted(field.name)}"
-        if not field.nullable:
-            absent = f"{within.removesuffix('.')} IS NULL OR " if within else ""
-            yield f"{above}{field.name}", f"{absent}{value} IS NOT NULL"
-        if isinstance(field.dataType, T.StructType):
-            yield from _required(field.dataType, f"{above}{field.name}.", f"{value}.")
+def _required_column(field: T.StructField) -> Iterator[tuple[str, str]]:
+    value = quoted(field.name)
+    if not field.nullable:
+        yield field.name, f"{value} IS NOT NULL"
+    yield from _required(field.dataType, field.name, value, 0)
+
+
+def _required(kind: T.DataType, name: str, value: str, depth: int) -> Iterator[tuple[str, str]]:
+    """Yield the fields that a type requires within a value, each with SQL that is true where the value has them, or is null."""
+    if isinstance(kind, T.StructType):
+        for field in kind:
+            inner, path = f"{value}.{quoted(field.name)}", f"{name}.{field.name}"
+            if not field.nullable:
+                yield path, f"{value} IS NULL OR {inner} IS NOT NULL"
+            yield from _required(field.dataType, path, inner, depth)
+    else:
+        item = f"item_{depth}"
+        for items, of_item in _items(kind, value):
+            for path, present in _required(of_item, name, item, depth + 1):
+                yield path, f"{value} IS NULL OR forall({items}, {item} -> {present})"
+
+
+def _items(kind: T.DataType, value: str) -> Sequence[tuple[str, T.DataType]]:
+    if isinstance(kind, T.ArrayType):
+        return ((value, kind.elementType),)
+    if isinstance(kind, T.MapType):
+        return (f"map_keys({value})", kind.keyType), (f"map_values({value})", kind.valueType)
+    return ()
 
 
 def _milliseconds(node: SourceNode, batch: DataFrame) -> Column:
