@@ -142,7 +142,7 @@ def test_a_job_that_fails_for_good_says_why_by_text_and_exit_code(tidemark_: Ter
     done = tidemark_.submit("--env", "BEATING=fails", code=3)
     assert done.stderr.splitlines()[-1].startswith("tidemark: [TM200] the folder is gone")
     assert done.stdout.startswith("fares: failed (attempt 1 failed, and is the last one")
-    assert "last error (does not pass by itself): [TM200]" in tidemark_("status", "fares", "--check", code=3).stdout
+    assert "last error (permanent): [TM200]" in tidemark_("status", "fares", "--check", code=3).stdout
     tidemark_("start", "fares", code=3)
     assert tidemark_.json("list")[0]["health"] == "failed"
 
@@ -291,4 +291,4 @@ def test_a_supervisor_runs_until_it_is_told_to_stop(tmp_path: Path) -> None:
         process.wait()
     said = log.read_text()
     assert "metrics at http://127.0.0.1:" in said
-    assert said.rstrip().endswith("ends; drivers run on")
+    assert said.rstrip().endswith("ends; drivers keep running")

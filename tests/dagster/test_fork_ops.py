@@ -74,7 +74,7 @@ def test_a_fork_is_compared_with_its_job_and_discarded(pad: Launchpad) -> None:
     with pytest.raises(DefinitionError, match="has no table 'daily'"):
         pad.launch("diff", output="daily")
 
-    with pytest.raises(DefinitionError, match=f"names its fork.*Fix: .*{FORK}"):
+    with pytest.raises(DefinitionError, match=f"must name its fork.*Fix: .*{FORK}"):
         pad.launch("discard")
     with pytest.raises(DefinitionError, match="is no fork"):
         pad.launch("discard", fork=JOB)
@@ -129,7 +129,7 @@ def test_code_that_does_not_fit_the_savepoint_is_not_restored_or_forked(pad: Lau
 def test_a_job_is_stopped_with_a_savepoint_of_where_it_ended(pad: Launchpad) -> None:
     with pytest.raises(InvalidNameError, match="there is a savepoint 'good' already, and nothing was done"):
         pad.launch("stop", savepoint="good")
-    with pytest.raises(DefinitionError, match="without `wait` nobody waits"):
+    with pytest.raises(DefinitionError, match="without `wait` the run does not wait"):
         pad.launch("stop", savepoint="rest", wait=False)
     assert pad.world.spec.wanted == "running"
     said = pad.launch("stop", savepoint="rest", why="the lake is moved")

@@ -78,7 +78,7 @@ def test_an_upgrade_goes_back_to_a_savepoint_first(pad: Launchpad) -> None:
     restore = pad.world.spec.restore
     assert restore is not None
     assert (restore.savepoint, restore.uids) == ("base", {"hourly": "hourly"})
-    with pytest.raises(DefinitionError, match="for new code"):
+    with pytest.raises(DefinitionError, match="`savepoint` requires `code`"):
         pad.launch("upgrade", savepoint="base")
 
 
@@ -98,7 +98,7 @@ def test_an_upgrade_that_is_only_begun_is_gone_on_with_by_others(pad: Launchpad)
 def test_a_rewind_that_was_begun_is_given_up(pad: Launchpad, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RewindError, match="no rewind"):
         pad.launch("rewind", abort=True)
-    with pytest.raises(DefinitionError, match="not both"):
+    with pytest.raises(DefinitionError, match="exclude one another"):
         pad.launch("rewind", abort=True, savepoint="base")
     pad.suspend()
     before = pad.world.rows()

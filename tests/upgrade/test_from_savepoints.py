@@ -182,7 +182,7 @@ def test_the_command_asks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert restore is not None
     assert (restore.savepoint, restore.uids, restore.columns) == ("base", {"hourly": "per-hour"}, {"per-hour": {"n": "rides"}})
     alone = type_in("upgrade", JOB, "--from", "base", store=store)
-    assert "--from goes with --to" in alone.output
+    assert "--from requires --to" in alone.output
     assert f"`tidemark rewind {JOB} --to SAVEPOINT`" in alone.output
 
 

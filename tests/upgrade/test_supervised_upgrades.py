@@ -220,7 +220,7 @@ def test_what_stands_against_it_is_said_and_tried_again_after_a_while(tmp_path: 
     assert view.upgrade.trouble == str(errors[-1])
     assert view.upgrade.trouble_since is not None
     assert view.upgrade.trouble_since < world.clock.now_ms() - 60_000, "since the first of them"
-    assert f"stands against it since {format_ms(view.upgrade.trouble_since)}: [TM422]" in view_text(view)
+    assert f"blocked since {format_ms(view.upgrade.trouble_since)}: [TM422]" in view_text(view)
     upgrading.accept(JOB, "their rows are needed")
     world.breaks_at = None
     after = view_of(world.observe(), world.clock.now_ms()).upgrade
