@@ -102,7 +102,7 @@ def test_the_life_of_a_job(tidemark_: Terminal) -> None:
 
     started = tidemark_("start", "fares", code=3).stderr
     assert "its input has ended for good" in started
-    assert "Fix: nothing, if it has read all; to go on, put it back to before that end (`tidemark rewind fares --to SAVEPOINT`)" in started
+    assert "Fix: nothing, if all is read; to continue, rewind it to before that end (`tidemark rewind fares --to SAVEPOINT`)" in started
 
     changes = tidemark_("history", "fares", "--changes", "--limit", "50").stdout
     for text in ("generation 1 asked", "ada", "restarts 0 -> 1", "attempt 2 started", "stop finish -> now", "enough"):
@@ -166,9 +166,7 @@ def test_what_died_where_no_supervisor_runs_is_shown_as_that_with_the_way_out(ti
     shown = tidemark_("status", "--check", code=3).stdout
     assert shown.startswith("fares: failed, since ")
     assert shown.count("[TM200] the folder is gone") == 1
-    assert (
-        f"to do: nothing starts it again: correct what the error names, then `tidemark start fares --store {tidemark_.store.uri}`" in shown
-    )
+    assert f"to do: it is not restarted: correct what the error names, then `tidemark start fares --store {tidemark_.store.uri}`" in shown
     assert tidemark_("list").stdout.splitlines()[1].split()[:3] == ["fares", "failed", "failed"]
     # And that command does start it, though nobody had written that it failed; it fails at once, as it is beyond that epoch.
     tidemark_("start", "fares", "--no-wait")
@@ -208,7 +206,7 @@ def test_a_supervisor_that_was_given_no_file_leaves_alerts_to_others(tidemark_: 
 def test_waiting_ends_with_a_code_that_says_try_again(tidemark_: Terminal) -> None:
     done = tidemark_.submit("--timeout", "1 ms", code=75)
     assert "[TM416] job 'fares' is starting after 1ms, and not yet working" in done.stderr
-    assert "what was asked for still stands" in done.stderr
+    assert "the request stays in effect" in done.stderr
 
 
 def test_a_savepoint_s_name_is_looked_at_before_the_job_is_stopped_for_it(tidemark_: Terminal) -> None:

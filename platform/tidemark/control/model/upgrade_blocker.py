@@ -1,4 +1,4 @@
-"""What stands against the next step of an upgrade, as who tried it last has seen it; nothing depends on it but what people are shown."""
+"""What blocks the next step of an upgrade, as the last process that tried it saw it; only displayed, nothing depends on it."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ KIND: Final = "upgrade-trouble"
 
 @dataclass(frozen=True)
 class UpgradeBlocker:
-    """An error that kept a step from being taken.
+    """An error that blocks a step.
 
     Args:
-        step: the step's number; of another step than the newest one it says nothing any more.
+        step: the step's number; for another step than the newest one the record is outdated.
         since: when it was seen first, milliseconds.
         at: when it was seen last.
-        by: who tried.
-        code: of the error.
-        text: of the error, with what to do.
+        by: the process that tried.
+        code: the error's code.
+        text: the error's message, with its fix.
     """
 
     step: int
@@ -39,7 +39,7 @@ class UpgradeBlocker:
 
 
 def record_blocker(store: JobStore, step: UpgradeStep, error: TidemarkError, *, by: str, now: int) -> None:
-    """Note what stands against a step; where that cannot be written, it is only raised. ``store`` is the root store."""
+    """Write the error that blocks a step; does nothing if that fails, since the caller raises the error. ``store`` is the root store."""
     with suppress(TidemarkError):
         known = read_blocker(store, step)
         since = known.since if known is not None and known.code == error.code else now
@@ -48,7 +48,7 @@ def record_blocker(store: JobStore, step: UpgradeStep, error: TidemarkError, *, 
 
 
 def read_blocker(store: JobStore, step: UpgradeStep) -> UpgradeBlocker | None:
-    """Return what stands against a step; None where nothing is known to, or the note is damaged. ``store`` is the root store.
+    """Return what blocks a step; None if nothing is known to, or the record is damaged. ``store`` is the root store.
 
     Raises:
         FormatError: a newer release wrote it.
