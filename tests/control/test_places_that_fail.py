@@ -82,7 +82,7 @@ def test_a_store_that_is_away_for_two_minutes_costs_no_driver_without_work() -> 
     assert world.driver("idle") is idle, "its heartbeat was two minutes old for a moment, and that kills nobody"
     assert {world.status(job).lifecycle for job in ("idle", "busy", "new")} == {"running"}
     assert [(failure.code, failure.transient) for failure in world.status("busy").failures] == [("TM503", True)]
-    assert world.status("busy").failures[0].message.endswith("exit code 75, which means an error that may pass; see its log")
+    assert world.status("busy").failures[0].message.endswith("exit code 75, which means a transient error; see its log")
     assert world.status("idle").failures == ()
     assert epochs(world, "busy") > before, "it went on after the last epoch that it had committed"
     once_each(world)
@@ -143,7 +143,7 @@ def test_a_place_that_takes_nothing_stops_jobs_and_loses_nothing(place: str, tmp
         caplog.clear()
         looks(world, watching, 120)
         assert len(world.launched) == launched, "nothing is started that could not be written down before"
-        said = [record.getMessage() for record in caplog.records if "cannot be looked after: [TM400]" in record.getMessage()]
+        said = [record.getMessage() for record in caplog.records if "cannot be reconciled: [TM400]" in record.getMessage()]
         assert {text.split()[0] for text in said} >= {"dies", "starts"}
         view = view_of(world.observe("dies"), world.clock.now_ms())
         assert view.health in UNHEALTHY, "who asks is told"

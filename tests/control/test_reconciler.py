@@ -53,7 +53,7 @@ def test_a_killed_driver_is_started_again_with_its_failure_remembered(world: Wor
     lifecycle(world, "failing")
     status = world.status()
     assert status.error is not None
-    assert (status.error.code, status.error.message) == ("TM503", "its process ended without a word, killed by signal 9")
+    assert (status.error.code, status.error.message) == ("TM503", "its process ended without reporting an error, killed by signal 9")
     assert status.next_start_at is not None
     world.run(reconciler, 20)
     lifecycle(world, "running")
@@ -90,7 +90,7 @@ def test_an_error_that_does_not_pass_ends_the_job_until_somebody_asks(world: Wor
     status = world.status()
     assert status.error is not None
     assert (status.error.code, status.error.transient, status.attempt) == ("TM200", False, 1)
-    assert status.reason == "attempt 1 failed, and is the last one: error TM200 does not pass by itself"
+    assert status.reason == "attempt 1 failed, and is not restarted: error TM200 is permanent"
     assert f"{status.reason}: [TM200] the folder is gone. Fix: bring it back" in caplog.text
     world.want(restarts=1)
     world.run(reconciler, 10)
@@ -249,7 +249,7 @@ def test_an_epoch_without_end_is_a_hang_and_counts_as_a_failure_of_that_epoch(wo
             world.busy(driver, begun)
         reconciler.reconcile_all()
     failed = world.status().failures[0]
-    assert "an epoch is at hand since" in failed.message
+    assert "an epoch has been running since" in failed.message
     last = world.observe().driver
     assert last is not None
     assert last.last is not None
@@ -262,7 +262,7 @@ def test_a_driver_that_never_shows_itself_is_killed(world: World) -> None:
     reconciler.reconcile_all()
     world.driver().frozen = True
     world.run(reconciler, 90)
-    assert "no sign of life for 1m after its launch" in world.status().failures[0].message
+    assert "no heartbeat within 1m after its launch" in world.status().failures[0].message
     lifecycle(world, "running")
 
 

@@ -93,7 +93,7 @@ def delay(policy: RestartPolicy, known: tuple[Failure, ...]) -> int | str:
         # The clock was set back by an hour before the newest.
         (RestartPolicy(kind="rate"), failures((HOUR, HOUR), (HOUR, HOUR + 5), (HOUR, HOUR + 9), (0, 5)), 10_000),
         (RestartPolicy(kind="none"), in_a_row(1), "its restart policy is none"),
-        (RestartPolicy(), failures((0, 5), transient=False), "error TM502 does not pass by itself"),
+        (RestartPolicy(), failures((0, 5), transient=False), "error TM502 is permanent"),
         (RestartPolicy(), failures((0, 5), (5, 9), (9, 12), epoch=7), "epoch 7 failed 3 times in a row"),
         (RestartPolicy(jitter=0, same_epoch_failures=0), failures((0, 5), (5, 9), (9, 12), epoch=7), 2_000),
         (RestartPolicy(jitter=0), (*failures((0, 5), (5, 9), epoch=7), *failures((9, 12), epoch=8)), 2_000),

@@ -119,7 +119,7 @@ def test_as_it_is_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     suspended(world)
     result = CliRunner().invoke(main, ["rewind", JOB, "--to", "good", "--stop", "--store", world.store.uri])
     assert result.exit_code == 0, result.output
-    assert result.stdout.splitlines()[-1] == "fares stays suspended, as it was; to start it: `tidemark start fares`"
+    assert result.stdout.splitlines()[-1] == "fares stays suspended as before; to start it: `tidemark start fares`"
 
 
 def test_a_job_that_does_not_start_after_a_rewind_ends_the_command_with_another_code(
