@@ -147,7 +147,7 @@ def test_a_job_that_fails_for_good_is_told_once_and_again_when_it_runs(world: Wo
     assert "the folder is gone" in said[1]
     (alert,) = SENT
     assert (alert.level, alert.job) == ("error", "fares")
-    assert "will not be started again until somebody asks" in alert.text
+    assert "will not be restarted until requested" in alert.text
     world.want(restarts=1)
     # People hear of a job every five minutes at most, unless it gets worse.
     run(world, 5, *sensors, every=100)
@@ -179,7 +179,7 @@ def test_a_receiver_that_fails_is_asked_again(world: World) -> None:
     assert "1 alerts wait for their receiver" in tick(sensor, fails=True)
     world.clock.advance(600_000)
     tick(sensor)
-    assert ["is looked after by no reconciler" in alert.text for alert in SENT] == [True]
+    assert ["has no active reconciler" in alert.text for alert in SENT] == [True]
 
 
 def test_health_says_what_is_broken_and_sends_nothing_without_a_receiver(world: World) -> None:

@@ -159,7 +159,7 @@ def test_a_restore_that_the_job_waits_for_is_made_before_it_is_upgraded(tmp_path
     world = suspended(world_with_savepoint(tmp_path))
     world.want(JOB, restore=Restore("base", identity="wish"))
     for back_to in ("", "base"):
-        with pytest.raises(UpgradeError, match="is to go on from savepoint 'base' when it is started next"):
+        with pytest.raises(UpgradeError, match="has a pending restore from savepoint 'base'"):
             world.begin(back_to=back_to)
     assert newest_step(world.store, JOB) is None
     world.want(JOB, wanted="running")

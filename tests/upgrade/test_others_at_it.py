@@ -37,7 +37,7 @@ def test_who_died_on_this_machine_is_not_waited_for(tmp_path: Path, monkeypatch:
     begun = world.clock.now_ms()
     assert world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES).step == "done"
     assert world.clock.now_ms() - begun < LEASE_MS
-    assert not any("goes on with it" in line for line in world.said)
+    assert not any("carries it out" in line for line in world.said)
 
 
 def test_who_may_be_alive_elsewhere_is_waited_for_and_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,8 +48,8 @@ def test_who_may_be_alive_elsewhere_is_waited_for_and_named_once(tmp_path: Path,
     with pytest.raises(NotReachedError, match=r"waits \(bob@host/1 \(process 4711 on host 'elsewhere'\) goes on with it\)"):
         world.upgrading().go_on(JOB, timeout_ms=5_000)
     assert world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES).step == "done"
-    assert [line for line in world.said if "goes on with it" in line] == [
-        f"bob@host/1 (process 4711 on host 'elsewhere') goes on with it, and has its lease until {format_ms(until)}; waiting for that"
+    assert [line for line in world.said if "carries it out" in line] == [
+        f"bob@host/1 (process 4711 on host 'elsewhere') carries it out, and has its lease until {format_ms(until)}; waiting"
     ]
 
 
@@ -149,7 +149,7 @@ def test_accepted_when_tables_are_back_already_the_old_code_has_the_job(tmp_path
         end = other.go_on(JOB, timeout_ms=TEN_MINUTES)
     assert back
     assert (end.step, world.spec.code) == ("rolled-back", OLD)
-    assert "its tables were put back to savepoint" in end.reason
+    assert "its tables were reverted to savepoint" in end.reason
     check_end(world, end)
 
 
@@ -176,7 +176,7 @@ def test_what_is_put_back_already_is_not_accepted(tmp_path: Path) -> None:
     putting_back(world)
 
     def tries() -> None:
-        with pytest.raises(UpgradeError, match="the job is put back already"):
+        with pytest.raises(UpgradeError, match="the job is rewound already"):
             world.upgrading().accept(JOB)
 
     end = world.upgrading(once("create control/upgrades", tries)).go_on(JOB, timeout_ms=TEN_MINUTES)

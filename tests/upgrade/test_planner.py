@@ -75,12 +75,12 @@ CASES: dict[str, tuple[Step, UpgradeObservation, UpgradeDecision]] = {
     "somebody stopped it": (
         "watching",
         replace(RUNS, spec=replace(NEW, wanted="suspended"), generation=4, by="bob"),
-        Transition("reverting", "generation 4 by bob asked for something else meanwhile", stopped=True),
+        Transition("reverting", "generation 4 by bob changed the spec during the upgrade", stopped=True),
     ),
     "somebody put other code in": (
         "watching",
         replace(RUNS, spec=replace(NEW, code="fares_v3:job"), generation=4, by="bob"),
-        Transition("reverting", "generation 4 by bob asked for something else meanwhile"),
+        Transition("reverting", "generation 4 by bob changed the spec during the upgrade"),
     ),
     "another parallelism is nothing of ours": (
         "watching",
@@ -93,7 +93,7 @@ CASES: dict[str, tuple[Step, UpgradeObservation, UpgradeDecision]] = {
     "somebody accepts it too late": (
         "accepting",
         replace(RUNS, rewind_state="done"),
-        Transition("reverting", "its tables were put back to savepoint 'before-u1' just when it was why"),
+        Transition("reverting", "its tables were reverted to savepoint 'before-u1' just when it was why"),
     ),
     "it goes back": ("reverting", RUNS, Execute("suspend")),
     "it has stopped to go back": ("reverting", NEW_STOPPED, Transition("putting-back")),

@@ -71,7 +71,7 @@ def test_one_that_was_stopped_meanwhile_stays_so_and_that_is_said(tmp_path: Path
     JobClient(world.store, "bob", world.clock).stop(JOB)
     assert upgrading.go_on(JOB, timeout_ms=TEN_MINUTES).step == "rolled-back"
     assert world.alive() == []
-    assert world.said[-1] == "fares stays suspended, since somebody stopped it meanwhile; to start it: `tidemark start fares`"
+    assert world.said[-1] == "fares stays suspended, since it was stopped during the upgrade; to start it: `tidemark start fares`"
 
 
 def test_old_code_that_does_not_start_is_said_and_the_upgrade_has_ended(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What follows the end of an upgrade: whoever carried it out starts the driver of the code that the job has now, and says how that went."""
+"""After the end of an upgrade: starts the driver of the job's code, and reports the result."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tidemark.state.store.store import JobStore
 def ensure_driver_started(
     store: JobStore, end: UpgradeStep, waiting: Waiting, *, timeout_ms: int, on_progress: Callable[[str], None]
 ) -> None:
-    """Start the job's driver, if one is wanted, and wait until it works; what it does is told, and never an error.
+    """Start the job's driver, if its spec says so, and wait until it runs; errors are reported as progress, not raised.
 
-    Called once the end is recorded, and again by who finds it recorded: where a driver is there already, nothing is said.
+    Called after the end is recorded, also by later processes; reports nothing if a driver runs already.
 
     Args:
         store: the root store.
         end: the upgrade's last record.
-        waiting: for the job.
+        waiting: waits for the job.
         timeout_ms: how long to wait at most.
-        on_progress: is told in words.
+        on_progress: called with texts.
     """
     job = end.upgrade.job
     newest = read_spec(store, job)
@@ -37,7 +37,7 @@ def ensure_driver_started(
     shown: list[JobView] = []
 
     def show(view: JobView) -> None:
-        # Of one that runs already there is nothing to say.
+        # A driver that runs already is not reported.
         if shown or view.driver_lifecycle != "running":
             on_progress(f"{job}: {view.state}" + (f", epoch {view.epoch}" if view.epoch is not None else ""))
         shown.append(view)
@@ -54,5 +54,5 @@ def ensure_driver_started(
 
 def _why_suspended(end: UpgradeStep) -> str:
     if end.stopped:
-        return "since somebody stopped it meanwhile"
-    return "as it was before the upgrade" if end.upgrade.before.wanted == "suspended" else "since somebody stopped it"
+        return "since it was stopped during the upgrade"
+    return "as it was before the upgrade" if end.upgrade.before.wanted == "suspended" else "since it was stopped"
