@@ -141,7 +141,7 @@ def test_a_killed_driver_comes_back_with_the_supervisor(tidemark_: Terminal) -> 
 def test_a_job_that_fails_for_good_says_why_by_text_and_exit_code(tidemark_: Terminal) -> None:
     done = tidemark_.submit("--env", "BEATING=fails", code=3)
     assert done.stderr.splitlines()[-1].startswith("tidemark: [TM200] the folder is gone")
-    assert done.stdout.startswith("fares: failed (attempt 1 failed, and is the last one")
+    assert done.stdout.startswith("fares: failed (attempt 1 failed, and is not restarted")
     assert "last error (permanent): [TM200]" in tidemark_("status", "fares", "--check", code=3).stdout
     tidemark_("start", "fares", code=3)
     assert tidemark_.json("list")[0]["health"] == "failed"

@@ -221,7 +221,7 @@ def test_a_stopped_process_is_killed_after_its_lease_and_started_again(world: Wo
     world.run(reconciler, 30)
     lifecycle(world, "running")
     assert world.of()[0].exit_code == -9
-    assert "there is no heartbeat since" in world.status().failures[0].message
+    assert "no heartbeat since" in world.status().failures[0].message
 
 
 def test_a_process_that_sleeps_less_than_that_is_left_alone(world: World) -> None:

@@ -45,7 +45,7 @@ def test_who_may_be_alive_elsewhere_is_waited_for_and_named_once(tmp_path: Path,
     world.begin()
     taken_by(world, monkeypatch, OwnerInfo("elsewhere", 4711, "boot:1"))
     until = world.clock.now_ms() + LEASE_MS
-    with pytest.raises(NotReachedError, match=r"waits \(bob@host/1 \(process 4711 on host 'elsewhere'\) goes on with it\)"):
+    with pytest.raises(NotReachedError, match=r"waits \(bob@host/1 \(process 4711 on host 'elsewhere'\) carries it out\)"):
         world.upgrading().go_on(JOB, timeout_ms=5_000)
     assert world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES).step == "done"
     assert [line for line in world.said if "carries it out" in line] == [
