@@ -117,27 +117,27 @@ class Operator:
 
             SavepointStore(root, form.job, self.clock).require_free(savepoint)
 
-    def _ask(self, wishes: JobClient, verb: Verb, form: RequestForm) -> SpecGeneration:
+    def _ask(self, client: JobClient, verb: Verb, form: RequestForm) -> SpecGeneration:
         match verb:
             case "start" | "resume":
-                self._submit(wishes, form)
+                self._submit(client, form)
                 missing = form.missing_epochs if isinstance(form, StartForm) and form.missing_epochs != "refuse" else None
-                return wishes.start(form.job, form.why or ("resume" if verb == "resume" else ""), missing_epochs=missing)
+                return client.start(form.job, form.why or ("resume" if verb == "resume" else ""), missing_epochs=missing)
             case "stop" | "suspend":
                 how: StopMode = form.how if isinstance(form, SuspendForm) else "finish"
-                return wishes.stop(form.job, how, form.why or ("suspend" if verb == "suspend" else ""))
+                return client.stop(form.job, how, form.why or ("suspend" if verb == "suspend" else ""))
             case "cancel":
-                return wishes.stop(form.job, "now", form.why)
+                return client.stop(form.job, "now", form.why)
             case "restart":
-                return wishes.restart(form.job, form.why)
+                return client.restart(form.job, form.why)
 
-    def _submit(self, wishes: JobClient, form: RequestForm) -> None:
+    def _submit(self, client: JobClient, form: RequestForm) -> None:
         """Submit the job with this code location's spec, if it was never submitted or ``resubmit`` is set."""
         if self.spec is None or self.spec.job != form.job:
             return
-        known = read_spec(wishes.store, form.job)
+        known = read_spec(client.store, form.job)
         if known is None or (isinstance(form, ResumeForm) and form.resubmit):
-            wishes.submit(self.spec, form.why)
+            client.submit(self.spec, form.why)
 
 
 def outcome(view: JobView, made: SpecGeneration, *, seconds: float) -> MetadataValues:

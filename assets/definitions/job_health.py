@@ -48,8 +48,8 @@ _UNSUBMITTED: Final = "start it with the same command, or submit it: `tidemark s
 class HealthVerdict:
     """The check's verdict on a job.
 
-    ``settled`` is False for a transitional verdict, as for a job that restarts after a failure: the previous verdict then stays until
-    the job runs or fails.
+    ``settled`` is False for a transitional verdict, as for a job that restarts after a failure: a failed verdict then stays until the job
+    runs, and a passed one stays, too.
     """
 
     health: str

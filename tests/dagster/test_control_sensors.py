@@ -104,7 +104,7 @@ def test_two_code_locations_start_a_job_once(world: World) -> None:
 def test_a_sensor_may_look_after_some_jobs_only(world: World) -> None:
     world.submit("fares")
     world.submit("rides")
-    assert "1 jobs looked at" in tick(reconcile_sensor(world, jobs=["rides"]))
+    assert "1 jobs observed" in tick(reconcile_sensor(world, jobs=["rides"]))
     assert [job for job, _ in world.launched] == ["rides"]
 
 

@@ -69,7 +69,7 @@ def _progress_of_drain(view: JobView) -> list[Text]:
     pressure = view.pressure
     counts = (("files", pressure.waiting_files), ("rows", pressure.waiting_rows), ("bytes", pressure.waiting_bytes))
     known = ", ".join(f"{count:,} {what}" for what, count in counts if count is not None)
-    return [Text(f"draining: {known or 'backlog unknown'} to go, epoch {view.epoch}", style="cyan")]
+    return [Text(f"draining: {known or 'an unknown backlog'} to go, epoch {view.epoch}", style="cyan")]
 
 
 def _sources(view: JobView) -> Table:

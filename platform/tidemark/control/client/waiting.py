@@ -41,7 +41,7 @@ class Waiting:
     def until(
         self, job: str, goal: Goal, *, generation: int, timeout_ms: int, on_progress: Callable[[JobView], None] | None = None
     ) -> JobView:
-        """Wait until a job has reached the goal with a generation of its spec, or has failed; reconciles it meanwhile.
+        """Wait until a job has reached the goal with a generation of its spec, or has failed; reconciles it while waiting.
 
         Args:
             job: its name.

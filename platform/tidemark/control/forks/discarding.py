@@ -127,7 +127,7 @@ def locations_of_other_jobs(store: JobStore, name: str) -> dict[str, tuple[str, 
         except CorruptStoreError:
             if read_discard(folder) is None:
                 raise
-            # A job that is being discarded: its tables do not count.
+            # It is being discarded, and its tables are deleted already.
             continue
         records = [*([head] if head is not None else []), *(pin.record for pin in Pins(log).list())]
         locations = {output.location for record in records for output in record.outputs.values() if output.location is not None}

@@ -72,11 +72,11 @@ class Rewinder:
         """
         newest = read_spec(self.store, job) if stop else None
         last = newest_epoch(self.store, job)
-        wishes = JobClient(self.store, self.by, self.clock)
+        client = JobClient(self.store, self.by, self.clock)
         starts = newest is not None and (newest.spec.wanted == "running" or newest.spec.for_rewind)
         if starts:
             require_possible(self.store, job, name, clock=self.clock)
-            made = wishes.stop(job, "finish", why or f"rewind to {name}", for_rewind=True)
+            made = client.stop(job, "finish", why or f"rewind to {name}", for_rewind=True)
             crash_point("rewind-stopping")
             self._wait(made, "ended")
             # Not a job that a user has just stopped.
@@ -100,7 +100,7 @@ class Rewinder:
             return RewindResult(head)
         if again is not None:
             self._report(f"replaying the renames that its code has made since: {renames_text(again)}")
-        started = wishes.start(job, why or f"rewound to {name}", restore=again)
+        started = client.start(job, why or f"rewound to {name}", restore=again)
         return RewindResult(head, started, self._wait(started, "running"))
 
     def abort(self, job: str) -> RewindJournal:
