@@ -107,7 +107,7 @@ def decide_lag(
     # A source that the job no longer reads has no lag.
     levels.update((name, "ok") for name, level in known.items() if name not in head.sources and level != "ok")
     changed = [name for name in levels if {known.get(name, "ok"), reported.get(name, "ok")} != {levels[name]}]
-    note = "" if stall is None else f"; the job is {status.state}, and its last heartbeat was at {format_ms(stall.since)}"
+    note = "" if stall is None else f"; the job is {status.state}, and has sent no heartbeat since {format_ms(stall.since)}"
     if cursor is not None and (cursor.lineage, cursor.epoch) == (head.lineage, head.epoch) and not changed:
         return Decision(f"no epoch after {head.epoch}{note}", cursor)
     alerts = tuple(_alert(job, head, name=name, lag=lags.get(name), level=levels[name], limits=limits, note=note) for name in changed)

@@ -278,8 +278,8 @@ def test_the_picture_stays_small_and_inside_its_frame() -> None:
     ("checks", "message"),
     [
         ((UniquePanes("hourli"),), "'hourli'.*hourly, late"),
-        ((UniquePanes("late"),), "'late' holds no window results"),
-        ((NoGaps("malformed"),), "'malformed' holds no window results"),
+        ((UniquePanes("late"),), "'late' has no window results"),
+        ((NoGaps("malformed"),), "'malformed' has no window results"),
         ((LateRatio("malformed"),), "no window leads to output 'malformed'"),
         ((Conservation(), Conservation(compare_tables=False)), "two checks named 'conservation'"),
     ],
