@@ -87,7 +87,7 @@ class UpgradeExecutor:
                     switch_code(self.store, step, self.clock)
                 case "save":
                     saved = take_savepoint(self.store, step, self.clock)
-                    self.on_progress(f"savepoint {saved.name} keeps the old code's last epoch, {saved.record.epoch}")
+                    self.on_progress(f"savepoint {saved.name} keeps the old code's state, epoch {saved.record.epoch}")
                     crash_point("upgrade-acted")
                     after = Transition("going-back" if upgrade.back_to else "starting")
                     attempt = newest_attempt(self.store, upgrade.job)
