@@ -1,4 +1,4 @@
-"""Many jobs that run on in one code location: assets, sensors, operations; a job whose code fails does not take the others down."""
+"""Assets, sensors and operations of many submitted jobs in one code location; a job whose code fails to load does not affect the others."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ def build_continuous_definitions(
     launchers: Callable[[], Mapping[str, Launcher]] = launchers_here,
     default_status: dg.DefaultSensorStatus | None = None,
 ) -> dg.Definitions:
-    """Return assets, checks, sensors and operations of jobs that run on, to be merged with what else there is.
+    """Return assets, checks, sensors and operations of submitted jobs, to be merged with other definitions.
 
     A code that cannot be loaded is an asset ``broken/<code>``, with the error in its description and a check ``code_loads`` that fails;
-    the health sensor names it, too::
+    the health sensor reports it, too::
 
         defs = dg.Definitions.merge(
             build_continuous_definitions("rides.job:job", "fares.job:job", store="s3://lake/jobs"),
@@ -65,18 +65,18 @@ def build_continuous_definitions(
     Args:
         codes: the jobs' codes, ``module:job`` each.
         store: folder or bucket of the job stores.
-        spec: how a job is wanted when it is submitted by its operation ``start``; its code, and all else by default.
+        spec: the spec with which a job's operation ``start`` submits it; by default its code with default settings.
         partitions: time partitions of a job's outputs.
-        checks: checks of a job, made on their own.
+        checks: checks of a job's outputs, run apart from materializations.
         translator: turns streams into asset specs.
-        operations: ``each`` job has its own operations, or the ``store`` has some that ask for a job's name, for those with very many jobs.
-        savepoints: have the operations on savepoints and on a job's code as well (``savepoint_jobs``), and the check ``state_fits`` of each
-            job; where ``each`` job has its own, also a savepoint every six hours and maintenance every night.
+        operations: ``each`` job has its own operations, or the ``store`` has one set that asks for a job's name, for very many jobs.
+        savepoints: add the operations on savepoints and code (``savepoint_jobs``), and the check ``state_fits`` of each job; where ``each``
+            job has its own operations, also a savepoint every six hours and maintenance every night.
         alert_key: key of the resource that alerts go through; None sends none.
-        launchers: what can start drivers, by name.
+        launchers: launchers of drivers, by name.
         default_status: whether the sensors and schedules run as soon as they are deployed. By default the sensors do, since without them
-            a driver that died stays dead and nobody sees it, and the schedules do not. Where several deployments load the code location,
-            give all but one ``DefaultSensorStatus.STOPPED``.
+            a driver that died stays dead unnoticed, and the schedules do not. If several deployments load the code location, pass
+            ``DefaultSensorStatus.STOPPED`` to all but one.
 
     Raises:
         DefinitionError: partitions, checks or the spec of a job that loads do not fit it.
@@ -121,14 +121,14 @@ def build_continuous_definitions(
 
 
 def _checks(given: Sequence[OutputCheck], *, verdict: bool) -> Sequence[OutputCheck]:
-    """Return the checks of a job, with the verdict on its code, unless it is among them."""
+    """Return the checks of a job, with ``StateFits`` added if it is not among them."""
     return (*given, StateFits()) if verdict and not any(isinstance(check, StateFits) for check in given) else given
 
 
 def load_jobs(
     codes: Sequence[str], *, partitions: Callable[[Job], Partitions] | None = None, translator: TidemarkTranslator | None = None
 ) -> LoadedJobs:
-    """Load jobs one by one, and return what loads and what does not.
+    """Load jobs one by one, and return those that load and the errors of the others.
 
     Args:
         codes: ``module:job`` each.
@@ -144,10 +144,10 @@ def load_jobs(
             job = load_job(code)
             _require_new(job, jobs)
             keys = {spec.key for spec in build_source_asset_specs(job, translator=translator)}
-            # A source that is another place than one of an earlier job's with the same key is this job's error.
+            # A source with the asset key of an earlier job's source but another location is this job's error.
             build_source_asset_specs(*(owners[key] for key in keys if key in owners), job, translator=translator)
             specs += build_output_asset_specs(job, partitions=partitions(job) if partitions is not None else None, translator=translator)
-        # Dagster's own: what a translator gives, and Dagster does not take.
+        # DagsterError: a translator returned something that Dagster rejects.
         except (TidemarkError, dg.DagsterError) as error:
             broken[code] = redacted(str(error))
             continue
@@ -160,5 +160,7 @@ def _require_new(job: Job, jobs: Mapping[str, Job]) -> None:
     for code, other in jobs.items():
         if group_of(other.name) == group_of(job.name) or operation_names(other.name) & operation_names(job.name):
             raise DefinitionError(
-                f"it has the name of the job of {code}, or one that Dagster cannot tell from it", fix="rename one of them", job=job.name
+                f"the job of {code} has the same name, or one that Dagster cannot distinguish from it",
+                fix="rename one of them",
+                job=job.name,
             )

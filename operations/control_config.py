@@ -1,4 +1,4 @@
-"""The forms of the operations on jobs, as the launchpad shows them: what can be set, what it is for, and what it is by default."""
+"""Config schemas of the operations on jobs, as the launchpad shows them: fields, descriptions and defaults."""
 
 from __future__ import annotations
 
@@ -13,56 +13,56 @@ _JOB_HELP = "Name of the job."
 
 
 class RequestForm(dg.Config):
-    """What all operations take."""
+    """The config that all operations take."""
 
     job: str = Field(description=_JOB_HELP)
-    why: str = Field(default="", description="What for; kept with the change, and shown by `tidemark history JOB --changes`.")
+    why: str = Field(default="", description="Reason; stored with the change and shown by `tidemark history JOB --changes`.")
     wait: bool = Field(
         default=True,
-        description="See to it, and wait until it is so; else only write the wish down, for a supervisor or the reconcile sensor.",
+        description="Reconcile the job and wait until it is done; else only write the request, for a supervisor or the reconcile sensor.",
     )
-    timeout: str = Field(default="10 minutes", description="How long to wait at most; what was asked for stands all the same.")
+    timeout: str = Field(default="10 minutes", description="How long to wait at most; the request stays in effect after that.")
 
 
 class ResumeForm(RequestForm):
-    """Of ``resume``, and what ``start`` has of it."""
+    """Config of ``resume``, and base of that of ``start``."""
 
     resubmit: bool = Field(
         default=False,
-        description="Take the settings of this code location (trigger, Spark settings, code) for a job that was submitted before, too.",
+        description="Apply this code location's settings (trigger, Spark settings, code) also to a job that was submitted before.",
     )
 
 
 class StartForm(ResumeForm):
-    """Of ``start``."""
+    """Config of ``start``."""
 
     missing_epochs: Literal["refuse", "republish", "accept"] = Field(
         default="refuse",
-        description="Where an output's place no longer holds what was published to it. refuse: the job does not start. "
-        "republish: publish that again. accept: continue without it.",
+        description="If an output no longer holds epochs that were published to it. refuse: the job does not start. "
+        "republish: publish them again. accept: continue without them.",
     )
 
 
 class SuspendForm(RequestForm):
-    """Of ``suspend``, and what ``stop`` has of it."""
+    """Config of ``suspend``, and base of that of ``stop``."""
 
     how: Literal["finish", "drain", "now"] = Field(
         default="finish",
-        description="finish: after the current epoch. drain: read all there is, close all windows, end for good. now: at once.",
+        description="finish: after the current epoch. drain: read all input, close all windows, end for good. now: at once.",
     )
 
 
 class StopForm(SuspendForm):
-    """Of ``stop``."""
+    """Config of ``stop``."""
 
     savepoint: str | None = Field(
         default=None,
-        description="Name of a savepoint that is taken of where the job ended; an empty text for sp-EPOCH-TIME, none takes none.",
+        description="Name of the savepoint to take after the job has ended; an empty text for sp-EPOCH-TIME, none takes none.",
     )
 
 
 def form_for(form: type[Form], job: str | None, *, wait: bool = True) -> type[Form]:
-    """Return a form in which the job's name is filled in, where it is known, and that waits or does not by default."""
+    """Return a config schema with the job's name, where it is known, and the default of ``wait``."""
     waits = form.model_fields["wait"].description
     name = Field(description=_JOB_HELP) if job is None else Field(default=job, description=_JOB_HELP)
     return create_model(form.__name__, __base__=form, job=(str, name), wait=(bool, Field(default=wait, description=waits)))

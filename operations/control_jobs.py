@@ -1,4 +1,4 @@
-"""Dagster jobs that start, stop, restart, suspend and resume streaming jobs; launched from the launchpad as they are."""
+"""Dagster jobs that start, stop, restart, suspend and resume streaming jobs; they can be launched with their default config."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tidemark.operations.launchpad import launchpad_job
 from tidemark.sensors.store_sensor import open_root
 
 _VERBS: Mapping[Verb, tuple[type[RequestForm], bool, str]] = {
-    "start": (StartForm, True, "Starts {job}, or tries again where it failed for good, and waits until it runs."),
-    "stop": (StopForm, True, "Ends the driver of {job} after the current epoch, and starts no other."),
+    "start": (StartForm, True, "Starts {job}, also after it failed, and waits until it runs."),
+    "stop": (StopForm, True, "Stops {job} after the current epoch."),
     "cancel": (RequestForm, True, "Ends the driver of {job} at once, as a crash would; the next one runs the current epoch again."),
-    "restart": (RequestForm, True, "Ends the driver of {job} after the current epoch, and starts another."),
-    "suspend": (SuspendForm, False, "Asks for {job} to end after the current epoch, and does not wait for it."),
-    "resume": (ResumeForm, False, "Asks for {job} to run again, and does not wait for it."),
+    "restart": (RequestForm, True, "Restarts the driver of {job} after the current epoch."),
+    "suspend": (SuspendForm, False, "Requests that {job} stops after the current epoch, and does not wait for it."),
+    "resume": (ResumeForm, False, "Requests that {job} runs again, and does not wait for it."),
 }
 
 
@@ -39,31 +39,31 @@ def control_jobs(
 ) -> dg.Definitions:
     """Return the Dagster jobs ``<job>_start``, ``_stop``, ``_cancel``, ``_restart``, ``_suspend`` and ``_resume``.
 
-    Each writes a new generation of the job's spec, sees to it as a supervisor does, and waits with a line for each change::
+    Each writes a new generation of the job's spec, reconciles the job as a supervisor does, and waits, logging each change::
 
         defs = dg.Definitions.merge(defs, control_jobs(job, spec=JobSpec("taxi", "examples.taxi.job:job")))
 
-    The job's outputs get the check ``job_health`` with them, which the reconcile and the health sensor report: assets of a job whose
-    driver is dead turn red. Without a job they are called ``tidemark_start`` and so on, and ask for the name of any job of the store.
+    The job's outputs also get the check ``job_health``, which the reconcile and the health sensor report: assets of a job whose driver
+    is dead turn red. Without a job they are called ``tidemark_start`` and so on, and ask for the name of any job of the store.
 
     Args:
         job: the job.
-        spec: how it is wanted; with it ``start`` submits a job that was never submitted.
+        spec: its spec; with it ``start`` submits a job that was never submitted.
         store: folder or bucket of the job stores; the job's own by default.
-        translator: that gave the job's outputs their asset keys; they are observed with the savepoint that ``stop`` takes.
-        health_check: have the check; leave it out where ``build_health_checks`` makes it.
-        launchers: what can start drivers, by name; called in a run.
-        clock: the time.
+        translator: gives the outputs their asset keys; they are observed with the savepoint that ``stop`` takes.
+        health_check: add the check ``job_health``; False where ``build_health_checks`` adds it.
+        launchers: returns launchers of drivers, by name; called in a run.
+        clock: processing time.
 
     Raises:
-        DefinitionError: no store is known, or the spec cannot be or is another job's.
+        DefinitionError: no store is known, or the spec is invalid or another job's.
     """
     given = store if store is not None else job.store if job is not None else None
     name = job.name if job is not None else None
     if given is None:
-        raise DefinitionError("the operations have no job store", fix="give store=..., or Job(store=...)", job=name)
+        raise DefinitionError("the operations have no job store", fix="pass store=..., or Job(store=...)", job=name)
     if spec is not None and checked_spec(spec).job != name:
-        raise DefinitionError(f"the spec is that of job {spec.job!r}", fix="give that job, too", job=name)
+        raise DefinitionError(f"the spec is that of job {spec.job!r}", fix="pass that job, too", job=name)
     operator = Operator(lambda: open_root(given), launchers, spec, clock, job, translator or TidemarkTranslator())
     checked_by = (
         build_health_checks(job, store=given, translator=translator, launchers=launchers, clock=clock) if job and health_check else []

@@ -1,4 +1,4 @@
-"""What the operations on jobs do: write a wish down, see to it, wait with a word for each change, say what came of it."""
+"""Runs the operations on jobs: writes a request, reconciles the job, waits while logging each change, reports the outcome."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ GOALS: Mapping[Verb, Goal] = {
 
 @dataclass(frozen=True)
 class Operator:
-    """Does what an operation asks for.
+    """Runs the operations on jobs.
 
     Args:
         open_store: opens the root store.
-        launchers: what can start drivers, by name.
-        spec: how the job of this code location is wanted when it is submitted; None where it is submitted elsewhere.
-        clock: the time.
+        launchers: returns launchers of drivers, by name.
+        spec: the spec with which the job of this code location is submitted; None where it is submitted elsewhere.
+        clock: processing time.
         job: the job of this code location, whose outputs are observed with a savepoint; None where jobs are known by name only.
         translator: gives the outputs their asset keys.
     """
@@ -69,12 +69,12 @@ class Operator:
     translator: TidemarkTranslator = field(default_factory=TidemarkTranslator)
 
     def carry_out(self, context: dg.OpExecutionContext, verb: Verb, form: RequestForm) -> None:
-        """Ask for something, and see to it; the output's metadata says what came of it.
+        """Write a request and reconcile the job; the output's metadata has the outcome.
 
         Raises:
-            dagster.Failure: the job failed, or does not run though it was to.
-            NotReachedError: it took too long; the wish stands.
-            TidemarkError: the wish cannot be, or the store cannot be reached.
+            dagster.Failure: the job failed, or does not run although it should.
+            NotReachedError: the timeout expired; the request stays in effect.
+            TidemarkError: the request is invalid, or the store cannot be reached.
         """
         timeout_ms = to_ms(form.timeout, what="timeout", minimum=1)
         root, launchers = self.open_store(), self.launchers()
@@ -87,7 +87,7 @@ class Operator:
         if form.wait:
             view = wait_for_goal(context, Waiting(root, launchers, self.clock), made, GOALS[verb], timeout_ms=timeout_ms)
         else:
-            # Another reconciler of the job finds it begun; if there is none, nothing is lost but the waiting.
+            # One pass: a supervisor or sensor continues from here; without either the request still stays in effect.
             upgrading_reconciler(root, launchers, self.clock).reconcile_all([form.job])
             view = view_of(observe(root, form.job, launchers), self.clock.now_ms())
             context.log.info("%s", status_line(view))
@@ -100,52 +100,52 @@ class Operator:
 
     @property
     def _savepoints(self) -> SavepointOperator:
-        from tidemark.operations.savepoint_ops import SavepointOperator  # it loads what reads Delta tables
+        from tidemark.operations.savepoint_ops import SavepointOperator  # its import loads the Delta library
 
         return SavepointOperator(self.open_store, self.launchers, self.job, self.translator, self.clock)
 
     def _require_possible(self, root: JobStore, form: RequestForm, savepoint: str) -> None:
-        """Look at the savepoint that is asked for before the job is stopped for it."""
+        """Check the savepoint's name before the job is stopped for it."""
         if not form.wait:
             raise DefinitionError(
-                "the savepoint is taken when the job has ended, and without `wait` the run does not wait for that",
-                fix="give `wait: true`, or no `savepoint`",
+                "the savepoint is taken after the job has ended, and without `wait` the run does not wait for that",
+                fix="set `wait: true`, or leave `savepoint` out",
                 job=form.job,
             )
         if savepoint:
-            from tidemark.savepoints import SavepointStore  # it loads what reads Delta tables, too
+            from tidemark.savepoints import SavepointStore  # its import loads the Delta library, too
 
             SavepointStore(root, form.job, self.clock).require_free(savepoint)
 
-    def _ask(self, wishes: JobClient, verb: Verb, form: RequestForm) -> SpecGeneration:
+    def _ask(self, client: JobClient, verb: Verb, form: RequestForm) -> SpecGeneration:
         match verb:
             case "start" | "resume":
-                self._submit(wishes, form)
+                self._submit(client, form)
                 missing = form.missing_epochs if isinstance(form, StartForm) and form.missing_epochs != "refuse" else None
-                return wishes.start(form.job, form.why or ("resume" if verb == "resume" else ""), missing_epochs=missing)
+                return client.start(form.job, form.why or ("resume" if verb == "resume" else ""), missing_epochs=missing)
             case "stop" | "suspend":
                 how: StopMode = form.how if isinstance(form, SuspendForm) else "finish"
-                return wishes.stop(form.job, how, form.why or ("suspend" if verb == "suspend" else ""))
+                return client.stop(form.job, how, form.why or ("suspend" if verb == "suspend" else ""))
             case "cancel":
-                return wishes.stop(form.job, "now", form.why)
+                return client.stop(form.job, "now", form.why)
             case "restart":
-                return wishes.restart(form.job, form.why)
+                return client.restart(form.job, form.why)
 
-    def _submit(self, wishes: JobClient, form: RequestForm) -> None:
-        """Submit the job as this code location wants it, where it was never submitted, or that is asked for."""
+    def _submit(self, client: JobClient, form: RequestForm) -> None:
+        """Submit the job with this code location's spec, if it was never submitted or ``resubmit`` is set."""
         if self.spec is None or self.spec.job != form.job:
             return
-        known = read_spec(wishes.store, form.job)
+        known = read_spec(client.store, form.job)
         if known is None or (isinstance(form, ResumeForm) and form.resubmit):
-            wishes.submit(self.spec, form.why)
+            client.submit(self.spec, form.why)
 
 
 def outcome(view: JobView, made: SpecGeneration, *, seconds: float) -> MetadataValues:
-    """Return what came of a wish, as metadata.
+    """Return the outcome of a request as metadata.
 
     Args:
         view: the job afterwards.
-        made: the generation that was asked for.
+        made: the generation that the request wrote.
         seconds: how long it took.
     """
     metadata: dict[str, MetadataItem] = {

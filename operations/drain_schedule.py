@@ -11,7 +11,7 @@ from tidemark.assets.streams.translator import group_of
 
 _UNFINISHED = [
     *(dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED),
-    # It finishes its epoch first.
+    # It finishes its epoch before it ends.
     dg.DagsterRunStatus.CANCELING,
 ]
 
@@ -27,12 +27,12 @@ def build_drain_schedule(
 ) -> dg.ScheduleDefinition:
     """Return a schedule that materializes all assets of a job.
 
-    The run keeps to the assets' pool, so it waits for a run that was started by hand where the pool has a limit. A tick while an earlier
-    run of the schedule's job still waits or runs is skipped: the next drain reads what the skipped one would have read, and runs that
-    wait for one another would only pile up.
+    The run uses the assets' pool, so with a pool limit it waits for a run that was launched by hand. A tick while an earlier run of the
+    schedule's job is queued or in progress is skipped: the next drain reads what the skipped one would have read, and queued runs would
+    only pile up.
 
     Args:
-        assets: what ``@streaming_assets`` made.
+        assets: assets of ``@streaming_assets``.
         cron: when to drain, such as ``"*/15 * * * *"``.
         name: the schedule's; ``<job>_drain_schedule`` by default. Its Dagster job has the same name without ``_schedule``.
         timezone: of the cron expression; UTC by default.

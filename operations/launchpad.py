@@ -1,4 +1,4 @@
-"""A Dagster job of one operation, whose form the launchpad shows filled in."""
+"""A Dagster job of one operation, whose config the launchpad shows with its defaults."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tidemark.assets.streams.translator import group_of
 def launchpad_job(
     verb: str, job: str | None, *, help_: str, form: type[dg.Config], carry_out: Callable[[dg.OpExecutionContext, Any], None]
 ) -> dg.JobDefinition:
-    """Return a Dagster job ``<job>_<verb>``; without a job ``tidemark_<verb>``, whose form asks for one.
+    """Return a Dagster job ``<job>_<verb>``; without a job ``tidemark_<verb>``, whose config asks for one.
 
     Args:
-        verb: what it does.
+        verb: the operation.
         job: the streaming job's name.
-        help_: a sentence on it, with ``{job}``.
-        form: what can be set; it has a field ``job``.
-        carry_out: does it; called with the operation's context and the form as it was filled in.
+        help_: its description, with ``{job}``.
+        form: its config schema, with a field ``job``.
+        carry_out: runs it; called with the op's context and config.
     """
     stem = group_of(job) if job is not None else "tidemark"
     description = help_.format(job=f"`{job}`" if job is not None else "a job")
@@ -28,13 +28,13 @@ def launchpad_job(
     def operate(context: dg.OpExecutionContext, config: dg.Config) -> None:
         carry_out(context, config)
 
-    # Dagster makes the launchpad's form from the annotation, and the form is made for this job.
+    # Dagster reads the config schema from the annotation, and the schema is made for this job.
     operate.__annotations__ = {"context": dg.OpExecutionContext, "config": form, "return": None}
     operation = dg.op(name=f"{verb}_{stem}", description=description, out=dg.Out(dg.Nothing))(operate)
     return dg.GraphDefinition(name=f"{stem}_{verb}", node_defs=[operation]).to_job(
         description=description,
         executor_def=dg.in_process_executor,
         tags={"tidemark/job": job} if job is not None else None,
-        # What can be set is filled in, so that the launchpad shows it.
+        # All defaults are written out, so that the launchpad shows them.
         config={"ops": {operation.name: {"config": form(job=job).model_dump()}}} if job is not None else None,
     )

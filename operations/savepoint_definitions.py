@@ -1,6 +1,6 @@
-"""Dagster jobs and schedules for savepoints and what they make possible; launched from the launchpad as they are.
+"""Dagster jobs and schedules for savepoints, rewinds, forks and upgrades; they can be launched with their default config.
 
-What carries them out brings the library of Delta tables. It is imported when one of them runs, so that no code location waits for it.
+Their implementation loads the Delta library. It is imported when one of them runs, so that loading a code location does not wait for it.
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ EVERY_NIGHT = "30 3 * * *"
 
 _VERBS: Mapping[str, tuple[type[JobForm], str]] = {
     "savepoint": (SavepointForm, "Takes a savepoint of {job}, whether it runs or not, and observes its outputs with it."),
-    "dispose_savepoints": (DisposeForm, "Disposes of savepoints of {job}: of named ones, or of those that retention expires."),
-    "export_savepoint": (ExportForm, "Copies a savepoint of {job} and all it needs into one folder."),
-    "rewind": (RewindForm, "Puts {job} back to a savepoint with its tables; as it is, only says what that would do."),
-    "restore": (RestoreForm, "Resumes {job} from a savepoint; its tables stay as they are."),
-    "fork": (ForkForm, "Starts a variant of {job} from a savepoint, with tables of its own."),
+    "dispose_savepoints": (DisposeForm, "Disposes of savepoints of {job}: named ones, or those that retention no longer keeps."),
+    "export_savepoint": (ExportForm, "Copies a savepoint of {job} with all its files into one folder."),
+    "rewind": (RewindForm, "Rewinds {job} to a savepoint with its tables; by default only reports the plan."),
+    "restore": (RestoreForm, "Restores {job} from a savepoint; its tables are not reverted."),
+    "fork": (ForkForm, "Starts a variant of {job} from a savepoint, with separate tables."),
     "diff": (DiffForm, "Compares rows of {job}'s tables with those of its fork's, or of another job's."),
-    "discard": (DiscardForm, "Deletes a fork of {job} that was stopped, with its tables; it has to be named."),
-    "promote": (PromoteForm, "Gives {job} the code of its fork: it goes back to where the fork began, and reads on with it."),
-    "rescale": (RescaleForm, "Runs {job} at another parallelism from its next epoch on, without a restart."),
-    "upgrade": (UpgradeForm, "Gives {job} other code: judge, stop, savepoint, start, watch; if it is not well, it is rolled back."),
-    "maintenance": (MaintenanceForm, "Lets old savepoints of {job} go, and deletes what nothing needs any more."),
+    "discard": (DiscardForm, "Deletes a stopped fork of {job}, with its tables; it has to be named."),
+    "promote": (PromoteForm, "Upgrades {job} to the code of its fork: it rewinds to where the fork began, and resumes with it."),
+    "rescale": (RescaleForm, "Changes the parallelism of {job} from its next epoch on, without a restart."),
+    "upgrade": (UpgradeForm, "Upgrades {job}: check the new code, stop, savepoint, start, watch; rolls back if it is unhealthy."),
+    "maintenance": (MaintenanceForm, "Disposes of old savepoints of {job}, and deletes files that are no longer needed."),
 }
 
 
 def operation_names(job: str) -> frozenset[str]:
-    """Return the names that the Dagster jobs for a streaming job have."""
+    """Return the names of the Dagster jobs for a streaming job."""
     return frozenset(f"{group_of(job)}_{verb}" for verb in _VERBS)
 
 
@@ -89,11 +89,11 @@ def savepoint_jobs(
     Args:
         job: the job.
         store: folder or bucket of the job stores; the job's own by default.
-        translator: that gave the job's outputs their asset keys.
-        savepoint_cron: when a savepoint is taken that retention expires later.
-        maintenance_cron: when old savepoints and files go.
-        launchers: what can start drivers, by name; called in a run.
-        clock: the time.
+        translator: gives the job's outputs their asset keys.
+        savepoint_cron: when periodic savepoints are taken, which retention disposes of later.
+        maintenance_cron: when old savepoints and files are deleted.
+        launchers: returns launchers of drivers, by name; called in a run.
+        clock: processing time.
         judge: checks new code against stored state; in a separate process by default.
         default_status: whether the schedules run as soon as they are deployed.
 
@@ -103,7 +103,7 @@ def savepoint_jobs(
     given = store if store is not None else job.store if job is not None else None
     name = job.name if job is not None else None
     if given is None:
-        raise DefinitionError("the operations have no job store", fix="give store=..., or Job(store=...)", job=name)
+        raise DefinitionError("the operations have no job store", fix="pass store=..., or Job(store=...)", job=name)
 
     def carried_out(verb: str) -> CarryOut:
         from tidemark.control import judge_code
@@ -167,16 +167,16 @@ def _schedules(
             job=jobs["savepoint"],
             cron_schedule=crons[0],
             run_config=periodic,
-            # Of a job that has not begun there is nothing to keep; a run would only fail.
+            # A job without an epoch has nothing to save; a run would fail.
             should_execute=has_epoch,
             default_status=status,
-            description=f"Takes a savepoint of `{job}`; retention expires old ones.",
+            description=f"Takes a savepoint of `{job}`; retention disposes of old ones.",
         ),
         dg.ScheduleDefinition(
             name=f"{stem}_maintenance_schedule",
             job=jobs["maintenance"],
             cron_schedule=crons[1],
             default_status=status,
-            description=f"Lets old savepoints of `{job}` go, and deletes what nothing needs any more.",
+            description=f"Disposes of old savepoints of `{job}`, and deletes files that are no longer needed.",
         ),
     ]

@@ -1,4 +1,4 @@
-"""What the operations on savepoints do; each returns what came of it, as metadata."""
+"""Runs the operations on savepoints; each returns its outcome as metadata."""
 
 from __future__ import annotations
 
@@ -70,21 +70,21 @@ from tidemark.sensors.reports.reported_events import ReportedEvents
 from tidemark.state import JobStore
 
 EXPORTS = "_exports"
-"""Folder of the job store for exports that name no other; no job has a name like it."""
+"""Default folder of exports in the job store; no job can have this name."""
 
 Found = dict[str, MetadataItem]
 
 
 @dataclass(frozen=True)
 class SavepointOperator:
-    """Does what an operation on savepoints asks for.
+    """Runs the operations on savepoints.
 
     Args:
         open_store: opens the root store.
-        launchers: what can start drivers, by name.
+        launchers: returns launchers of drivers, by name.
         job: the job of this code location, whose outputs are observed; None where jobs are known by name only.
         translator: gives the outputs their asset keys.
-        clock: the time.
+        clock: processing time.
         judge: checks code against stored state.
     """
 
@@ -110,13 +110,13 @@ class SavepointOperator:
         return self._observe_taken(context, found, taken)
 
     def take_final(self, context: dg.OpExecutionContext, form: RequestForm, name: str) -> Found:
-        """Take a savepoint of where a job that was stopped has ended, and observe the outputs with it; without a name it gets one."""
+        """Take a savepoint of a stopped job, and observe the outputs with it; without a name it gets a generated one."""
         found = self._savepoints(form.job)
         return self._observe_taken(context, found, found.take(name or None, kind="stop", by=caller(context), note=form.why))
 
     @contextmanager
     def observing(self, context: dg.OpExecutionContext, job: str) -> Iterator[None]:
-        """Observe the outputs with each savepoint of a job that is taken while the block runs, however it ends."""
+        """Observe the outputs with each savepoint of a job that is taken while the block runs, also if it raises."""
         found = SavepointStore(self.open_store(), job, self.clock)
         before = {savepoint.name for savepoint in found.list()}
         try:
@@ -127,7 +127,7 @@ class SavepointOperator:
                     self._observe(context, found, savepoint)
 
     def dispose(self, context: dg.OpExecutionContext, form: DisposeForm) -> Found:
-        """Dispose of named savepoints, or of those that retention expires."""
+        """Dispose of named savepoints, or of those that retention no longer keeps."""
         found = self._savepoints(form.job)
         if form.names:
             for name in form.names:
@@ -139,7 +139,7 @@ class SavepointOperator:
         return {"tidemark/disposed": ", ".join(gone), "tidemark/savepoints": len(found.list())}
 
     def export(self, context: dg.OpExecutionContext, form: ExportForm) -> Found:
-        """Copy a savepoint and all it needs into one folder."""
+        """Copy a savepoint with all its files into one folder."""
         found = self._savepoints(form.job)
         savepoint = self._chosen(found, form.savepoint)
         to = form.to or str(found.store.at(EXPORTS).at(form.job).at(savepoint.name).location)
@@ -149,14 +149,14 @@ class SavepointOperator:
         return {**savepoint_metadata(savepoint, found.restorable(savepoint)[0], found.folder), **exported}
 
     def rewind(self, context: dg.OpExecutionContext, form: RewindForm) -> Found:
-        """Put a job back to a savepoint with its tables, or say what that would do."""
+        """Rewind a job to a savepoint with its tables, or only report the plan."""
         timeout_ms = to_ms(form.timeout, what="timeout", minimum=1)
         if form.abort:
             return self._abort_rewind(context, form)
         if not form.savepoint and not form.dry_run:
             raise DefinitionError(
-                "a rewind names its savepoint, since the newest one may be another when the run is launched again",
-                fix="give `savepoint`; with `dry_run` it says which one is the newest",
+                "a rewind must name its savepoint, since the newest one may differ when the run is launched again",
+                fix="set `savepoint`; a run with `dry_run` shows which one is the newest",
                 job=form.job,
             )
         found = self._savepoints(form.job)
@@ -164,7 +164,7 @@ class SavepointOperator:
         if form.dry_run:
             plan = preview_rewind(found.store, form.job, savepoint.name, clock=self.clock)
             lines = [f"from epoch {plan.from_epoch} back to epoch {plan.epoch} ({plan.savepoint})"]
-            lines += [f"table of {output}: epoch {plan.from_epoch}, which is committed, is published first" for output in plan.unpublished]
+            lines += [f"table of {output}: publishes the committed epoch {plan.from_epoch} first" for output in plan.unpublished]
             lines += [f"table of {output}: back to version {plan.tables[output].version}" for output in plan.changed]
             lines += [f"output {output} is not reverted: {meaning}" for output, meaning in plan.left.items()]
             lines += [f"refused: {reason}" for reason in plan.refusals]
@@ -182,15 +182,15 @@ class SavepointOperator:
         return metadata
 
     def _abort_rewind(self, context: dg.OpExecutionContext, form: RewindForm) -> Found:
-        """Give up a rewind that was begun, and has put no table back."""
+        """Abort a rewind that has not reverted a table yet."""
         if form.savepoint:
-            raise DefinitionError("a rewind is either made or aborted", fix="give `savepoint` or `abort`, not both", job=form.job)
+            raise DefinitionError("`savepoint` and `abort` exclude one another", fix="set only one of them", job=form.job)
         rewinder = Rewinder(self.open_store(), self.launchers(), 0, caller(context), self.clock, on_progress=context.log.info)
         journal = rewinder.abort(form.job)
         return {"tidemark/savepoint": journal.savepoint, "tidemark/aborted": True}
 
     def fork(self, context: dg.OpExecutionContext, form: ForkForm) -> Found:
-        """Submit a variant of a job that resumes from a savepoint and writes to separate tables."""
+        """Submit a variant of a job that resumes from a savepoint and writes separate tables."""
         timeout_ms = to_ms(form.timeout, what="timeout", minimum=1)
         found = self._savepoints(form.job)
         savepoint = self._chosen(found, form.savepoint)
@@ -232,8 +232,8 @@ class SavepointOperator:
         """Delete a fork that was stopped, with its tables."""
         if not form.fork:
             raise DefinitionError(
-                "a discard names its fork, since the fork's tables are deleted for good",
-                fix=f"give `fork`; one that was given no name is {fork_name(form.job)!r}",
+                "a discard must name its fork, since the fork's tables are deleted for good",
+                fix=f"set `fork`; a fork without a given name is {fork_name(form.job)!r}",
                 job=form.job,
             )
         gone = discard(self.open_store(), form.fork, of=form.job, clock=self.clock)
@@ -242,18 +242,18 @@ class SavepointOperator:
         return {"tidemark/fork": form.fork, "tidemark/deleted": dg.MetadataValue.md("\n".join(f"- {place}" for place in gone))}
 
     def rescale(self, context: dg.OpExecutionContext, form: RescaleForm) -> Found:
-        """Run a submitted job at another parallelism from its next epoch on."""
+        """Change a submitted job's parallelism from its next epoch on."""
         timeout_ms = to_ms(form.timeout, what="timeout", minimum=1)
         words = "as the job has it" if form.parallelism is None else str(form.parallelism)
         made = self._change(context, form, lambda spec: replace(spec, parallelism=form.parallelism), form.why or f"rescale to {words}")
         return self._wait_until_running(context, form, made, {"tidemark/parallelism": words}, timeout_ms)
 
     def restore(self, context: dg.OpExecutionContext, form: RestoreForm) -> Found:
-        """Resume a submitted job from a savepoint, once; its driver is restarted for it, and tables stay as they are."""
+        """Restore a submitted job from a savepoint, once; its driver is restarted for it, and tables are not reverted."""
         if not form.savepoint:
             raise DefinitionError(
-                "a restore names its savepoint, since rows that the tables have from later epochs come again",
-                fix="give `savepoint`; to put the tables back, too, launch the rewind",
+                "a restore must name its savepoint, since rows of later epochs that the tables have are written again",
+                fix="set `savepoint`; to revert the tables, too, launch the rewind",
                 job=form.job,
             )
         timeout_ms = to_ms(form.timeout, what="timeout", minimum=1)
@@ -279,23 +279,23 @@ class SavepointOperator:
             made = self._change(context, form, restored, form.why or f"restore from {savepoint.name}")
         else:
             made = require_spec(found.store, form.job)
-            context.log.warning("%s was restored from %s already, for this run; to do it again, launch a new run", form.job, savepoint.name)
+            context.log.warning("%s was already restored from %s for this run; to do it again, launch a new run", form.job, savepoint.name)
         return self._wait_until_running(context, form, made, {"tidemark/savepoint": savepoint.name}, timeout_ms)
 
     def maintain(self, context: dg.OpExecutionContext, form: MaintenanceForm) -> Found:
-        """Let savepoints go that retention does, delete what nothing needs any more, and old files of tables."""
+        """Dispose of savepoints that retention no longer keeps, delete unreferenced state files and old files of tables."""
         found = self._savepoints(form.job)
         gone = retire_savepoints(found.store, form.job, _retention(form.keep, form.age), clock=self.clock)
         metadata: Found = {"tidemark/disposed": ", ".join(gone), "tidemark/savepoints": len(found.list())}
         if form.sweep:
             submitted, status = read_spec(found.store, form.job), read_control_status(found.store, form.job)
-            # Of one that has failed for good nobody starts a driver, which else would sweep.
+            # A failed job gets no driver, which would sweep otherwise.
             failed = status is not None and status.lifecycle == "failed"
             runs = submitted is not None and submitted.spec.wanted == "running" and not failed
             swept = SweptJob(running=True) if runs else sweep_job(found.store, form.job, clock=self.clock)
             metadata["tidemark/swept"] = not swept.running
             if swept.running:
-                context.log.info("%s runs, or another process works on it: no file was swept here; its driver sweeps", form.job)
+                context.log.info("%s runs, or another process works on it: nothing was swept here; its driver sweeps", form.job)
             else:
                 metadata |= {"tidemark/files_marked": swept.marked, "tidemark/files_deleted": swept.deleted}
         if form.vacuum:
@@ -306,7 +306,7 @@ class SavepointOperator:
     def _wait_until_running(
         self, context: dg.OpExecutionContext, form: WaitForm, made: SpecGeneration, extra: Found, timeout_ms: int
     ) -> Found:
-        """Wait until a job that is wanted running runs as it is wanted now, where that was asked for; returns what came of it."""
+        """If ``wait`` is set and the job should run, wait until it runs with the new spec; returns the outcome."""
         metadata = {**_spec_metadata(made), **extra}
         if not form.wait or made.spec.wanted != "running":
             return metadata
@@ -321,7 +321,7 @@ class SavepointOperator:
         return dict(savepoint_metadata(taken, found.restorable(taken)[0], found.folder, run_id=context.run_id))
 
     def _observe(self, context: dg.OpExecutionContext, found: SavepointStore, savepoint: Savepoint) -> None:
-        # A sensor may have been faster, since a rewind or an upgrade is observed when it has come to its end.
+        # A sensor may have reported it first, since a rewind or an upgrade is observed only at its end.
         reported = ReportedEvents(context.instance)
         # An operation may be launched for another job than the code location's, such as a fork.
         own = self.job if self.job is not None and self.job.name == savepoint.job else None
@@ -335,7 +335,7 @@ class SavepointOperator:
         return SavepointStore(self.open_store(), job, self.clock)
 
     def _chosen(self, found: SavepointStore, name: str) -> Savepoint:
-        """Return the savepoint that was named, else the newest; what a rewind keeps is what somebody wanted to get away from."""
+        """Return the named savepoint, else the newest; not one that a rewind took, which has the state that was rewound from."""
         if name:
             return found.get(name)
         known = [savepoint for savepoint in found.list() if savepoint.info.kind != "before-rewind"]
@@ -354,23 +354,23 @@ class SavepointOperator:
 
 
 def maps_of(form: RenamingForm) -> Maps:
-    """Return what a form says of changed code."""
+    """Return a config's renames for changed code."""
     return Maps(dict(form.uids), {uid: dict(names) for uid, names in form.columns.items()}, form.allow_non_restored_state)
 
 
 def caller(context: dg.OpExecutionContext) -> str:
-    """Return who asks: this process, for a run of Dagster's."""
+    """Return the requester's name: this process's user and the Dagster run."""
     return f"{current_user()} (Dagster run {context.run_id[:8]})"
 
 
 def restore_identity(context: dg.OpExecutionContext, savepoint: Savepoint) -> str:
-    """Return the name of the restore that a run asks for: the same when the run is launched again, so that it is made once."""
+    """Return the identity of a run's restore: the same when the run is re-executed, so that the restore is made once."""
     asked = f"{context.run.root_run_id or context.run_id}/{savepoint.name}/{savepoint.taken_at}"
     return f"restore-{hashlib.sha256(asked.encode()).hexdigest()[:16]}"
 
 
 def fork_name(job: str) -> str:
-    """Return the name of a fork that was given none."""
+    """Return the default name of a job's fork."""
     return f"{job}-what-if"
 
 

@@ -1,4 +1,4 @@
-"""What the operations that give a job other code do: begin an upgrade, or continue the one that is under way, to one of its two ends."""
+"""Runs the operations that change a job's code: begin an upgrade, or continue the one under way to one of its two ends."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from tidemark.operations.savepoint_ops import SavepointOperator, caller, fork_na
 
 
 class UpgradeOperator:
-    """Does what an operation on a job's code asks for.
+    """Runs the operations on a job's code.
 
     Args:
-        operator: knows the store, the launchers, the clock, and what checks new code against stored state.
+        operator: has the store, the launchers, the clock, and the check of new code against stored state.
     """
 
     def __init__(self, operator: SavepointOperator) -> None:
         self._operator = operator
 
     def upgrade(self, context: dg.OpExecutionContext, form: UpgradeForm) -> dict[str, MetadataItem]:
-        """Give a job other code, with a way back."""
+        """Upgrade a job to new code, with rollback."""
         upgrading = self._upgrading(context)
         if form.savepoint and not form.code:
             raise DefinitionError("`savepoint` requires `code`", fix="set `code`, or launch the rewind job instead", job=form.job)
         if form.code and form.end:
             raise DefinitionError(
-                "an upgrade is either begun or ended", fix=f"give `code`, or `end: {form.end}` for the one under way", job=form.job
+                "`code` and `end` exclude one another", fix=f"set `code`, or `end: {form.end}` for the upgrade under way", job=form.job
             )
         if form.code:
             request = UpgradeRequest(
@@ -53,7 +53,7 @@ class UpgradeOperator:
         return self._continue(context, upgrading, form.job, form)
 
     def promote(self, context: dg.OpExecutionContext, form: PromoteForm) -> dict[str, MetadataItem]:
-        """Give a job the code of its fork: it goes back to where the fork began, and reads on with it."""
+        """Upgrade a job to the code of its fork: it rewinds to where the fork began, and resumes with it."""
         upgrading = self._upgrading(context)
         within_ms = to_ms(form.checks_within, what="checks_within", minimum=1)
         fork = form.fork or fork_name(form.job)
@@ -95,10 +95,10 @@ class UpgradeOperator:
 
 
 def _outcome(end: UpgradeStep) -> dict[str, MetadataItem]:
-    """Return what came of an upgrade, or where it is.
+    """Return the outcome of an upgrade, or its step, as metadata.
 
     Raises:
-        dagster.Failure: the old code has the job again.
+        dagster.Failure: it was rolled back to the old code.
     """
     metadata: dict[str, MetadataItem] = {
         "tidemark/upgrade": end.upgrade.identity,

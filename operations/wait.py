@@ -1,4 +1,4 @@
-"""Waits for what an operation asked of a job, with a line of the log for each change; a job that does not get there fails the run."""
+"""Waits until a job reaches an operation's goal, logging each change; a job that does not reach it fails the run."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from tidemark.control import Goal, JobView, SpecGeneration, Waiting, shortfall
 
 
 def wait_for_goal(context: dg.OpExecutionContext, waiting: Waiting, made: SpecGeneration, goal: Goal, *, timeout_ms: int) -> JobView:
-    """See to what a generation of a job's spec wants, and wait for it; returns how the job is then.
+    """Reconcile a job to a generation of its spec and wait for the goal; returns the job's view then.
 
     Raises:
-        NotReachedError: it took too long; the wish stands.
+        NotReachedError: the timeout expired; the request stays in effect.
         TidemarkError: the job's files cannot be read.
     """
 
@@ -25,10 +25,10 @@ def wait_for_goal(context: dg.OpExecutionContext, waiting: Waiting, made: SpecGe
 
 
 def require_reached(view: JobView, goal: Goal, metadata: MetadataValues) -> None:
-    """Make sure that a job that was waited for is where it was to be.
+    """Fail the run unless the job has reached its goal.
 
     Raises:
-        dagster.Failure: it failed, or does not run though it was to.
+        dagster.Failure: it failed, or does not run although it should.
     """
     text = shortfall(view, goal)
     if text is not None:
@@ -36,6 +36,6 @@ def require_reached(view: JobView, goal: Goal, metadata: MetadataValues) -> None
 
 
 def status_line(view: JobView) -> str:
-    """Return where the job is, as a line of the log."""
+    """Return the job's state as a log line."""
     epoch = f", epoch {view.epoch}" if view.epoch is not None else ""
     return f"{view.job}: {view.state}{epoch}{f' ({view.reason})' if view.reason else ''}"

@@ -1,4 +1,4 @@
-"""Where alerts go: the resource that sensors send them through, and the one that writes them to the log."""
+"""The resource that sensors send alerts through, and one that writes them to the log."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tidemark.control import Alert
 
 
 class AlertResource(dg.ConfigurableResource[Any], ABC):
-    """Delivers alerts; make your own by implementing ``send``."""
+    """Delivers alerts; subclass it and implement ``send`` for other receivers."""
 
     @abstractmethod
     def send(self, alert: Alert) -> None:
         """Deliver one alert, or raise.
 
-        Called on a sensor's tick. Delivered means that the receiver has taken it; an error fails the tick, its cursor stays, and
+        Called on a sensor's tick. Delivered means that the receiver has accepted it; an error fails the tick, its cursor stays, and
         the next tick sends again.
 
         Raises:
@@ -26,7 +26,7 @@ class AlertResource(dg.ConfigurableResource[Any], ABC):
 
 
 class LogAlert(AlertResource):
-    """Writes alerts to Dagster's log, and so to the sensor's tick."""
+    """Writes alerts to Dagster's log, which the sensor's tick shows."""
 
     def send(self, alert: Alert) -> None:
         """Log an error as an error, a warning as a warning, the rest as information."""

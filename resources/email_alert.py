@@ -32,10 +32,10 @@ class EmailAlert(AlertResource):
     timeout_seconds: float = 10.0
 
     def send(self, alert: Alert) -> None:
-        """Send one mail to all recipients; one that the server refuses is an error.
+        """Send one mail to all recipients; a recipient that the server rejects is an error.
 
         Raises:
-            AlertError: the mail was not taken for every recipient.
+            AlertError: the mail was not accepted for every recipient.
         """
         EmailDelivery(
             host=self.host,

@@ -1,4 +1,4 @@
-"""Tells Dagster about a run while it runs: a log line per epoch, and rarely an observation."""
+"""Reports a run to Dagster while it runs: a log line per epoch, and rarely an observation."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tidemark.graph import Job
 from tidemark.state import EpochProgress, format_progress
 
 OBSERVATION_INTERVAL_SECONDS = 300.0
-"""Observations are events in Dagster's log for ever, so that a job that runs for hours must not write one per epoch."""
+"""Observations stay in Dagster's event log forever, so a job that runs for hours must not write one per epoch."""
 
 
 class EpochReporter:
     """Called once per committed epoch, in order.
 
-    An observation covers the epochs since the one before; the last stretch of a run has none, since the materializations follow.
+    An observation covers the epochs since the previous one; the last epochs of a run have none, since the materializations follow.
 
     Args:
         job: the job.

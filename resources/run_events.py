@@ -12,7 +12,7 @@ StreamingEvent = dg.MaterializeResult[object] | dg.AssetCheckResult
 
 
 class TidemarkEvents(Iterator[StreamingEvent]):
-    """The events of one run. The job runs when the first of them is asked for.
+    """The events of one run. The job runs when the first event is requested.
 
     Args:
         events: the events.
@@ -29,8 +29,8 @@ class TidemarkEvents(Iterator[StreamingEvent]):
     def with_row_counts(self) -> TidemarkEvents:
         """Take ``dagster/row_count`` from the tables themselves, by their files' metadata.
 
-        Without it the count is what the job committed since its lineage began, which costs nothing; a table that others write to as
-        well, or that an earlier lineage began, has other rows too.
+        Without it the count is what the job committed since its lineage began, which costs nothing; a table that other jobs or an earlier
+        lineage wrote to has more rows.
         """
         return TidemarkEvents(self._counted(), self._tables)
 

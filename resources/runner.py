@@ -1,4 +1,4 @@
-"""``TidemarkResource``: runs a job inside a Dagster run and says what it did."""
+"""``TidemarkResource``: runs a job inside a Dagster run and reports its outputs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class JobRun(Protocol):
-    """What a run of a job gives back; ``tidemark.run`` returns one."""
+    """The result of a job's run; ``tidemark.run`` returns one."""
 
     @property
     def lineage(self) -> str:
@@ -51,13 +51,13 @@ class TidemarkResource(dg.ConfigurableResource[Any]):
     Args:
         store: folder or bucket of job stores, for jobs that do not name one themselves.
         spark: where the Spark session comes from: a ``SparkResource``, or one of dagster-pyspark's resources.
-        end_of_input: take it that nothing more will come, and close all windows at the end of each run.
+        end_of_input: treat the input as complete, and close all windows at the end of each run.
         takeover: take the job over from a driver that seems alive.
-        max_epochs: stop after so many epochs; the next run resumes from there.
+        max_epochs: stop after this many epochs; the next run resumes from there.
     """
 
     store: str | None = None
-    # With a type argument, pydantic would copy a resource of another class and lose what it has.
+    # With a type argument, pydantic would copy a resource of another class and lose its fields.
     spark: dg.ConfigurableResource = Field(default_factory=SparkResource)  # type: ignore[type-arg]
     end_of_input: bool = False
     takeover: bool = False
@@ -69,13 +69,13 @@ class TidemarkResource(dg.ConfigurableResource[Any]):
         super().__init__(**fields)
 
     def run(self, *, context: dg.AssetExecutionContext | dg.OpExecutionContext, skip_unchanged: bool = False) -> TidemarkEvents:
-        """Run the job of the selected assets until its sources are drained; yields what was materialized and checked.
+        """Run the job of the current assets until its sources are drained; yields materializations and check results.
 
         An epoch writes all outputs of a job, whatever is selected; the selection chooses what is reported and checked.
 
         Args:
             context: the context of a ``@streaming_assets`` body.
-            skip_unchanged: do not report outputs that got no rows, so that nothing downstream of them is triggered.
+            skip_unchanged: do not report outputs that got no rows, so that no downstream asset is triggered.
 
         Raises:
             DefinitionError: the assets are not a job's, or no store is known.
@@ -91,7 +91,7 @@ class TidemarkResource(dg.ConfigurableResource[Any]):
             job: the job.
             store: where its state is.
             on_epoch: to be called once per committed epoch, in order.
-            run_id: Dagster's run, by which other drivers of the job know this one.
+            run_id: the Dagster run's id, which identifies this driver to other drivers of the job.
         """
         from tidemark.spark import run
 
@@ -120,7 +120,7 @@ class TidemarkResource(dg.ConfigurableResource[Any]):
         return store
 
     def status_of(self, job: Job) -> JobStatus | None:
-        """Return a job's status; none where it never ran. Starts no JVM."""
+        """Return a job's status, None if it never ran. Starts no JVM."""
         return read_status(JobStore.open(self.store_of(job)), job.name)
 
     def _events(
@@ -128,7 +128,7 @@ class TidemarkResource(dg.ConfigurableResource[Any]):
     ) -> Iterator[StreamingEvent]:
         selected, checks = context.selected_asset_keys, context.selected_asset_check_keys
         if not selected:
-            # "Execute checks" on Dagster's page: the stored results are checked, and nothing is run for it.
+            # "Execute checks" in Dagster's UI: the stored outputs are checked without running the job.
             yield from evaluate_checks(bound.checks, stored_context(bound.job, store), keys=bound.keys, selected=checks)
             return
         before = _states(bound, self.status_of(bound.job))
@@ -165,7 +165,7 @@ def materializations(bound: BoundJob, report: RunReport, *, selected: Collection
 
 
 def _unchanged(bound: BoundJob, report: RunReport, instance: dg.DagsterInstance) -> frozenset[dg.AssetKey]:
-    """Return the outputs that got no rows since they were last materialized: runs that failed or selected others reported none."""
+    """Return the outputs without new rows since their last materialization; failed runs and runs that did not select them count, too."""
     return frozenset(
         key
         for name, key in bound.keys.items()
@@ -174,7 +174,7 @@ def _unchanged(bound: BoundJob, report: RunReport, instance: dg.DagsterInstance)
 
 
 def _last_materialized(event: dg.EventLogEntry | None) -> tuple[str, int]:
-    """Return lineage and epoch of a materialization; of none the epoch before the first."""
+    """Return lineage and epoch of a materialization; without one the epoch before the first."""
     made = event.asset_materialization if event is not None else None
     tags = made.tags or {} if made is not None else {}
     return tags.get("tidemark/lineage", ""), int(tags.get("tidemark/epoch", -1))
@@ -187,7 +187,7 @@ def _tables(bound: BoundJob, store: str) -> dict[dg.AssetKey, OutputTable]:
         try:
             tables[bound.keys[stream.name]] = table_of(stream, status)
         except SinkError:
-            # Rows that go to a console or to memory cannot be counted afterwards.
+            # Rows in a console or memory sink cannot be counted afterwards.
             continue
     return tables
 

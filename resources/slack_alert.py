@@ -25,7 +25,7 @@ class SlackAlert(AlertResource):
 
         Raises:
             SetupError: dagster-slack is not installed.
-            AlertError: Slack does not take it.
+            AlertError: Slack rejects it.
         """
         try:
             from dagster_slack import SlackResource

@@ -1,4 +1,4 @@
-"""The Spark session of a Dagster run, on dagster-pyspark, started only when a job asks for it."""
+"""The Spark session of a Dagster run, on dagster-pyspark, started on first use."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SparkProvider(Protocol):
 class SparkResource(dg.ConfigurableResource[Any]):
     """A Spark session, started on first use; definitions and sensors that hold this resource start no JVM.
 
-    It stands on dagster-pyspark's ``LazyPySparkResource``, imported on first use too, since importing PySpark takes longer
+    It is built on dagster-pyspark's ``LazyPySparkResource``, imported on first use too, since importing PySpark takes longer
     than a code location should take to load.
 
     Args:
@@ -45,7 +45,7 @@ class SparkResource(dg.ConfigurableResource[Any]):
         """The session, started now if there is none.
 
         Raises:
-            SetupError: dagster-pyspark is not installed, or there is no Java that Spark can run on.
+            SetupError: dagster-pyspark is not installed, or no Java that Spark can run on was found.
         """
         if self._session is None:
             self._session = _start(self.spark_config)
@@ -57,7 +57,7 @@ class SparkResource(dg.ConfigurableResource[Any]):
 def preserved_interrupts() -> Iterator[None]:
     """Keep SIGINT's handler through the start of a session.
 
-    A SparkContext installs its own, which takes from Dagster the way to end a run.
+    A SparkContext installs its own, with which Dagster could no longer terminate a run.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -81,7 +81,7 @@ def session_of(resource: object) -> SparkSession:
             return resource.spark_session
     raise SetupError(
         f"{type(resource).__name__} has no attribute spark_session",
-        fix="give TidemarkResource(spark=SparkResource(...)) or a resource of dagster-pyspark",
+        fix="pass TidemarkResource(spark=SparkResource(...)) or a resource of dagster-pyspark",
     )
 
 
@@ -94,14 +94,14 @@ def _start(settings: dict[str, Any]) -> SparkSession:
         raise SetupError("dagster-pyspark is not installed", fix="run pip install -e '.[dagster]' in the checkout") from error
     local = local_settings() if master_of(settings).startswith("local") else {}
     all_settings = {**local, **SETTINGS, **settings}
-    # Before the resource does it, whose JVM would print into the run's log.
+    # Before the resource starts one, whose JVM would print into the run's log.
     start_jvm(flat_settings(all_settings))
     session: SparkSession = LazyPySparkResource(spark_config=all_settings).spark_session
     return session
 
 
 def flat_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Return settings by their whole names, as text.
+    """Return settings by their full names, as text.
 
     >>> flat_settings({"spark": {"ui": {"enabled": False}}, "spark.app.name": "fares"})
     {'spark.ui.enabled': 'false', 'spark.app.name': 'fares'}

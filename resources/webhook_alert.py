@@ -20,10 +20,10 @@ class WebhookAlert(AlertResource):
     timeout_seconds: float = 10.0
 
     def send(self, alert: Alert) -> None:
-        """Post the alert; an answer other than 2xx is an error, a redirection too: the headers are for this endpoint alone.
+        """Post the alert; a response other than 2xx is an error, also a redirect: the headers are for this endpoint only.
 
         Raises:
-            AlertError: the endpoint is not one of http or https, cannot be reached, or does not take the alert.
+            AlertError: the endpoint is not http or https, cannot be reached, or rejects the alert.
         """
         delivery = WebhookDelivery(self.url, self.headers, timeout_seconds=self.timeout_seconds, known_as="WebhookAlert")
         delivery.send(alert)

@@ -1,4 +1,4 @@
-"""A sensor on a job's small files: reads the status, decides, alerts, asks for runs. Starts no JVM."""
+"""A sensor on a job's small files: reads the status, decides, alerts, requests runs. Starts no JVM."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run to ask for: ``key`` keeps Dagster from starting it twice; ``partition`` where the target has partitions."""
+    """A run to request: ``key`` keeps Dagster from starting it twice; ``partition`` if the target has partitions."""
 
     key: str
     tags: dict[str, str] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class Decision:
-    """What a tick does. It is data, so that deciding needs neither Dagster's daemon nor a receiver of alerts.
+    """The decision of a tick. It is data, so that deciding needs neither Dagster's daemon nor a receiver of alerts.
 
     Dagster writes ``events`` before it submits ``runs``.
     """
@@ -47,12 +47,12 @@ class Decision:
 
 
 Decide = Callable[[JobStore, JobStatus, SensorCursor | None, dg.SensorEvaluationContext], Decision]
-"""Looks at the root store, the job's status, the last cursor, and what Dagster knows. Called only for a job that has committed an epoch."""
+"""Decides from the root store, the job's status, the last cursor and the tick's context. Called only after a first committed epoch."""
 
 
 @dataclass(frozen=True)
 class SensorOptions:
-    """What all sensors of jobs can be told.
+    """Options of all sensors on jobs.
 
     Args:
         store: folder or bucket of job stores, also as ``dg.EnvVar``; the job's own by default.
@@ -71,7 +71,7 @@ class SensorOptions:
 
 
 def job_sensor(job: Job, *, name: str, description: str, options: SensorOptions, decide: Decide) -> dg.SensorDefinition:
-    """Return a sensor that ticks on a job.
+    """Return a sensor on a job.
 
     Alerts are sent before the cursor moves: a receiver that fails fails the tick, and the next one sends again.
 
@@ -81,10 +81,10 @@ def job_sensor(job: Job, *, name: str, description: str, options: SensorOptions,
     """
     store = options.store if options.store is not None else job.store
     if store is None:
-        raise DefinitionError(f"sensor {name!r} has no job store", fix="give store=..., or Job(store=...)", job=job.name)
+        raise DefinitionError(f"sensor {name!r} has no job store", fix="pass store=..., or Job(store=...)", job=job.name)
 
     def evaluate(context: dg.SensorEvaluationContext, **_: object) -> dg.SensorResult:
-        # Called directly, as in unit tests, Dagster passes the resources by name as well.
+        # When called directly, as in unit tests, Dagster also passes the resources by name.
         root = JobStore.open(store_location(store, job.name))
         status = read_status(root, job.name)
         if status is None or status.last is None:
@@ -108,7 +108,7 @@ def job_sensor(job: Job, *, name: str, description: str, options: SensorOptions,
 
 
 def sensor_name(job: Job, what: str, given: str | None) -> str:
-    """Return a sensor's name: the one given, or the job's with what it is about."""
+    """Return a sensor's name: the given one, or the job's name with a suffix."""
     return given or f"{group_of(job.name)}_{what}"
 
 

@@ -1,4 +1,4 @@
-"""A sensor that tells when too many rows come too late, and which windows and partitions they belong to."""
+"""A sensor that alerts when too many rows are late, with their windows and partitions."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     Partitions = dg.TimeWindowPartitionsDefinition
 
 HISTORY_LIMIT = 1000
-"""Epochs looked at per tick for the windows touched; counts of late rows are exact however many there were."""
+"""Epochs read per tick for the touched windows; counts of late rows are exact for any number of epochs."""
 
 MAX_RUNS = 50
-"""Partitions asked for per tick, the newest; so much late data is better met with a backfill."""
+"""Partitions requested per tick, the newest; for more late data a backfill is better."""
 
 _NAMED = 10
 
 
 @dataclass(frozen=True)
 class LateRows:
-    """What came in since the last tick: rows at the windows, those of them too late, and the windows touched.
+    """Rows since the last tick: rows at the windows, the late ones among them, and the touched windows.
 
-    ``lost`` has the windows whose rows were turned away, ``refired`` those that were corrected by late rows within the allowed
-    lateness; both by start in milliseconds. An epoch names at most its newest 100 of each.
+    ``lost`` has the windows with late rows that were not accepted, ``refired`` those corrected by rows within the allowed lateness; both
+    by start in milliseconds. An epoch names at most its newest 100 of each.
     """
 
     rows: int
@@ -45,12 +45,12 @@ class LateRows:
 
     @property
     def ratio(self) -> float:
-        """Share of the rows that were too late."""
+        """Share of the rows that were late."""
         return self.late / self.rows if self.rows else 0.0
 
     @property
     def touched(self) -> tuple[int, ...]:
-        """Starts of all windows touched, the newest first."""
+        """Starts of all touched windows, the newest first."""
         return tuple(sorted(self.lost | self.refired, reverse=True))
 
 
@@ -64,17 +64,17 @@ def build_late_data_sensor(
     partitions_def: Partitions | None = None,
     options: SensorOptions | None = None,
 ) -> dg.SensorDefinition:
-    """Return a sensor that alerts when the share of late rows among those since its last tick is too great.
+    """Return a sensor that alerts when the share of late rows since its last tick is too high.
 
-    With a target in the options it also asks for a run whenever windows were touched by late rows: one, or one for each partition.
+    With a target in the options it also requests a run whenever late rows touched windows: one, or one for each partition.
 
     Args:
         job: the job.
-        name: the sensor's; ``<job>_late_data`` by default.
+        name: the sensor's name; ``<job>_late_data`` by default.
         warn_above: share above which to warn.
         error_above: share above which it is an error.
-        repeat: alert on every tick with too many late rows, not only when it gets better or worse.
-        partitions_def: time partitions of the target; windows are told, and runs asked for, as partitions of it.
+        repeat: alert on every tick with too many late rows, not only when the level changes.
+        partitions_def: time partitions of the target; windows are reported, and runs requested, as its partitions.
         options: store, target, alerts, interval, status.
 
     Raises:
@@ -82,8 +82,8 @@ def build_late_data_sensor(
     """
     if not 0 <= warn_above <= error_above <= 1:
         raise DefinitionError(
-            f"warn_above={warn_above} and error_above={error_above} are no shares in order",
-            fix="give 0 <= warn_above <= error_above <= 1, such as 0.001 and 0.01",
+            f"warn_above={warn_above} and error_above={error_above} are not valid shares",
+            fix="set 0 <= warn_above <= error_above <= 1, such as 0.001 and 0.01",
             job=job.name,
         )
 
@@ -96,7 +96,7 @@ def build_late_data_sensor(
     return job_sensor(
         job,
         name=sensor_name(job, "late_data", name),
-        description=f"Alerts when more than {warn_above:.2%} of the rows of `{job.name}` are too late for their window "
+        description=f"Alerts when more than {warn_above:.2%} of the rows of `{job.name}` are late for their window "
         f"({error_above:.2%}: error).",
         options=options or SensorOptions(),
         decide=decide,
@@ -113,16 +113,16 @@ def decide_late(
     repeat: bool = False,
     partitions_def: Partitions | None = None,
 ) -> Decision:
-    """Return what a tick does.
+    """Return the decision of a tick.
 
     Args:
         job: the job.
         status: its status, with an epoch.
-        cursor: what the tick before left; ``counts`` hold the totals then.
+        cursor: the previous tick's cursor; ``counts`` has the totals at that time.
         history: the newest epochs.
         limits: shares from which to warn and from which it is an error.
-        repeat: alert also where nothing changed.
-        partitions_def: time partitions to tell windows in.
+        repeat: alert also if the level has not changed.
+        partitions_def: time partitions in which windows are reported.
     """
     head = status.last
     if head is None:
@@ -132,7 +132,7 @@ def decide_late(
     found = late_rows(status, cursor, history)
     before = cursor.said.get("late", "ok") if cursor is not None else "ok"
     share: Level = "error" if found.ratio > limits[1] else "warn" if found.ratio > limits[0] else "ok"
-    # Epochs without input say nothing about a share.
+    # Without input there is no share.
     level = share if found.rows else next(known for known in LEVELS if known == before)
     text = _text(found, head, partitions_def)
     changed = level != before or (repeat and level != "ok" and found.rows > 0)
@@ -147,15 +147,15 @@ def decide_late(
 
 
 def late_rows(status: JobStatus, cursor: SensorCursor | None, history: Sequence[EpochProgress]) -> LateRows:
-    """Return what came in since the cursor; all of the lineage where there is none, or another lineage began since."""
+    """Return the rows since the cursor; those of the whole lineage without a cursor, or if another lineage began since."""
     last = cursor.epoch if cursor is not None and cursor.lineage == status.lineage else -1
-    # The history was read after the status, and may know more than the totals say.
+    # The history was read after the status, and may have later epochs than the totals.
     newest = status.last.epoch if status.last is not None else last
     new = [epoch for epoch in history if epoch.lineage == status.lineage and last < epoch.epoch <= newest]
     operators = [operator for epoch in new for operator in epoch.operators.values()]
     counts = {"in": sum(each.rows_in for each in operators), "late": sum(each.rows_late for each in operators)}
     if cursor is None or cursor.lineage == status.lineage:
-        # The history may not reach back so far. A lineage that began since goes on with the totals of what it began from.
+        # The history may not reach back so far. A lineage that began since continues the totals of its origin.
         before = cursor.counts if cursor is not None else {}
         counts = {count: _total(status, count) - before.get(count, 0) for count in counts}
     lost = frozenset(start for operator in operators for start in operator.late_windows)
@@ -164,7 +164,7 @@ def late_rows(status: JobStatus, cursor: SensorCursor | None, history: Sequence[
 
 
 def partitions_touched(starts: Iterable[int], partitions_def: Partitions) -> tuple[str, ...]:
-    """Return the partitions in which windows begin, each once, in the order given; windows outside all partitions have none."""
+    """Return the partitions in which windows start, each once, in the given order; windows outside all partitions have none."""
     keys = (partition_at(partitions_def, start) for start in starts)
     return tuple(key for key in dict.fromkeys(keys) if key is not None)
 
@@ -174,7 +174,7 @@ def _total(status: JobStatus, count: str) -> int:
 
 
 def _text(found: LateRows, head: EpochProgress, partitions_def: Partitions | None) -> str:
-    parts = [f"{found.late} of {found.rows} rows ({found.ratio:.3%}) up to epoch {head.epoch} were too late"]
+    parts = [f"{found.late} of {found.rows} rows ({found.ratio:.3%}) up to epoch {head.epoch} were late"]
     if found.touched:
         named = [f"{format_ms(start)} ({_touch(start, found)})" for start in found.touched[:_NAMED]]
         more = f" and {len(found.touched) - _NAMED} more" if len(found.touched) > _NAMED else ""
@@ -200,7 +200,7 @@ def _alert(job: Job, head: EpochProgress, *, found: LateRows, level: Level, text
         "windows_corrected": sorted(found.refired),
         "partitions": list(partitions_touched(found.touched, partitions_def)) if partitions_def is not None else [],
     }
-    title = f"Late rows of {job.name} are few again" if level == "ok" else f"Too many late rows in {job.name}"
+    title = f"Late rows in {job.name} are below the threshold again" if level == "ok" else f"Too many late rows in {job.name}"
     return Alert("resolved" if level == "ok" else level, title, text, job.name, facts)
 
 

@@ -1,4 +1,4 @@
-"""A sensor that brings jobs to where their specs want them: each tick is one pass of a reconciler."""
+"""A sensor that reconciles jobs with their specs: each tick is one pass of a reconciler."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tidemark.sensors.health.health_report import health_evaluations
 from tidemark.sensors.store_sensor import open_root, store_sensor
 
 PASS_SECONDS = 20.0
-"""After so long a tick looks at no further job; Dagster gives a tick a minute."""
+"""The time after which a tick reconciles no further job; Dagster's limit for a tick is a minute."""
 
 _NAMED = 20
 
@@ -49,20 +49,20 @@ def build_reconcile_sensor(
 ) -> dg.SensorDefinition:
     """Return a sensor that starts, stops and restarts the drivers of jobs, and continues upgrades, as ``tidemark supervise`` does.
 
-    Supervisors and sensors may run side by side: what one does the others leave alone. Drivers are processes of their own; they run on
-    when Dagster ends. They inherit the environment of the code location.
+    Supervisors and sensors may run side by side: leases keep them from acting on the same job. Drivers are separate processes; they keep
+    running when Dagster ends. They inherit the environment of the code location.
 
-    It runs as soon as it is deployed: until it does, nobody starts a driver again that died. Where several deployments load the code
-    location, such as a laptop's beside production's, give all but one ``DefaultSensorStatus.STOPPED``, or stores of their own.
+    It runs as soon as it is deployed: without it no driver that died is restarted. If several deployments load the code location, such as
+    a laptop's and production's, set all but one to ``DefaultSensorStatus.STOPPED``, or use separate stores.
 
-    What it sees of the jobs in the code location it reports as their check ``job_health``.
+    It reports the health of the code location's jobs as their check ``job_health``.
 
     Args:
         store: folder or bucket of the job stores.
         jobs: names of the jobs; all of the store by default.
-        name: the sensor's.
+        name: the sensor's name.
         every: time between ticks. A driver that died is seen at the next one.
-        launchers: what can start drivers, by name; called at the first tick.
+        launchers: returns launchers of drivers, by name; called at the first tick.
         default_status: whether the sensor runs as soon as it is deployed.
         clock: processing time.
 
@@ -74,7 +74,7 @@ def build_reconcile_sensor(
 
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         if not known:
-            # It remembers what never changes of jobs, so it is kept from tick to tick.
+            # It caches immutable records of jobs, so it is kept between ticks.
             known.append(upgrading_reconciler(open_root(store), launchers(), clock))
         with _stop_after(PASS_SECONDS) as stop:
             report = known[0].reconcile_all(names, stop=stop)
@@ -87,28 +87,28 @@ def build_reconcile_sensor(
     return store_sensor(
         evaluate,
         name=name,
-        description="Starts, stops and restarts the drivers of streaming jobs as their specs want it.",
+        description="Starts, stops and restarts the drivers of streaming jobs according to their specs.",
         every=every,
         default_status=default_status,
     )
 
 
 def _verdicts(report: ReconcileReport, store: str, now: int) -> dict[str, HealthVerdict]:
-    """Return how the jobs were before anything was done for them; what may pass by itself is no verdict."""
+    """Return verdicts on the jobs as observed before any action; transient errors give no verdict."""
     verdicts = {seen.job: health_verdict(view_of(seen, now), store) for seen in report.observations}
     damaged = {job: error for job, error in report.errors.items() if isinstance(error, CorruptStoreError | FormatError)}
     return verdicts | {job: unreadable_verdict(error) for job, error in damaged.items()}
 
 
 def summary(report: ReconcileReport, *, ended: bool = False) -> str:
-    """Return in words what a pass did."""
+    """Return the summary of a pass."""
     acted = report.acted
-    parts = [f"{len(report.observations)} jobs checked, {len(acted)} acted on"]
+    parts = [f"{len(report.observations)} jobs observed, {len(acted)} acted on"]
     parts += [f"{done.job}: {', '.join((*map(_action_text, done.actions), *done.steps))}" for done in acted[:_NAMED]]
     busy = sum(done.lease_held_elsewhere for done in report.results)
-    parts += [f"{busy} are being acted on by others"] if busy else []
+    parts += [f"{busy} are reconciled by other processes"] if busy else []
     parts += [f"{job}: {error}" for job, error in list(report.errors.items())[:_NAMED]]
-    parts += ["time was up; the next tick looks at all again"] if ended else []
+    parts += ["time limit reached; the next tick observes all jobs again"] if ended else []
     return "; ".join(parts)
 
 
@@ -123,14 +123,14 @@ def _action_text(action: Action) -> str:
         case Kill(why):
             return f"killed ({why})"
         case AbandonAttempt(attempt):
-            return f"gave attempt {attempt} up"
+            return f"abandoned attempt {attempt}"
         case PruneAttempts():
-            return "tidied"
+            return "deleted old attempts"
 
 
 @contextmanager
 def _stop_after(seconds: float) -> Iterator[threading.Event]:
-    """Give an event that is set after so many seconds."""
+    """Yield an event that is set after the given seconds."""
     event = threading.Event()
     timer = threading.Timer(seconds, event.set)
     timer.daemon = True

@@ -1,4 +1,4 @@
-"""What a sensor remembers between ticks: how far it has looked, and what it has said."""
+"""A sensor's cursor: the last epoch it has processed, and what it has reported."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _FORMAT = 1
 
 @dataclass(frozen=True)
 class SensorCursor:
-    """The newest epoch looked at, and what was last said about each subject.
+    """The newest processed epoch, and the last reported level of each subject.
 
     ``counts`` are totals at that epoch, so that rows of epochs that the history no longer has are not missed.
     """
@@ -22,15 +22,15 @@ class SensorCursor:
     counts: Mapping[str, int] = field(default_factory=dict)
 
     def encode(self) -> str:
-        """Return it as the text that Dagster keeps."""
+        """Encode it as a Dagster cursor."""
         return json.dumps({"format": _FORMAT, **asdict(self)}, sort_keys=True)
 
 
 def decode_cursor(text: str | None) -> SensorCursor | None:
-    """Read a cursor; none where there is none yet, or where another release or a person wrote something else.
+    """Decode a cursor; None if there is none yet, or it has another format.
 
-    A sensor without a cursor looks at everything since the lineage began, which is the safe reading of a text it does not
-    know: it may tell again what it told before, and misses nothing.
+    A sensor without a cursor processes everything since the lineage began, which is safe for an unknown format: it may repeat reports,
+    and misses nothing.
     """
     try:
         raw = json.loads(text or "null")

@@ -1,4 +1,4 @@
-"""What sensors on all jobs of a store have in common: where the store is, which jobs, and how ticks are defined."""
+"""The common part of sensors on all jobs of a store: the store's location and the sensor definition."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def open_root(store: str | dg.EnvVar) -> JobStore:
     """Open a root store.
 
     Raises:
-        DefinitionError: the environment variable that says where it is is not set.
+        DefinitionError: the environment variable with its location is not set.
         StoreError: it cannot be reached.
     """
     return JobStore.open(store_location(store))
@@ -34,14 +34,14 @@ def store_sensor(
     resource_keys: Collection[str] = (),
     asset_selection: dg.AssetSelection | None = None,
 ) -> dg.SensorDefinition:
-    """Return a sensor on a store; it starts runs of what is in a selection only.
+    """Return a sensor on a store; it may request runs only of the selection.
 
     Raises:
         DurationError: ``every`` cannot be read.
     """
 
     def tick(context: dg.SensorEvaluationContext, **_: object) -> dg.SensorResult:
-        # Called directly, as in unit tests, Dagster passes the resources by name as well.
+        # When called directly, as in unit tests, Dagster also passes the resources by name.
         return evaluate(context)
 
     return dg.SensorDefinition(

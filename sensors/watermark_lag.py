@@ -1,4 +1,4 @@
-"""A sensor that tells when a job's watermark falls too far behind, and which source or split holds it back."""
+"""A sensor that alerts when a job's watermark falls too far behind, with the source or split that holds it back."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ def build_watermark_lag_sensor(
     options: SensorOptions | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> dg.SensorDefinition:
-    """Return a sensor that alerts when a source's watermark is behind, once per change for better or worse.
+    """Return a sensor that alerts when a source's watermark is behind, once per change of its level.
 
-    The lag is that of the newest epoch, so a job that has nothing to read and commits nothing raises no alarm. One that says that it
-    runs, or that has failed, and gives no sign of life for a lease does: its lag counts up to now. With a target in the options the
-    sensor asks for a run when a lag gets worse.
+    The lag is that of the newest epoch, so an idle job that commits nothing raises no alert. For a job that is running or failed by its
+    status and has sent no heartbeat for a lease, the lag counts up to now. With a target in the options the sensor requests a run when a
+    lag gets worse.
 
     Args:
         job: the job.
-        name: the sensor's; ``<job>_watermark_lag`` by default.
-        warn_after: lag from which to warn; five times the greatest out-of-orderness bound, at least 5 minutes, by default.
+        name: the sensor's name; ``<job>_watermark_lag`` by default.
+        warn_after: lag from which to warn; five times the largest out-of-orderness bound, at least 5 minutes, by default.
         error_after: lag from which it is an error; three times that by default.
-        reference: compare with the epoch's processing time, or with the newest event seen (for data of long ago).
+        reference: compare with the epoch's processing time, or with the newest event (for historical data).
         options: store, target, alerts, interval, status.
-        clock: by which a heartbeat is old.
+        clock: processing time, for the age of heartbeats.
 
     Raises:
         DefinitionError: no store is known.
-        DurationError: a duration cannot be read, or the error comes before the warning.
+        DurationError: a duration cannot be read, or the error's is less than the warning's.
     """
     limits = lag_thresholds(job, warn_after=warn_after, error_after=error_after)
 
@@ -63,7 +63,7 @@ def build_watermark_lag_sensor(
 
 @dataclass(frozen=True)
 class Stall:
-    """A driver that should be alive and is silent ``since`` then; ``now`` is when that was seen. Milliseconds."""
+    """A driver that should be alive and has sent no heartbeat ``since`` then, observed at ``now``; milliseconds."""
 
     since: int
     now: int
@@ -86,33 +86,33 @@ def decide_lag(
     reference: LagReference = "processing_time",
     stall: Stall | None = None,
 ) -> Decision:
-    """Return what a tick does.
+    """Return the decision of a tick.
 
     Args:
         job: the job.
         status: its status, with an epoch.
-        cursor: what the tick before left; ``said`` holds the level of each source that was last told.
-        limits: from when on to warn.
+        cursor: the previous tick's cursor; ``said`` has the last reported level of each source.
+        limits: the thresholds.
         reference: what the watermark is compared with.
-        stall: where the driver is silent and should not be.
+        stall: set if the driver should be alive and sends no heartbeat.
     """
     head = status.last
     if head is None:
         return Decision("no epoch yet", cursor)
     known = dict(cursor.said) if cursor is not None else {}
-    # A lag that goes on is told again in another lineage; one that is gone there is gone.
-    told = known if cursor is not None and cursor.lineage == head.lineage else {}
+    # A lag that continues is reported again in another lineage; one that does not is resolved.
+    reported = known if cursor is not None and cursor.lineage == head.lineage else {}
     lags = {lag.source: lag for lag in source_lags(head, reference, now_ms=None if stall is None else stall.now)}
     levels: dict[str, Level] = {name: limits.level(lags[name].lag_ms if name in lags else None) for name in head.sources}
-    # A source that the job does not read any more lags no more.
+    # A source that the job no longer reads has no lag.
     levels.update((name, "ok") for name, level in known.items() if name not in head.sources and level != "ok")
-    changed = [name for name in levels if {known.get(name, "ok"), told.get(name, "ok")} != {levels[name]}]
-    note = "" if stall is None else f"; the job is {status.state}, and there is no heartbeat since {format_ms(stall.since)}"
+    changed = [name for name in levels if {known.get(name, "ok"), reported.get(name, "ok")} != {levels[name]}]
+    note = "" if stall is None else f"; the job is {status.state}, and has sent no heartbeat since {format_ms(stall.since)}"
     if cursor is not None and (cursor.lineage, cursor.epoch) == (head.lineage, head.epoch) and not changed:
         return Decision(f"no epoch after {head.epoch}{note}", cursor)
     alerts = tuple(_alert(job, head, name=name, lag=lags.get(name), level=levels[name], limits=limits, note=note) for name in changed)
-    worse = any(_rank(levels[name]) > _rank(told.get(name, "ok")) for name in head.sources)
-    # One silence may get worse and ask for a run more than once.
+    worse = any(_rank(levels[name]) > _rank(reported.get(name, "ok")) for name in head.sources)
+    # One stall may get worse and request a run more than once.
     silence = "" if stall is None else f":silent-{stall.since}:{max(levels.values(), key=_rank, default='ok')}"
     key = f"{job.name}:watermark-lag:{head.lineage}:{head.epoch}{silence}"
     return Decision(
@@ -146,10 +146,10 @@ def _alert(job: Job, head: EpochProgress, *, name: str, lag: SourceLag | None, l
         "warn_after_ms": limits.warn_ms,
         "error_after_ms": limits.error_ms,
     }
-    without = "has no watermark that could lag" if name in head.sources else "is not read any more"
+    without = "has no watermark that could lag" if name in head.sources else "is no longer read"
     text = lag.describe() if lag is not None else f"source {name!r} {without}"
     if level == "ok":
         return Alert("resolved", f"Watermark of {job.name} / {name} has caught up", f"{text} at epoch {head.epoch}{note}", job.name, facts)
     limit = format_duration(limits.error_ms if level == "error" else limits.warn_ms)
-    told = f"{text} at epoch {head.epoch}; the limit is {limit}{note}"
-    return Alert(level, f"Watermark of {job.name} / {name} is behind", told, job.name, facts)
+    detail = f"{text} at epoch {head.epoch}; the limit is {limit}{note}"
+    return Alert(level, f"Watermark of {job.name} / {name} is behind", detail, job.name, facts)

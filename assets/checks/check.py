@@ -1,4 +1,4 @@
-"""What an asset check of a job is: its specs at definition, its findings on the evidence of a run."""
+"""Asset checks of a job: their specs at definition, their findings on the context of a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidemark.graph import Job
 
 @dataclass(frozen=True)
 class Finding:
-    """The verdict of one check: ``severity`` counts only where it did not pass; ``metadata`` in the forms that Dagster takes."""
+    """The result of one check: ``severity`` counts only if it did not pass; ``metadata`` has values that Dagster accepts."""
 
     check_name: str
     passed: bool
@@ -28,7 +28,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class CheckDeclaration:
-    """One check by name, for Dagster's page and its scheduling; ``blocking`` keeps downstream assets from running when it fails."""
+    """One check by name, for Dagster's UI and scheduling; ``blocking`` keeps downstream assets from running when it fails."""
 
     name: str
     description: str
@@ -39,8 +39,8 @@ class CheckDeclaration:
 class OutputCheck(Protocol):
     """One or more checks on an output of a job.
 
-    ``output`` is the name of the output; none stands for the job's first main output, for checks that concern the job as a whole.
-    ``compares_runs`` says that ``evaluate`` wants to know which files this run added.
+    ``output`` is the name of the output; None stands for the job's first main output, for checks that concern the job as a whole.
+    ``compares_runs`` means that ``evaluate`` needs to know which files this run added.
     """
 
     @property
@@ -57,12 +57,12 @@ class OutputCheck(Protocol):
         """Return the checks by name; called once, when definitions load, and must not read any data.
 
         Raises:
-            DefinitionError: the check cannot be made on this output.
+            DefinitionError: the check does not apply to this output.
         """
         ...
 
     def evaluate(self, stream: StreamData, context: CheckContext) -> Iterator[Finding]:
-        """Return a finding for every name declared; called after the run, or on its own against the last state of the job."""
+        """Return a finding for every declared name; called after the run, or without a run on the job's last state."""
         ...
 
 
@@ -94,7 +94,7 @@ def check_specs(job: Job, checks: Sequence[OutputCheck], keys: Mapping[str, dg.A
         keys: asset keys by output.
 
     Raises:
-        DefinitionError: a check cannot be made, or two checks of one asset have one name.
+        DefinitionError: a check does not apply to its output, or two checks of one asset have one name.
     """
     specs: dict[tuple[str, str], dg.AssetCheckSpec] = {}
     for check in checks:
@@ -124,7 +124,7 @@ def evaluate_checks(
     keys: Mapping[str, dg.AssetKey],
     selected: Collection[dg.AssetCheckKey],
 ) -> Iterator[dg.AssetCheckResult]:
-    """Make the checks of which at least one name is selected, and yield the results of those selected."""
+    """Evaluate the checks of which at least one name is selected, and yield the results of the selected names."""
     for check in checks:
         stream = stream_of(context.job, check)
         if stream.name not in keys:

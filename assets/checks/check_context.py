@@ -1,4 +1,4 @@
-"""What checks are made on: a run's report, the job's small files, and the tables it wrote."""
+"""The input of checks: a run's report, the job's small files, and the tables it wrote."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger("tidemark")
 
 HISTORY_LIMIT = 200
-"""Epochs of history that a report keeps: as many as the picture shows without rolling up much."""
+"""Epochs of history in a report: as many as the chart shows without much aggregation."""
 
 
 @dataclass(frozen=True)
 class CheckContext:
-    """What is known of a job when its checks are made.
+    """The input of a job's checks.
 
     Args:
-        report: the run just made; or, for checks on their own, the epochs of the job's history.
-        status: the job's status; none where it never ran.
-        before: how far an output's table had come before the run, by output, for checks that look at the run's rows only.
-        store: where the job stores are.
+        report: the run; or, for checks without a run, the epochs of the job's history.
+        status: the job's status; None if it never ran.
+        before: the state of an output's table before the run, by output, for checks on the run's rows only.
+        store: location of the job stores.
     """
 
     report: RunReport
@@ -48,13 +48,13 @@ class CheckContext:
         """Return the table of an output.
 
         Raises:
-            SinkError: its sink keeps no rows that could be read back.
+            SinkError: its sink keeps no rows that can be read.
         """
         return table_of(stream, self.status)
 
 
 def table_of(stream: StreamData, status: JobStatus | None) -> OutputTable:
-    """Return the table of an output, where the status says it is or else as declared."""
+    """Return the table of an output, at its location by the status, else as declared."""
     if stream.output is None:
         raise TypeError(f"{stream.name} is a source and has no table")
     known = status.outputs.get(stream.name) if status is not None else None
@@ -62,13 +62,13 @@ def table_of(stream: StreamData, status: JobStatus | None) -> OutputTable:
 
 
 def report_of_run(job: Job, store: str, epochs: Sequence[EpochProgress], *, lineage: str, head: EpochProgress | None) -> RunReport:
-    """Return the report of a run just made, completed from the job's small files."""
+    """Return the report of a run, completed from the job's small files."""
     root = JobStore.open(store)
     status = read_status(root, job.name)
     try:
         history = tuple(read_history(root, job.name, HISTORY_LIMIT))
     except CorruptStoreError as error:
-        # The run is done, and what it did is known without: only the picture has less to show.
+        # The run is done and its epochs are known: only the chart shows less.
         logger.warning("%s: the history is left out of the report: %s", job.name, error)
         history = tuple(epochs)
     report = RunReport(job=job, lineage=lineage, epochs=tuple(epochs), head=head, history=history)
@@ -76,7 +76,7 @@ def report_of_run(job: Job, store: str, epochs: Sequence[EpochProgress], *, line
 
 
 def stored_context(job: Job, store: str) -> CheckContext:
-    """Return what the job's small files say, for checks that are made on their own.
+    """Return a check context from the job's small files, for checks without a run.
 
     The report's epochs are those of the newest lineage in the history.
     """

@@ -1,4 +1,4 @@
-"""The check that no row is lost or doubled between a source and a table."""
+"""The check that no row is lost or duplicated between a source and a table."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class BalanceLine:
 
     @property
     def balanced(self) -> bool:
-        """Whether nothing is lost and nothing doubled."""
+        """Whether no row is lost or duplicated."""
         return self.rows_in == sum(rows for _, rows in self.parts)
 
     def __str__(self) -> str:
@@ -36,17 +36,17 @@ class BalanceLine:
 
 @dataclass(frozen=True)
 class Conservation:
-    """Every row that a source gave is passed on, set aside or in a table, and nowhere twice.
+    """Every row that a source read was passed on, rejected or written to a table, and exactly once.
 
     Checked for each epoch of the run and for all epochs since the lineage began: per source ``read = passed + malformed``,
-    per filter ``in = passed + rejected``, per window ``in = accepted + late``; each side output that is written as it is must
-    hold as many rows as its operator turned away in that epoch;
-    each table to which rows are appended must hold as many as were committed to it.
+    per filter ``in = passed + rejected``, per window ``in = accepted + late``; each side output that is written unchanged must
+    have as many rows as its operator emitted to it in that epoch;
+    each table to which rows are appended must have as many as were committed to it.
 
     Args:
         output: output whose asset shows the check; the job's first main output by default.
-        compare_tables: count the tables' rows; turn off for tables that others write to or delete from, or that
-            held rows before this lineage.
+        compare_tables: count the tables' rows; turn off for tables that other jobs write to or delete from, or that
+            had rows before this lineage.
         blocking: keep downstream assets from running when it fails.
     """
 
@@ -57,17 +57,17 @@ class Conservation:
 
     @property
     def compares_runs(self) -> bool:
-        """It looks at whole tables."""
+        """False: it reads whole tables."""
         return False
 
     def declare(self, stream: StreamData) -> Sequence[CheckDeclaration]:
-        """Return the one check."""
-        text = f"Rows of all sources, filters and windows of `{stream.job.name}` balance, and its tables hold what was committed."
+        """Return the check."""
+        text = f"Rows of all sources, filters and windows of `{stream.job.name}` balance, and its tables have all committed rows."
         return (CheckDeclaration(self.name, text, self.blocking),)
 
     def evaluate(self, stream: StreamData, context: CheckContext) -> Iterator[Finding]:
-        """Yield the one finding, with the whole balance as a table."""
-        del stream  # the balance is of the whole job, whichever asset shows it
+        """Yield the finding, with the whole balance."""
+        del stream  # the balance covers the whole job, whichever asset shows it
         report = context.report
         lines = [line for epoch in report.epochs for line in epoch_lines(context.job, epoch)]
         totals = list(balance("total", report.totals))
@@ -99,7 +99,7 @@ def balance(scope: str, totals: Totals) -> Iterator[BalanceLine]:
 def epoch_lines(job: Job, epoch: EpochProgress) -> Iterator[BalanceLine]:
     """Return the lines of one epoch.
 
-    Side outputs are compared here alone: one that was added to a job that had run lacks what was turned away before.
+    Side outputs are compared only per epoch: one that was added to a job later lacks the rows of earlier epochs.
     """
     scope, totals = f"epoch {epoch.epoch}", add_epoch(empty_totals(), epoch)
     yield from balance(scope, totals)
@@ -107,7 +107,7 @@ def epoch_lines(job: Job, epoch: EpochProgress) -> Iterator[BalanceLine]:
 
 
 def side_output_lines(job: Job, scope: str, totals: Totals, epoch: EpochProgress) -> Iterator[BalanceLine]:
-    """Return a line for each output that is a side output as it was emitted."""
+    """Return a line for each output that writes a side output unchanged."""
     for stream in output_streams(job):
         node = stream.output.node if stream.output is not None else None
         found = emitter(node) if node is not None and is_whole_side_output(node) else None
@@ -118,7 +118,7 @@ def side_output_lines(job: Job, scope: str, totals: Totals, epoch: EpochProgress
 
 
 def table_lines(context: CheckContext) -> Iterator[BalanceLine]:
-    """Return a line for each table that keeps all rows it gets; outputs without a table have none, nor have those that are upserted."""
+    """Return a line for each table to which rows are appended; none for outputs without a table or with upserts."""
     for stream in output_streams(context.job):
         if stream.output is not None and isinstance(stream.output.sink, DeltaSpec) and stream.output.sink.mode == "upsert":
             continue
@@ -126,7 +126,7 @@ def table_lines(context: CheckContext) -> Iterator[BalanceLine]:
         try:
             table = context.table(stream)
         except SinkError:
-            # It keeps no rows that could be counted.
+            # Its rows cannot be counted.
             continue
         if committed is not None:
             yield BalanceLine("total", f"output {stream.name}: committed", committed, (("in the table", table.rows()),))

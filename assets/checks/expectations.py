@@ -1,4 +1,4 @@
-"""A Great Expectations suite as asset checks on an output: one check per expectation, on the table read back.
+"""A Great Expectations suite as asset checks on an output: one check per expectation, on the output's table.
 
 The suite is plain data, as Great Expectations itself stores it, so that a code location loads without importing it.
 """
@@ -46,14 +46,14 @@ class ExpectationChecks:
 
     @property
     def compares_runs(self) -> bool:
-        """Whether only the run's rows are looked at."""
+        """Whether only the run's rows are checked."""
         return self.rows == "run"
 
     def declare(self, stream: StreamData) -> Sequence[CheckDeclaration]:
         """Return one check per expectation.
 
         Raises:
-            SinkError: the output's sink keeps no table that could be read back.
+            SinkError: the output's sink keeps no table that can be read.
         """
         table_of(stream, None)
         scope = "rows of the run" if self.rows == "run" else "all rows"
@@ -63,7 +63,7 @@ class ExpectationChecks:
         )
 
     def evaluate(self, stream: StreamData, context: CheckContext) -> Iterator[Finding]:
-        """Yield one finding per expectation; a table that does not exist yet has nothing unexpected."""
+        """Yield one finding per expectation; all pass if the table does not exist yet."""
         table = context.table(stream)
         before = context.before.get(stream.name) if self.rows == "run" else None
         if before is None and (count := table.rows()) > self.max_rows:
@@ -115,30 +115,30 @@ def expectation_checks(
 
     Args:
         suite: a suite as Great Expectations stores it (``{"name": ..., "expectations": [{"type", "kwargs", "meta", "severity"}]}``),
-            the path of a JSON file that holds one, or an ``ExpectationSuite``. ``meta: {"check": "name"}`` names the check.
+            the path of a JSON file with one, or an ``ExpectationSuite``. ``meta: {"check": "name"}`` names the check.
         output: the output; the job's first main output by default.
-        rows: check the whole table, or only the rows that the run added (all of them where there is no run to compare with).
+        rows: check the whole table, or only the rows that the run added (all rows if there is no run).
         severity: of all checks; by default each expectation's own: ``critical`` is an error, ``warning`` and ``info`` a warning.
         blocking: keep downstream assets from running when a check fails as an error.
-        max_rows: a bigger table is not read into memory; its checks fail as warnings that say so.
+        max_rows: a larger table is not read into memory; its checks fail as warnings.
 
     Raises:
-        DefinitionError: the suite has no expectations, or is not of that shape.
+        DefinitionError: the suite has no expectations, or another format.
     """
     plain = _plain(suite)
     expectations = plain.get("expectations")
     if not isinstance(expectations, Sequence) or not expectations:
-        raise DefinitionError("the suite has no expectations", fix='give {"name": ..., "expectations": [{"type": ..., "kwargs": {...}}]}')
+        raise DefinitionError("the suite has no expectations", fix='write {"name": ..., "expectations": [{"type": ..., "kwargs": {...}}]}')
     named: dict[str, Mapping[str, object]] = {}
     for given in expectations:
         if not isinstance(given, Mapping) or not isinstance(given.get("type"), str):
-            raise DefinitionError(f"{given!r} is no expectation", fix='give {"type": "expect_...", "kwargs": {...}}')
+            raise DefinitionError(f"{given!r} is not an expectation", fix='write {"type": "expect_...", "kwargs": {...}}')
         named[_free_name(_check_name(given), named)] = given
     return ExpectationChecks(output, str(plain.get("name", "suite")), named, rows, severity, blocking, max_rows)
 
 
 def naive_times(rows: pa.Table) -> pa.Table:
-    """Return the rows with instants as UTC times without a zone, which expectations written as plain dates compare with."""
+    """Return the rows with timestamps as UTC times without a zone, so that expectations can compare them with plain dates."""
     import pyarrow as pa
 
     for index, field in enumerate(rows.schema):
@@ -154,10 +154,10 @@ def _plain(suite: Mapping[str, object] | ExpectationSuite | str | Path) -> Mappi
         try:
             loaded = json.loads(Path(suite).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise DefinitionError(f"the suite {suite} cannot be read: {error}", fix="give the path of a suite's JSON file") from error
+            raise DefinitionError(f"the suite {suite} cannot be read: {error}", fix="pass the path of a suite's JSON file") from error
         if isinstance(loaded, Mapping):
             return loaded
-        raise DefinitionError(f"the suite {suite} holds no object", fix="give the path of a suite's JSON file")
+        raise DefinitionError(f"the suite {suite} is not a JSON object", fix="pass the path of a suite's JSON file")
     return dict(suite.to_json_dict())
 
 

@@ -1,4 +1,4 @@
-"""Runs a Great Expectations suite on rows in memory; the only file that imports great_expectations, when it is called."""
+"""Runs a Great Expectations suite on rows in memory; the only file that imports great_expectations, on first use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MARK = "tidemark_check"
 
 @dataclass(frozen=True)
 class ExpectationOutcome:
-    """What Great Expectations found for one expectation: its statistics, sample rows, and the message of an exception."""
+    """The result of one expectation: its statistics, sample rows, and the message of an exception."""
 
     name: str
     success: bool
@@ -35,17 +35,17 @@ def validate_rows(rows: pa.Table, expectations: Mapping[str, Mapping[str, object
 
     Args:
         rows: the rows, in memory.
-        expectations: configurations (``type``, ``kwargs``, ``meta``, ``severity``) by the name under which they are wanted back.
+        expectations: configurations (``type``, ``kwargs``, ``meta``, ``severity``) by name.
         job: the job's name, for errors.
 
     Returns:
-        One outcome per expectation, in the order given.
+        One outcome per expectation, in the given order.
 
     Raises:
         SetupError: great-expectations is not installed.
-        UserCodeError: Great Expectations does not know an expectation or takes its arguments not.
+        UserCodeError: Great Expectations does not know an expectation, or rejects its arguments.
     """
-    # Great Expectations reports its use over the network unless told otherwise; checks must not depend on a network.
+    # Great Expectations reports its use over the network by default; checks must not depend on a network.
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
     try:
         import great_expectations as gx
@@ -54,14 +54,14 @@ def validate_rows(rows: pa.Table, expectations: Mapping[str, Mapping[str, object
             "great-expectations is not installed", fix="run pip install -e '.[great-expectations]' in the checkout", job=job
         ) from error
     context = gx.get_context(mode="ephemeral")
-    context.variables.progress_bars = {"globally": False}  # type: ignore[assignment] # the setter takes what the file format takes
+    context.variables.progress_bars = {"globally": False}  # type: ignore[assignment] # the setter accepts the file format's value
     suite = gx.ExpectationSuite(name="tidemark", expectations=[_marked(name, given) for name, given in expectations.items()])
-    # What the suite cannot take it logs and leaves out.
+    # The suite logs and leaves out expectations that it rejects.
     taken = {(expectation.meta or {}).get(_MARK) for expectation in suite.expectations}
     refused = [f"{name} ({given.get('type')})" for name, given in expectations.items() if name not in taken]
     if refused:
         raise UserCodeError(
-            f"Great Expectations refuses {', '.join(refused)}; its log says why",
+            f"Great Expectations rejects {', '.join(refused)}; its log has the reason",
             fix="check type and kwargs of each expectation against its documentation",
             job=job,
         )
@@ -76,7 +76,7 @@ def validate_rows(rows: pa.Table, expectations: Mapping[str, Mapping[str, object
 
 
 def _marked(name: str, given: Mapping[str, object]) -> dict[str, object]:
-    # Results come in another order than the suite's; the mark tells which expectation one belongs to.
+    # Results come in another order than the suite's; the mark identifies the expectation of each.
     meta = given.get("meta")
     return {**given, "meta": {**(meta if isinstance(meta, Mapping) else {}), _MARK: name}}
 
@@ -97,7 +97,7 @@ def _outcome(result: ExpectationValidationResult) -> ExpectationOutcome:
 
 
 def _number(value: object) -> int | float | None:
-    """Return a finite number as Python's own: Dagster does not store numpy's, which pandas makes of a column."""
+    """Return a finite number as a Python number: Dagster does not store numpy numbers, which pandas returns."""
     import numpy as np
 
     plain = value.item() if isinstance(value, np.number) else value

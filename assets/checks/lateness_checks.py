@@ -1,4 +1,4 @@
-"""Checks on time itself: how many rows came too late, and how far the watermark is behind."""
+"""Checks on event time: how many rows were late, and how far the watermark is behind."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _SEVERITY = {"ok": dg.AssetCheckSeverity.WARN, "warn": dg.AssetCheckSeverity.WAR
 
 @dataclass(frozen=True)
 class LateRatio:
-    """Of the rows that reached the windows in this run, few were too late to be counted.
+    """Few of the rows that reached the windows in this run were late.
 
     Args:
-        output: an output behind the windows; the job's first main output by default.
+        output: an output downstream of the windows; the job's first main output by default.
         warn_above: share of late rows above which the check fails as a warning.
         error_above: share above which it fails as an error.
         blocking: keep downstream assets from running when it fails as an error.
@@ -42,27 +42,27 @@ class LateRatio:
     def __post_init__(self) -> None:
         if not 0 <= self.warn_above <= self.error_above <= 1:
             raise DefinitionError(
-                f"warn_above={self.warn_above} and error_above={self.error_above} are no shares in order",
-                fix="give 0 <= warn_above <= error_above <= 1, such as 0.001 and 0.01",
+                f"warn_above={self.warn_above} and error_above={self.error_above} are not valid shares",
+                fix="set 0 <= warn_above <= error_above <= 1, such as 0.001 and 0.01",
             )
 
     @property
     def compares_runs(self) -> bool:
-        """It looks at counts only."""
+        """False: it reads counts only."""
         return False
 
     def declare(self, stream: StreamData) -> Sequence[CheckDeclaration]:
-        """Return the one check.
+        """Return the check.
 
         Raises:
-            DefinitionError: no window leads to the output, so that nothing could be late.
+            DefinitionError: no window leads to the output, so no row can be late.
         """
         _uids(stream)
-        text = f"At most {self.warn_above:.2%} of the rows were too late for their window ({self.error_above:.2%} is an error)."
+        text = f"At most {self.warn_above:.2%} of the rows were late for their window ({self.error_above:.2%} is an error)."
         return (CheckDeclaration(self.name, text, self.blocking),)
 
     def evaluate(self, stream: StreamData, context: CheckContext) -> Iterator[Finding]:
-        """Yield the one finding; a run without rows passes."""
+        """Yield the finding; a run without rows passes."""
         uids = _uids(stream)
         rows = context.report.operator_sum(uids, lambda operator: operator.rows_in)
         late = context.report.operator_sum(uids, lambda operator: operator.rows_late)
@@ -70,7 +70,7 @@ class LateRatio:
         yield Finding(
             self.name,
             passed=ratio <= self.warn_above,
-            description=f"{late} of {rows} rows ({ratio:.3%}) were too late",
+            description=f"{late} of {rows} rows ({ratio:.3%}) were late",
             severity=_SEVERITY["error" if ratio > self.error_above else "warn"],
             metadata={
                 "tidemark/late_ratio": ratio,
@@ -90,8 +90,8 @@ class WatermarkFreshness:
         output: output whose asset shows the check; the job's first main output by default.
         warn_after: lag from which the check fails as a warning; five times the out-of-orderness bound, at least 5 minutes, by default.
         error_after: lag from which it fails as an error; three times that by default.
-        reference: compare with the processing time of the epoch, or with the newest event that the job has seen
-            (for data of long ago, where the question is whether a source or split holds the watermark back).
+        reference: compare with the processing time of the epoch, or with the newest event that the job has read
+            (for historical data, to find a source or split that holds the watermark back).
         blocking: keep downstream assets from running when it fails as an error.
     """
 
@@ -104,11 +104,11 @@ class WatermarkFreshness:
 
     @property
     def compares_runs(self) -> bool:
-        """It looks at watermarks only."""
+        """False: it reads watermarks only."""
         return False
 
     def declare(self, stream: StreamData) -> Sequence[CheckDeclaration]:
-        """Return the one check.
+        """Return the check.
 
         Raises:
             DurationError: a duration cannot be read.
@@ -119,7 +119,7 @@ class WatermarkFreshness:
         return (CheckDeclaration(self.name, text, self.blocking),)
 
     def evaluate(self, stream: StreamData, context: CheckContext) -> Iterator[Finding]:
-        """Yield the one finding, naming the source, and the split, that is farthest behind."""
+        """Yield the finding, with the source and split that are farthest behind."""
         limits = lag_thresholds(stream.job, warn_after=self.warn_after, error_after=self.error_after)
         head = context.report.head
         lags = source_lags(head, self.reference) if head is not None else ()
@@ -127,7 +127,7 @@ class WatermarkFreshness:
         yield Finding(
             self.name,
             passed=level == "ok",
-            description=as_plain(lags[0].describe()) if lags else "no source has a watermark that stands for an instant",
+            description=as_plain(lags[0].describe()) if lags else "no source has a watermark yet, or all input has ended",
             severity=_SEVERITY[level],
             metadata={
                 **{f"tidemark/lag_seconds_{lag.source}": lag.lag_ms / 1000 for lag in lags},
@@ -141,7 +141,7 @@ def _uids(stream: StreamData) -> tuple[str, ...]:
     windows = windows_of(stream.output.node) if stream.output is not None else ()
     if not windows:
         raise DefinitionError(
-            f"no window leads to output {stream.name!r}, so nothing can be late there",
+            f"no window leads to output {stream.name!r}, so no row can be late there",
             fix="name an output of a window",
             job=stream.job.name,
         )

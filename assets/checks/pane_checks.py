@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class UniquePanes:
-    """A window output holds each (key, window, pane) once; a table that is upserted, each of its keys.
+    """A window output has each (key, window, pane) once; an upserted table has each of its keys once.
 
     Args:
         output: the output; the job's first main output by default.
         columns: the columns that identify a row; by default the window's keys, ``window_start``, ``window_end`` and ``pane_index``, or
-            those that a table is upserted by.
+            the keys of an upserted table.
         blocking: keep downstream assets from running when it fails.
     """
 
@@ -47,8 +47,8 @@ class UniquePanes:
         """Return the one check.
 
         Raises:
-            DefinitionError: the output holds no window results, or those of a function, and no columns are given, or it lacks one.
-            SinkError: the output's sink keeps no table that could be read back.
+            DefinitionError: the output has no window results, or those of a function, and no columns are given, or it lacks one.
+            SinkError: the output's sink keeps no table that can be read.
         """
         table_of(stream, None)
         columns = self._columns(stream)
@@ -56,7 +56,7 @@ class UniquePanes:
         return (CheckDeclaration(self.name, f"No row twice by {', '.join(columns)}.", self.blocking),)
 
     def evaluate(self, stream: StreamData, context: CheckContext) -> Iterator[Finding]:
-        """Yield the one finding, with the first rows that are there more than once."""
+        """Yield the finding, with the first duplicates."""
         columns = self._columns(stream)
         table = context.table(stream).read(columns)
         rows = 0 if table is None else table.num_rows
@@ -64,7 +64,7 @@ class UniquePanes:
         yield Finding(
             self.name,
             passed=not twice,
-            description=f"{len(twice)} of the rows' identities are there more than once" if twice else f"{rows} rows, each once",
+            description=f"{len(twice)} keys occur more than once" if twice else f"{rows} rows, each once",
             metadata={
                 "tidemark/rows_checked": rows,
                 "tidemark/repeated": len(twice),
@@ -81,8 +81,8 @@ class UniquePanes:
         window = _window(stream, self)
         if window.function is not None:
             raise DefinitionError(
-                f"output {stream.name!r} holds what a window function made, which may be several rows of one pane",
-                fix="give UniquePanes the columns that no two rows have alike",
+                f"output {stream.name!r} has the results of a window function, which may be several rows per pane",
+                fix="pass UniquePanes the columns that identify a row",
                 job=stream.job.name,
                 uid=window.uid,
             )
@@ -93,7 +93,7 @@ class UniquePanes:
 class NoGaps:
     """Between the first and the last window of an output, no window is missing.
 
-    Ask for it where every window is sure to have rows; windows without rows do not exist and would count as gaps.
+    Use it where every window has rows; windows without rows do not exist and would count as gaps.
 
     Args:
         output: the output; the job's first main output by default.
@@ -117,8 +117,8 @@ class NoGaps:
         """Return the one check.
 
         Raises:
-            DefinitionError: the distance of windows is not known, or the output lacks a column.
-            SinkError: the output's sink keeps no table that could be read back.
+            DefinitionError: the distance of windows is unknown, or the output lacks a column.
+            SinkError: the output's sink keeps no table that can be read.
         """
         table_of(stream, None)
         step = format_duration(self._step(stream))
@@ -127,7 +127,7 @@ class NoGaps:
         return (CheckDeclaration(self.name, f"A window every {step}{scope}, without gaps.", self.blocking),)
 
     def evaluate(self, stream: StreamData, context: CheckContext) -> Iterator[Finding]:
-        """Yield the one finding, with the first gaps."""
+        """Yield the finding, with the first gaps."""
         table = context.table(stream).read([*self.by, "window_start"])
         found = [] if table is None else gaps(table, by=self.by, step_ms=self._step(stream))
         missing = sum(int(str(gap["missing"])) for gap in found)
@@ -153,11 +153,11 @@ class NoGaps:
                 return assigner.slide_ms
             case Cumulative():
                 return assigner.max_size_ms
-        raise DefinitionError("windows of this kind have no fixed distance", fix="give NoGaps every='1 hour'", job=stream.job.name)
+        raise DefinitionError("windows of this kind have no fixed distance", fix="set NoGaps(every='1 hour')", job=stream.job.name)
 
 
 def repeated(table: pa.Table, columns: Sequence[str]) -> list[Mapping[str, object]]:
-    """Return the combinations of values that are there more than once, with their number."""
+    """Return the combinations of values that occur more than once, with their count."""
     import pyarrow.compute as pc
 
     counted = table.group_by(list(columns)).aggregate([([], "count_all")])
@@ -186,13 +186,13 @@ def gaps(table: pa.Table, *, by: Sequence[str], step_ms: int) -> list[Mapping[st
 
 
 def _require_columns(stream: StreamData, columns: Sequence[str], check: object) -> None:
-    """Make sure that an output has columns, as far as the job's definition tells."""
+    """Raise if an output lacks columns, as far as its schema is known."""
     schema = schema_of(stream.output.node) if stream.output is not None else None
     missing = [name for name in columns if schema is not None and schema.find(name) is None]
     if missing:
         raise DefinitionError(
-            f"output {stream.name!r} has no {', '.join(missing)}, which {type(check).__name__} looks at",
-            fix="keep it in the output, or give the columns (UniquePanes) or by= (NoGaps) yourself",
+            f"output {stream.name!r} has no {', '.join(missing)}, which {type(check).__name__} needs",
+            fix="keep it in the output, or set columns= (UniquePanes) or by= (NoGaps)",
             job=stream.job.name,
         )
 
@@ -201,8 +201,8 @@ def _window(stream: StreamData, check: object) -> WindowNode:
     found = result_window(stream.output.node) if stream.output is not None else None
     if found is None:
         raise DefinitionError(
-            f"output {stream.name!r} holds no window results, which {type(check).__name__} is about",
-            fix="name a window output, or give the columns (UniquePanes) or the distance (NoGaps) yourself",
+            f"output {stream.name!r} has no window results, which {type(check).__name__} needs",
+            fix="name a window output, or set columns= (UniquePanes) or every= (NoGaps)",
             job=stream.job.name,
         )
     return found

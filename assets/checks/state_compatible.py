@@ -1,4 +1,4 @@
-"""The compatibility verdict as an asset check: whether the code of this code location can resume from the job's stored state."""
+"""The compatibility verdict as an asset check: whether this code location's code is compatible with the job's stored state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tidemark.savepoints import Verdict
 
 HEAD = "head"
-"""Stands for the newest epoch, as on the command line."""
+"""The newest epoch, as on the command line."""
 
 
 @dataclass(frozen=True)
@@ -35,18 +35,18 @@ class _Part:
 
 @dataclass(frozen=True)
 class StateFits:
-    """The job, as this code location has it, can resume from its stored state: the result of ``tidemark check``, as a check.
+    """This code location's job is compatible with the job's stored state: the verdict of ``tidemark check`` in Dagster's UI.
 
-    It reads small files, starts no JVM and changes nothing. "Execute checks" makes it before a run of changed code, or before an upgrade;
-    in a run it is made afterwards, when the newest epoch is the run's own. Where nothing is stored yet it passes.
+    It reads small files, starts no JVM and changes nothing. "Execute checks" evaluates it before a run of changed code or an upgrade;
+    in a run it is evaluated afterwards, when the newest epoch is the run's own. It passes if nothing is stored yet.
 
     Args:
         output: output whose asset shows the check; the job's first main output by default.
-        against: ``head``, the newest epoch, or the name of a savepoint.
-        uids: operators that have another uid now: the new one by the old one.
-        columns: keys, aggregates and columns that have another name now: by the operator's new uid, the new name by the old one; None for
-            an aggregate whose state is left behind.
-        allow_non_restored_state: leave behind what belongs to nothing in the job.
+        against: ``head`` for the newest epoch, or the name of a savepoint.
+        uids: operators whose uid was changed: new uid by old uid.
+        columns: keys, aggregates and columns that were renamed: by the operator's new uid, new name by old name; None for an aggregate
+            whose state is dropped.
+        allow_non_restored_state: drop state that nothing in the job claims.
         blocking: keep downstream assets from running when it fails.
     """
 
@@ -60,21 +60,21 @@ class StateFits:
 
     @property
     def compares_runs(self) -> bool:
-        """It looks at what is stored only."""
+        """False: it reads stored state only."""
         return False
 
     def declare(self, stream: StreamData) -> Sequence[CheckDeclaration]:
-        """Return the one check."""
+        """Return the check."""
         stored = "the newest epoch" if self.against == HEAD else f"the savepoint `{self.against}`"
-        text = f"The code of `{stream.job.name}` can resume from {stored}: state of operators, positions of sources, result tables."
+        text = f"The code of `{stream.job.name}` is compatible with {stored}: operator state, source offsets, result tables."
         return (CheckDeclaration(self.name, text, self.blocking),)
 
     def evaluate(self, stream: StreamData, context: CheckContext) -> Iterator[Finding]:
-        """Yield the one finding, with the whole verdict."""
+        """Yield the finding, with the whole verdict."""
         try:
             found = self._verdict(context)
         except (UnknownJobError, UnknownSavepointError, DefinitionError) as error:
-            # A job that has not begun fits; a savepoint that is gone, or a map that names what is not there, is to be seen on the page.
+            # A job without an epoch passes; a missing savepoint, or a map that names an unknown operator, is shown as a failure.
             begins = isinstance(error, UnknownJobError) and self.against == HEAD
             said = f"nothing is stored of {stream.job.name} yet" if begins else str(error)
             yield Finding(self.name, passed=begins, description=said, metadata=self._stored())
@@ -90,7 +90,7 @@ class StateFits:
         yield Finding(self.name, passed=found.fits, description=_summary(found) + remark, severity=severity, metadata=metadata)
 
     def _verdict(self, context: CheckContext) -> Verdict:
-        from tidemark.savepoints import check  # it loads what reads Delta tables
+        from tidemark.savepoints import check  # its import loads the Delta library
 
         return check(
             context.job,
@@ -106,7 +106,7 @@ class StateFits:
 
 
 def findings_table(found: Verdict) -> str:
-    """Return a verdict as a Markdown table: a row for each finding, and one for each part that has none."""
+    """Return a verdict as a Markdown table: a row for each finding, and one for each part without findings."""
     lines = ["| | | verdict | finding |", "|---|---|---|---|"]
     for part in _parts(found):
         said = [as_plain(finding.text()) for finding in part.findings] or [""]
@@ -121,19 +121,19 @@ def _parts(found: Verdict) -> list[_Part]:
 
 
 def _summary(found: Verdict) -> str:
-    """Return the verdict in a line, with what is incompatible."""
+    """Return the verdict in a line, with the incompatible findings."""
     against = [f"{part.name}: {finding.text()}" for part in _parts(found) for finding in part.findings if finding.fit == "incompatible"]
     said = f"{found.status} with epoch {found.epoch} of lineage {found.lineage}"
     return f"{said}: {'; '.join(against)}" if not found.fits else said
 
 
 def _severity(context: CheckContext) -> tuple[dg.AssetCheckSeverity, str]:
-    """Return how much it counts, and why in words: while an upgrade is under way, one of two codes does not fit, as is meant."""
+    """Return the severity and a remark: while an upgrade is under way, one of the two codes is incompatible on purpose."""
     from tidemark.control import newest_step
     from tidemark.state import JobStore
 
     step = newest_step(JobStore.open(context.store), context.job.name)
     if step is None or step.ended:
         return dg.AssetCheckSeverity.ERROR, ""
-    # An error that is told meanwhile would let the upgrade go back.
+    # An error reported during the upgrade would roll it back.
     return dg.AssetCheckSeverity.WARN, f". An upgrade is under way: {step}"

@@ -1,1 +1,1 @@
-"""What users call to define assets and their checks."""
+"""The functions that define assets and their checks."""

@@ -1,4 +1,4 @@
-"""How an asset remembers the job and the output it stands for, through everything Dagster does to its spec."""
+"""Binds an asset to its job and output, through all transformations that Dagster makes to its spec."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ OUTPUT_KEY = "tidemark/output"
 
 
 class JobLabel(str):
-    """A job's name, as Dagster shows it, that carries the job, its translator and its checks.
+    """A job's name that carries the job, its translator and its checks.
 
-    Specs are copied when definitions are merged or mapped, and their metadata goes along as it is; so a value of the metadata
-    is the one place from which a running asset finds its job.
+    Specs are copied when definitions are merged or mapped, and their metadata is copied unchanged; so a metadata value is the one place
+    from which a running asset finds its job.
     """
 
     __slots__ = ("checks", "job", "translator")
@@ -32,7 +32,7 @@ class JobLabel(str):
     checks: tuple[OutputCheck, ...]
 
     def __new__(cls, job: Job, translator: TidemarkTranslator, checks: tuple[OutputCheck, ...]) -> Self:
-        """Return the job's name with what belongs to it."""
+        """Return the job's name with its job, translator and checks."""
         label = super().__new__(cls, job.name)
         label.job = job
         label.translator = translator
@@ -42,7 +42,7 @@ class JobLabel(str):
 
 @dataclass(frozen=True)
 class BoundJob:
-    """The job behind a set of assets, with the asset keys of its streams as they are in the code location."""
+    """The job of a set of assets, with the asset keys of its streams in the code location."""
 
     job: Job
     translator: TidemarkTranslator
@@ -61,20 +61,20 @@ class BoundJob:
 
 
 def bind(spec: dg.AssetSpec, stream: StreamData, translator: TidemarkTranslator, checks: tuple[OutputCheck, ...] = ()) -> dg.AssetSpec:
-    """Return the spec with what a running asset needs to find its job, its output and its checks."""
+    """Return the spec with the metadata from which a running asset finds its job, its output and its checks."""
     return spec.merge_attributes(metadata={JOB_KEY: JobLabel(stream.job, translator, checks), OUTPUT_KEY: stream.name})
 
 
 def bound_job(specs: Iterable[dg.AssetSpec]) -> BoundJob:
-    """Return the job that a set of assets stands for.
+    """Return the job of a set of assets.
 
     Raises:
-        DefinitionError: the assets were not made by ``streaming_assets``, or their metadata was taken away.
+        DefinitionError: the assets were not made by ``streaming_assets``, or their metadata was removed.
     """
     found = {str(spec.metadata[OUTPUT_KEY]): spec for spec in specs if isinstance(spec.metadata.get(JOB_KEY), JobLabel)}
     if not found:
         raise DefinitionError(
-            "these assets do not say which job they stand for",
+            "these assets have no streaming job",
             fix="declare them with @streaming_assets(job=...) and keep the metadata 'tidemark/job' and 'tidemark/output'",
         )
     label = next(iter(found.values())).metadata[JOB_KEY]

@@ -1,4 +1,4 @@
-"""A job whose code cannot be loaded, as a separate asset that says so, with a check that fails."""
+"""An asset for a job whose code cannot be loaded, with a check that fails."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tidemark.errors import TidemarkError
 from tidemark.state import redacted
 
 BROKEN: Final = "broken"
-"""First part of the key of the asset that stands for a job whose code cannot be loaded; also its group."""
+"""First part of the key of the asset of a job whose code cannot be loaded; also its group."""
 
 CODE_CHECK: Final = "code_loads"
 
 
 def broken_spec(code: str, error: str) -> dg.AssetSpec:
-    """Return the asset that stands for a code.
+    """Return the asset of a code that cannot be loaded.
 
     Args:
-        code: ``module:job``, as it was given.
+        code: ``module:job``.
         error: why it cannot be loaded.
     """
     return dg.AssetSpec(
@@ -36,14 +36,14 @@ def broken_spec(code: str, error: str) -> dg.AssetSpec:
 
 
 def broken_check(code: str) -> dg.AssetChecksDefinition:
-    """Return the check of that asset; executed, it tries to load the code again."""
+    """Return the check of that asset, which tries to load the code again."""
 
     def loads() -> dg.AssetCheckResult:
         try:
             job = load_job(code)
         except TidemarkError as error:
             return dg.AssetCheckResult(passed=False, description=redacted(str(error)))
-        return dg.AssetCheckResult(passed=True, description=f"job {job.name!r} loads by now; reload the code location to have its assets")
+        return dg.AssetCheckResult(passed=True, description=f"job {job.name!r} loads now; reload the code location to get its assets")
 
     decorate = dg.asset_check(asset=_key(code), name=CODE_CHECK, description=f"The code of `{code}` can be loaded.")
     loads.__name__ = f"{group_of(code)}_{CODE_CHECK}"
@@ -51,10 +51,10 @@ def broken_check(code: str) -> dg.AssetChecksDefinition:
 
 
 def code_evaluations(instance: dg.DagsterInstance, broken: Mapping[str, str]) -> list[dg.AssetCheckEvaluation]:
-    """Return failed evaluations of those of these checks that were never executed, so that a sensor can report them.
+    """Return failed evaluations of these checks that were never executed, for a sensor to report.
 
     Args:
-        instance: Dagster's.
+        instance: the Dagster instance.
         broken: codes with the error of each.
     """
     keys = {dg.AssetCheckKey(_key(code), CODE_CHECK): error for code, error in broken.items()}

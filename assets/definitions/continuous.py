@@ -1,4 +1,4 @@
-"""The outputs of jobs that run on, as external assets: Dagster shows, observes and checks them, and runs nothing for them."""
+"""The outputs of submitted jobs as external assets: Dagster shows, observes and checks them, and does not materialize them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidemark.errors import DefinitionError
 from tidemark.graph import Job
 
 Partitions = dg.TimeWindowPartitionsDefinition | Mapping[str, dg.TimeWindowPartitionsDefinition] | None
-"""Time partitions of a job's outputs: of all main ones, or by the name of the output."""
+"""Time partitions of a job's outputs: of all main ones, or by output name."""
 
 
 def build_output_asset_specs(
@@ -26,23 +26,23 @@ def build_output_asset_specs(
     group_name: str | None = None,
     checks: Sequence[OutputCheck] = (),
 ) -> list[dg.AssetSpec]:
-    """Return one asset spec per output of a job that runs outside Dagster, with the keys that ``streaming_assets`` gives.
+    """Return one asset spec per output of a job that runs outside Dagster, with the same keys as ``streaming_assets``.
 
-    What happens to the outputs is reported by ``build_progress_sensor``::
+    ``build_progress_sensor`` reports the outputs' progress::
 
         specs = build_output_asset_specs(job, partitions=dg.HourlyPartitionsDefinition("2026-01-01-00:00"))
         defs = dg.Definitions(assets=[*build_source_asset_specs(job), *specs], sensors=[build_progress_sensor(specs)])
 
     Args:
         job: the job.
-        partitions: time partitions, by event time: a window belongs to the partition that it begins in. One definition is that of all
+        partitions: time partitions, by event time: a window belongs to the partition that it starts in. One definition applies to all
             main outputs; a mapping names outputs.
         translator: turns streams into asset specs.
         group_name: group of all assets; the translator's by default (the job's name).
-        checks: checks that ``build_asset_checks`` makes of this job, to be found by code that has only the specs.
+        checks: the checks passed to ``build_asset_checks`` for this job, so that they can be found from the specs.
 
     Raises:
-        DefinitionError: the job has no such output, or its rows belong to no time.
+        DefinitionError: the job has no such output, or its rows have no event time.
     """
     chosen = translator or TidemarkTranslator()
     streams = output_streams(job)
@@ -70,8 +70,8 @@ def _by_output(job: Job, streams: Sequence[StreamData], partitions: Partitions) 
     for stream in streams:
         if stream.name in partitions and not has_times(stream):
             raise DefinitionError(
-                f"output {stream.name!r} holds results of count or global windows, which belong to no time",
-                fix="give no partitions for it",
+                f"output {stream.name!r} has results of count or global windows, which have no time bounds",
+                fix="leave its partitions out",
                 job=job.name,
             )
     return partitions

@@ -1,7 +1,7 @@
-"""The check ``job_health``: whether a job that runs on is well, on the page and in the graph of each of its outputs.
+"""The check ``job_health``: whether a submitted job is healthy, shown on each of its outputs in Dagster's UI.
 
-A driver that was killed writes nothing, so no run and no epoch says that it is dead. Sensors therefore look at the jobs' small files and
-report this check, which turns the assets red; executed by hand it looks by itself.
+A killed driver writes nothing, so no run and no epoch shows that it is dead. Sensors therefore read the jobs' small files and report
+this check, which turns the assets red; executed manually it reads them itself.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from tidemark.state import JobStore, redacted
 
 HEALTH_CHECK: Final = "job_health"
 HEALTH_KEY: Final = "tidemark/health"
-"""Metadata of an evaluation: the health that it was made for."""
+"""Metadata key of an evaluation: the health that it reports."""
 
 _MAX_TEXT: Final = 1_000
-_WATCH: Final = "turn the sensor of build_reconcile_sensor on, or run `tidemark supervise --store {store}`"
+_WATCH: Final = "turn on the sensor of build_reconcile_sensor, or run `tidemark supervise --store {store}`"
 _START: Final = "`tidemark start {job} --store {store}`, or launch `{operation}`"
 _MEANING: Final[Mapping[Health, tuple[str, str]]] = {
-    "silent": ("it should run, and its driver gives no sign of life", f"a reconciler starts it again: {_WATCH}"),
+    "silent": ("it should run, and its driver sends no heartbeat", f"a reconciler restarts it: {_WATCH}"),
     "unwatched": ("no reconciler acts on it", f"{_WATCH}; or start it once: {_START}"),
-    "hung": ("its driver seems to hang", f"a reconciler ends it and starts another: {_WATCH}"),
-    "failing": ("its driver failed, and another one is to be started", "`tidemark logs {job} --store {store}` shows what it last did"),
-    "failed": ("it failed and is not started again by itself", f"remove the cause, then {_START}"),
+    "hung": ("its driver seems to hang", f"a reconciler kills it and starts another: {_WATCH}"),
+    "failing": ("its driver failed, and another one is to be started", "`tidemark logs {job} --store {store}` shows its log"),
+    "failed": ("it failed and is not restarted", f"fix the cause, then {_START}"),
 }
-"""What each health means, and the way out."""
+"""The meaning of each health, and its fix."""
 
 _ENDING: Final = frozenset[Lifecycle](("draining", "upgrading"))
-_UNSUBMITTED: Final = "start it as it was started before, or submit it: `tidemark submit` keeps it running"
+_UNSUBMITTED: Final = "start it with the same command, or submit it: `tidemark submit` keeps it running"
 
 
 @dataclass(frozen=True)
 class HealthVerdict:
-    """What the check says of a job.
+    """The check's verdict on a job.
 
-    ``settled`` is False where a verdict is no news by itself, as of a job that starts again after a failure: then one that failed stays
-    until the job runs, and one that passed stays, too.
+    ``settled`` is False for a transitional verdict, as for a job that restarts after a failure: a failed verdict then stays until the job
+    runs, and a passed one stays, too.
     """
 
     health: str
@@ -60,7 +60,7 @@ class HealthVerdict:
 
     @property
     def result(self) -> Mapping[str, object]:
-        """The arguments that a result and an evaluation of the check share."""
+        """The common arguments of a result and an evaluation of the check."""
         return {
             "passed": self.passed,
             "severity": dg.AssetCheckSeverity.ERROR,
@@ -70,15 +70,15 @@ class HealthVerdict:
 
 
 def health_verdict(view: JobView, store: str) -> HealthVerdict:
-    """Return what the check says of a job that can be read.
+    """Return the verdict on a job that can be read.
 
     Args:
-        view: the job.
-        store: the root store, for the commands that are named.
+        view: the job's view.
+        store: the root store, for the commands in fixes.
     """
     metadata = dict(_metadata(view))
     if view.health == "silent" and view.driver_lifecycle in _ENDING:
-        # Its process has just ended, as it was to; who asked for that is about to see it.
+        # Its process has just ended as requested; a reconciler is about to see that.
         return HealthVerdict("stopping", passed=True, description="its driver is being stopped", metadata=metadata, settled=False)
     if view.health not in UNHEALTHY:
         text = _WELL.get(view.health, "its driver runs")
@@ -94,18 +94,18 @@ def health_verdict(view: JobView, store: str) -> HealthVerdict:
 
 
 def unreadable_verdict(error: TidemarkError) -> HealthVerdict:
-    """Return what the check says of a job whose files are damaged or of a newer release: nothing acts on such a job."""
+    """Return the verdict on a job whose files are damaged or of a newer release: no reconciler acts on such a job."""
     text = as_plain(_short(str(error)))
     return HealthVerdict("unreadable", passed=False, description=text, metadata={"tidemark/error_code": error.code})
 
 
 UNKNOWN: Final = HealthVerdict("unknown", passed=True, description="nothing is stored of it yet: it was never started", settled=False)
-"""Of a job that was never submitted and has never run."""
+"""The verdict on a job that was never submitted and has never run."""
 
 _WELL: Final[Mapping[Health, str]] = {
     "ok": "its driver runs",
     "starting": "its driver is starting",
-    "stopped": "it is stopped, as asked, or its input has ended",
+    "stopped": "it is stopped as requested, or its input has ended",
 }
 
 
@@ -117,24 +117,24 @@ def build_health_checks(
     launchers: Callable[[], Mapping[str, Launcher]] = launchers_here,
     clock: Clock = SYSTEM_CLOCK,
 ) -> list[dg.AssetChecksDefinition]:
-    """Return the check ``job_health`` on each output of a job that runs on.
+    """Return the check ``job_health`` on each output of a submitted job.
 
-    ``build_reconcile_sensor`` and ``build_job_health_sensor`` report it when it changes; executed by hand, it looks at the job by itself.
-    ``control_jobs`` and ``build_continuous_definitions`` have it already.
+    ``build_reconcile_sensor`` and ``build_job_health_sensor`` report it when it changes; executed manually, it observes the job itself.
+    ``control_jobs`` and ``build_continuous_definitions`` include it.
 
     Args:
         job: the job.
         store: folder or bucket of job stores; the job's own by default.
-        translator: that gave the job's outputs their asset keys.
-        launchers: what can find drivers, by name; called when the check is executed.
-        clock: the time.
+        translator: gives the job's outputs their asset keys.
+        launchers: returns launchers that can probe drivers, by name; called when the check is executed.
+        clock: processing time.
 
     Raises:
         DefinitionError: no store is known.
     """
     given = store if store is not None else job.store
     if given is None:
-        raise DefinitionError("the health check has no job store", fix="give store=..., or Job(store=...)", job=job.name)
+        raise DefinitionError("the health check has no job store", fix="pass store=..., or Job(store=...)", job=job.name)
     chosen = translator or TidemarkTranslator()
     keys = [chosen.get_asset_spec(stream).key for stream in output_streams(job)]
 
@@ -143,7 +143,7 @@ def build_health_checks(
         for found in context.selected_asset_check_keys:
             yield dg.AssetCheckResult(asset_key=found.asset_key, check_name=found.name, **verdict.result)  # type: ignore[arg-type]
 
-    text = f"The job `{job.name}` runs, or is stopped as asked: its driver is alive, and a reconciler restarts it when it fails."
+    text = f"The job `{job.name}` runs, or is stopped as requested: its driver is alive, and a reconciler restarts it when it fails."
     specs = [dg.AssetCheckSpec(HEALTH_CHECK, asset=key, description=text) for key in keys]
     decorate = dg.multi_asset_check(name=f"{group_of(job.name)}_{HEALTH_CHECK}", specs=specs, can_subset=True)
     return [decorate(with_types(check))]
@@ -162,10 +162,10 @@ def _read_view(store: str, job: str, launchers: Mapping[str, Launcher], clock: C
 
 
 def _driver(view: JobView) -> str:
-    """Return what is known of the driver's process and of its last sign of life; instants, so that the text stays the same."""
+    """Return the state of the driver's process and its last heartbeat; with instants, so that the text stays the same."""
     process = view.process
     dead = f"process {process.pid} on host {process.host} is dead" if process is not None and view.process_state == "gone" else ""
-    beat = f"last sign of life {format_ms(view.heartbeat_at)}" if view.heartbeat_at is not None else ""
+    beat = f"last heartbeat {format_ms(view.heartbeat_at)}" if view.heartbeat_at is not None else ""
     again = f"next start {format_ms(view.next_start_at)}" if view.next_start_at is not None else ""
     return ", ".join(part for part in (dead, beat, again) if part)
 

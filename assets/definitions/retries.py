@@ -1,4 +1,4 @@
-"""Retries of a job's runs: only what another try may mend is tried again."""
+"""Retries of a job's runs: only transient errors are retried."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tidemark.errors import TidemarkError
 
 
 def retry_transient_errors(function: Callable[..., object]) -> Callable[..., object]:
-    """Return an asset's body of which Dagster retries no errors that would come again: a wrong definition, rows or a table that do not fit.
+    """Return an asset's body whose permanent errors Dagster does not retry, such as an invalid definition, bad rows or a table mismatch.
 
-    Errors of others than Tidemark are retried as Dagster does it.
+    Errors that are not Tidemark's are retried by Dagster as usual.
     """
 
     @functools.wraps(function)
@@ -28,7 +28,7 @@ def retry_transient_errors(function: Callable[..., object]) -> Callable[..., obj
         with _without_retries():
             yield from function(*args, **kwargs)  # type: ignore[misc]  # a generator function's
 
-    # Dagster looks at what kind of function it is.
+    # Dagster distinguishes generator functions.
     return yielding if inspect.isgeneratorfunction(function) else returning
 
 

@@ -1,4 +1,4 @@
-"""The checks of a job as an asset of their own run: for jobs that run continuously, outside Dagster."""
+"""The checks of a job in a separate run: for jobs that run continuously, outside Dagster."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def build_asset_checks(
     name: str | None = None,
     translator: TidemarkTranslator | None = None,
 ) -> list[dg.AssetChecksDefinition]:
-    """Return checks that look at the last state of a job and its tables, without running the job and without a JVM.
+    """Return checks on the last state of a job and its tables, without running the job and without a JVM.
 
-    A list, as of the other builders; of several jobs, join the lists::
+    Returns a list, as the other builders do; for several jobs, join the lists::
 
         defs = dg.Definitions(
             assets=specs, asset_checks=build_asset_checks(job, [Conservation(compare_tables=False), UniquePanes("hourly")])
@@ -34,8 +34,8 @@ def build_asset_checks(
 
     Args:
         job: the job.
-        checks: the same checks that ``streaming_assets`` takes. Those that look at a run look at the epochs of the history instead;
-            expectations on ``rows="run"`` look at the whole table.
+        checks: the same checks that ``streaming_assets`` takes. Checks on a run use the epochs of the history instead;
+            expectations with ``rows="run"`` use the whole table.
         store: folder or bucket of job stores; the job's own by default.
         name: name of the op; ``<job>_checks`` by default.
         translator: turns streams into asset keys; the one that the assets were made with.
@@ -45,7 +45,7 @@ def build_asset_checks(
     """
     given = store if store is not None else job.store
     if given is None:
-        raise DefinitionError("the checks have no job store", fix="give store=..., or Job(store=...)", job=job.name)
+        raise DefinitionError("the checks have no job store", fix="pass store=..., or Job(store=...)", job=job.name)
     chosen = translator or TidemarkTranslator()
     keys = {stream.name: chosen.get_asset_spec(stream).key for stream in output_streams(job)}
 

@@ -30,9 +30,9 @@ def streaming_assets(
     checks: Sequence[OutputCheck] = (),
     retry_policy: dg.RetryPolicy | None = None,
 ) -> Callable[[Callable[..., object]], dg.AssetsDefinition]:
-    """Declare one asset per output of a job, made by one run of it.
+    """Declare one asset per output of a job, all materialized by one run of it.
 
-    The body runs the job and yields what it did::
+    The body runs the job and yields its events::
 
         @streaming_assets(job=job, checks=[Conservation()])
         def taxi(context: dg.AssetExecutionContext, tidemark: TidemarkResource):
@@ -45,15 +45,15 @@ def streaming_assets(
         job: the job.
         name: name of the op; the function's by default.
         group_name: group of all assets; the translator's by default (the job's name).
-        partitions_def: partitions of the assets, for those who map a run to a partition; a stream has none by default.
-        backfill_policy: how backfills of partitions are cut into runs.
+        partitions_def: partitions of the assets, if a run is mapped to a partition; a stream has none by default.
+        backfill_policy: how backfills of partitions are split into runs.
         op_tags: tags of the op.
-        pool: concurrency pool; ``tidemark_<job>`` by default. A job has one driver at a time, so give the pool a limit of 1
-            (``concurrency.pools.default_limit``) and a second run waits where it would be refused.
+        pool: concurrency pool; ``tidemark_<job>`` by default. A job has one driver at a time, so set the pool's limit to 1
+            (``concurrency.pools.default_limit``): a second run then waits instead of failing.
         translator: turns streams into asset specs.
         can_subset: whether some of the assets can be selected.
-        checks: checks made in the same run, on what it wrote.
-        retry_policy: for errors that may pass, such as a store that cannot be reached; others of Tidemark's end the run at once.
+        checks: checks evaluated in the same run, on its output.
+        retry_policy: for transient errors, such as an unreachable store; Tidemark's other errors end the run at once.
 
     Raises:
         DefinitionError: a check names an output that the job does not have, or two checks of one asset have one name.
@@ -83,12 +83,12 @@ def streaming_assets(
 
 
 def build_source_asset_specs(*jobs: Job, translator: TidemarkTranslator | None = None) -> list[dg.AssetSpec]:
-    """Return the jobs' sources as external assets: Dagster shows them and their consumers, and runs nothing for them.
+    """Return the jobs' sources as external assets: Dagster shows them and their consumers, and does not materialize them.
 
-    A source that several jobs read under one asset key is one asset; one under the key of an output of another of them is that output's.
+    A source that several jobs read under one asset key is one asset; one with the key of another job's output is that output's asset.
 
     Raises:
-        DefinitionError: two jobs read different places under one asset key.
+        DefinitionError: two jobs read different locations under one asset key.
     """
     chosen = translator or TidemarkTranslator()
     found: dict[dg.AssetKey, tuple[dg.AssetSpec, object, str]] = {}
@@ -100,7 +100,7 @@ def build_source_asset_specs(*jobs: Job, translator: TidemarkTranslator | None =
         origin = source_address(stream.source.spec) if stream.source is not None else None
         if spec.key in found and found[spec.key][1] != origin:
             raise DefinitionError(
-                f"source {stream.name!r} reads another place than the source of job {found[spec.key][2]!r} with the same asset key",
+                f"source {stream.name!r} reads another location than the source of job {found[spec.key][2]!r} with the same asset key",
                 fix="rename one of the sources, or give them different keys in a TidemarkTranslator",
                 job=stream.job.name,
                 uid=stream.name,

@@ -1,1 +1,1 @@
-"""What is reported of runs and tables: metadata, lag, partitions, savepoints."""
+"""Reports on runs and tables: metadata, lag, partitions, savepoints."""

@@ -1,8 +1,8 @@
-"""Which time partitions of an output are complete through its watermark, and which were touched again afterwards. Pure.
+"""Determines which time partitions of an output are complete through its watermark, and which late rows changed afterwards. Pure.
 
-A partition holds the windows that begin in it; of an output without windows, the rows whose event time is in it. It is complete through
-the watermark when nothing that is on time can come for it any more, and all its windows have had their panes on time. Rows within the
-allowed lateness may correct it later.
+A partition has the windows that start in it; for an output without windows, the rows whose event time is in it. It is complete through
+the watermark when no more on-time rows can arrive for it, and all its windows have emitted their on-time panes. Rows within the allowed
+lateness may correct it later.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from tidemark.semantics import MAX_WATERMARK, MIN_WATERMARK, CountWindows, Cumul
 from tidemark.state import EpochProgress, OperatorProgress
 
 Cause = Literal["complete", "corrected", "late rows"]
-"""``complete``: the watermark passed its end. ``corrected``: late rows changed results that were out. ``late rows``: rows came too late
-for it, and are in the late side output or dropped."""
+"""``complete``: the watermark passed its end. ``corrected``: late rows changed emitted results. ``late rows``: rows arrived beyond the
+allowed lateness, and are in the late side output or dropped."""
 
 _ENDS_KEPT: Final = 4096
 
 FindEpoch = Callable[[EpochProgress, int], EpochProgress | None]
-"""Returns the newest epoch of a number that is older than an epoch."""
+"""Returns the newest epoch with a number that is older than a given epoch."""
 
 
 @dataclass(frozen=True)
 class PartitionMark:
-    """How far an output's partitions were followed.
+    """How far an output's partitions were processed.
 
-    ``lineage`` and ``epoch`` name the last epoch looked at, ``through`` is the end (milliseconds) of the last partition that was told to
-    be complete; None before the first.
+    ``lineage`` and ``epoch`` name the last processed epoch, ``through`` is the end (milliseconds) of the last partition that was reported
+    as complete; None before the first.
     """
 
     lineage: str
@@ -46,7 +46,7 @@ class PartitionMark:
 
 @dataclass(frozen=True)
 class PartitionChange:
-    """A partition that is complete, or was touched after it was reported complete; by which epoch."""
+    """A partition that is complete, or was touched after it was reported as complete, and the epoch of that."""
 
     partition: str
     cause: Cause
@@ -55,7 +55,7 @@ class PartitionChange:
 
 
 def has_times(stream: StreamData) -> bool:
-    """Say whether the rows of an output belong to times; results of count and global windows have no bounds."""
+    """Return whether the rows of an output have times; results of count and global windows have no bounds."""
     window = result_window(stream.output.node) if stream.output is not None else None
     return window is None or not isinstance(window.assigner, CountWindows | GlobalWindows)
 
@@ -63,19 +63,19 @@ def has_times(stream: StreamData) -> bool:
 def settled_before(stream: StreamData, epoch: EpochProgress) -> int | None:
     """Return the time before which an output is complete through its watermark after an epoch, milliseconds.
 
-    All windows that begin before it have had their panes on time. None where there is no such time yet.
+    All windows that start before it have emitted their on-time panes. None if there is no such time yet.
     """
     watermark = output_watermark(stream, epoch)
     if watermark is None or watermark <= MIN_WATERMARK:
         return None
     if watermark >= MAX_WATERMARK:
-        # The input has ended: all is complete, up to the newest event there was.
+        # The input has ended: all is complete, up to the newest event.
         return None if newest_event_of_all(epoch) is None else MAX_WATERMARK
     return min((_first_open(window, epoch, watermark + 1) for window in _windows(stream)), default=watermark + 1)
 
 
 def output_watermark(stream: StreamData, epoch: EpochProgress) -> int | None:
-    """Return the watermark of what an output comes from: its windows', else its sources'; None where one has none yet."""
+    """Return the lowest watermark upstream of an output: its windows', else its sources'; None if one has none yet."""
     if stream.output is None:
         raise TypeError(f"{stream.name} is a source, whose watermark is its own")
     operators = _operators(stream, epoch)
@@ -98,10 +98,10 @@ def complete_partitions(
 
     Args:
         stream: the output.
-        partitions_def: its partitions; those before its start are never told.
-        mark: how far they were told.
-        epoch: whose watermark counts.
-        limit: greatest number of partitions; the next call goes on behind them.
+        partitions_def: its partitions; those before its start are never reported.
+        mark: how far they were reported.
+        epoch: the epoch whose watermark counts.
+        limit: maximum number of partitions; the next call continues after them.
         until: no partition that ends after this time, in milliseconds.
     """
     settled = settled_before(stream, epoch)
@@ -129,30 +129,30 @@ def touched_partitions(
 ) -> tuple[tuple[PartitionChange, ...], PartitionMark]:
     """Return the partitions up to the mark that epochs touched, each once with its last cause, and the mark after the epochs.
 
-    Where another lineage began, the mark goes back to what was complete there, so that the rest is told again.
+    If another lineage began, the mark is reset to what was complete there, so that the rest is reported again.
 
     Args:
         stream: the output.
         partitions_def: its partitions.
-        mark: how far they were told.
+        mark: how far they were reported.
         epochs: those after the mark, oldest first.
-        find: finds the epoch that a new lineage began at.
-        limit: no more epochs are looked at when so many partitions were touched; the next call goes on behind them.
+        find: finds the epoch at which a new lineage began.
+        limit: no more epochs are processed once this many partitions were touched; the next call continues after them.
     """
     touched: dict[int, tuple[int, Cause, EpochProgress]] = {}
     for place, epoch in enumerate(epochs):
         if epoch.lineage != mark.lineage:
-            # The epoch that is found may be of another branch; the lineage's own first one is not.
+            # The found epoch may be of another branch; the lineage's own first one is not.
             for begun in (find(epoch, epoch.epoch - 1), epoch):
                 mark = replace(mark, through=_through_at(stream, partitions_def, mark, begun))
-        told = mark.through if mark.through is not None else MIN_WATERMARK
+        reported = mark.through if mark.through is not None else MIN_WATERMARK
         touched |= {start: (place, cause, epoch) for start, cause in _touches(stream, epoch)}
-        touched = {start: found for start, found in touched.items() if start < told}
+        touched = {start: found for start, found in touched.items() if start < reported}
         mark = replace(mark, lineage=epoch.lineage, epoch=epoch.epoch)
         if len(touched) >= limit:
             break
     changes: dict[str, PartitionChange] = {}
-    # By place, since a job that was put back counts its epochs from there again; a correction after what came too late in the same epoch.
+    # By position, since a rewound job reuses epoch numbers; a correction after late rows of the same epoch.
     for start, (_, cause, epoch) in sorted(touched.items(), key=lambda found: (found[1][0], found[1][1] == "corrected")):
         key = partition_at(partitions_def, start)
         if key is not None:
@@ -162,20 +162,20 @@ def touched_partitions(
 
 def partition_at(partitions_def: dg.TimeWindowPartitionsDefinition, time: int) -> str | None:
     """Return the partition that a time in milliseconds is in, None outside all of them."""
-    # Dagster looks for the partition before it, which may be in no year that Python knows.
+    # Dagster looks for the partition before it, whose year may be out of Python's range.
     if time < partitions_def.start.timestamp() * 1000:
         return None
     key = partitions_def.get_partition_key_for_timestamp(time / 1000)
     if not partitions_def.has_partition_key(key):
         return None
-    # Of a time that is excluded Dagster gives the partition before.
+    # For an excluded time Dagster returns the partition before.
     return key if time < partitions_def.time_window_for_partition_key(key).end.timestamp() * 1000 else None
 
 
 def _through_at(
     stream: StreamData, partitions_def: dg.TimeWindowPartitionsDefinition, mark: PartitionMark, at: EpochProgress | None
 ) -> int | None:
-    """Return the end of the last partition that was complete at an epoch, none where that is not known."""
+    """Return the end of the last partition that was complete at an epoch, None if unknown."""
     settled = settled_before(stream, at) if at is not None else None
     if settled is None or mark.through is None or settled >= mark.through:
         return None if settled is None else mark.through
@@ -184,7 +184,7 @@ def _through_at(
 
 
 def _touches(stream: StreamData, epoch: EpochProgress) -> Iterator[tuple[int, Cause]]:
-    """Yield the starts of the windows that an epoch's late rows belong to; corrections last, since they say more."""
+    """Yield the starts of the windows that an epoch's late rows belong to; corrections last, since they take precedence."""
     operators = _operators(stream, epoch)
     yield from ((start, "late rows") for operator in operators for start in operator.late_windows)
     yield from ((start, "corrected") for operator in operators for start in operator.refired_windows)
@@ -192,16 +192,16 @@ def _touches(stream: StreamData, epoch: EpochProgress) -> Iterator[tuple[int, Ca
 
 @lru_cache(maxsize=_ENDS_KEPT)
 def _next_end(partitions_def: dg.TimeWindowPartitionsDefinition, through: int) -> int:
-    """Return the end of the first partition after an instant, whether there is that partition by now or not.
+    """Return the end of the first partition after an instant, whether that partition exists yet or not.
 
-    At most ticks nothing has become complete, which is seen by this without a look at what partitions there are.
+    On most ticks nothing has become complete, which this shows without listing the partitions.
     """
     window = partitions_def.get_next_partition_window(datetime.fromtimestamp(through / 1000, UTC), respect_bounds=False)
     return MAX_WATERMARK if window is None else int(window.end.timestamp() * 1000)
 
 
 def _windows_after(partitions_def: dg.TimeWindowPartitionsDefinition, through: int | None) -> Iterator[tuple[str, int, int]]:
-    """Yield key, start and end of the partitions after an instant, as far as there are any by now."""
+    """Yield key, start and end of the existing partitions after an instant."""
     window = partitions_def.get_first_partition_window()
     if through is not None and window is not None and window.start.timestamp() * 1000 < through:
         window = partitions_def.get_next_partition_window(datetime.fromtimestamp(through / 1000, UTC))
@@ -212,10 +212,10 @@ def _windows_after(partitions_def: dg.TimeWindowPartitionsDefinition, through: i
 
 
 def _first_open(window: WindowNode, epoch: EpochProgress, time: int) -> int:
-    """Return the start of the first window that does not end by a time, or that time where there is none before it."""
+    """Return the start of the first window that does not end by a time, or that time if there is none before it."""
     match window.assigner:
         case Tumbling() | Sliding() | Cumulative():
-            # Of the windows that hold a moment none has ended by then; those that begin before the first of them all have.
+            # The windows that contain a moment have not ended by then; all windows that start before the first of them have.
             return min((found.start for found in window.assigner.assign(time)), default=time)
         case CountWindows() | GlobalWindows():
             return time
@@ -229,5 +229,5 @@ def _windows(stream: StreamData) -> tuple[WindowNode, ...]:
 
 
 def _operators(stream: StreamData, epoch: EpochProgress) -> list[OperatorProgress]:
-    """Return what an epoch says of the windows that an output's rows went through."""
+    """Return an epoch's progress of the windows upstream of an output."""
     return [epoch.operators[window.uid] for window in _windows(stream) if window.uid is not None and window.uid in epoch.operators]

@@ -1,4 +1,4 @@
-"""How far a job's watermark is behind, what holds it back, and when that is too far."""
+"""The lag of a job's watermark, what holds it back, and its thresholds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidemark.graph import Job
 from tidemark.state import EpochProgress
 
 LagReference = Literal["processing_time", "newest_event"]
-"""What a watermark is compared with: the clock of the epoch, or, for old data read again, the newest event the job has seen."""
+"""What a watermark is compared with: the epoch's processing time or, for historical data, the newest event the job has read."""
 
 Level = Literal["ok", "warn", "error"]
 LEVELS: tuple[Level, ...] = ("ok", "warn", "error")
@@ -23,13 +23,13 @@ _LEAST_WARN_MS = 300_000
 
 @dataclass(frozen=True)
 class Thresholds:
-    """From which lag on (milliseconds, inclusive) one is warned, and from which it is an error."""
+    """The lags (milliseconds, inclusive) from which there is a warning and an error."""
 
     warn_ms: int
     error_ms: int
 
     def level(self, lag_ms: int | None) -> Level:
-        """Return the verdict on a lag; one that is not known is no lag."""
+        """Return the level of a lag; an unknown lag is ok."""
         if lag_ms is None or lag_ms < self.warn_ms:
             return "ok"
         return "error" if lag_ms >= self.error_ms else "warn"
@@ -45,7 +45,7 @@ class SourceLag:
     held_by: str | None
 
     def describe(self) -> str:
-        """Return it in words."""
+        """Return it as text."""
         split = f", held back by split {self.held_by!r}" if self.held_by else ""
         return f"source {self.source!r} is {short_duration(self.lag_ms)} behind (watermark {format_ms(self.watermark)}{split})"
 
@@ -55,7 +55,7 @@ def lag_thresholds(job: Job, *, warn_after: str | timedelta | None = None, error
 
     Args:
         job: the job.
-        warn_after: by default five times the greatest out-of-orderness bound of its sources, at least 5 minutes.
+        warn_after: by default five times the largest out-of-orderness bound of its sources, at least 5 minutes.
         error_after: by default three times that.
 
     Raises:
@@ -68,14 +68,14 @@ def lag_thresholds(job: Job, *, warn_after: str | timedelta | None = None, error
 
 
 def source_lags(progress: EpochProgress, reference: LagReference, *, now_ms: int | None = None) -> tuple[SourceLag, ...]:
-    """Return the lag of every source that has a watermark, the greatest first.
+    """Return the lag of every source that has a watermark, the largest first.
 
     A source before its first event and one at the end of its input have none.
 
     Args:
         progress: the epoch.
         reference: what its watermarks are compared with.
-        now_ms: for a job that stands still: the time since the epoch counts as well.
+        now_ms: for a stalled job: adds the time since the epoch.
     """
     found = []
     since = 0 if now_ms is None else max(now_ms - progress.processing_time, 0)

@@ -1,4 +1,4 @@
-"""The metadata of one materialization: row counts, progress in numbers that Dagster plots, and the picture."""
+"""The metadata of one materialization: row counts, progress in numbers that Dagster plots, and the chart."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _ORDER = (
     *("panes_on_time", "panes_late", "panes_early", "state_rows", "state_bytes", "state_files"),
     *("epoch", "epochs", "epoch_seconds", "processing_time", "lineage", "bytes_added"),
 )
-"""What people look for first: rows, then time, then windows and their state, then the run."""
+"""Display order: rows, then time, then windows and their state, then the run."""
 
 
 def output_metadata(stream: StreamData, report: RunReport, upstream: Mapping[str, dg.AssetKey]) -> MetadataValues:
-    """Return what a run says about one output.
+    """Return the metadata of a run for one output.
 
     ``dagster/row_count`` is the table's total since the lineage began, ``tidemark/rows_added`` this run's part of it.
 
@@ -44,7 +44,7 @@ def output_metadata(stream: StreamData, report: RunReport, upstream: Mapping[str
 
 
 def output_metrics(stream: StreamData, report: RunReport) -> MetadataValues:
-    """Return the numbers of ``output_metadata``, without its picture: what an observation of a job that runs on says, again and again."""
+    """Return the numbers of ``output_metadata`` without its chart, for the repeated observations of a submitted job."""
     found: dict[str, MetadataItem] = {
         "tidemark/rows_added": report.rows_added(stream.name),
         "tidemark/bytes_added": report.bytes_added(stream.name),
@@ -58,15 +58,15 @@ def output_metrics(stream: StreamData, report: RunReport) -> MetadataValues:
 
 
 def _display_order(key: str) -> int:
-    """Return a key's place on Dagster's pages, which show metadata and plots in the order in which they are given."""
+    """Return a key's position in Dagster's UI, which shows metadata and plots in the given order."""
     name = key.removeprefix("tidemark/")
     return _ORDER.index(name) if name in _ORDER else len(_ORDER)
 
 
 def progress_metadata(report: RunReport) -> MetadataValues:
-    """Return what is the same for all outputs of a run; also the metadata of observations during it.
+    """Return the metadata that all outputs of a run share; also that of observations during it.
 
-    Numbers that are not known (a lag before the first event, a rate of a run without epochs) are left out, so that
+    Unknown numbers (a lag before the first event, a rate of a run without epochs) are left out, so that
     Dagster's plots show a gap and not a zero.
     """
     metadata: dict[str, MetadataItem] = {

@@ -1,4 +1,4 @@
-"""The table an output was written to, read back without a JVM."""
+"""Reads the table that an output was written to, without a JVM."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TableState:
-    """How far a table had come: the version of a Delta table, -1 where there was none; of a folder, its files."""
+    """The state of a table: the version of a Delta table, -1 if there was none; for a folder, its files."""
 
     version: int = -1
     files: frozenset[str] = frozenset()
@@ -35,8 +35,8 @@ class OutputTable:
     A table that does not exist yet (nothing was ever written) has no files and no rows.
 
     Args:
-        format: how the table keeps its list of files.
-        location: where it is.
+        format: the table format.
+        location: its location.
     """
 
     format: Literal["delta", "parquet"]
@@ -48,11 +48,11 @@ class OutputTable:
 
         Args:
             output: the output.
-            location: where the job's status says it is; as declared by default, relative to the working directory.
+            location: its location by the job's status; as declared by default, relative to the working directory.
             job: the job's name, for the error.
 
         Raises:
-            SinkError: the output's sink keeps no rows that could be read back.
+            SinkError: the output's sink keeps no rows that can be read.
         """
         match output.sink:
             case DeltaSpec(path=path):
@@ -61,14 +61,14 @@ class OutputTable:
                 return cls("parquet", Location.parse(location or path))
             case sink:
                 raise SinkError(
-                    f"{type(sink).__name__} keeps no table that a check could read",
+                    f"{type(sink).__name__} keeps no table that a check can read",
                     fix="check an output with a delta or parquet sink",
                     job=job,
                     place=output.place or None,
                 )
 
     def state(self) -> TableState:
-        """Return how far the table has come; ``read_since`` tells what came after that."""
+        """Return the table's state; ``read_since`` returns the rows written after it."""
         if self.format == "delta":
             table = self._delta_table()
             return TableState() if table is None else TableState(version=table.version())
@@ -81,16 +81,16 @@ class OutputTable:
         return 0 if dataset is None else int(dataset.count_rows())
 
     def read(self, columns: Sequence[str] | None = None) -> pa.Table | None:
-        """Return the rows; none where the table does not exist.
+        """Return the rows; None if the table does not exist.
 
         Args:
-            columns: the columns wanted; all by default.
+            columns: the columns to read; all by default.
         """
         dataset = self._dataset()
         return None if dataset is None else dataset.to_table(columns=list(columns) if columns is not None else None)
 
     def read_since(self, before: TableState) -> pa.Table | None:
-        """Return the rows that were written since, also those that were merged into other files or replaced; none without a table."""
+        """Return the rows that were written since, also those that were merged into other files or replaced; None without a table."""
         if self.format == "parquet":
             dataset = self._dataset()
             return None if dataset is None else _rows_of(dataset, frozenset(dataset.files) - before.files)
@@ -100,7 +100,7 @@ class OutputTable:
         if table is None:
             return None
         missing, parts = self._added_after(before.version), [_rows_of(table.to_pyarrow_dataset(), frozenset())]
-        # A file is in the newest version, or was merged into others: then it is in the one that it came with.
+        # A file is in the newest version, or was merged into others: then it is in the version that added it.
         for version in (table.version(), *sorted(set(missing.values()), reverse=True)):
             dataset = self._delta_dataset(version) if missing else None
             if dataset is not None:
@@ -110,9 +110,9 @@ class OutputTable:
         return pa.concat_tables(parts, promote_options="permissive")
 
     def _added_after(self, version: int) -> dict[str, int]:
-        """Return the files that brought a Delta table rows after a version, and the version that each came with.
+        """Return the files that added rows to a Delta table after a version, with the version that added each.
 
-        Those that hold nothing but rows of others are left out.
+        Files with only rewritten rows of other files are left out.
         """
         log, found = JobStore.open(self.location).at("_delta_log"), dict[str, int]()
         for number in count(version + 1):
@@ -140,7 +140,7 @@ class OutputTable:
             return DeltaTable(self.location.uri, version=version)
         except TableNotFoundError:
             return None
-        except Exception as error:  # deltalake has many error classes, of which none says "cannot be read"
+        except Exception as error:  # deltalake has many error classes, none of which means "cannot be read"
             raise SinkError(
                 f"the Delta table cannot be read: {error}",
                 fix="check that the location is right and that this process may read it",

@@ -1,4 +1,4 @@
-"""What one run of a job did, summed from its committed epochs: the numbers of a materialization."""
+"""A report of one run of a job, summed from its committed epochs: the numbers of a materialization."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class RunReport:
     Args:
         job: the job.
         lineage: the lineage it ran in.
-        epochs: epochs this run committed, oldest first; none when there was nothing to read.
+        epochs: epochs this run committed, oldest first; empty if there was nothing to read.
         head: the job's newest epoch, also when an earlier run committed it.
-        history: epochs of this and earlier runs, oldest first, for the picture.
-        totals: rows since the lineage began, as the job's status gives them.
+        history: epochs of this and earlier runs, oldest first, for the chart.
+        totals: rows since the lineage began, from the job's status.
     """
 
     job: Job
@@ -37,36 +37,36 @@ class RunReport:
 
     @property
     def rows_read(self) -> int:
-        """Rows that the sources gave to this run, malformed ones too."""
+        """Rows that this run read from its sources, including malformed ones."""
         return sum(source.rows_read for epoch in self.epochs for source in epoch.sources.values())
 
     @property
     def rows_malformed(self) -> int:
-        """Rows of this run that a source could not time or parse."""
+        """Rows of this run without a valid event time, or that could not be parsed."""
         return sum(epoch.rows_malformed for epoch in self.epochs)
 
     @property
     def rows_rejected(self) -> int:
-        """Rows of this run that a filter turned away."""
+        """Rows of this run that a filter rejected."""
         return sum(item.rows_rejected for epoch in self.epochs for item in epoch.filters.values())
 
     @property
     def seconds(self) -> float:
-        """How long this run's epochs took together."""
+        """The total duration of this run's epochs."""
         return sum(epoch.duration_ms for epoch in self.epochs) / 1000
 
     @property
     def rows_per_second(self) -> float | None:
-        """Rows read per second of epoch time; none when no time passed."""
+        """Rows read per second of epoch time; None if no time passed."""
         return self.rows_read / self.seconds if self.seconds > 0 else None
 
     @property
     def watermark(self) -> int | None:
-        """The watermark after the newest epoch; none before the first and at the end of input."""
+        """The watermark after the newest epoch; None before the first and at the end of input."""
         return instant_or_none(self.head.watermark) if self.head is not None else None
 
     def watermark_lag_seconds(self) -> float | None:
-        """Return the greatest lag of a source behind processing time at the newest epoch."""
+        """Return the largest lag of a source behind processing time at the newest epoch."""
         if self.head is None or self.watermark is None:
             return None
         lags = [source.lag_ms for source in self.head.sources.values() if source.lag_ms is not None]
@@ -77,7 +77,7 @@ class RunReport:
         return sum(epoch.outputs[output].rows for epoch in self.epochs if output in epoch.outputs)
 
     def changed_since(self, output: str, lineage: str, epoch: int) -> bool:
-        """Say whether an output got rows after an epoch of a lineage, or may have got any: the history may not reach back so far."""
+        """Return whether an output got rows after an epoch of a lineage, or may have, if the history does not reach back so far."""
         known = {each.epoch: each for each in (*self.history, *self.epochs) if each.lineage == self.lineage}
         if lineage not in ("", self.lineage) or (known and min(known) > epoch + 1):
             return True
@@ -88,20 +88,20 @@ class RunReport:
         return sum(epoch.outputs[output].bytes for epoch in self.epochs if output in epoch.outputs)
 
     def rows_total(self, output: str) -> int | None:
-        """Return the rows an output was given since the lineage began; none where the status does not say."""
+        """Return the rows written to an output since the lineage began; None if the status does not have them."""
         return self.totals["outputs"].get(output)
 
     def operator_sum(self, uids: tuple[str, ...], pick: Callable[[OperatorProgress], int]) -> int:
-        """Return the sum of a count over this run's epochs and the operators named."""
+        """Return the sum of a count over this run's epochs and the named operators."""
         return sum(pick(epoch.operators[uid]) for epoch in self.epochs for uid in uids if uid in epoch.operators)
 
     def oldest_open_window(self, uids: tuple[str, ...]) -> int | None:
-        """Return the start, in milliseconds, of the oldest open window of the operators named, None where none is open."""
+        """Return the start, in milliseconds, of the oldest open window of the named operators, None if none is open."""
         operators = self.head.operators if self.head is not None else {}
         starts = [operators[uid].oldest_open_window for uid in uids if uid in operators]
         return min((start for start in starts if start is not None), default=None)
 
     def operator_now(self, uids: tuple[str, ...], pick: Callable[[OperatorProgress], int]) -> int:
-        """Return the sum of a gauge over the operators named, at the newest epoch."""
+        """Return the sum of a gauge over the named operators, at the newest epoch."""
         operators = self.head.operators if self.head is not None else {}
         return sum(pick(operators[uid]) for uid in uids if uid in operators)

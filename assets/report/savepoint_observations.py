@@ -1,4 +1,4 @@
-"""Savepoints as Dagster sees them: an observation of each output of the job, with what the savepoint says."""
+"""Savepoints in Dagster: an observation of each output of the job, with the savepoint's metadata."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from tidemark.state import PINS, JobStore, pin_path
 
 SAVEPOINT: Final = "tidemark/savepoint"
 TAKEN: Final = "tidemark/savepoint_taken"
-"""By which it is known that a savepoint was observed."""
+"""Metadata keys that identify the savepoint of an observation."""
 
 _OWN_S3: Final = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT")
-"""Variables that say that S3 is somebody else's than Amazon's, whose console does not show it."""
+"""Variables that set an S3 endpoint other than Amazon's, whose console does not show it."""
 
 
 def savepoint_metadata(savepoint: Savepoint, restorable: Restorable, folder: JobStore, *, run_id: str | None = None) -> MetadataValues:
-    """Return what a savepoint says, as metadata, with links.
+    """Return a savepoint's metadata, with links.
 
-    The keys are not those of epochs: an observation with these says how far the job was reported.
+    The keys differ from those of epochs, since an observation with those marks how far the job was reported.
 
     Args:
         savepoint: the savepoint.
-        restorable: until when the job can be put back to it.
+        restorable: until when it can be restored.
         folder: the store at the job's folder.
-        run_id: of the Dagster run that took it.
+        run_id: id of the Dagster run that took it.
     """
     info, record = savepoint.info, savepoint.record
     metadata: dict[str, MetadataItem] = {
@@ -50,7 +50,7 @@ def savepoint_metadata(savepoint: Savepoint, restorable: Restorable, folder: Job
         "tidemark/taken_by": info.by,
         "tidemark/savepoint_path": dg.MetadataValue.path(str(folder.location.joined(pin_path(savepoint.name)))),
         "tidemark/restore": dg.MetadataValue.md(
-            f"`tidemark rewind {savepoint.job} --to {savepoint.name}` puts state and tables back; "
+            f"`tidemark rewind {savepoint.job} --to {savepoint.name}` restores state and tables; "
             f"`tidemark savepoint show {savepoint.job} {savepoint.name}` shows it"
         ),
     }
@@ -73,9 +73,9 @@ def savepoint_metadata(savepoint: Savepoint, restorable: Restorable, folder: Job
 
 
 def browser_url(folder: Location) -> str | None:
-    """Return the page on which a browser shows a folder of an object store; None where there is none that needs no more than the place.
+    """Return the URL of an object store's console for a folder; None if it cannot be derived from the location.
 
-    A local folder has none, since no browser follows a link to one from Dagster's pages; a container of Azure is found by its
+    A local folder has none, since browsers do not follow links to one from Dagster's UI; an Azure container's URL needs its
     subscription.
 
     >>> browser_url(Location.parse("s3://lake/jobs/taxi"))
@@ -93,12 +93,12 @@ def browser_url(folder: Location) -> str | None:
 
 
 def output_keys(savepoint: Savepoint, job: Job | None, translator: TidemarkTranslator) -> dict[str, dg.AssetKey]:
-    """Return the asset keys of the outputs that a savepoint is observed on.
+    """Return the asset keys of the outputs on which a savepoint is observed.
 
     Args:
         savepoint: the savepoint.
-        job: the job, where the code location has it; else the outputs' keys are those that the translator gives by default.
-        translator: that gave the assets their keys.
+        job: the job, if the code location has it; else the outputs have the translator's default keys.
+        translator: gives the assets their keys.
     """
     if job is not None:
         return {stream.name: translator.get_asset_spec(stream).key for stream in output_streams(job)}
@@ -112,10 +112,10 @@ def savepoint_observations(
 
     Args:
         savepoint: the savepoint.
-        restorable: until when the job can be put back to it.
+        restorable: until when it can be restored.
         folder: the store at the job's folder.
-        keys: of the outputs' assets, by output.
-        run_id: of the Dagster run that took it, if one did.
+        keys: asset keys by output.
+        run_id: id of the Dagster run that took it, if one did.
     """
     shared = savepoint_metadata(savepoint, restorable, folder, run_id=run_id)
     for name, key in keys.items():

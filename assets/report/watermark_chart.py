@@ -1,6 +1,6 @@
-"""A small picture of a job's watermark and late rows over its epochs, as an image inside Markdown.
+"""A small chart of a job's watermark and late rows over its epochs, as an image inside Markdown.
 
-Dagster's pages show Markdown images whose address is a ``data:`` URI, so the picture needs no server and no file.
+Dagster's UI shows Markdown images with a ``data:`` URI, so the chart needs no server and no file.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from tidemark.state import EpochProgress
 WIDTH, HEIGHT = 640, 200
 MAX_POINTS = 120
 _LEFT, _RIGHT, _TOP, _MIDDLE, _BOTTOM = 150, 630, 20, 110, 180
-# Mid tones, readable on the light and on the dark theme alike.
+# Mid tones, readable on the light and the dark theme.
 _WATER, _EVENT, _LATE, _TEXT = "#2d8bba", "#8a94a6", "#d9534f", "#7a8494"
 
 
 @dataclass(frozen=True)
 class ChartPoint:
-    """What the picture shows of one epoch or of several neighbours: times in milliseconds, none where unknown."""
+    """One point of the chart, for one or several neighbouring epochs: times in milliseconds, None if unknown."""
 
     epoch: int
     watermark: int | None
@@ -31,7 +31,7 @@ class ChartPoint:
 
 
 def chart_points(epochs: Sequence[EpochProgress], limit: int = MAX_POINTS) -> tuple[ChartPoint, ...]:
-    """Return at most so many points: neighbouring epochs are rolled up, late rows added, times of the last kept."""
+    """Return at most ``limit`` points: neighbouring epochs are merged, their late rows added, the times of the last kept."""
     if not epochs:
         return ()
     step = -(-len(epochs) // limit)
@@ -45,10 +45,10 @@ def chart_points(epochs: Sequence[EpochProgress], limit: int = MAX_POINTS) -> tu
 
 
 def watermark_chart(epochs: Sequence[EpochProgress]) -> str:
-    """Return the picture as Markdown; its text alternative says the essentials in words.
+    """Return the chart as Markdown; its alternative text is a summary.
 
     Args:
-        epochs: oldest first; more than ``MAX_POINTS`` are rolled up.
+        epochs: oldest first; more than ``MAX_POINTS`` are merged.
     """
     points = chart_points(epochs)
     if not points:
@@ -58,7 +58,7 @@ def watermark_chart(epochs: Sequence[EpochProgress]) -> str:
 
 
 def svg(points: Sequence[ChartPoint]) -> str:
-    """Return the picture as SVG: above, watermark and newest event time; below, late rows per epoch."""
+    """Return the chart as SVG: above, watermark and newest event time; below, late rows per epoch."""
     times = [time for point in points for time in (point.watermark, point.newest) if time is not None]
     low, high = (min(times), max(times)) if times else (0, 1)
     most = max(point.late for point in points)
@@ -102,7 +102,7 @@ def _line(
 ) -> str:
     known = [(x(index), y(time)) for index, point in enumerate(points) if (time := pick(point)) is not None]
     if len(known) == 1:
-        # A single epoch is a point, which a line of no length would not show.
+        # A line of a single point would be invisible.
         known = [(known[0][0] - 2, known[0][1]), (known[0][0] + 2, known[0][1])]
     coordinates = " ".join(f"{a:.1f},{b:.1f}" for a, b in known)
     return f'<polyline points="{coordinates}" fill="none" {style}/>' if known else ""

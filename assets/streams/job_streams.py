@@ -1,4 +1,4 @@
-"""The streams of a job that Dagster shows: its sources, and its outputs by what they hold."""
+"""The streams of a job that Dagster shows: its sources, and its outputs by kind."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tidemark.graph import Job
 
 StreamKind = str
-"""``main``, ``source``, ``malformed``, ``rejected``, or of a stateful operator's side output the name of its counter, such as ``late``."""
+"""``main``, ``source``, ``malformed``, ``rejected``, or for a stateful operator's side output the name of its counter, such as ``late``."""
 
 _EACH_JOBS_OWN = frozenset(
     (
@@ -46,17 +46,17 @@ _EACH_JOBS_OWN = frozenset(
         "minpartitions",
     )
 )
-"""Options of streaming formats that do not say what is read."""
+"""Options of streaming formats that do not determine what is read."""
 
 _ROW_BY_ROW = (SelectNode, WithColumnsNode, FilterNode, ExplodeNode, FunctionNode, TransformNode)
 
 
 @dataclass(frozen=True)
 class StreamData:
-    """One stream of a job, as a translator sees it.
+    """One stream of a job, as passed to a translator.
 
-    ``kind`` is ``source`` for what enters the job, for side outputs what they hold (``late``, ``rejected``, ``malformed``, …), and
-    ``main`` for all else. ``name`` is the source's or the output's; exactly one of ``output`` and ``source`` is set.
+    ``kind`` is ``source`` for sources, the kind of rows for side outputs (``late``, ``rejected``, ``malformed``, …), and ``main`` for
+    all others. ``name`` is the source's or the output's; exactly one of ``output`` and ``source`` is set.
     """
 
     job: Job
@@ -77,7 +77,7 @@ def source_streams(job: Job) -> tuple[StreamData, ...]:
 
 
 def source_address(spec: SourceSpec) -> object:
-    """Return what tells where a source reads; how much at once, from where on and as which columns is each job's own affair."""
+    """Return what identifies a source's location; intake limits, starting offsets and columns may differ per job."""
     match spec:
         case FilesSpec():
             return spec.path
@@ -89,7 +89,7 @@ def source_address(spec: SourceSpec) -> object:
 
 
 def output_kind(node: Node) -> StreamKind:
-    """Say what an output holds, looking through operators that work row by row."""
+    """Return the kind of an output, looking through row-by-row operators."""
     found = emitter(node)
     if found is None:
         return "main"
@@ -106,7 +106,7 @@ def output_kind(node: Node) -> StreamKind:
 
 
 def emitter(node: Node) -> tuple[Node, OutputTag] | None:
-    """Return the operator and the tag that a stream's rows come from; none if they come from no side output."""
+    """Return the operator and the tag that a stream's rows come from; None if they come from no side output."""
     current = node
     while isinstance(current, _ROW_BY_ROW):
         current = current.input
@@ -114,7 +114,7 @@ def emitter(node: Node) -> tuple[Node, OutputTag] | None:
 
 
 def is_whole_side_output(node: Node) -> bool:
-    """Say whether a stream is a side output as it was emitted, row for row, so that its counts must equal the operator's."""
+    """Return whether a stream is an unchanged side output, so that its counts must equal the operator's."""
     return isinstance(node, SideOutputNode)
 
 
@@ -124,12 +124,12 @@ def sources_of(node: Node) -> tuple[SourceNode, ...]:
 
 
 def windows_of(node: Node) -> tuple[WindowNode, ...]:
-    """Return the window operators a stream's rows went through, or were turned away by."""
+    """Return the window operators upstream of a stream."""
     return tuple(found for found in walk((node,)) if isinstance(found, WindowNode))
 
 
 def result_operator(node: Node) -> StatefulNode | None:
-    """Return the stateful operator whose results a stream holds, row for row; none if it holds other rows."""
+    """Return the stateful operator whose results a stream has, row for row; None if it has other rows."""
     current = node
     while isinstance(current, SelectNode | WithColumnsNode | FilterNode):
         current = current.input
@@ -137,6 +137,6 @@ def result_operator(node: Node) -> StatefulNode | None:
 
 
 def result_window(node: Node) -> WindowNode | None:
-    """Return the window operator whose results a stream holds, one row per key, window and pane; none if it holds other rows."""
+    """Return the window operator whose results a stream has, one row per key, window and pane; None if it has other rows."""
     operator = result_operator(node)
     return operator if isinstance(operator, WindowNode) else None

@@ -1,4 +1,4 @@
-"""What an asset's definition says about its stream: columns, lineage, table, windows, the job's graph.
+"""The definition metadata of a stream's asset: columns, lineage, table, windows, the job's graph.
 
 All of it is computed from the graph alone, without a JVM and without touching any data.
 """
@@ -55,7 +55,7 @@ def stream_metadata(data: StreamData, upstream: Mapping[str, dg.AssetKey]) -> Me
 
 
 def source_metadata(data: StreamData) -> MetadataValues:
-    """Return the definition metadata of a source: where it reads, its columns and how it is timed."""
+    """Return the definition metadata of a source: its location, its columns and its event time."""
     if data.source is None:
         raise TypeError("only a source has a specification of where it reads")
     strategy = data.source.watermarks
@@ -73,7 +73,7 @@ def source_metadata(data: StreamData) -> MetadataValues:
         case FilesSpec(path=path, format=format):
             metadata |= {"tidemark/location": dg.MetadataValue.path(path), "dagster/storage_kind": format}
         case FormatSpec(format=format):
-            # Options may hold passwords; only the format's name is shown.
+            # Options may contain passwords; only the format's name is shown.
             metadata["dagster/storage_kind"] = format
         case RateSpec(rows_per_second=rate):
             metadata["tidemark/rate"] = rate
@@ -83,7 +83,7 @@ def source_metadata(data: StreamData) -> MetadataValues:
 
 
 def table_name(path: str) -> str:
-    """Return the name by which a table is known: the last part of its path.
+    """Return a table's name: the last part of its path.
 
     >>> table_name("s3://lake/warehouse/hourly_tips/")
     'hourly_tips'
@@ -92,7 +92,7 @@ def table_name(path: str) -> str:
 
 
 def column_lineage(node: Node, upstream: Mapping[str, dg.AssetKey]) -> dg.TableColumnLineage | None:
-    """Return which source columns each column is made of; none where nothing is known."""
+    """Return the source columns from which each column is computed; None if none are known."""
     schema = schema_of(node)
     if schema is None:
         return None
@@ -125,7 +125,7 @@ def _schema_metadata(node: Node) -> MetadataValues:
 
 def _description(node: Node, column: str) -> str | None:
     if isinstance(node, SourceNode):
-        # On a source's own page there is nothing else to be said of its columns.
+        # On a source's own page its columns need no other description.
         return "Event time." if is_event_time(node, column) else None
     return describe_column(node, column)
 

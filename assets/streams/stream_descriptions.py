@@ -1,4 +1,4 @@
-"""What an output and its columns hold, in words, from the job's graph alone: the texts on an asset's page."""
+"""Descriptions of an output and its columns, from the job's graph alone: the texts on an asset's page."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from tidemark.graph import (
 
 _KINDS: Final = {
     "main": "Rows",
-    "rejected": "Rejected rows, turned away by a filter",
-    "malformed": "Malformed records, which could not be read or timed",
+    "rejected": "Rows that a filter rejected",
+    "malformed": "Malformed records, which could not be parsed or have no valid event time",
 }
 _MALFORMED: Final[Mapping[str, str]] = {
-    "raw": "The record as it came.",
-    "reason": "Why it was set aside.",
-    "event_time": "Its event time, where it has one.",
+    "raw": "The original record.",
+    "reason": "Why it is malformed.",
+    "event_time": "Its event time, if it has one.",
     "source": "Name of the source.",
     "split": "Split of the source, such as a partition.",
     "read_at": "When it was read.",
@@ -36,12 +36,12 @@ _MALFORMED: Final[Mapping[str, str]] = {
 
 
 def describe_output(stream: StreamData) -> str:
-    """Return what an output holds, as Markdown: rows of which windows and keys, and what the job is for."""
+    """Return the description of an output as Markdown: its rows, windows and keys, and the job's description."""
     if stream.output is None:
         raise TypeError(f"{stream.name} is a source")
     sentences = [f"{_rows(stream.output.node, stream.kind)}.", f"Output `{stream.name}` of the streaming job `{stream.job.name}`."]
     if stream.job.description:
-        # The job is there for its main outputs.
+        # The job's description is about its main outputs.
         sentences.insert(0 if stream.kind == "main" else len(sentences), stream.job.description)
     return " ".join(sentences)
 
@@ -55,7 +55,7 @@ def _rows(node: Node, kind: StreamKind) -> str:
 
 
 def describe_column(node: Node, name: str) -> str | None:
-    """Return what a column of a node's rows holds, as Markdown; None where the graph does not say."""
+    """Return the description of a column of a node's rows, as Markdown; None if the graph does not have one."""
     match node:
         case SourceNode():
             return _source_column(node, name)
@@ -84,7 +84,7 @@ def _source_column(node: SourceNode, name: str) -> str:
 
 
 def is_event_time(node: SourceNode, name: str) -> bool:
-    """Say whether a source's column is what its rows are timed by."""
+    """Return whether a source's column is its event time."""
     return node.watermarks.timestamp == name
 
 

@@ -1,4 +1,4 @@
-"""How a job's streams become Dagster assets; one method to override."""
+"""Translates a job's streams to Dagster assets; one method to override."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _SINK_KINDS = {DeltaSpec: "delta", ParquetSpec: "parquet", ConsoleSpec: "console
 
 
 class TidemarkTranslator:
-    """Turns streams into asset specs.
+    """Translates streams to asset specs.
 
-    Override ``get_asset_spec`` and change what ``super()`` returns::
+    Override ``get_asset_spec`` and change the result of ``super()``::
 
         class Ours(TidemarkTranslator):
             def get_asset_spec(self, data: StreamData) -> dg.AssetSpec:
@@ -29,8 +29,8 @@ class TidemarkTranslator:
         """Return the asset of one stream.
 
         Called once per source and output when definitions load, and for the sources again to find the outputs'
-        upstream assets. It must depend on nothing but ``data``. The decorator adds the metadata that it needs
-        itself (``tidemark/job``, ``tidemark/output``) afterwards.
+        upstream assets. It must depend on ``data`` only. The decorator then adds its own metadata
+        (``tidemark/job``, ``tidemark/output``).
         """
         return _source_spec(data) if data.source is not None else self._output_spec(data)
 
@@ -67,7 +67,7 @@ def _tags(job: Job) -> dict[str, str]:
 
 
 def _accepts(*, owners: Sequence[str] = (), tags: Mapping[str, str] | None = None) -> bool:
-    """Whether Dagster takes owners and tags: it has narrower rules than jobs have, and refuses the whole asset else."""
+    """Return whether Dagster accepts owners and tags: its rules are narrower than a job's, and it would reject the whole asset."""
     try:
         dg.AssetSpec("any", owners=owners, tags=tags)
     except dg.DagsterInvalidDefinitionError:
@@ -82,7 +82,7 @@ def _source_data(data: StreamData, name: str) -> StreamData:
 def _source_spec(data: StreamData) -> dg.AssetSpec:
     return dg.AssetSpec(
         key=dg.AssetKey([data.name]),
-        description=f"Source `{data.name}` of the streaming job `{data.job.name}`; it fills by itself.",
+        description=f"Source `{data.name}` of the streaming job `{data.job.name}`; it is written outside Dagster.",
         metadata=source_metadata(data),
         group_name=group_of(data.job.name),
         owners=_owners(data.job),

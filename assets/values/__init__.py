@@ -1,1 +1,1 @@
-"""Values, texts and places as Dagster shows them."""
+"""Values, texts and locations as Dagster shows them."""

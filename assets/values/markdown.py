@@ -1,4 +1,4 @@
-"""Text of unknown origin inside Markdown: values from data must not become links, images or HTML on Dagster's pages."""
+"""Escapes text of unknown origin in Markdown: values from data must not become links, images or HTML in Dagster's UI."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _SPECIAL = re.compile(r"[\\`*\[\]<>|&~]")
 
 
 def as_plain(text: str) -> str:
-    r"""Return Markdown that shows a text as it is, on one line.
+    r"""Return Markdown that shows a text literally, on one line.
 
     >>> print(as_plain("![](http://x) <b>"))
     !\[\](http://x) \<b\>

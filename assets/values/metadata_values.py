@@ -1,4 +1,4 @@
-"""The forms of metadata values that Tidemark gives to Dagster, which takes more of them than it has a public name for."""
+"""The types of metadata values that Tidemark passes to Dagster, which accepts more types than it has public names for."""
 
 from __future__ import annotations
 

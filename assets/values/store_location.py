@@ -1,4 +1,4 @@
-"""Where a job store is, when it is given as a text or as an environment variable."""
+"""The location of a job store that is given as text or as an environment variable."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from tidemark.errors import DefinitionError
 
 
 def store_location(store: str | dg.EnvVar, job: str | None = None) -> str:
-    """Return where a store is, as a text.
+    """Return a store's location as text.
 
     Args:
-        store: as it was given.
+        store: the location, or the variable that contains it.
         job: the job's name, for the error.
 
     Raises:
-        DefinitionError: the environment variable that says it is not set.
+        DefinitionError: the environment variable is not set.
     """
     if not isinstance(store, dg.EnvVar):
         return store

@@ -1,7 +1,7 @@
 """Tidemark: streams for teams that run Spark and Dagster.
 
 The public names are those of ``__init__.pyi``. Each is loaded at first use, so that ``import tidemark`` costs next to nothing and starts
-no JVM. Functions say what is wrong where they are called with other arguments than they take.
+no JVM. A function that is called with arguments it does not take raises an error that says what to write.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Named points at which a test may kill the process, to prove that a crash there loses and doubles nothing.
+"""Named points at which a test may kill the process, to prove that a crash there neither loses nor duplicates rows.
 
 ``TIDEMARK_CRASH_AT=name`` kills the process with SIGKILL the first time the point is reached, ``name:3`` the third time; ``-``
 kills nothing and only counts. In production the variable is unset and a point costs one dictionary look-up.
@@ -39,7 +39,7 @@ RUN_POINTS: Final = (
     "epoch-done",
     "query-ended",
 )
-"""Those that a run comes to, epoch by epoch."""
+"""Points that a run reaches, epoch by epoch."""
 
 OPERATION_POINTS: Final = (
     "pin-put",
@@ -65,18 +65,18 @@ OPERATION_POINTS: Final = (
     "discard-specs-gone",
     "discard-nearly-done",
 )
-"""Those of savepoints, restores, rewinds, upgrades and discards, and of tables that get columns or epochs again."""
+"""Points of savepoints, restores, rewinds, upgrades and discards, of adding columns to tables and of publishing epochs again."""
 
 POINTS: Final[tuple[str, ...]] = (*RUN_POINTS, *OPERATION_POINTS)
 
 KILLED: Final = "killed at crash point"
-"""What the process says on standard error, before the wish itself, when it dies."""
+"""Printed to standard error before the value of ``TIDEMARK_CRASH_AT`` when the process is killed."""
 
 _reached: dict[str, int] = {}
 
 
 def crash_point(name: str) -> None:
-    """Mark a step boundary; dies here when the environment asks for it.
+    """Mark a step boundary; kills the process here if ``TIDEMARK_CRASH_AT`` says so.
 
     Raises:
         KeyError: the name is not in ``POINTS``, so that a test cannot wait for a point that does not exist.
@@ -89,7 +89,7 @@ def crash_point(name: str) -> None:
     _reached[name] = _reached.get(name, 0) + 1
     point, _, count = wanted.partition(":")
     if point == name and _reached[name] == int(count or 1):
-        # Unbuffered: nothing that Python still holds would be written any more.
+        # Unbuffered: SIGKILL discards whatever Python still buffers.
         os.write(2, f"{KILLED} {wanted}\n".encode())
         os.kill(os.getpid(), signal.SIGKILL)
 

@@ -24,7 +24,7 @@ _UNITS = {
     "week": 604_800_000,
 }
 _FINE = ((86_400_000, 3_600_000), (3_600_000, 60_000), (10_000, 1000))
-"""From what size on a duration is shown in which unit at the finest."""
+"""The finest unit in which ``short_duration`` shows a duration of at least this size: (size, unit)."""
 
 _PART = re.compile(r"\s*([+-]?\d+)\s*([a-zA-Z]+)\s*")
 _FIX = "write a whole number and a unit, such as '10 seconds', '5 minutes', '1 hour', '1 day 12 hours'"
@@ -64,7 +64,7 @@ def _parse(value: object, what: str, place: str | None) -> int:
             raise DurationError(f"{what}={value!r} is finer than a millisecond", fix=_FIX, place=place)
         return milliseconds
     if isinstance(value, int | float) and not isinstance(value, bool):
-        # Seconds to some, milliseconds to others (Flink, Kafka): whichever is taken is wrong for half of them, and nothing would say so.
+        # Seconds in some tools, milliseconds in others (Flink, Kafka): either reading would be silently wrong for half of the users.
         fix = f"say which: {what}='{value} seconds' or '{value} ms'; '1 hour' and timedelta(hours=1) are durations, too"
         raise DurationError(f"{what}={value!r} has no unit", fix=fix if isinstance(value, int) else _FIX, place=place)
     if not isinstance(value, str):
@@ -84,7 +84,7 @@ def _parse(value: object, what: str, place: str | None) -> int:
 
 
 def short_duration(milliseconds: int) -> str:
-    """Return a duration that was measured, for people: in its two greatest units, rounded down. Exact values are for JSON and metrics.
+    """Return a measured duration for display: in its two greatest units, rounded down. JSON and metrics have exact values.
 
     >>> [short_duration(ms) for ms in (59_313_999_609, 3_599_000, 61_500, 12_345, 2_345, 0)]
     ['686d 12h', '59m 59s', '1m 1s', '12s', '2s 345ms', '0ms']
@@ -95,7 +95,7 @@ def short_duration(milliseconds: int) -> str:
 
 
 def format_duration(milliseconds: int) -> str:
-    """Return a duration as people write it, exactly; ``short_duration`` is for those that were measured.
+    """Return a duration exactly, as users write it; ``short_duration`` shows measured ones.
 
     >>> format_duration(5_400_000)
     '1h 30m'

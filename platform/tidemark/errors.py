@@ -14,7 +14,7 @@ class TidemarkError(Exception):
 
     Args:
         what: what is wrong, one sentence without a trailing full stop.
-        fix: the exact setting, argument or command that mends it.
+        fix: the exact setting, argument or command that resolves it.
         job: name of the job, where known.
         uid: uid (or name) of the operator, source or output concerned.
         epoch: the current epoch.
@@ -68,7 +68,7 @@ class TidemarkError(Exception):
 
 
 class DefinitionError(TidemarkError):
-    """A job, stream, source or sink is declared wrongly; found before anything runs."""
+    """A job, stream, source or sink is defined incorrectly; raised before anything runs."""
 
     code = "TM100"
 
@@ -111,20 +111,20 @@ class SourceError(TidemarkError):
 
 
 class SinkError(TidemarkError):
-    """A sink refuses the rows: another schema, no permission, a foreign table."""
+    """A sink rejects the rows: the schema differs, permission is missing, or the table belongs to another job."""
 
     code = "TM300"
 
 
 class PublishError(TidemarkError):
-    """A committed epoch could not be published yet; the next start finishes it."""
+    """A committed epoch could not be published yet; the next start publishes it."""
 
     code = "TM301"
     transient = True
 
 
 class MissingEpochsError(SinkError):
-    """A sink's place no longer holds epochs that were published to it; nothing was changed."""
+    """A sink's location no longer holds epochs that were published to it; nothing was changed."""
 
     code = "TM302"
 
@@ -137,7 +137,7 @@ class StoreError(TidemarkError):
 
 
 class UnusablePlaceError(StoreError):
-    """A place can be no job store as it is: a file is there, there is no such bucket, or its user may not make a folder there."""
+    """A location cannot be a job store: a file is in its place, the bucket does not exist, or the user may not create a folder there."""
 
     transient = False
 
@@ -149,13 +149,13 @@ class CorruptStoreError(TidemarkError):
 
 
 class UnknownStoreError(CorruptStoreError):
-    """There is no job store, or no export, where one is to be read."""
+    """No job store, or no export, exists at the location that was to be read."""
 
     code = "TM404"
 
 
 class LinkedPathError(TidemarkError):
-    """What is to be deleted is a symbolic link in a store, or lies behind one; nothing was deleted."""
+    """The path to delete is a symbolic link in a store, or lies behind one; nothing was deleted."""
 
     code = "TM405"
 
@@ -180,13 +180,13 @@ class JobRunningError(TidemarkError):
 
 
 class FencedError(TidemarkError):
-    """A newer driver took the job over; this one may not commit any more."""
+    """A newer driver took the job over; this one may no longer commit."""
 
     code = "TM411"
 
 
 class OffsetMismatchError(TidemarkError):
-    """An epoch came again with other source offsets than those committed."""
+    """An epoch was replayed with source offsets that differ from those committed."""
 
     code = "TM412"
 
@@ -204,14 +204,14 @@ class UnknownJobError(TidemarkError):
 
 
 class SpecConflictError(TidemarkError):
-    """Others changed a job's spec while it was to be changed."""
+    """A job's spec was changed concurrently."""
 
     code = "TM415"
     transient = True
 
 
 class NotReachedError(TidemarkError):
-    """A job did not get to the state that was asked for in the time there was; it may still do so."""
+    """A job did not reach the requested state within the timeout; it may still do so."""
 
     code = "TM416"
     transient = True
@@ -224,13 +224,13 @@ class UnknownSavepointError(TidemarkError):
 
 
 class SavepointInUseError(TidemarkError):
-    """A savepoint is needed by what is under way."""
+    """A savepoint is in use by an operation that is under way."""
 
     code = "TM421"
 
 
 class RewindError(TidemarkError):
-    """A job cannot be put back to a savepoint, or is only half put back."""
+    """A job cannot be rewound to a savepoint, or a rewind of it is incomplete."""
 
     code = "TM422"
 
@@ -248,27 +248,27 @@ class ConservationError(TidemarkError):
 
 
 class UserCodeError(TidemarkError):
-    """A function or expression of the user's failed on the data."""
+    """A user's function or expression failed on the data."""
 
     code = "TM501"
 
 
 class EngineError(TidemarkError):
-    """Spark failed an epoch; nothing of it was committed."""
+    """Spark failed to run an epoch; nothing of it was committed."""
 
     code = "TM502"
     transient = True
 
 
 class DriverLostError(TidemarkError):
-    """A driver ended or hung without saying why; the control plane's word for it, in a job's failures."""
+    """A driver ended or hung without reporting an error; the control plane records it under this code in the job's failures."""
 
     code = "TM503"
     transient = True
 
 
 class SetupError(TidemarkError):
-    """The environment lacks something: Java, PySpark, a package; or Spark does not start as it is set."""
+    """The environment lacks Java, PySpark or a package, or Spark does not start with its settings."""
 
     code = "TM600"
 
@@ -281,13 +281,13 @@ class LaunchError(TidemarkError):
 
 
 class LaunchRefusedError(LaunchError):
-    """A driver cannot be started as the job's spec says, however often that is tried."""
+    """A driver cannot be started with the job's spec; trying again does not help."""
 
     transient = False
 
 
 class AlertError(TidemarkError):
-    """An alert could not be delivered; what it was about is in the message."""
+    """An alert could not be delivered; the message says which."""
 
     code = "TM610"
     transient = True

@@ -1,4 +1,4 @@
-"""One mapper from a location as users write it to its address in obstore's and in Spark's terms."""
+"""Maps a location as users write it to its URI for obstore and for Spark."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Location:
 
         Raises:
             DefinitionError: empty, of an unknown kind, without a bucket, with credentials in it, or with a character that
-                Spark would take for a pattern. The message never repeats the credentials.
+                Spark would read as a pattern. The message never repeats the credentials.
 
         >>> Location.parse("s3://lake/warehouse/hourly").spark_uri
         's3a://lake/warehouse/hourly'
@@ -67,7 +67,7 @@ class Location:
         return _remote(scheme, name.lower(), rest)
 
     def joined(self, path: str) -> Location:
-        """Return the location of something inside this one; ``""`` is the location itself."""
+        """Return the location of a path inside this one; ``""`` is the location itself."""
         extra = path.strip("/")
         if not extra:
             return self
@@ -92,7 +92,7 @@ class Location:
         return f"{scheme}://{self.bucket}/{self.path}".rstrip("/")
 
     def __str__(self) -> str:
-        """Return it as a person would write it: a plain path for local files."""
+        """Return it as users write it: a plain path for local files."""
         return self.path if self.scheme == "file" else self.uri
 
     def _azure_account(self) -> str:
@@ -106,7 +106,7 @@ class Location:
 
 
 def stays_within(path: str) -> bool:
-    """Say whether a path that is relative to a folder leads to something in it, and nowhere else.
+    """Return whether a path that is relative to a folder stays inside it.
 
     >>> stays_within("log/1.json"), stays_within("../other/1.json"), stays_within("/log/1.json"), stays_within("file:///log/1.json")
     (True, False, False, False)
@@ -117,7 +117,7 @@ def stays_within(path: str) -> bool:
 def _local(text: str, relative_to: Path | None) -> Location:
     _refuse_patterns(text)
     path = Path(text).expanduser()
-    # Not resolve(): a symbolic link that is pointed elsewhere later is meant to be followed.
+    # Not resolve(): a symbolic link whose target changes later has to be followed.
     return Location("file", "", os.path.abspath((relative_to or Path.cwd()) / path))  # noqa: PTH100
 
 

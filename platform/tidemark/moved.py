@@ -1,4 +1,4 @@
-"""Old import paths of names that documentation once gave: they work for one release, with a warning."""
+"""Deprecated import paths: names that the documentation once gave under them work for one more release, with a warning."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from importlib import import_module
 
 
 def moved(old: str, *, to: str) -> Callable[[str], object]:
-    """Return the ``__getattr__`` of a module that stands at an old path.
+    """Return the ``__getattr__`` of a module at a deprecated path.
 
     Args:
         old: the module's ``__name__``.
-        to: the package that has its public names now.
+        to: the package that now exports its public names.
     """
 
     def get(name: str) -> object:

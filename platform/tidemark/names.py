@@ -12,12 +12,12 @@ _SOURCE_NAME = re.compile(r"[A-Za-z0-9_]{1,100}")
 
 
 def is_blank(value: object) -> bool:
-    """Return whether something is not text, or is text with nothing in it."""
+    """Return whether a value is not text, or is empty or blank text."""
     return not isinstance(value, str) or not value.strip()
 
 
 def location_fix(value: object, otherwise: str) -> str:
-    """Return the fix for a location that is not text: for a ``pathlib.Path`` to write it as text, else ``otherwise``.
+    """Return the fix for a location that is not text: ``str(path)`` for a ``PathLike``, else ``otherwise``.
 
     >>> location_fix(5, "give a folder")
     'give a folder'
@@ -26,7 +26,7 @@ def location_fix(value: object, otherwise: str) -> str:
 
 
 def is_name(value: object) -> bool:
-    """Return whether ``validate_name`` takes something.
+    """Return whether ``validate_name`` accepts a value.
 
     >>> is_name("hourly-tips"), is_name("../tips")
     (True, False)
@@ -35,7 +35,7 @@ def is_name(value: object) -> bool:
 
 
 def validate_name(kind: str, name: object, *, place: str | None = None) -> str:
-    """Return the name if it may be used.
+    """Return the name if it is valid.
 
     Args:
         kind: what is named, for the error: ``"job"``, ``"uid"``, ``"output"``, ``"output tag"``.
@@ -69,7 +69,7 @@ def _example(kind: str) -> str:
 
 
 def validate_source_name(name: object, *, place: str | None = None) -> str:
-    """Return a source's name if it may be used: 1 to 100 letters, digits or ``_``, since Spark keys its offsets by it.
+    """Return a source's name if it is valid: 1 to 100 letters, digits or ``_``, since Spark keys its offsets by it.
 
     Raises:
         InvalidNameError: not of that form.

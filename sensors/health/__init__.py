@@ -1,1 +1,1 @@
-"""Jobs that are not well, and verdicts of checks."""
+"""Unhealthy jobs, and verdicts of checks."""

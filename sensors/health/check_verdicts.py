@@ -1,4 +1,4 @@
-"""A sensor that passes the verdicts of asset checks on to the alerts of streaming jobs, whatever defined the checks."""
+"""A sensor that passes the verdicts of asset checks on to the alerts of streaming jobs, however the checks were executed."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from tidemark.sensors.health.checks_due import runs_of_checks
 from tidemark.sensors.store_sensor import open_root, store_sensor
 
 VERDICTS_AT_ONCE = 20
-"""Verdicts of one check that one tick passes on; of more the newest."""
+"""Maximum verdicts of one check that one tick passes on, the newest."""
 
 _FORMAT = 1
 
 
 @dataclass(frozen=True)
 class _ReportedState:
-    """Up to which execution a check's verdicts were reported, and the executions before it that were still under way."""
+    """The last execution of a check whose verdict was reported, and earlier executions that were still under way."""
 
     number: int
     open: frozenset[int] = frozenset()
 
     def covers(self, number: int) -> bool:
-        """Whether an execution's verdict was reported, if it had one."""
+        """Return whether an execution's verdict was reported, if it had one."""
         return number <= self.number and number not in self.open
 
 
@@ -47,22 +47,22 @@ def build_check_sensor(
     default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.RUNNING,
     clock: Clock = SYSTEM_CLOCK,
 ) -> dg.SensorDefinition:
-    """Return a sensor that passes on what the checks on streaming jobs' outputs found, of all jobs in the code location.
+    """Return a sensor that passes on the verdicts of checks on outputs of all streaming jobs in the code location.
 
-    A check that fails is then alerted by ``build_job_health_sensor`` or by a supervisor, and again when it passes. Checks made in a run of
-    the assets, on their own, or reported from outside count alike; of those on several partitions the last verdict counts. A check whose
-    run failed before there was a verdict is the run's failure, and is not passed on.
+    ``build_job_health_sensor`` or a supervisor then alerts when a check fails, and again when it passes. It makes no difference whether
+    checks are executed in a run of the assets, separately, or reported from outside; for checks on several partitions the last verdict
+    counts. A check whose run failed before it had a verdict is not passed on.
 
-    It also requests runs of the checks on outputs of jobs that run on, which nothing else executes: at its first tick, and when their
-    asset was materialized since. The check ``job_health`` is not among them: other sensors report and alert it.
+    It also requests runs of the checks on outputs of submitted jobs, which nothing else executes: at its first tick, and after their asset
+    was materialized. The check ``job_health`` is excluded: other sensors report it and alert.
 
     Args:
         store: folder or bucket of the job stores.
-        name: the sensor's.
+        name: the sensor's name.
         every: time between ticks.
-        recheck: least time between two executions of a check that the sensor requests; None requests none.
+        recheck: minimum time between two executions of a check that the sensor requests; None requests none.
         default_status: whether the sensor runs as soon as it is deployed.
-        clock: the time.
+        clock: processing time.
 
     Raises:
         DurationError: ``every`` or ``recheck`` cannot be read.
@@ -86,7 +86,7 @@ def build_check_sensor(
     return store_sensor(
         evaluate,
         name=name,
-        description="Passes failed asset checks of streaming jobs on to their alerts, and has checks executed that are out of date.",
+        description="Passes failed asset checks of streaming jobs on to their alerts, and requests runs of checks that are out of date.",
         every=every,
         default_status=default_status,
         asset_selection=dg.AssetSelection.all_asset_checks() if recheck_ms is not None else None,
@@ -113,7 +113,7 @@ def jobs_of_checks(repository: dg.RepositoryDefinition | None) -> Mapping[dg.Ass
 
 
 def verdict_name(output: str, check: str) -> str:
-    """Return the name under which a check is alerted.
+    """Return the name of a check in alerts.
 
     >>> verdict_name("hourly", "unique_panes")
     'hourly.unique_panes'
@@ -125,14 +125,14 @@ def verdict_name(output: str, check: str) -> str:
 def _new_verdicts(
     instance: dg.DagsterInstance, jobs: Mapping[dg.AssetCheckKey, tuple[str, str]], seen: dict[str, _ReportedState]
 ) -> Iterator[CheckVerdict]:
-    """Yield what was found since, in the order it was found for each check, and remember it; of a check that is new, the last verdict."""
+    """Yield the new verdicts of each check in order, and update ``seen``; for a new check only the last verdict."""
     storage = instance.event_log_storage
     for key, latest in storage.get_latest_asset_check_execution_by_key(list(jobs)).items():
         place = key.to_user_string()
         known = seen.get(place)
         if known is not None and known.number == latest.id and not known.open:
             continue
-        # They end in any order: one of a small partition overtakes another.
+        # Executions end in any order: one of a small partition may end before an earlier one.
         records = storage.get_asset_check_execution_history(key, limit=VERDICTS_AT_ONCE)
         found = [(record.id, record.evaluation, record.event) for record in records]
         made = {number: (event.timestamp, said) for number, said, event in found if isinstance(said, dg.AssetCheckEvaluation) and event}
@@ -150,13 +150,13 @@ def _verdict(place: tuple[str, str], made: dg.AssetCheckEvaluation, at: int) -> 
 
 
 def _encode(seen: Mapping[str, _ReportedState]) -> str:
-    """Write a cursor: for each check up to which execution it was reported, and with it, as a list, those before that are under way."""
+    """Encode a cursor: for each check the last reported execution, in a list with earlier ones that are under way."""
     checks = {place: [reported.number, *sorted(reported.open)] if reported.open else reported.number for place, reported in seen.items()}
     return json.dumps({"format": _FORMAT, "checks": checks}, sort_keys=True)
 
 
 def _decode(text: str | None) -> dict[str, _ReportedState]:
-    """Read a cursor; empty if there is none, or it is of another format: then the last verdicts are reported again."""
+    """Decode a cursor; empty if there is none or it has another format: then the last verdicts are reported again."""
     try:
         raw = json.loads(text or "null")
         if not isinstance(raw, dict) or raw.get("format") != _FORMAT:

@@ -1,4 +1,4 @@
-"""Which checks of jobs that run on are to be executed: those that were never executed, and those made out of date by what came since."""
+"""Determines which checks of submitted jobs are due: those never executed, and those out of date since a materialization."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import dagster as dg
 
 RUNS_AT_ONCE = 5
-"""Runs of checks that one tick requests, one for each job; the others have their turn at the next."""
+"""Maximum runs of checks that one tick requests, one per job; the next tick requests the others."""
 
 
 def runs_of_checks(
@@ -18,18 +18,18 @@ def runs_of_checks(
     now_ms: int,
     recheck_ms: int,
 ) -> list[dg.RunRequest]:
-    """Return a request for a run of the checks that are due, for each job that has any.
+    """Return a run request for the due checks of each job that has any.
 
-    A check is due when it was never executed, and when its asset was materialized since: at once for the first time, and else not so soon
+    A check is due if it was never executed, or if its asset was materialized since: at once the first time, else not before ``recheck_ms``
     after its last execution.
-    Without it a page shows "0 / 3 passed" beside a green tick. Checks of assets that runs make are made by these runs.
+    Without it the UI shows "0 / 3 passed" beside a green tick. Checks of assets that runs materialize are executed by these runs.
 
     Args:
-        instance: Dagster's.
-        repository: the code location's.
+        instance: the Dagster instance.
+        repository: the code location's repository.
         jobs: the job of each check.
-        now_ms: the time.
-        recheck_ms: least time between two executions.
+        now_ms: processing time, milliseconds.
+        recheck_ms: minimum time between two executions.
     """
     graph = repository.asset_graph
     outside = {key: job for key, job in jobs.items() if not graph.get(key.asset_key).is_executable}
@@ -40,7 +40,7 @@ def runs_of_checks(
         known = latest.get(key)
         if known is not None:
             current = known.evaluation is not None and known.create_timestamp > made.get(key.asset_key, 0.0)
-            # What was executed before there was anything to look at does not wait.
+            # A check that was executed before the first materialization does not wait.
             empty = known.evaluation is not None and known.evaluation.target_materialization_data is None
             if current or (not empty and now_ms - known.create_timestamp * 1000 < recheck_ms):
                 continue
@@ -52,7 +52,7 @@ def runs_of_checks(
 
 
 def materialized_at(instance: dg.DagsterInstance, keys: Iterable[dg.AssetKey]) -> Mapping[dg.AssetKey, float]:
-    """Return when assets were last materialized, in seconds; without those that never were."""
+    """Return when assets were last materialized, in seconds; without those never materialized."""
     wanted = sorted(keys)
     entries = [record.asset_entry for record in instance.get_asset_records(wanted)] if wanted else []
     return {

@@ -1,4 +1,4 @@
-"""Reports the check ``job_health`` from a sensor's tick: when a job's health changed, and when nothing current says it."""
+"""Reports the check ``job_health`` from a sensor's tick: when a job's health has changed, or its last evaluation is out of date."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tidemark.sensors.health.checks_due import materialized_at
 def health_evaluations(
     context: dg.SensorEvaluationContext, verdict_of: Callable[[str], HealthVerdict | None]
 ) -> list[dg.AssetCheckEvaluation]:
-    """Return the evaluations of the checks ``job_health`` in the code location that are to be reported.
+    """Return the evaluations of the checks ``job_health`` in the code location that have to be reported.
 
-    Sensors of both kinds may report side by side: what Dagster has already is not reported again. A materialization makes what was said
-    before it out of date on Dagster's pages, so it is said once more.
+    Sensors of both kinds may report side by side: an evaluation that Dagster has already is not reported again. A materialization makes
+    earlier evaluations out of date in Dagster's UI, so they are then reported again.
 
     Args:
-        context: of the tick.
-        verdict_of: returns what is to be said of a job; None where this sensor knows nothing of it.
+        context: the tick's context.
+        verdict_of: returns the verdict on a job; None if this sensor does not observe it.
     """
     jobs = {key: job for key, (job, _) in jobs_of_checks(context.repository_def).items() if key.name == HEALTH_CHECK}
     verdicts = {key: verdict for key, job in jobs.items() if (verdict := verdict_of(job)) is not None}
@@ -39,7 +39,7 @@ def _outdated(instance: dg.DagsterInstance, verdicts: Mapping[dg.AssetCheckKey, 
         known = latest.get(key)
         said = known.evaluation if known is not None else None
         if known is None or said is None or known.create_timestamp <= made.get(key.asset_key, 0.0):
-            # Nothing current is shown. A job that starts again after a failure is not well yet.
+            # No current evaluation. A job that restarts after a failure is not healthy yet.
             if verdict.settled or said is None or said.passed:
                 yield key
             continue

@@ -1,4 +1,4 @@
-"""A sensor that alerts when a continuous job is unhealthy: the rules of ``tidemark supervise --alerts``, evaluated by each tick."""
+"""A sensor that alerts when a submitted job is unhealthy: each tick evaluates the rules of ``tidemark supervise --alerts``."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tidemark.sensors.store_sensor import open_root, store_sensor
 from tidemark.state import JobStore
 
 HEALTH_RULES: tuple[RuleName, ...] = ("health", "restarts", "check", "savepoint")
-"""What the sensor tells by default. Lag and late rows have sensors of their own, which know a job's definition."""
+"""The sensor's default rules. Lag and late rows have separate sensors, which know a job's definition."""
 
 _NAMED = 20
 
@@ -58,26 +58,26 @@ def build_job_health_sensor(
     default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.RUNNING,
     clock: Clock = SYSTEM_CLOCK,
 ) -> dg.SensorDefinition:
-    """Return a sensor that says how jobs are, and alerts when one fails, restarts again and again, hangs or gives no sign of life.
+    """Return a sensor that shows jobs' states, and alerts when one fails, restarts repeatedly, hangs or sends no heartbeat.
 
-    Failed checks that ``build_check_sensor`` passed on, and savepoints that are too old, are told, too. What was told is remembered in the
-    job store: an alert is told once and once more when it is over, it is sent again until its receiver has taken it, silences count.
-    Let either a supervisor (``--alerts``) or this sensor alert: of the two the holder of a lease tells what is new to its own receivers,
-    and what waits for those of the other stays until that one is back.
+    It also alerts on failed checks that ``build_check_sensor`` passed on, and on savepoints that are too old. Alerts are stored in the job
+    store: one is sent when it fires and when it resolves, retried until its receiver has accepted it, and suppressed by silences.
+    Use either a supervisor (``--alerts``) or this sensor for alerts: if both run, the holder of a lease sends new alerts to its own
+    receivers, and alerts pending for the other's receivers stay until that one holds the lease.
 
-    How the jobs of the code location are is reported as their check ``job_health``, so that the assets of one that is not well turn red.
+    The health of the code location's jobs is reported as their check ``job_health``, so that the assets of an unhealthy job turn red.
 
     Args:
         store: folder or bucket of the job stores.
         jobs: names of the jobs; all of the store by default.
-        name: the sensor's.
-        rules: what it tells.
-        broken: jobs whose code cannot be loaded, with the error, to be named at each tick.
+        name: the sensor's name.
+        rules: the rules that it evaluates.
+        broken: jobs whose code cannot be loaded, with the error, shown at each tick.
         alert_key: key of the resource that alerts go through; None sends none.
         every: time between ticks.
-        launchers: what can find drivers, by name; called at the first tick.
+        launchers: returns launchers that can probe drivers, by name; called at the first tick.
         default_status: whether the sensor runs as soon as it is deployed.
-        clock: the time.
+        clock: processing time.
 
     Raises:
         DurationError: ``every`` cannot be read.
@@ -102,7 +102,7 @@ def build_job_health_sensor(
     return store_sensor(
         evaluate,
         name=name,
-        description="Alerts when a streaming job fails, restarts again and again, hangs, or gives no sign of life.",
+        description="Alerts when a streaming job fails, restarts repeatedly, hangs, or sends no heartbeat.",
         every=every,
         default_status=default_status,
         resource_keys={alert_key} if alert_key is not None else (),
@@ -111,7 +111,7 @@ def build_job_health_sensor(
 
 @dataclass
 class _ResourceDelivery:
-    """Delivers through the resource of the current tick; each tick has its own resources."""
+    """Delivers through the current tick's resource; each tick has new resources."""
 
     resource: AlertResource | None = field(default=None)
 
@@ -121,7 +121,7 @@ class _ResourceDelivery:
 
 
 class _HealthState:
-    """What is kept from tick to tick: what never changes of jobs, and the lease of the alerts."""
+    """The state kept between ticks: immutable records of jobs, and the lease of the alerts."""
 
     def __init__(self, root: JobStore, launchers: Mapping[str, Launcher], rules: Collection[RuleName], clock: Clock) -> None:
         self._root = root
@@ -153,7 +153,7 @@ class _HealthState:
         return views, errors
 
     def send_alerts(self, receiver: AlertResource, views: list[JobView], errors: Mapping[str, TidemarkError]) -> WatchReport:
-        """Evaluate the rules, and send the alerts that are due."""
+        """Evaluate the rules, and send alerts."""
         self._delivery.resource = receiver
         try:
             return self._watch.evaluate(views, unreadable=errors)
@@ -164,7 +164,7 @@ class _HealthState:
 def _verdict(
     job: str, views: list[JobView], errors: Mapping[str, TidemarkError], names: tuple[str, ...] | None, store: str
 ) -> HealthVerdict | None:
-    """Return what is said of a job of the code location; nothing of what may pass by itself, nor of a job that is not looked at."""
+    """Return the verdict on a job of the code location; None for a transient error, or a job that is not observed."""
     if job in errors:
         return None if errors[job].transient else unreadable_verdict(errors[job])
     view = next((view for view in views if view.job == job), None)
@@ -174,7 +174,7 @@ def _verdict(
 
 
 def _settings(rules: Collection[RuleName]) -> AlertSettings:
-    """Return the rules wanted. Ticks are half a minute apart, so that nothing waits to be grouped with what the next one finds."""
+    """Return the settings of the chosen rules. Ticks are half a minute apart, so changes do not wait to be grouped with the next tick's."""
     chosen = {name: settings if name in rules else RuleSettings(enabled=False) for name, settings in DEFAULT_RULES.items()}
     return AlertSettings(chosen, Grouping(wait_ms=0))
 
@@ -182,7 +182,7 @@ def _settings(rules: Collection[RuleName]) -> AlertSettings:
 def _summary(views: list[JobView], errors: Mapping[str, TidemarkError]) -> str:
     unwell = [view for view in views if view.health in UNHEALTHY]
     upgrading = [view for view in views if view.lifecycle == "upgrading" and view.health not in UNHEALTHY]
-    text = f"{len(views)} jobs, {len(unwell)} not well"
+    text = f"{len(views)} jobs, {len(unwell)} unhealthy"
     named = [_job_text(view) for view in (unwell + upgrading)[:_NAMED]] + [
         f"{job} cannot be read: {error}" for job, error in list(errors.items())[:_NAMED]
     ]
@@ -193,7 +193,7 @@ def _job_text(view: JobView) -> str:
     restarts = view.failures_since(view.at - RESTARTS_MS)
     parts = [f"{view.job} is {view.health} ({view.lifecycle})", view.reason, view.error.message if view.error is not None else ""]
     parts.append(f"failed {restarts} times in 10 minutes" if restarts > 1 else "")
-    parts.append(f"last sign of life {view.heartbeat_age_ms // 1000} s ago" if view.heartbeat_age_ms is not None else "")
+    parts.append(f"last heartbeat {view.heartbeat_age_ms // 1000} s ago" if view.heartbeat_age_ms is not None else "")
     return ", ".join(part for part in parts if part)
 
 

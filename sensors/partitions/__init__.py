@@ -1,1 +1,1 @@
-"""Partitions that are complete, and the runs downstream of them."""
+"""Complete partitions, and the runs downstream of them."""

@@ -1,4 +1,4 @@
-"""A sensor that runs what is downstream of a streaming job for each time partition, once it is complete, and again when it was touched."""
+"""A sensor that runs a streaming job's downstream assets for each time partition when it is complete, and again when late rows touch it."""
 
 from __future__ import annotations
 
@@ -34,31 +34,31 @@ def build_partition_sensor(
     name: str | None = None,
     repair: bool = True,
 ) -> dg.SensorDefinition:
-    """Return a sensor that requests a run of its target for each partition of time that an output has brought to its end.
+    """Return a sensor that requests a run of its target for each complete time partition of an output.
 
     A partition's run is requested once in a lineage, when the partition is complete through the watermark; and again, as a repair,
-    when late rows corrected it or came too late for it. The run's tags say why: ``tidemark/reason``, ``tidemark/repair``,
-    ``tidemark/lineage``, ``tidemark/epoch``. Of a backlog the oldest partitions come first, so many at each tick.
+    when late rows corrected it or were not accepted. The run's tags have the reason: ``tidemark/reason``, ``tidemark/repair``,
+    ``tidemark/lineage``, ``tidemark/epoch``. Backlogs are requested oldest first, a limited number per tick.
 
-    Where the output is an asset of the code location with time partitions (``build_output_asset_specs(partitions=)``), its partitions are
-    reported first, as the progress sensor does: Dagster knows of what a run reads before it requests the run.
+    If the output is an asset of the code location with time partitions (``build_output_asset_specs(partitions=)``), its partitions are
+    reported first, as the progress sensor does: Dagster has their materializations before it requests runs that read them.
 
     Args:
-        job: the job; it may run on, or be drained now and then.
-        output: whose rows the target reads.
-        partitions_def: the target's partitions, which may be longer than the windows: a window belongs to the partition that it begins in.
+        job: the job; it may run continuously, or be drained on a schedule.
+        output: the output that the target reads.
+        partitions_def: the target's partitions, which may be longer than the windows: a window belongs to the partition that it starts in.
             Nothing is requested before its start.
         options: the target, the store, the time between ticks, the status. It sends no alerts.
-        name: the sensor's; ``<job>_<output>_partitions`` by default.
-        repair: request runs again where late rows touched a partition.
+        name: the sensor's name; ``<job>_<output>_partitions`` by default.
+        repair: request runs again when late rows touched a partition.
 
     Raises:
-        DefinitionError: there is no target, no store or no such output, or its rows belong to no time.
+        DefinitionError: there is no target, no store or no such output, or its rows have no times.
     """
     stream = _stream(job, output)
     if options.target is None:
         raise DefinitionError(
-            "a partition sensor has no target", fix="give SensorOptions(target=AssetSelection...)", job=job.name, uid=output
+            "a partition sensor has no target", fix="set SensorOptions(target=AssetSelection...)", job=job.name, uid=output
         )
 
     def decide(root: JobStore, status: JobStatus, cursor: SensorCursor | None, context: dg.SensorEvaluationContext) -> Decision:
@@ -68,8 +68,8 @@ def build_partition_sensor(
     return job_sensor(
         job,
         name=sensor_name(job, f"{group_of(output)}_partitions", name),
-        description=f"Requests runs for the partitions of time that `{output}` of `{job.name}` has brought to their end"
-        + (", and again where late rows touched them." if repair else "."),
+        description=f"Requests runs for the complete time partitions of `{output}` of `{job.name}`"
+        + (", and again when late rows touched them." if repair else "."),
         options=replace(options, alert_key=None),
         decide=decide,
     )
@@ -85,17 +85,17 @@ def decide_partitions(
     repair: bool = True,
     upstream: Upstream | None = None,
 ) -> Decision:
-    """Return what a tick does.
+    """Return the decision of a tick.
 
     Args:
         stream: the output.
         partitions_def: partitions of the target.
         root: the root store.
         status: the job's status, with an epoch.
-        cursor: what the tick before left; ``counts`` has the end of the last partition that was requested,
+        cursor: the previous tick's cursor; ``counts`` has the end of the last partition that was requested,
             and of the last one of the output's asset that was reported.
-        repair: request runs again where late rows touched a partition.
-        upstream: the output's asset, where its partitions are to be reported first.
+        repair: request runs again when late rows touched a partition.
+        upstream: the output's asset, if its partitions are to be reported first.
     """
     head = status.last
     if head is None:
@@ -115,9 +115,9 @@ def decide_partitions(
         before = report_upstream(stream, upstream, replace(mark, through=reported), epochs, head=head, find=find)
         epochs = before.epochs
     touched, mark = touched_partitions(stream, partitions_def, mark, epochs, find=find, limit=MAX_RUNS)
-    # Without news the head is that of the last tick, whose backlog may go on.
+    # Without new epochs the head is that of the last tick, whose backlog may continue.
     newest = next((epoch for epoch in epochs if (epoch.lineage, epoch.epoch) == (mark.lineage, mark.epoch)), head)
-    # Of a backlog no run is requested before what it reads is reported.
+    # No run of a backlog is requested before the partition that it reads is reported.
     until = before.mark.through if before is not None and not before.complete else None
     complete, mark = complete_partitions(stream, partitions_def, mark, newest, limit=MAX_RUNS, until=until)
     changes = (*complete, *(touched if repair else ()))
@@ -146,7 +146,7 @@ def _mark(cursor: SensorCursor | None, head: EpochProgress) -> PartitionMark:
 
 
 def _run(job: str, output: str, change: PartitionChange) -> PlannedRun:
-    """Return the run for a change; its key is the same however often the change is seen, and another one for each cause."""
+    """Return the run for a change; its key is the same whenever the change is seen, and differs per cause."""
     at = change.lineage if change.cause == "complete" else f"{change.lineage}:{change.epoch}"
     tags = {
         "tidemark/reason": REASONS[change.cause],
@@ -170,8 +170,8 @@ def _stream(job: Job, output: str) -> StreamData:
             return stream
         if stream.name == output:
             raise DefinitionError(
-                f"output {output!r} holds results of count or global windows, which belong to no time",
-                fix="run what is downstream of it by a schedule, or when it was updated",
+                f"output {output!r} has results of count or global windows, which have no time bounds",
+                fix="run its downstream assets on a schedule, or when it was updated",
                 job=job.name,
             )
     raise DefinitionError(f"there is no output {output!r}", fix=f"use one of {', '.join(job.outputs)}", job=job.name)

@@ -1,7 +1,8 @@
-"""What a partition sensor reports of the output itself, before it requests runs of what is downstream of it.
+"""Reports an output's partitions from a partition sensor, before it requests runs of downstream assets.
 
-The progress sensor reports the same partitions, but ticks when it ticks; and what is downstream must not run before Dagster knows of what
-it reads. Dagster writes the events of a tick before it submits the tick's runs, so the partition sensor reports them with its requests.
+The progress sensor reports the same partitions, but on its own ticks; and downstream assets must not run before Dagster has the
+materializations that they read. Dagster writes the events of a tick before it submits the tick's runs, so the partition sensor reports
+them with its requests.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from tidemark.sensors.reports.reported_events import ReportedEvents
 from tidemark.state import EpochProgress
 
 _CHUNKS: Final = 10
-"""So many times the partitions of a tick are looked at where Dagster knows them already."""
+"""Maximum batches of partitions per tick if Dagster has them already."""
 
 
 @dataclass(frozen=True)
 class Upstream:
-    """The asset of an output whose partitions sensors report, and what Dagster knows of it."""
+    """The asset of an output whose partitions sensors report, and its events in Dagster."""
 
     key: dg.AssetKey
     partitions_def: dg.TimeWindowPartitionsDefinition
@@ -34,9 +35,9 @@ class Upstream:
 
 @dataclass(frozen=True)
 class UpstreamReport:
-    """The materializations to report, how far the asset is reported with them, and whether all that is complete is.
+    """The materializations to report, how far the asset is reported with them, and whether all complete partitions are.
 
-    ``epochs`` are those that were looked at; the others wait for the next tick.
+    ``epochs`` are those that were processed; the others wait for the next tick.
     """
 
     events: tuple[dg.AssetMaterialization, ...]
@@ -46,7 +47,7 @@ class UpstreamReport:
 
 
 def upstream_of(context: dg.SensorEvaluationContext, job: str, output: str) -> Upstream | None:
-    """Return the asset of an output in the code location; None where it has no time partitions, or Dagster's own runs report them."""
+    """Return the asset of an output in the code location; None if it has no time partitions, or Dagster's own runs materialize it."""
     graph = context.repository_def.asset_graph if context.repository_def is not None else None
     for key in graph.get_all_asset_keys() if graph is not None else ():
         node = graph.get(key) if graph is not None else None
@@ -58,7 +59,7 @@ def upstream_of(context: dg.SensorEvaluationContext, job: str, output: str) -> U
 
 
 def through_before(upstream: Upstream, through: int | None) -> int | None:
-    """Return how far an asset's partitions are taken to be reported, where only the target's are known to be requested so far."""
+    """Return how far an asset's partitions are assumed to be reported, if only the target's requested partitions are known."""
     key = partition_at(upstream.partitions_def, through) if through is not None else None
     return int(upstream.partitions_def.time_window_for_partition_key(key).start.timestamp() * 1000) if key is not None else None
 
@@ -66,15 +67,15 @@ def through_before(upstream: Upstream, through: int | None) -> int | None:
 def report_upstream(
     stream: StreamData, upstream: Upstream, mark: PartitionMark, epochs: Sequence[EpochProgress], *, head: EpochProgress, find: FindEpoch
 ) -> UpstreamReport:
-    """Return what is to be reported of an output before runs are requested for these epochs.
+    """Return the report of an output's partitions before runs are requested for these epochs.
 
     Args:
         stream: the output.
         upstream: its asset.
         mark: how far its partitions were reported.
         epochs: those after the mark, oldest first.
-        head: the newest epoch, whose watermark counts where there are no others.
-        find: finds the epoch that a new lineage began at.
+        head: the newest epoch, whose watermark counts if there are no others.
+        find: finds the epoch at which a new lineage began.
     """
     touched, mark = touched_partitions(stream, upstream.partitions_def, mark, epochs, find=find, limit=PARTITIONS_AT_ONCE)
     at = next((place for place, each in enumerate(epochs) if (each.lineage, each.epoch) == (mark.lineage, mark.epoch)), -1)

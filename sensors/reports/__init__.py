@@ -1,1 +1,1 @@
-"""What jobs that run on have done, as events."""
+"""Reports the progress of submitted jobs as events."""

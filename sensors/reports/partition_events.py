@@ -1,4 +1,4 @@
-"""The materialization of a time partition of an output that a job outside Dagster's runs brought to its end or corrected."""
+"""Materializations of time partitions of an output that a job outside Dagster completed or corrected."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidemark.sensors.reports.reported_events import EPOCH, LINEAGE, ReportedEve
 from tidemark.state import EpochProgress
 
 PARTITIONS_AT_ONCE = 100
-"""Partitions of an output that one tick reports; the next one continues after them."""
+"""Partitions of an output that one tick reports; the next tick continues after them."""
 
 DATA_VERSION = "dagster/data_version"
 REASONS: Mapping[Cause, str] = {
@@ -29,13 +29,13 @@ def partition_materializations(
     epochs: Mapping[tuple[str, int], EpochProgress],
     reported: ReportedEvents,
 ) -> list[dg.AssetMaterialization]:
-    """Return a materialization for each change that Dagster does not know yet.
+    """Return a materialization for each change that was not reported to Dagster yet.
 
     Args:
-        key: of the output's asset.
-        changes: what happened to its partitions.
-        epochs: those of the changes, by lineage and number.
-        reported: what Dagster knows already.
+        key: asset key of the output.
+        changes: changes of its partitions.
+        epochs: epochs of the changes, by lineage and number.
+        reported: events that Dagster has already.
     """
     return [
         dg.AssetMaterialization(

@@ -1,4 +1,4 @@
-"""A sensor that reports what jobs that run on have done: observations, complete partitions of their outputs, savepoints."""
+"""A sensor that reports the progress of submitted jobs: observations, complete partitions of their outputs, savepoints."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from tidemark.sensors.reports.savepoint_report import JobSavepoints, report_save
 from tidemark.state import JobLog, JobStatus, JobStore, Pins, job_folder, read_status
 
 TICK_SECONDS = 2.5
-"""After so long a tick reads no further history; the jobs that were not reached are first the next time."""
+"""The time after which a tick reads no further history; the next tick starts with the remaining jobs."""
 
 LEAST_SECONDS = 1.0
-"""So long it reads histories in any case, however long it took to see which jobs have news."""
+"""Minimum time for reading histories, however long it took to find the jobs with new epochs."""
 
 _THREADS = 32
 _NAMED = 5
@@ -50,19 +50,19 @@ def build_progress_sensor(
     options: SensorOptions | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> dg.SensorDefinition:
-    """Return a sensor that reports what happened to the outputs of jobs that run outside Dagster.
+    """Return a sensor that reports the outputs of jobs that run outside Dagster.
 
-    Each output gets an observation when there is news, and the last one is long enough ago; it rolls up all epochs since. A time
+    Each output gets an observation when there are new epochs and the last one is ``interval`` old; it covers all epochs since. A time
     partition gets a materialization when it is complete through the watermark, and another one when late rows corrected it, each at the
-    next tick, with lineage and epoch as the data version. A savepoint that no run of Dagster's took is observed once on each output.
-    Nothing is left out or told twice, whatever happens to a tick.
+    next tick, with lineage and epoch as the data version. A savepoint that no Dagster run took is observed once on each output.
+    Each event is reported exactly once, even if a tick fails.
 
     Args:
-        specs: what ``build_output_asset_specs`` returned, of one job or of many.
-        name: the sensor's.
-        interval: least time between two observations of an output.
-        options: store, time between ticks, status: it runs as soon as it is deployed. It sends no alerts and starts nothing.
-        clock: the time.
+        specs: specs from ``build_output_asset_specs``, of one or many jobs.
+        name: the sensor's name.
+        interval: minimum time between two observations of an output.
+        options: store, time between ticks, status (it runs as soon as it is deployed). It sends no alerts and requests no runs.
+        clock: processing time.
 
     Raises:
         DefinitionError: the specs are not a streaming job's, or no store is known.
@@ -72,13 +72,13 @@ def build_progress_sensor(
     progress = Progress(_followed(specs), chosen, to_ms(interval, what="interval", minimum=1), clock)
 
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        # Dagster keeps a cursor when all that was reported with it is written; this one it has kept.
+        # Dagster stores a cursor after all events reported with it are written; this one it has stored.
         complete = context.cursor is not None and context.cursor == progress.returned
         reported = ReportedEvents(context.instance, complete=complete, keys=progress.keys)
         result = progress.tick(decode_marks(context.cursor), reported, savepoints=decode_savepoints(context.cursor))
         progress.returned = encode_marks(result.marks, result.savepoints)
         for job, error in result.errors.items():
-            context.log.warning("%s is left out: %s", job, error)
+            context.log.warning("%s is skipped: %s", job, error)
         return dg.SensorResult(skip_reason=result.summary, asset_events=list(result.events), cursor=progress.returned)
 
     return dg.SensorDefinition(
@@ -93,7 +93,7 @@ def build_progress_sensor(
 
 @dataclass(frozen=True)
 class TickResult:
-    """What a tick reports, what it remembers, the jobs whose files could not be read, and all that in words."""
+    """The result of a tick: events, marks for the cursor, errors of jobs whose files could not be read, and a summary."""
 
     events: tuple[Event, ...]
     marks: dict[str, JobMark]
@@ -103,7 +103,7 @@ class TickResult:
 
 
 class _JobSnapshot(NamedTuple):
-    """A job's store, what its driver last said, and when the file of each of its savepoints was written, if they were listed."""
+    """A job's store, its driver's last status, and when the file of each of its savepoints was written, if they were listed."""
 
     root: JobStore
     status: JobStatus
@@ -111,13 +111,13 @@ class _JobSnapshot(NamedTuple):
 
 
 class Progress:
-    """Makes ticks over a number of jobs.
+    """Reports a number of jobs, tick by tick.
 
     Args:
         jobs: the jobs.
-        options: where their stores are.
-        interval_ms: least time between two observations.
-        clock: the time.
+        options: the location of their stores.
+        interval_ms: minimum time between two observations.
+        clock: processing time.
 
     Attributes:
         returned: the cursor that this process returned last; None before the first.
@@ -145,11 +145,11 @@ class Progress:
         return (key for job in self._jobs.values() for key in job.bound.keys.values())
 
     def tick(self, marks: dict[str, JobMark], reported: ReportedEvents, *, savepoints: SavepointMarks) -> TickResult:
-        """Look at all jobs once; one job's trouble does not keep the others from being reported.
+        """Report all jobs once; an error of one job does not affect the others.
 
         Args:
             marks: how far each job was reported.
-            reported: what Dagster knows beyond that.
+            reported: events that Dagster has beyond that.
             savepoints: those that were reported.
 
         Raises:
@@ -163,7 +163,7 @@ class Progress:
         events += self._correct(statuses, kept, errors, reported)
         for name, (_, status, _) in statuses.items():
             mark = kept.get(name)
-            # Where another lineage began, the epochs in between are reported first.
+            # If another lineage began, the epochs in between are reported first.
             if self._jobs[name].partitions and mark is not None and status.last is not None and status.last.lineage == mark.corrected_to[0]:
                 report = report_complete(self._jobs[name], status.last, mark, reported=reported)
                 events += report.events
@@ -175,7 +175,7 @@ class Progress:
                 for name, snapshot in statuses.items()
                 if snapshot.savepoints is not None
             },
-            # Of a job that cannot be read now, what was reported is not forgotten.
+            # The marks of a job that cannot be read now are kept.
             {name: known for name, known in savepoints.items() if name in self._jobs},
             reported=reported,
             clock=self._clock,
@@ -196,7 +196,7 @@ class Progress:
         *,
         begun: float,
     ) -> tuple[int, int, list[Event]]:
-        """Observe the jobs that are due, those first that wait the longest; returns how many were, how many wait, and the events."""
+        """Observe the due jobs, longest waiting first; returns the number of observed and of waiting jobs, and the events."""
         now, until = self._clock.now_ms(), max(begun + TICK_SECONDS, self._clock.monotonic() + LEAST_SECONDS)
         due = [name for name, (_, status, _) in statuses.items() if is_due(status, marks.get(name), now=now, interval_ms=self.interval_ms)]
         due.sort(key=lambda name: marks[name].at if name in marks else 0)
@@ -219,7 +219,7 @@ class Progress:
     def _correct(
         self, statuses: Mapping[str, _JobSnapshot], marks: dict[str, JobMark], errors: dict[str, TidemarkError], reported: ReportedEvents
     ) -> list[Event]:
-        """Return the partitions that were corrected, of all jobs with news; those that the tick before did not reach come first."""
+        """Return the corrected partitions of all jobs with new epochs; jobs that the previous tick did not reach come first."""
         until = self._clock.monotonic() + LEAST_SECONDS
         names = [name for name in dict.fromkeys((*self._behind, *statuses)) if name in statuses and name in marks and name not in errors]
         followed, self._behind = [name for name in names if self._jobs[name].partitions], ()
@@ -242,11 +242,11 @@ class Progress:
         return events
 
     def _lists_savepoints(self) -> bool:
-        """Say whether to list savepoints: listing costs more than reading on object stores, so it is done as often as jobs are observed."""
+        """Return whether to list savepoints: listing costs more than reading on object stores, so it is done once per interval."""
         return self._listed_at is None or not 0 <= self._clock.now_ms() - self._listed_at < self.interval_ms
 
     def _read(self, *, savepoints: bool) -> tuple[dict[str, _JobSnapshot], dict[str, TidemarkError]]:
-        """Return what there is of the jobs that have committed an epoch, and the errors of those that cannot be read."""
+        """Return snapshots of the jobs that have committed an epoch, and the errors of those that cannot be read."""
         uris = {name: store_location(_store_of(self._options, job.bound.job), name) for name, job in self._jobs.items()}
         roots = {uri: JobStore.open(uri) for uri in set(uris.values())}
         places = {name: roots[uri] for name, uri in uris.items()}
@@ -271,7 +271,7 @@ def _read_jobs(places: Mapping[str, JobStore], *, savepoints: bool) -> Iterable[
 
 
 def _read_job(root: JobStore, name: str, *, savepoints: bool) -> _JobSnapshot | TidemarkError | None:
-    """Return what there is of a job, None where it has committed nothing yet."""
+    """Return a job's snapshot, None if it has committed nothing yet."""
     try:
         status = read_status(root, name)
         if status is None or status.last is None:
@@ -284,7 +284,7 @@ def _read_job(root: JobStore, name: str, *, savepoints: bool) -> _JobSnapshot | 
 def _store_of(options: SensorOptions, job: Job) -> str | dg.EnvVar:
     store = options.store if options.store is not None else job.store
     if store is None:
-        raise DefinitionError("a progress sensor has no job store", fix="give SensorOptions(store=...), or Job(store=...)", job=job.name)
+        raise DefinitionError("a progress sensor has no job store", fix="set SensorOptions(store=...), or Job(store=...)", job=job.name)
     return store
 
 

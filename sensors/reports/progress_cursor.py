@@ -1,4 +1,4 @@
-"""What the progress sensor remembers between ticks: of each job, how far it was reported, and which of its savepoints."""
+"""The progress sensor's cursor: for each job, how far it was reported, and which of its savepoints."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FORMAT = 1
 class JobMark:
     """How far a job was reported.
 
-    ``lineage`` and ``epoch`` name the last epoch that an observation covers, ``at`` is when it was made (milliseconds), ``through`` has by
+    ``lineage`` and ``epoch`` name the last epoch that an observation covers, ``at`` is its time (milliseconds), ``through`` has by
     output the end of the last partition that was reported to be complete. ``followed`` names the last epoch whose corrections of partitions
     were reported; None in a mark of an earlier build, which reported them with its observations.
     """
@@ -33,9 +33,9 @@ class JobMark:
 
 @dataclass(frozen=True)
 class SavepointMark:
-    """A savepoint that was reported: when its file was written, and when it was taken (milliseconds).
+    """A reported savepoint: when its file was written, and when it was taken (milliseconds).
 
-    The one tells without opening it that it is the same; the other that another one has its name now.
+    The file's time shows without opening it that it is the same; the savepoint's time shows whether its name was used again.
     """
 
     modified: int
@@ -47,19 +47,21 @@ SavepointMarks = Mapping[str, Mapping[str, SavepointMark]]
 
 
 def encode_marks(marks: Mapping[str, JobMark], savepoints: SavepointMarks | None = None) -> str:
-    """Return marks by job as the text that Dagster keeps."""
+    """Encode marks by job as a cursor."""
     jobs = {name: [mark.lineage, mark.epoch, mark.at, dict(mark.through)] for name, mark in marks.items()}
-    told = {job: {name: [mark.modified, mark.taken_at] for name, mark in by_name.items()} for job, by_name in (savepoints or {}).items()}
-    # Beside the jobs, since an earlier build reads no mark of five parts.
+    reported = {
+        job: {name: [mark.modified, mark.taken_at] for name, mark in by_name.items()} for job, by_name in (savepoints or {}).items()
+    }
+    # Beside the jobs, since an earlier build cannot read a mark of five parts.
     followed = {name: list(mark.followed) for name, mark in marks.items() if mark.followed is not None}
-    parts = {"format": _FORMAT, "jobs": jobs, "savepoints": told, "followed": followed}
+    parts = {"format": _FORMAT, "jobs": jobs, "savepoints": reported, "followed": followed}
     return json.dumps(parts, sort_keys=True, separators=(",", ":"))
 
 
 def decode_marks(text: str | None) -> dict[str, JobMark]:
-    """Read marks; none where there is no cursor yet, or where another release or a person wrote something else.
+    """Decode marks; empty if there is no cursor yet, or it has another format.
 
-    What was reported by then is found in Dagster's own events, so that it is not reported twice.
+    Earlier reports are then found in Dagster's events, so that they are not repeated.
     """
     try:
         followed = {str(name): (str(lineage), int(epoch)) for name, (lineage, epoch) in _part(text, "followed").items()}
@@ -74,7 +76,7 @@ def decode_marks(text: str | None) -> dict[str, JobMark]:
 
 
 def decode_savepoints(text: str | None) -> dict[str, Mapping[str, SavepointMark]]:
-    """Read the marks of savepoints; none where the cursor has none, as that of an older release, or cannot be read."""
+    """Decode the marks of savepoints; empty if the cursor has none, as that of an older release, or cannot be read."""
     try:
         return {
             str(job): {str(name): SavepointMark(int(modified), int(taken_at)) for name, (modified, taken_at) in by_name.items()}
@@ -85,6 +87,6 @@ def decode_savepoints(text: str | None) -> dict[str, Mapping[str, SavepointMark]
 
 
 def _part(text: str | None, name: str) -> Mapping[str, Any]:
-    """Return a part of a cursor of this format; nothing where it is of another, or has no such part."""
+    """Return a part of a cursor of this format; empty if it has another format, or no such part."""
     raw = json.loads(text or "null")
     return raw.get(name, {}) if isinstance(raw, dict) and raw.get("format") == _FORMAT else {}

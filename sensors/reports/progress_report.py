@@ -1,4 +1,4 @@
-"""What is reported of one job that runs on: observations that roll up epochs, and partitions that are complete or were corrected."""
+"""The reports on one submitted job: observations that aggregate epochs, and partitions that are complete or were corrected."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidemark.sensors.reports.reported_events import ReportedEvents
 from tidemark.state import EpochProgress, JobStatus, JobStore, empty_totals, epoch_numbered, epochs_after, read_history
 
 EPOCHS_AT_ONCE = 1000
-"""Epochs that one observation rolls up at most, and that are looked at when a job is seen for the first time."""
+"""Maximum epochs that one observation covers, also the first observation of a job."""
 
 Event = dg.AssetObservation | dg.AssetMaterialization
 
@@ -33,25 +33,25 @@ class FollowedJob:
 
 @dataclass(frozen=True)
 class JobReport:
-    """The events of one job, and how far it is reported with them."""
+    """The events of one job, and its mark after them."""
 
     events: tuple[Event, ...]
     mark: JobMark
 
 
 def is_due(status: JobStatus, mark: JobMark | None, *, now: int, interval_ms: int) -> bool:
-    """Say whether a job is to be observed: there is news, and the last observation is long enough ago."""
+    """Return whether to observe a job: there are new epochs, and the last observation is old enough."""
     head = status.last
     if head is None:
         return False
     if mark is None or mark.lineage != head.lineage:
         return True
-    # A clock that was put back must not put observations off.
+    # After the clock is set back, observations must not be delayed.
     return mark.epoch != head.epoch and not 0 <= now - mark.at < interval_ms
 
 
 def has_corrections(status: JobStatus, mark: JobMark) -> bool:
-    """Say whether there are epochs whose corrections of partitions were not reported."""
+    """Return whether there are epochs whose corrections of partitions were not reported."""
     return status.last is not None and (status.last.lineage, status.last.epoch) != mark.corrected_to
 
 
@@ -60,13 +60,13 @@ def report_epochs(
 ) -> JobReport | None:
     """Return an observation of each output over the epochs since the mark.
 
-    None where the history has no epoch after the mark yet.
+    None if the history has no epoch after the mark yet.
 
     Args:
         root: the root store.
         job: the job.
         status: its status.
-        mark: how far it was reported; None for a job that is seen for the first time.
+        mark: how far it was reported; None for a new job.
         now: processing time, milliseconds.
         reported: what Dagster knows already.
 
@@ -88,15 +88,15 @@ def report_epochs(
         if key is not None and new:
             events.append(dg.AssetObservation(asset_key=key, metadata=dict(output_metrics(stream, _report(job.bound, status, new)))))
     last = (epochs[-1].lineage, epochs[-1].epoch)
-    # What is reported for the first time includes the corrections so far.
+    # The first report includes the corrections so far.
     through, followed = (mark.through, mark.corrected_to) if mark is not None else ({}, last)
     return JobReport(tuple(events), JobMark(*last, now, through, followed))
 
 
 def report_corrections(root: JobStore, job: FollowedJob, mark: JobMark, *, reported: ReportedEvents) -> JobReport | None:
-    """Return the partitions that late rows corrected in the epochs since the mark; None where there is no such epoch.
+    """Return the partitions that late rows corrected in the epochs since the mark; None if there is no such epoch.
 
-    They are reported at each tick, and not as seldom as observations: what is downstream is run for them.
+    They are reported at each tick, more often than observations, since downstream assets run for them.
 
     Args:
         root: the root store.
@@ -139,7 +139,7 @@ def report_complete(job: FollowedJob, head: EpochProgress, mark: JobMark, *, rep
 def _corrections(
     root: JobStore, job: FollowedJob, mark: JobMark, epochs: Sequence[EpochProgress], reported: ReportedEvents
 ) -> tuple[Sequence[EpochProgress], dict[str, int], list[Event]]:
-    """Return the epochs that can be told at once, the ends of what is complete after them, and what they corrected."""
+    """Return the epochs that can be reported at once, the end of the complete partitions after them, and the corrections."""
 
     def find(epoch: EpochProgress, number: int) -> EpochProgress | None:
         return epoch_numbered(root, job.bound.job.name, number, before=epoch)
@@ -149,11 +149,11 @@ def _corrections(
     for stream, partitions_def in _partitioned(job):
         before = PartitionMark(*mark.corrected_to, mark.through.get(stream.name))
         changes, after = touched_partitions(stream, partitions_def, before, epochs, find=find, limit=PARTITIONS_AT_ONCE)
-        told = next(place for place, epoch in enumerate(epochs) if (epoch.lineage, epoch.epoch) == (after.lineage, after.epoch))
-        if told + 1 < len(epochs):
-            # So many partitions were touched that the rest waits; all outputs wait together.
-            return _corrections(root, job, mark, epochs[: told + 1], reported)
-        # Rows that came too late changed nothing in the table.
+        last = next(place for place, epoch in enumerate(epochs) if (epoch.lineage, epoch.epoch) == (after.lineage, after.epoch))
+        if last + 1 < len(epochs):
+            # Too many partitions were touched, so the rest waits; all outputs wait together.
+            return _corrections(root, job, mark, epochs[: last + 1], reported)
+        # Late rows that were not accepted changed nothing in the table.
         corrected = [change for change in changes if change.cause == "corrected"]
         known = {(epoch.lineage, epoch.epoch): epoch for epoch in epochs}
         events += partition_materializations(job.bound.keys[stream.name], corrected, known, reported)

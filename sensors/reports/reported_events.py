@@ -1,4 +1,4 @@
-"""What Dagster knows already of a job's outputs, so that a tick which died after it had reported is not reported again."""
+"""Reads the events that Dagster has of a job's outputs, so that a tick that failed after reporting is not repeated."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _MAX_CLOCK_SKEW_MS = 60 * 60 * 1000
 
 
 class ReportedEvents:
-    """Asks an instance.
+    """Reads the events of a Dagster instance.
 
     Args:
         instance: the instance.
-        complete: the last tick is known to have come to its end, so that its cursor says all that this sensor reported; then only
-            partitions are asked for, which another sensor may have reported.
-        keys: of the assets that are going to be asked for: what Dagster has never had an event of is then found out for all of them at
-            once, and not asked for again.
+        complete: the last tick is known to have completed, so that its cursor covers all that this sensor reported; then only
+            partitions are queried, which another sensor may have reported.
+        keys: keys of the assets that will be queried: those without any event are then determined for all at once, and not queried
+            again.
     """
 
     def __init__(self, instance: dg.DagsterInstance, *, complete: bool = False, keys: Iterable[dg.AssetKey] = ()) -> None:
@@ -38,13 +38,13 @@ class ReportedEvents:
         self._keys = frozenset(keys)
 
     def not_observed(self, key: dg.AssetKey, epochs: Sequence[EpochProgress]) -> Sequence[EpochProgress]:
-        """Return those of some epochs, oldest first, that come after the asset's last observation."""
+        """Return the given epochs, oldest first, that come after the asset's last observation."""
         if self._complete or key in self._without_events:
             return epochs
         for found in self._observations(key):
             last = _epoch_of(found.metadata)
             if last is None:
-                continue  # of a savepoint, or somebody else's
+                continue  # of a savepoint, or from another reporter
             for place, epoch in enumerate(epochs):
                 if (epoch.lineage, epoch.epoch) == last:
                     return epochs[place + 1 :]
@@ -52,15 +52,15 @@ class ReportedEvents:
         return epochs
 
     def knows_savepoint(self, key: dg.AssetKey, savepoint: Savepoint) -> bool:
-        """Say whether the asset has been observed with a savepoint. Also runs of Dagster's do so, with those that they take."""
+        """Return whether the asset was observed with a savepoint, also by the Dagster run that took it."""
         if key in self._without_events:
             return False
-        # The clocks of who took it and of who keeps the events may differ.
+        # The clocks of the process that took it and of the event log may differ.
         since = (savepoint.taken_at - _MAX_CLOCK_SKEW_MS) / 1000
         return any(_savepoint_of(found.metadata) == (savepoint.name, savepoint.taken_at) for found in self._observations(key, since=since))
 
     def _observations(self, key: dg.AssetKey, *, since: float | None = None) -> Iterator[dg.AssetObservation]:
-        """Yield an asset's newest observations, newest first, a few of them before the others are asked for."""
+        """Yield an asset's newest observations, newest first, in a small first page and a larger second one."""
         wanted = dg.AssetRecordsFilter(asset_key=key, after_timestamp=since)
         cursor: str | None = None
         for limit in (_FIRST_PAGE, _MAX_OBSERVATIONS):
@@ -71,7 +71,7 @@ class ReportedEvents:
                 return
 
     def not_materialized(self, key: dg.AssetKey, changes: Sequence[PartitionChange]) -> list[PartitionChange]:
-        """Return those of some changes that the partitions' last materializations do not cover."""
+        """Return the given changes that the partitions' last materializations do not cover."""
         if not changes or (not self._complete and key in self._never_materialized):
             return list(changes)
         known = _newest(self._instance, key, {change.partition for change in changes})
@@ -87,7 +87,7 @@ class ReportedEvents:
 
     @cached_property
     def _materialized(self) -> Mapping[dg.AssetKey, bool]:
-        """The assets that Dagster has events of, and whether they were ever materialized."""
+        """The assets with events in Dagster, and whether they were ever materialized."""
         found: dict[dg.AssetKey, bool] = {}
         keys = iter(sorted(self._keys))
         while some := list(islice(keys, _PARTITION_BATCH)):
@@ -97,7 +97,7 @@ class ReportedEvents:
 
 
 def _newest(instance: dg.DagsterInstance, key: dg.AssetKey, partitions: Collection[str]) -> Mapping[str, tuple[str, int] | None]:
-    """Return of each partition the epoch of its last materialization, None for one from elsewhere."""
+    """Return the epoch of each partition's last materialization, None for one from another reporter."""
     wanted = dg.AssetRecordsFilter(asset_key=key, asset_partitions=sorted(partitions))
     newest: dict[str, tuple[str, int] | None] = {}
     for record in instance.fetch_materializations(wanted, limit=_MAX_OBSERVATIONS).records:
@@ -110,7 +110,7 @@ def _newest(instance: dg.DagsterInstance, key: dg.AssetKey, partitions: Collecti
 def _covers(last: tuple[str, int] | None, change: PartitionChange) -> bool:
     if last is None or last[0] != change.lineage:
         return False
-    # A partition becomes complete once in a lineage; it is touched again by one epoch after the other.
+    # A partition becomes complete once in a lineage; later epochs may touch it repeatedly.
     return change.cause == "complete" or last[1] >= change.epoch
 
 

@@ -1,4 +1,4 @@
-"""Savepoints taken outside Dagster (by a command, a supervisor, a driver), as observations. Each is reported once on each output."""
+"""Reports savepoints taken outside Dagster (by a command, a supervisor, a driver) as observations, once on each output."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from tidemark.savepoints import Restorability, Savepoint
 
 SAVEPOINTS_AT_ONCE = 20
-"""Savepoints that one tick reports, of all jobs together; the next one continues with the others."""
+"""Savepoints that one tick reports, over all jobs; the next tick continues with the others."""
 
 SETTLES_MS = 30_000
-"""A run of Dagster's that takes one observes it itself, right afterwards; so one as young as this is left to the next tick."""
+"""A Dagster run that takes a savepoint observes it itself right afterwards; so one this young is left to the next tick."""
 
 InTime = Callable[[], bool]
-"""Says whether there is time for one more."""
+"""Returns whether there is time for one more."""
 
 
 @dataclass(frozen=True)
 class JobSavepoints:
-    """What is known of a job's savepoints before any is opened: when the file of each was written; and its outputs' assets."""
+    """A job's savepoints before any is opened: when the file of each was written; and its outputs' assets."""
 
     root: JobStore
     files: Mapping[str, int]
@@ -39,7 +39,7 @@ class JobSavepoints:
 
 @dataclass(frozen=True)
 class SavepointReport:
-    """The observations of new savepoints, those that are reported with them, how many those are and how many wait, what was wrong."""
+    """Observations of new savepoints, the marks after them, the number of reported and of waiting savepoints, and errors."""
 
     events: tuple[dg.AssetObservation, ...]
     marks: SavepointMarks
@@ -49,7 +49,7 @@ class SavepointReport:
 
     @property
     def summary(self) -> tuple[str, ...]:
-        """It in words; nothing where nothing is new."""
+        """The report as text; empty without new savepoints."""
         parts = (f"{self.reported} savepoints reported",) if self.reported else ()
         return (*parts, f"{self.waiting} savepoints wait for the next tick") if self.waiting else parts
 
@@ -57,14 +57,14 @@ class SavepointReport:
 def report_savepoints(
     jobs: Mapping[str, JobSavepoints], marks: SavepointMarks, *, reported: ReportedEvents, clock: Clock, in_time: InTime
 ) -> SavepointReport:
-    """Return what is to be reported of the savepoints of jobs; one that cannot be read does not keep the others from their turn.
+    """Return the report of new savepoints of jobs; one that cannot be read does not affect the others.
 
     Args:
         jobs: by name.
-        marks: of the savepoints that were reported; those of other jobs stay as they are.
-        reported: what Dagster knows already.
-        clock: the time.
-        in_time: whether there is time for one more.
+        marks: marks of the reported savepoints; those of other jobs stay unchanged.
+        reported: events that Dagster has already.
+        clock: processing time.
+        in_time: returns whether there is time for one more.
     """
     tick = _Tick(reported, clock, in_time)
     kept = dict(marks)
@@ -79,18 +79,18 @@ def report_savepoints(
 
 
 def new_savepoints(files: Mapping[str, int], marks: Mapping[str, SavepointMark]) -> list[str]:
-    """Return the names of the savepoints that are not marked, or whose file is another one now, the oldest first.
+    """Return the names of the savepoints without a mark, or whose file has changed, oldest first.
 
     Args:
         files: when the file of each was written, by name.
-        marks: of the savepoints that were reported, by name.
+        marks: marks of the reported savepoints, by name.
     """
     new = [name for name, modified in files.items() if name not in marks or marks[name].modified != modified]
     return sorted(new, key=lambda name: (files[name], name))
 
 
 class _Tick:
-    """Gathers what one tick reports."""
+    """Collects the report of one tick."""
 
     def __init__(self, reported: ReportedEvents, clock: Clock, in_time: InTime) -> None:
         self._known = reported
@@ -102,8 +102,8 @@ class _Tick:
         self.waiting = 0
 
     def report(self, name: str, job: JobSavepoints, new: list[str], marks: Mapping[str, SavepointMark]) -> Mapping[str, SavepointMark]:
-        """Tell of a job's new savepoints, and return the marks with them."""
-        from tidemark.savepoints import SavepointStore  # it loads what reads Delta tables
+        """Report a job's new savepoints, and return the marks with them."""
+        from tidemark.savepoints import SavepointStore  # its import loads the Delta library
 
         savepoints, kept = SavepointStore(job.root, name, self._clock), dict(marks)
         restorability = savepoints.restorability()
@@ -116,12 +116,12 @@ class _Tick:
                 if 0 <= self._clock.now_ms() - savepoint.taken_at < SETTLES_MS:
                     self.waiting += 1
                     continue
-                # A store that was copied has the same savepoints, in files of another time.
+                # A copied store has the same savepoints, in files with other times.
                 if each not in marks or marks[each].taken_at != savepoint.taken_at:
                     self._observe(savepoint, restorability, savepoints.folder, job.keys)
                 kept[each] = SavepointMark(job.files[each], savepoint.taken_at)
             except UnknownSavepointError:
-                continue  # disposed of meanwhile
+                continue  # disposed of in between
             except TidemarkError as error:
                 self.errors.setdefault(name, error)
         return kept

@@ -47,7 +47,7 @@ def test_the_name_of_a_silence_that_is_over_is_free(store: str) -> None:
     [
         (("add", "move"), "Missing option '--for'"),
         (("add", "move", "--for", "soon"), "is not a duration"),
-        (("add", "move", "--for", "0 s"), "over before it begins"),
+        (("add", "move", "--for", "0 s"), "ends before it begins"),
         (("add", "../x", "--for", "1 hour"), "silence name '../x' is not allowed"),
         (("add", "move", "--for", "1 hour", "--rule", "lags"), "'lags' is not one of 'lag'"),
         (("end", "gone"), "there is no silence 'gone'"),

@@ -101,7 +101,7 @@ def test_many_jobs_at_once_are_one_message(root: JobStore, clock: ManualClock) -
     assert alert.text.endswith("and 150 more")
     watching.evaluate([job_view(f"job-{number:03d}", health="ok" if number else "failing") for number in range(200)])
     assert titles(mailbox)[1:] == ["200 jobs: 1 warnings, 199 over"]
-    assert mailbox.taken[1].text.startswith("job-000: [warn, was error] not healthy: job-000 failed and will be started again")
+    assert mailbox.taken[1].text.startswith("job-000: [warn, was error] not healthy: job-000 failed and will be restarted")
 
 
 def test_a_storm_that_does_not_end_is_told_at_a_pace(root: JobStore, clock: ManualClock) -> None:
@@ -188,7 +188,7 @@ def test_a_receiver_that_nobody_has_any_more_gets_nothing(root: JobStore, clock:
             assert watching.evaluate([job_view(lag_ms=0 if day % 2 else HOUR)]).pending == {"new": 0}
             clock.advance(24 * HOUR)
     assert caplog.text.count("1 alerts wait for receiver 'old', which is not configured here") == 1
-    assert caplog.text.count("alerts for receiver 'old' are dropped: nobody sent them in 7d") == 1
+    assert caplog.text.count("alerts for receiver 'old' are dropped: no process sent them in 7d") == 1
     assert read_alerts(root, "taxi").alerts.outbox == ()
     assert len(new.taken) == 7
     watching.evaluate([job_view(lag_ms=HOUR)])
@@ -247,7 +247,7 @@ def test_silences_are_kept_until_they_end(root: JobStore, clock: ManualClock) ->
     assert titles(mailbox) == ["bikes: watermark of trips is behind"]
     with pytest.raises(DefinitionError, match="already"):
         add_silence(root, Silence("move", until=T0 + HOUR, at=T0))
-    with pytest.raises(DefinitionError, match="over before it begins"):
+    with pytest.raises(DefinitionError, match="ends before it begins"):
         add_silence(root, Silence("late", until=T0, at=T0))
     with pytest.raises(InvalidNameError):
         add_silence(root, Silence("../x", until=T0 + HOUR, at=T0))

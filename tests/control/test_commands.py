@@ -102,7 +102,7 @@ def test_the_life_of_a_job(tidemark_: Terminal) -> None:
 
     started = tidemark_("start", "fares", code=3).stderr
     assert "its input has ended for good" in started
-    assert "Fix: nothing, if it has read all; to go on, put it back to before that end (`tidemark rewind fares --to SAVEPOINT`)" in started
+    assert "Fix: nothing, if all is read; to continue, rewind it to before that end (`tidemark rewind fares --to SAVEPOINT`)" in started
 
     changes = tidemark_("history", "fares", "--changes", "--limit", "50").stdout
     for text in ("generation 1 asked", "ada", "restarts 0 -> 1", "attempt 2 started", "stop finish -> now", "enough"):
@@ -141,8 +141,8 @@ def test_a_killed_driver_comes_back_with_the_supervisor(tidemark_: Terminal) -> 
 def test_a_job_that_fails_for_good_says_why_by_text_and_exit_code(tidemark_: Terminal) -> None:
     done = tidemark_.submit("--env", "BEATING=fails", code=3)
     assert done.stderr.splitlines()[-1].startswith("tidemark: [TM200] the folder is gone")
-    assert done.stdout.startswith("fares: failed (attempt 1 failed, and is the last one")
-    assert "last error (does not pass by itself): [TM200]" in tidemark_("status", "fares", "--check", code=3).stdout
+    assert done.stdout.startswith("fares: failed (attempt 1 failed, and is not restarted")
+    assert "last error (permanent): [TM200]" in tidemark_("status", "fares", "--check", code=3).stdout
     tidemark_("start", "fares", code=3)
     assert tidemark_.json("list")[0]["health"] == "failed"
 
@@ -166,9 +166,7 @@ def test_what_died_where_no_supervisor_runs_is_shown_as_that_with_the_way_out(ti
     shown = tidemark_("status", "--check", code=3).stdout
     assert shown.startswith("fares: failed, since ")
     assert shown.count("[TM200] the folder is gone") == 1
-    assert (
-        f"to do: nothing starts it again: correct what the error names, then `tidemark start fares --store {tidemark_.store.uri}`" in shown
-    )
+    assert f"to do: it is not restarted: correct what the error names, then `tidemark start fares --store {tidemark_.store.uri}`" in shown
     assert tidemark_("list").stdout.splitlines()[1].split()[:3] == ["fares", "failed", "failed"]
     # And that command does start it, though nobody had written that it failed; it fails at once, as it is beyond that epoch.
     tidemark_("start", "fares", "--no-wait")
@@ -208,7 +206,7 @@ def test_a_supervisor_that_was_given_no_file_leaves_alerts_to_others(tidemark_: 
 def test_waiting_ends_with_a_code_that_says_try_again(tidemark_: Terminal) -> None:
     done = tidemark_.submit("--timeout", "1 ms", code=75)
     assert "[TM416] job 'fares' is starting after 1ms, and not yet working" in done.stderr
-    assert "the request still stands" in done.stderr
+    assert "the request stays in effect" in done.stderr
 
 
 def test_a_savepoint_s_name_is_looked_at_before_the_job_is_stopped_for_it(tidemark_: Terminal) -> None:
@@ -291,4 +289,4 @@ def test_a_supervisor_runs_until_it_is_told_to_stop(tmp_path: Path) -> None:
         process.wait()
     said = log.read_text()
     assert "metrics at http://127.0.0.1:" in said
-    assert said.rstrip().endswith("ends; drivers run on")
+    assert said.rstrip().endswith("ends; drivers keep running")

@@ -89,7 +89,7 @@ def test_a_store_that_does_not_take_the_warning_gets_it_later(world: World, take
         assert "cannot be served" in shown(world)
     monkeypatch.setenv(METRICS_VARIABLE, "nowhere")
     with driver_metrics(world.store, "fares", 1):
-        assert "'nowhere' is no place to listen at" in shown(world)
+        assert "'nowhere' is not a valid address" in shown(world)
     monkeypatch.delenv(METRICS_VARIABLE)
     with driver_metrics(world.store, "fares", 1) as beside:
         assert beside == ()

@@ -95,13 +95,13 @@ def test_a_fork_with_the_results_of_its_job_does_not_differ(job: StoredJob, tmp_
     with pytest.raises(UnknownSavepointError):
         forks.diff_output(job.root, "taxi", "what-if", "hourly")
     job.savepoints.take("a")
-    with pytest.raises(DefinitionError, match="savepoint 'a' is another one by now than that which 'what-if' began with"):
+    with pytest.raises(DefinitionError, match="savepoint 'a' has been replaced since 'what-if' began with it"):
         forks.diff_output(job.root, "taxi", "what-if", "hourly")
 
 
 def test_what_has_just_begun_is_said_to_be_compared_later(job: StoredJob, tmp_path: Path) -> None:
     forks.fork(job.root, "taxi", "a", name="what-if", code="m:j", start=False, clock=job.clock, judge=fits)
-    with pytest.raises(NotReachedError, match="job 'what-if' has not begun yet, and there is nothing to compare"):
+    with pytest.raises(NotReachedError, match="job 'what-if' has not started yet, and there is nothing to compare"):
         forks.diff_output(job.root, "taxi", "what-if", "hourly")
     made = read_spec(job.root, "what-if")
     assert made is not None
@@ -186,7 +186,7 @@ def test_a_discard_that_is_killed_is_gone_on_with(job: StoredJob, tmp_path: Path
         with pytest.raises(Killed):
             discard(job.root, "what-if", clock=fork.clock)
     # Nobody else is in its way, or takes its name.
-    with pytest.raises(DefinitionError, match=r"is being deleted, and that is not done.*tidemark discard what-if"):
+    with pytest.raises(DefinitionError, match=r"the discard of a fork 'what-if' is not finished.*tidemark discard what-if"):
         forks.fork(job.root, "taxi", "a", name="what-if", code="m:j", start=False, clock=job.clock, judge=fits)
     forks.fork(job.root, "taxi", "a", name="third", code="m:j", outputs=str(tmp_path / "third"), start=False, clock=job.clock, judge=fits)
     with pytest.raises(DefinitionError, match="is a fork of job 'taxi'"):
@@ -277,7 +277,7 @@ def test_a_savepoint_that_is_another_one_by_now_is_not_promoted_from(job: Stored
     job.restart()
     run_epoch(job)
     job.savepoints.take("a")
-    with pytest.raises(UpgradeError, match="is another one by now than that which 'what-if' began with"):
+    with pytest.raises(UpgradeError, match="has been replaced since 'what-if' began with it"):
         promotion_of(job.root, "what-if")
 
 

@@ -219,7 +219,7 @@ def test_a_driver_that_ends_at_once_leaves_its_exit_code(tmp_path: Path, monkeyp
         ({"code_paths": ("missing.whl",)}, "missing.whl"),
         ({"folder": "~no-such-user/x"}, "home directory"),
         ({"code_paths": ("~no-such-user/x",)}, "home directory"),
-        ({"folder": "/" + "x" * 5000}, "cannot be started|is not there"),
+        ({"folder": "/" + "x" * 5000}, "cannot be started|does not exist"),
         ({"variables": {"X": "\ud800"}}, "surrogates not allowed"),
         ({"variables": {"X=Y": "z"}}, "environment variable name"),
     ],
@@ -283,7 +283,7 @@ def test_spark_submit_ships_code_and_settings(tmp_path: Path, monkeypatch: pytes
 def test_drivers_on_the_cluster(tmp_path: Path) -> None:
     launcher = SparkSubmitLauncher(tmp_path / "logs", program="/bin/true")
     cluster = {"spark.submit.deployMode": "cluster"}
-    with pytest.raises(LaunchError, match="takes no drivers in Python"):
+    with pytest.raises(LaunchError, match="does not run drivers in Python"):
         launcher.launch(generation(master="spark://host:7077", conf=cluster), attempt(), "s3://bucket/jobs")
     with pytest.raises(LaunchError, match="cannot read the job store"):
         launcher.launch(generation(master="yarn", conf=cluster), attempt(), STORE)

@@ -82,7 +82,7 @@ def test_a_store_that_is_away_for_two_minutes_costs_no_driver_without_work() -> 
     assert world.driver("idle") is idle, "its heartbeat was two minutes old for a moment, and that kills nobody"
     assert {world.status(job).lifecycle for job in ("idle", "busy", "new")} == {"running"}
     assert [(failure.code, failure.transient) for failure in world.status("busy").failures] == [("TM503", True)]
-    assert world.status("busy").failures[0].message.endswith("exit code 75, which means an error that may pass; see its log")
+    assert world.status("busy").failures[0].message.endswith("exit code 75, which means a transient error; see its log")
     assert world.status("idle").failures == ()
     assert epochs(world, "busy") > before, "it went on after the last epoch that it had committed"
     once_each(world)

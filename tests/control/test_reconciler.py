@@ -53,7 +53,7 @@ def test_a_killed_driver_is_started_again_with_its_failure_remembered(world: Wor
     lifecycle(world, "failing")
     status = world.status()
     assert status.error is not None
-    assert (status.error.code, status.error.message) == ("TM503", "its process ended without a word, killed by signal 9")
+    assert (status.error.code, status.error.message) == ("TM503", "its process ended without reporting an error, killed by signal 9")
     assert status.next_start_at is not None
     world.run(reconciler, 20)
     lifecycle(world, "running")
@@ -90,7 +90,7 @@ def test_an_error_that_does_not_pass_ends_the_job_until_somebody_asks(world: Wor
     status = world.status()
     assert status.error is not None
     assert (status.error.code, status.error.transient, status.attempt) == ("TM200", False, 1)
-    assert status.reason == "attempt 1 failed, and is the last one: error TM200 does not pass by itself"
+    assert status.reason == "attempt 1 failed, and is not restarted: error TM200 is permanent"
     assert f"{status.reason}: [TM200] the folder is gone. Fix: bring it back" in caplog.text
     world.want(restarts=1)
     world.run(reconciler, 10)
@@ -221,7 +221,7 @@ def test_a_stopped_process_is_killed_after_its_lease_and_started_again(world: Wo
     world.run(reconciler, 30)
     lifecycle(world, "running")
     assert world.of()[0].exit_code == -9
-    assert "there is no heartbeat since" in world.status().failures[0].message
+    assert "no heartbeat since" in world.status().failures[0].message
 
 
 def test_a_process_that_sleeps_less_than_that_is_left_alone(world: World) -> None:
@@ -262,7 +262,7 @@ def test_a_driver_that_never_shows_itself_is_killed(world: World) -> None:
     reconciler.reconcile_all()
     world.driver().frozen = True
     world.run(reconciler, 90)
-    assert "no sign of life for 1m after its launch" in world.status().failures[0].message
+    assert "no heartbeat within 1m after its launch" in world.status().failures[0].message
     lifecycle(world, "running")
 
 

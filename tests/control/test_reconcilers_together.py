@@ -89,7 +89,7 @@ def test_who_dies_before_the_launch_is_gone_on_with(world: World) -> None:
     world.run(other, 120)
     lifecycle(world, "running")
     assert world.launched == [("fares", 2)]
-    assert world.status().failures[0].message == "it was never launched: the reconciler that was to do so has died"
+    assert world.status().failures[0].message == "it was never launched: the process that should launch it has ended"
 
 
 def test_who_dies_before_it_asks_a_driver_to_stop_is_gone_on_with(world: World) -> None:

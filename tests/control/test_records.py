@@ -223,7 +223,7 @@ def test_an_unknown_job_has_no_spec(root: JobStore) -> None:
         (replace(SPEC, restart=RestartPolicy(factor=0.5)), "restart.factor=0.5"),
         (replace(SPEC, restart=RestartPolicy(jitter=1.5)), "restart.jitter=1.5"),
         (replace(SPEC, restart=RestartPolicy(factor=float("nan"))), "restart.factor=nan"),
-        (replace(SPEC, restart=RestartPolicy(failures_per=50)), "more than is remembered"),
+        (replace(SPEC, restart=RestartPolicy(failures_per=50)), "more failures than are stored"),
         (replace(SPEC, folder="a\0b"), "null character"),
     ],
 )
@@ -284,7 +284,7 @@ def test_an_attempt_that_was_given_up_or_replaced_runs_no_more(root: JobStore) -
     create_attempt(root, "fares", Attempt(1, 1, NOW, "ada", "why"))
     assert abandon_attempt(root, "fares", 1, by="ada", at=NOW)
     assert abandon_attempt(root, "fares", 1, by="bob", at=NOW + 1), "it is given up, whoever did it"
-    with pytest.raises(FencedError, match="attempt 1 was given up before its process came"):
+    with pytest.raises(FencedError, match="attempt 1 was abandoned before its process started"):
         claim_attempt(root, "fares", 1, process=HERE, at=NOW)
     create_attempt(root, "fares", Attempt(2, 1, NOW, "ada", "why"))
     create_attempt(root, "fares", Attempt(3, 1, NOW, "ada", "why"))

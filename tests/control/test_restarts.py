@@ -93,7 +93,7 @@ def delay(policy: RestartPolicy, known: tuple[Failure, ...]) -> int | str:
         # The clock was set back by an hour before the newest.
         (RestartPolicy(kind="rate"), failures((HOUR, HOUR), (HOUR, HOUR + 5), (HOUR, HOUR + 9), (0, 5)), 10_000),
         (RestartPolicy(kind="none"), in_a_row(1), "its restart policy is none"),
-        (RestartPolicy(), failures((0, 5), transient=False), "error TM502 does not pass by itself"),
+        (RestartPolicy(), failures((0, 5), transient=False), "error TM502 is permanent"),
         (RestartPolicy(), failures((0, 5), (5, 9), (9, 12), epoch=7), "epoch 7 failed 3 times in a row"),
         (RestartPolicy(jitter=0, same_epoch_failures=0), failures((0, 5), (5, 9), (9, 12), epoch=7), 2_000),
         (RestartPolicy(jitter=0), (*failures((0, 5), (5, 9), epoch=7), *failures((9, 12), epoch=8)), 2_000),
@@ -192,14 +192,14 @@ def submit(folder: Path, *options: str) -> tuple[int, str]:
         (
             ("--restart", "fixed", "--restart-attempts", "7", "--restart-reset-after", "2 hours"),
             RestartPolicy(kind="fixed", attempts=7, failures_per=7, reset_after_ms=2 * HOUR),
-            "fixed, after 10s, up to 7 times in a row; a committed epoch or 2h begins the count again; 3 failures at one epoch end it",
+            "fixed, after 10s, up to 7 times in a row; a committed epoch or 2h resets the count; 3 failures at one epoch fail the job",
         ),
         (
             ("--restart", "rate", "--restart-attempts", "5", "--restart-window", "1 hour", "--same-epoch-failures", "0"),
             RestartPolicy(kind="rate", attempts=5, failures_per=5, per_ms=HOUR, same_epoch_failures=0),
             "rate, after 10s, up to 5 failures in 1h",
         ),
-        (("--restart", "none"), RestartPolicy(kind="none"), "none, it is not started again after a failure"),
+        (("--restart", "none"), RestartPolicy(kind="none"), "none, no restart after a failure"),
     ],
 )
 def test_every_bound_is_an_option_of_submit_and_shown(options: tuple[str, ...], policy: RestartPolicy, shown: str, tmp_path: Path) -> None:
@@ -216,14 +216,14 @@ def test_every_bound_is_an_option_of_submit_and_shown(options: tuple[str, ...], 
     ("options", "says"),
     [
         (("--restart-multiplier", "0.5"), "restart.factor=0.5 is too small"),
-        (("--restart-multiplier", "inf"), "restart.factor=inf has no end"),
+        (("--restart-multiplier", "inf"), "restart.factor=inf is infinite"),
         (("--restart-jitter", "2"), "restart.jitter=2.0 is more than the whole delay"),
         (("--restart-longest", "10 ms"), "restart.longest_ms=10 is too small"),
-        (("--restart", "fixed", "--restart-attempts", "50"), "more than is remembered"),
-        (("--restart-attempts", "5"), "--restart-attempts does nothing with the restart strategy 'exponential'"),
-        (("--restart", "fixed", "--restart-multiplier", "3"), "--restart-multiplier does nothing with the restart strategy 'fixed'"),
-        (("--restart", "none", "--restart-delay", "1 s"), "give --restart exponential or --restart fixed or --restart rate"),
-        (("--restart", "fixed", "--restart-window", "1 h"), "leave it out, or give --restart rate"),
+        (("--restart", "fixed", "--restart-attempts", "50"), "more failures than are stored"),
+        (("--restart-attempts", "5"), "--restart-attempts has no effect with the restart strategy 'exponential'"),
+        (("--restart", "fixed", "--restart-multiplier", "3"), "--restart-multiplier has no effect with the restart strategy 'fixed'"),
+        (("--restart", "none", "--restart-delay", "1 s"), "set --restart exponential or --restart fixed or --restart rate"),
+        (("--restart", "fixed", "--restart-window", "1 h"), "leave it out, or set --restart rate"),
     ],
 )
 def test_a_bound_that_cannot_be_or_would_do_nothing_is_refused(options: tuple[str, ...], says: str, tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_the_status_says_whether_it_is_ready(tmp_path: Path, process: subprocess
     root, handle = driven(tmp_path)
     ready = state == "ready"
     standby = offered(Path(handle.log or "").parent, process.pid, generation=1, ready=ready)
-    words = "is ready to take over" if ready else "is getting ready"
+    words = "is ready to take over" if ready else "is starting"
     assert f"  standby: process {standby.pid} {words}\n" in said(root)
     assert shown(root) == {"state": state, "pid": standby.pid, "host": handle.host}
 
@@ -99,10 +99,10 @@ def test_the_status_says_that_there_is_none(tmp_path: Path, process: subprocess.
         assert "standby" not in said(root)
         assert shown(root) is None
     elif case == "elsewhere":
-        assert "  standby: is seen on host 'elsewhere' only\n" in said(root)
+        assert "  standby: visible on host 'elsewhere' only\n" in said(root)
         assert shown(root) == {"state": "unseen", "pid": None, "host": "elsewhere"}
     else:
-        assert "  standby: none; the driver makes one after its first epoch\n" in said(root)
+        assert "  standby: none; the driver starts one after its first epoch\n" in said(root)
         assert shown(root) == {"state": "none", "pid": None, "host": handle.host}
 
 
@@ -128,7 +128,7 @@ def shown(root: JobStore) -> object:
 
 
 def test_a_standby_is_for_local_drivers() -> None:
-    with pytest.raises(DefinitionError, match="standby=True goes with the launcher 'local'"):
+    with pytest.raises(DefinitionError, match="standby=True requires the launcher 'local'"):
         checked_spec(JobSpec("landing", "nowhere:job", launcher="spark-submit", master="yarn", standby=True))
 
 

@@ -47,12 +47,12 @@ def test_a_store_that_cannot_be_reached_is_told_now_and_then_and_waited_for(capl
     assert report is not None
     assert report.errors == {}
     said = messages(caplog)
-    assert said[0].startswith("the job store cannot be reached; drivers run on, and it is tried again: [TM400] cannot list s3://bucket")
+    assert said[0].startswith("the job store cannot be reached; drivers keep running, and it is retried: [TM400] cannot list s3://bucket")
     assert [text[:45] for text in said[1:3]] == [
-        "the job store cannot be reached since 1m: [TM",
-        "the job store cannot be reached since 2m: [TM",
+        "the job store has been unreachable for 1m: [T",
+        "the job store has been unreachable for 2m: [T",
     ]
-    assert said[3].startswith("the job store is back after 2m 15s")
+    assert said[3].startswith("the job store is reachable again after 2m 15s")
     assert len(said) == 4
     assert world.driver().drives, "it ran on"
 

@@ -138,7 +138,7 @@ RUN_DRIVER = replace(DRIVER, load=LOAD)
         (NEW, NOW, ("created", "unwatched"), "no supervisor is running", None),
         # Jobs that were never submitted.
         (BY_HAND, NOW, ("running", "ok"), "", None),
-        (replace(BY_HAND, heartbeat_process_gone=True), NOW, ("dead", "silent"), "give the command that ran it once more", None),
+        (replace(BY_HAND, heartbeat_process_gone=True), NOW, ("dead", "silent"), "run it again with the same command", None),
         (says(BY_HAND, "stopped"), NOW, ("stopped", "stopped"), "", None),
     ],
 )

@@ -147,7 +147,7 @@ def test_what_keeps_the_sweep_is_told_once_a_day_until_it_is_mended(folder: str,
     (item,) = status_of(office).put_off
     assert item.why in said
     shown = CliRunner().invoke(main, ["status", "fares", "--store", str(tmp_path)]).stdout
-    assert f"warning: the sweep is put off since {format_ms(item.since)}: [TM401] {file}" in shown
+    assert f"warning: the sweep is deferred since {format_ms(item.since)}: [TM401] {file}" in shown
     again = Office(tmp_path, takeover=True, clock=office.clock)
     assert len(put_off(caplog)) == 1, "a restart does not tell it anew"
     again.clock.advance(LOGGED_AGAIN_MS)

@@ -85,7 +85,7 @@ def test_a_webhook_that_refuses_is_an_error_without_secrets() -> None:
     with http_server(503) as (url, _), pytest.raises(AlertError) as raised:
         WebhookAlert(url=f"{url}/{SECRET}", headers={"Authorization": SECRET}).send(ALERT)
     text = str(raised.value)
-    assert "answered 503" in text
+    assert "responded 503" in text
     assert "127.0.0.1" in text
     assert "Fix: " in text
     assert "'cabs'" in text
@@ -95,7 +95,7 @@ def test_a_webhook_that_refuses_is_an_error_without_secrets() -> None:
 @pytest.mark.parametrize("status", [300, 301, 302, 303, 304, 307, 308])
 def test_a_webhook_that_leads_elsewhere_has_not_taken_the_alert(status: int) -> None:
     with http_server() as (elsewhere, strayed), http_server(status, location=f"{elsewhere}/{SECRET}") as (url, seen):
-        with pytest.raises(AlertError, match=f"answered {status} .*redirection") as raised:
+        with pytest.raises(AlertError, match=f"responded {status} .*redirect") as raised:
             WebhookAlert(url=url, headers={"Authorization": SECRET}).send(ALERT)
         assert len(seen) == 1
         assert not strayed
@@ -159,7 +159,7 @@ def test_a_title_cannot_add_headers_to_a_mail() -> None:
 
 @pytest.mark.parametrize("recipients", [["b@here"], ["a@here", "b@here"]])
 def test_a_refused_recipient_is_an_error(recipients: list[str]) -> None:
-    with mail_server(refuse="b@here") as (port, _), pytest.raises(AlertError, match=r"refuses b@here.*Fix:"):
+    with mail_server(refuse="b@here") as (port, _), pytest.raises(AlertError, match=r"rejects b@here.*Fix:"):
         EmailAlert(host="127.0.0.1", port=port, security="none", sender="tm@here", recipients=recipients).send(ALERT)
 
 

@@ -313,7 +313,7 @@ def test_a_table_that_does_not_exist_yet_has_nothing_wrong(tmp_path: Path) -> No
 def test_suites_that_are_none_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DefinitionError, match=r"no expectations.*Fix:"):
         expectation_checks({"name": "empty", "expectations": []})
-    with pytest.raises(DefinitionError, match=r"no expectation.*Fix:"):
+    with pytest.raises(DefinitionError, match=r"not an expectation.*Fix:"):
         expectation_checks({"expectations": [{"kwargs": {}}]})
     with pytest.raises(DefinitionError, match=r"nowhere\.json cannot be read.*Fix:"):
         expectation_checks(tmp_path / "nowhere.json")

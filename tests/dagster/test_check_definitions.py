@@ -28,9 +28,9 @@ def test_checks_say_which_variable_of_the_store_is_not_set(tmp_path: Path, monke
 def test_checks_of_columns_that_an_output_lacks_are_refused(tmp_path: Path) -> None:
     node = tm.Stream(make_job(tmp_path).outputs["hourly"].node).select("zone", "trips", "window_start").node
     job = tm.Job("cabs", outputs={"hourly": tm.Output(node=node, sink=make_job(tmp_path).outputs["hourly"].sink)})
-    with pytest.raises(DefinitionError, match=r"'hourly' has no window_end, pane_index, which UniquePanes looks at.*Fix:"):
+    with pytest.raises(DefinitionError, match=r"'hourly' has no window_end, pane_index, which UniquePanes needs.*Fix:"):
         build_asset_checks(job, [UniquePanes()], store=str(tmp_path))
-    with pytest.raises(DefinitionError, match=r"'hourly' has no taxi, which NoGaps looks at.*Fix:"):
+    with pytest.raises(DefinitionError, match=r"'hourly' has no taxi, which NoGaps needs.*Fix:"):
         build_asset_checks(job, [NoGaps(by=("taxi",))], store=str(tmp_path))
     build_asset_checks(job, [UniquePanes(columns=("zone", "window_start")), NoGaps(by=("zone",))], store=str(tmp_path))
 
@@ -52,6 +52,6 @@ def test_rows_of_a_function_are_told_apart_by_columns_that_somebody_names(tmp_pa
     windows = tm.source("trips", trips.spec, watermarks=trips.watermarks).key_by("zone").window(tm.tumbling("1 hour"))
     made = windows.process(lambda _rows, _context: [{"n": 1}, {"n": 2}], returns="n INT").uid("made")
     job = tm.Job("cabs", outputs={"made": tm.delta(made, str(tmp_path / "made"))})
-    with pytest.raises(DefinitionError, match=r"several rows of one pane.*Fix: give UniquePanes the columns"):
+    with pytest.raises(DefinitionError, match=r"several rows per pane.*Fix: pass UniquePanes the columns"):
         build_asset_checks(job, [UniquePanes()], store=str(tmp_path))
     build_asset_checks(job, [UniquePanes(columns=("zone", "window_start", "n"))], store=str(tmp_path))

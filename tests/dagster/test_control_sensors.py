@@ -72,18 +72,18 @@ def health_sensor(world: World, **given: object) -> dg.SensorDefinition:
 
 def test_ticks_keep_a_job_running(world: World) -> None:
     sensor = reconcile_sensor(world)
-    assert tick(sensor) == "0 jobs checked, 0 acted on"
+    assert tick(sensor) == "0 jobs observed, 0 acted on"
     world.submit(restart=RestartPolicy(kind="fixed", delay_ms=1_000))
     assert "fares: started attempt 1 (a test (ada))" in tick(sensor)
     world.tick()
     assert "fares: running" in tick(sensor)
-    assert tick(sensor) == "1 jobs checked, 0 acted on"
+    assert tick(sensor) == "1 jobs observed, 0 acted on"
     world.driver().end(-9)
     assert "failing" in tick(sensor)
     world.tick()
     assert "started attempt 2" in tick(sensor)
     world.tick()
-    assert tick(sensor) == "1 jobs checked, 1 acted on; fares: running"
+    assert tick(sensor) == "1 jobs observed, 1 acted on; fares: running"
     world.want(wanted="suspended")
     assert "asked to stop (finish)" in tick(sensor)
     world.tick()
@@ -104,7 +104,7 @@ def test_two_code_locations_start_a_job_once(world: World) -> None:
 def test_a_sensor_may_look_after_some_jobs_only(world: World) -> None:
     world.submit("fares")
     world.submit("rides")
-    assert "1 jobs checked" in tick(reconcile_sensor(world, jobs=["rides"]))
+    assert "1 jobs observed" in tick(reconcile_sensor(world, jobs=["rides"]))
     assert [job for job, _ in world.launched] == ["rides"]
 
 
@@ -123,7 +123,7 @@ def test_a_tick_ends_before_dagsters_time_is_up(world: World, monkeypatch: pytes
     monkeypatch.setattr(reconcile, "PASS_SECONDS", 0.0)
     sensor = reconcile_sensor(world)
     monkeypatch.setattr(reconcile.threading.Timer, "start", lambda timer: timer.function())  # type: ignore[attr-defined]
-    assert tick(sensor) == "0 jobs checked, 0 acted on; time was up; the next tick looks at all again"
+    assert tick(sensor) == "0 jobs observed, 0 acted on; time limit reached; the next tick observes all jobs again"
     assert world.launched == []
 
 
@@ -143,11 +143,11 @@ def test_a_job_that_fails_for_good_is_told_once_and_again_when_it_runs(world: Wo
     assert SENT == []
     world.driver().doomed = SourceError("the folder is gone", fix="bring it back")
     said = run(world, 4, *sensors)
-    assert "1 jobs, 1 not well; fares is failed (failed)" in said[1]
+    assert "1 jobs, 1 unhealthy; fares is failed (failed)" in said[1]
     assert "the folder is gone" in said[1]
     (alert,) = SENT
     assert (alert.level, alert.job) == ("error", "fares")
-    assert "will not be started again until somebody asks" in alert.text
+    assert "will not be restarted until requested" in alert.text
     world.want(restarts=1)
     # People hear of a job every five minutes at most, unless it gets worse.
     run(world, 5, *sensors, every=100)
@@ -166,7 +166,7 @@ def test_a_restart_loop_and_a_silent_driver_are_told(world: World) -> None:
     world.driver().frozen = True
     # Nobody reconciles, so nobody kills it.
     run(world, 4, sensors[1], every=100)
-    assert any("gives no sign of life" in alert.text for alert in SENT)
+    assert any("sends no heartbeat" in alert.text for alert in SENT)
 
 
 def test_a_receiver_that_fails_is_asked_again(world: World) -> None:
@@ -179,7 +179,7 @@ def test_a_receiver_that_fails_is_asked_again(world: World) -> None:
     assert "1 alerts wait for their receiver" in tick(sensor, fails=True)
     world.clock.advance(600_000)
     tick(sensor)
-    assert ["is looked after by no reconciler" in alert.text for alert in SENT] == [True]
+    assert ["has no active reconciler" in alert.text for alert in SENT] == [True]
 
 
 def test_health_says_what_is_broken_and_sends_nothing_without_a_receiver(world: World) -> None:

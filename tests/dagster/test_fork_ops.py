@@ -74,9 +74,9 @@ def test_a_fork_is_compared_with_its_job_and_discarded(pad: Launchpad) -> None:
     with pytest.raises(DefinitionError, match="has no table 'daily'"):
         pad.launch("diff", output="daily")
 
-    with pytest.raises(DefinitionError, match=f"names its fork.*Fix: .*{FORK}"):
+    with pytest.raises(DefinitionError, match=f"must name its fork.*Fix: .*{FORK}"):
         pad.launch("discard")
-    with pytest.raises(DefinitionError, match="is no fork"):
+    with pytest.raises(DefinitionError, match="is not a fork"):
         pad.launch("discard", fork=JOB)
     for verb in ("discard", "promote"):
         with pytest.raises(DefinitionError, match=f"'{FORK}' is a fork of job '{JOB}'.*Fix: .*'rides'"):

@@ -26,8 +26,8 @@ QUERIES = ("get_asset_records", "fetch_observations", "fetch_materializations")
 
 def test_ticks_over_many_jobs_see_all_of_them(tmp_path: Path) -> None:
     found = {(tick.sensor, tick.situation): tick for tick in measure(JobStore.open(str(tmp_path)), JOBS, 3)}
-    assert found["reconcile", "again"].said == f"{JOBS} jobs checked, 0 acted on"
-    assert found["health", "again"].said == f"{JOBS} jobs, 0 not well"
+    assert found["reconcile", "again"].said == f"{JOBS} jobs observed, 0 acted on"
+    assert found["health", "again"].said == f"{JOBS} jobs, 0 unhealthy"
     first = [tick for (_, situation), tick in found.items() if situation.startswith("first") and tick.sensor == "progress"]
     # An observation of each job's output, and the hour before this one.
     assert sum(tick.events for tick in first) == 2 * JOBS

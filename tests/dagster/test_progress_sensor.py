@@ -284,7 +284,7 @@ def test_marks_come_back_as_they_were() -> None:
 def test_what_the_sensor_cannot_be_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DefinitionError, match="no job store"):
         build_progress_sensor(build_output_asset_specs(make_job(tmp_path)))
-    with pytest.raises(DefinitionError, match="do not say which job"):
+    with pytest.raises(DefinitionError, match="have no streaming job"):
         build_progress_sensor([dg.AssetSpec("other")])
     sensor = build_progress_sensor(
         build_output_asset_specs(make_job(tmp_path)), options=SensorOptions(store=str(tmp_path), every="10 seconds")

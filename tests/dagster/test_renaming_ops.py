@@ -98,7 +98,7 @@ def test_an_upgrade_that_is_only_begun_is_gone_on_with_by_others(pad: Launchpad)
 def test_a_rewind_that_was_begun_is_given_up(pad: Launchpad, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RewindError, match="no rewind"):
         pad.launch("rewind", abort=True)
-    with pytest.raises(DefinitionError, match="not both"):
+    with pytest.raises(DefinitionError, match="exclude one another"):
         pad.launch("rewind", abort=True, savepoint="base")
     pad.suspend()
     before = pad.world.rows()

@@ -154,7 +154,7 @@ def test_a_rewind_says_first_what_it_would_do(pad: Launchpad) -> None:
     assert "table of hourly: back to version 1" in str(said["plan"])
     assert (said["dry_run"], said["refusals"]) == (True, 0)
     assert len(pad.world.rows()) == 4
-    with pytest.raises(DefinitionError, match="a rewind names its savepoint"):
+    with pytest.raises(DefinitionError, match="a rewind must name its savepoint"):
         pad.launch("rewind", dry_run=False)
     assert pad.world.spec.wanted == "running"
     assert len(pad.world.rows()) == 4, "nothing was done"
@@ -186,7 +186,7 @@ def test_a_job_is_rescaled_and_restored_by_its_spec(pad: Launchpad) -> None:
     assert pad.world.spec.parallelism == 8
     assert pad.launch("rescale")["parallelism"] == "as the job has it"
     pad.launch("savepoint", name="good", epoch=1)
-    with pytest.raises(DefinitionError, match="a restore names its savepoint"):
+    with pytest.raises(DefinitionError, match="a restore must name its savepoint"):
         pad.launch("restore")
     pad.launch("restore", savepoint="good", uids={"hourly": "hourly"})
     restore = pad.world.spec.restore
@@ -231,7 +231,7 @@ def test_an_upgrade_comes_to_its_end_and_fails_the_run_when_it_is_the_other_one(
     assert observed_savepoint(pad) == said["savepoint"]
     with pytest.raises(UpgradeError, match=r"there is nothing to abort: .* is done"):
         pad.launch("upgrade", end="abort")
-    with pytest.raises(DefinitionError, match="either begun or ended"):
+    with pytest.raises(DefinitionError, match="exclude one another"):
         pad.launch("upgrade", code="fares_v3:job", end="abort")
     pad.launch("upgrade", code="fares_v3:job", wait=False)
     with pytest.raises(dg.Failure, match="is rolled back") as failed:

@@ -139,7 +139,7 @@ def test_a_source_that_is_not_read_any_more_lags_no_more(tmp_path: Path) -> None
     assert cursor is not None
     cursor = tick(sensor, json.dumps({**json.loads(cursor), "said": {"former": "error", "trips": "ok"}})).cursor
     assert [(alert.level, alert.facts["source"]) for alert in SENT] == [("resolved", "former")]
-    assert "source 'former' is not read any more" in SENT[0].text
+    assert "source 'former' is no longer read" in SENT[0].text
     tick(sensor, cursor)
     assert len(SENT) == 1
 
@@ -176,7 +176,7 @@ def test_a_job_that_stands_still_lags_by_the_clock(tmp_path: Path, state: State)
     (alert,) = SENT
     assert alert.level == "warn"
     assert alert.facts["lag_ms"] == 66 * MINUTE + DEFAULT_LEASE_MS
-    assert f"the job is {state}, and there is no heartbeat since {format_ms(beat.at)}" in alert.text
+    assert f"the job is {state}, and has sent no heartbeat since {format_ms(beat.at)}" in alert.text
     assert [request.run_key for request in result.run_requests or ()] == [f"cabs:watermark-lag:l1:0:silent-{beat.at}:warn"]
     again = tick(sensor, result.cursor)
     assert len(SENT) == 1
@@ -313,7 +313,7 @@ def test_a_cursor_comes_back_as_it_was() -> None:
 def test_what_a_sensor_cannot_be_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DefinitionError, match=r"'cabs_late_data' has no job store.*'cabs'"):
         build_late_data_sensor(make_job(tmp_path))
-    with pytest.raises(DefinitionError, match="no shares in order"):
+    with pytest.raises(DefinitionError, match="are not valid shares"):
         build_late_data_sensor(job_at(tmp_path), warn_above=0.5, error_above=0.1)
     with pytest.raises(DurationError, match="error_after"):
         build_watermark_lag_sensor(job_at(tmp_path), warn_after="1 hour", error_after="1 minute")

@@ -85,7 +85,7 @@ def test_sources_are_external_assets_shared_by_jobs(tmp_path: Path) -> None:
     specs = build_source_asset_specs(one, two)
     assert [spec.key.path for spec in specs] == [["trips"]]
     assert specs[0].metadata["tidemark/out_of_orderness"] == "5m"
-    with pytest.raises(DefinitionError, match=r"'trips'.*another place.*'one'"):
+    with pytest.raises(DefinitionError, match=r"'trips'.*another location.*'one'"):
         build_source_asset_specs(one, make_job(tmp_path / "elsewhere", "two"))
 
 
@@ -224,7 +224,7 @@ def test_jobs_may_read_a_shared_source_at_their_own_pace(tmp_path: Path) -> None
 
     jobs = polling("one", "trips", startingOffsets="earliest"), polling("two", "trips", maxOffsetsPerTrigger="9")
     assert len(build_source_asset_specs(*jobs)) == 1
-    with pytest.raises(DefinitionError, match="reads another place"):
+    with pytest.raises(DefinitionError, match="reads another location"):
         build_source_asset_specs(jobs[0], polling("two", "fares"))
 
 
@@ -278,8 +278,8 @@ def test_the_picture_stays_small_and_inside_its_frame() -> None:
     ("checks", "message"),
     [
         ((UniquePanes("hourli"),), "'hourli'.*hourly, late"),
-        ((UniquePanes("late"),), "'late' holds no window results"),
-        ((NoGaps("malformed"),), "'malformed' holds no window results"),
+        ((UniquePanes("late"),), "'late' has no window results"),
+        ((NoGaps("malformed"),), "'malformed' has no window results"),
         ((LateRatio("malformed"),), "no window leads to output 'malformed'"),
         ((Conservation(), Conservation(compare_tables=False)), "two checks named 'conservation'"),
     ],
@@ -301,7 +301,7 @@ def test_assets_of_another_kind_are_refused(tmp_path: Path) -> None:
         yield from tidemark.run(context=context)
 
     foreign = dg.multi_asset(specs=[dg.AssetSpec("other")])(with_types(other))
-    with pytest.raises(DefinitionError, match="do not say which job"):
+    with pytest.raises(DefinitionError, match="have no streaming job"):
         materialize(foreign, tmp_path)
 
 

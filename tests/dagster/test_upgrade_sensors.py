@@ -38,7 +38,7 @@ def test_ticks_bring_an_upgrade_to_its_end(tmp_path: Path) -> None:
         said.append(tick(health))
     assert step is not None
     assert step.step == "rolled-back"
-    assert said[0].startswith("1 jobs, 0 not well; fares is ok (upgrading), upgrade ")
+    assert said[0].startswith("1 jobs, 0 unhealthy; fares is ok (upgrading), upgrade ")
     assert "is stopping, heading for fares_v2:job version 2" in said[0]
     assert any("1 acted on; fares: " in text and "is watching, heading for" in text for text in said)
     assert any(str(step) in text for text in said), "the end is told, too"

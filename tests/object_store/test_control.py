@@ -89,7 +89,7 @@ def test_ticks_of_a_sensor_keep_a_job_running(world: World, instance: dg.Dagster
         assert result.skip_reason is not None
         return str(result.skip_reason.skip_message)
 
-    assert tick() == "0 jobs checked, 0 acted on"
+    assert tick() == "0 jobs observed, 0 acted on"
     world.submit("fares")
     world.submit("rides", restart=RestartPolicy(kind="fixed", delay_ms=1_000))
     assert "fares: started attempt 1 (a test (ada)); rides: started attempt 1" in tick()

@@ -193,7 +193,7 @@ def test_a_fork_is_submitted_compared_and_discarded(job: StoredJob, tmp_path: Pa
     assert "deleted" in said(tmp_path, "discard", "what-if")
     assert not (tmp_path / "store" / "what-if").exists()
     assert job.savepoints.file_references("a") == ()
-    assert "is no fork" in call(tmp_path, "discard", "taxi").stderr
+    assert "is not a fork" in call(tmp_path, "discard", "taxi").stderr
 
 
 @pytest.mark.usefixtures("fitting")

@@ -116,7 +116,7 @@ def test_status_says_where_an_upgrade_is_heading_for(tmp_path: Path) -> None:
 
 def test_a_fork_takes_the_jobs_place_in_its_tables(tmp_path: Path) -> None:
     world = UpgradeWorld(tmp_path).started()
-    with pytest.raises(UpgradeError, match="is no fork"):
+    with pytest.raises(UpgradeError, match="is not a fork"):
         promotion_of(world.store, JOB)
     SavepointStore(world.store, JOB, world.clock).take("good", epoch=1)
     world.want(version="1")

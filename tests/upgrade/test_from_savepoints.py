@@ -159,7 +159,7 @@ def test_a_restore_that_the_job_waits_for_is_made_before_it_is_upgraded(tmp_path
     world = suspended(world_with_savepoint(tmp_path))
     world.want(JOB, restore=Restore("base", identity="wish"))
     for back_to in ("", "base"):
-        with pytest.raises(UpgradeError, match="is to resume from savepoint 'base' at its next start"):
+        with pytest.raises(UpgradeError, match="has a pending restore from savepoint 'base'"):
             world.begin(back_to=back_to)
     assert newest_step(world.store, JOB) is None
     world.want(JOB, wanted="running")
@@ -182,7 +182,7 @@ def test_the_command_asks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert restore is not None
     assert (restore.savepoint, restore.uids, restore.columns) == ("base", {"hourly": "per-hour"}, {"per-hour": {"n": "rides"}})
     alone = type_in("upgrade", JOB, "--from", "base", store=store)
-    assert "--from goes with --to" in alone.output
+    assert "--from requires --to" in alone.output
     assert f"`tidemark rewind {JOB} --to SAVEPOINT`" in alone.output
 
 

@@ -37,7 +37,7 @@ def test_who_died_on_this_machine_is_not_waited_for(tmp_path: Path, monkeypatch:
     begun = world.clock.now_ms()
     assert world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES).step == "done"
     assert world.clock.now_ms() - begun < LEASE_MS
-    assert not any("continues it" in line for line in world.said)
+    assert not any("carries it out" in line for line in world.said)
 
 
 def test_who_may_be_alive_elsewhere_is_waited_for_and_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,11 +45,11 @@ def test_who_may_be_alive_elsewhere_is_waited_for_and_named_once(tmp_path: Path,
     world.begin()
     taken_by(world, monkeypatch, OwnerInfo("elsewhere", 4711, "boot:1"))
     until = world.clock.now_ms() + LEASE_MS
-    with pytest.raises(NotReachedError, match=r"waits \(bob@host/1 \(process 4711 on host 'elsewhere'\) continues it\)"):
+    with pytest.raises(NotReachedError, match=r"waits \(bob@host/1 \(process 4711 on host 'elsewhere'\) carries it out\)"):
         world.upgrading().go_on(JOB, timeout_ms=5_000)
     assert world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES).step == "done"
-    assert [line for line in world.said if "continues it" in line] == [
-        f"bob@host/1 (process 4711 on host 'elsewhere') continues it, and holds its lease until {format_ms(until)}; waiting for that"
+    assert [line for line in world.said if "carries it out" in line] == [
+        f"bob@host/1 (process 4711 on host 'elsewhere') carries it out, and has its lease until {format_ms(until)}; waiting"
     ]
 
 
@@ -176,7 +176,7 @@ def test_what_is_put_back_already_is_not_accepted(tmp_path: Path) -> None:
     putting_back(world)
 
     def tries() -> None:
-        with pytest.raises(UpgradeError, match="the job was reverted already"):
+        with pytest.raises(UpgradeError, match="the job is rewound already"):
             world.upgrading().accept(JOB)
 
     end = world.upgrading(once("create control/upgrades", tries)).go_on(JOB, timeout_ms=TEN_MINUTES)

@@ -75,12 +75,12 @@ CASES: dict[str, tuple[Step, UpgradeObservation, UpgradeDecision]] = {
     "somebody stopped it": (
         "watching",
         replace(RUNS, spec=replace(NEW, wanted="suspended"), generation=4, by="bob"),
-        Transition("reverting", "generation 4 by bob asked for something else", stopped=True),
+        Transition("reverting", "generation 4 by bob changed the spec during the upgrade", stopped=True),
     ),
     "somebody put other code in": (
         "watching",
         replace(RUNS, spec=replace(NEW, code="fares_v3:job"), generation=4, by="bob"),
-        Transition("reverting", "generation 4 by bob asked for something else"),
+        Transition("reverting", "generation 4 by bob changed the spec during the upgrade"),
     ),
     "another parallelism is nothing of ours": (
         "watching",

@@ -92,7 +92,7 @@ def test_put_back_to_before_the_renames_the_new_code_gets_them_again(tmp_path: P
     said: list[str] = []
     done = rewinder(world, said).rewind(JOB, "old", stop=True)
     assert (done.head.epoch, set(done.head.operators)) == (1, {"hourly"})
-    assert said[-1] == "what its code has renamed since is renamed again: --map hourly=per-hour --column per-hour:fares=total"
+    assert said[-1] == "replaying the renames that its code has made since: --map hourly=per-hour --column per-hour:fares=total"
     assert (world.status().lifecycle, world.status().failures) == ("running", ())
     world.tick(3)
     assert world.rows() == [(0, OLD), (1, OLD), (2, NEW)]
@@ -113,7 +113,7 @@ def test_of_a_job_that_is_not_started_it_is_said_what_to_do(tmp_path: Path, monk
     suspended(world)
     said: list[str] = []
     assert rewinder(world, said).rewind(JOB, "old", stop=False).started is None
-    assert said[-1].startswith("its code has renamed what it is back at (--map hourly=per-hour --column per-hour:fares=total): ")
+    assert said[-1].startswith("its code has renamed parts of the rewound state (--map hourly=per-hour --column per-hour:fares=total): ")
     # As it says.
     monkeypatch.setattr("tidemark.cli.savepoints.rewinding.launchers_here", lambda: world.launchers)
     monkeypatch.setattr("tidemark.cli.savepoints.rewinding.Rewinder", partial(Rewinder, clock=world.clock))

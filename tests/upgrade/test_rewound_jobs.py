@@ -138,7 +138,7 @@ def test_a_restore_that_was_not_made_yet_is_not_made_after_it(world: UpgradeWorl
     world.want(restore=wished)
     said: list[str] = []
     made = replace(rewinder(world), on_progress=said.append).rewind(JOB, "good", stop=stop)
-    assert "the restore from savepoint old that was asked for and not made yet is not made any more" in said
+    assert "the pending restore from savepoint old was withdrawn" in said
     assert (made.head.epoch, world.spec.restore) == (1, None)
     wishes(world).start(JOB)
     world.run(world.reconciler(), 20)

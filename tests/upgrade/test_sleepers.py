@@ -74,7 +74,7 @@ def test_when_the_upgrade_has_gone_on(tmp_path: Path) -> None:
 
     end = world.upgrading(asleep_before_a_term(world, "going-back", gone_on)).go_on(JOB, timeout_ms=TEN_MINUTES)
     assert end.step == "rolled-back"
-    assert "by bob asked for something else" in end.reason
+    assert "by bob changed the spec" in end.reason
     assert world.rows() == before
     # What it goes on with after it woke is the way back, of which there is one.
     assert [line for line in world.said if "table of hourly" in line] == [f"table of hourly is back at version {before[-1][0]}"]

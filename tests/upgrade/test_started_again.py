@@ -81,7 +81,7 @@ def test_old_code_that_does_not_start_is_said_and_the_upgrade_has_ended(tmp_path
     world.refuses_to_launch = 1_000
     assert upgrading.go_on(JOB, timeout_ms=5_000).step == "rolled-back"
     assert world.said[-1].startswith("[TM416] job 'fares' is failing after 4s, and not yet running")
-    assert "Fix: wait on with `tidemark top`" in world.said[-1]
+    assert "Fix: watch it with `tidemark top`" in world.said[-1]
     world.refuses_to_launch, world.unloadable = 0, (OLD,)
     assert world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES).step == "rolled-back"
     assert world.said[-1] == "fares does not run: [TM100] there is no module fares_v2 (job 'fares'). Fix: give --code-path"
@@ -119,7 +119,7 @@ def test_as_it_is_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     suspended(world)
     result = CliRunner().invoke(main, ["rewind", JOB, "--to", "good", "--stop", "--store", world.store.uri])
     assert result.exit_code == 0, result.output
-    assert result.stdout.splitlines()[-1] == "fares stays suspended, as it was; to start it: `tidemark start fares`"
+    assert result.stdout.splitlines()[-1] == "fares stays suspended as before; to start it: `tidemark start fares`"
 
 
 def test_a_job_that_does_not_start_after_a_rewind_ends_the_command_with_another_code(

@@ -122,7 +122,7 @@ def test_somebody_who_stops_the_job_meanwhile_is_heard(tmp_path: Path) -> None:
     JobClient(world.store, "bob", world.clock).stop(JOB)
     end = upgrading.go_on(JOB, timeout_ms=TEN_MINUTES)
     assert end.step == "rolled-back"
-    assert "by bob asked for something else" in end.reason
+    assert "by bob changed the spec" in end.reason
     assert (world.spec.code, world.spec.wanted) == (OLD, "suspended")
     assert world.rows() == [(epoch, OLD) for epoch in range(4)]
 
@@ -177,7 +177,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_changed(tmp_path: Path) -> Non
     world.want(JOB, wanted="suspended")
     world.run(world.reconciler(), 20)
     by_hand = world.by_hand(JOB)
-    with pytest.raises(JobRunningError, match="was not started here"):
+    with pytest.raises(JobRunningError, match="has no attempt"):
         world.begin()
     by_hand.release()
     assert (newest_step(world.store, JOB), read_upgrade_lock(world.store.at(JOB))) == (None, None)
@@ -243,7 +243,7 @@ def test_new_code_is_not_accepted_while_the_job_is_being_put_back(tmp_path: Path
     (text,) = refused
     savepoint = end.upgrade.savepoint
     assert f"the job is being rewound to savepoint {savepoint!r}, and some of its tables may be reverted already" in text
-    assert f"`tidemark upgrade {JOB}`; if something blocks it, `tidemark status {JOB}` says" in text
+    assert f"`tidemark upgrade {JOB}`; `tidemark status {JOB}` shows what blocks it" in text
     assert f"then upgrade again: `tidemark upgrade {JOB} --to {NEW}`" in text
     with pytest.raises(UpgradeError, match=r"the upgrade is over.*Fix: upgrade again"):
         upgrading.accept(JOB)

@@ -1,4 +1,4 @@
-"""The control plane of jobs that run on: spec, status, supervision.
+"""The control plane of submitted jobs: spec, status, supervision.
 
 Its public names are those of ``__init__.pyi``; each is loaded at first use.
 """

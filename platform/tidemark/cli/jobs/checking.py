@@ -1,4 +1,4 @@
-"""``tidemark check``: whether changed code can resume from the stored state, for continuous integration. Starts no JVM."""
+"""``tidemark check``: whether changed code is compatible with stored state, for continuous integration. Starts no JVM."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidemark.state.encoding.codec import to_jsonable
 @click.command("check", cls=YesNoCommand)
 @click.argument("job", metavar="MODULE:JOB")
 @store_option
-@click.option("--against", default=HEAD, show_default=True, metavar="SAVEPOINT", help="A savepoint, or 'head', the newest epoch.")
+@click.option("--against", default=HEAD, show_default=True, metavar="SAVEPOINT", help="A savepoint, or 'head' for the newest epoch.")
 @click.option("--of", default=None, metavar="JOB", help="The job whose state it is.  [default: the same]")
 @map_options()
 @json_option
@@ -31,7 +31,7 @@ def check_job(
     allow: bool,
     as_json: bool,
 ) -> None:
-    """Check changed code against stored state: exit code 0 if the job can resume, 1 if not, with every finding; 2 for an error."""
+    """Check changed code against stored state: exit code 0 if it is compatible, 1 if not, with every finding; 2 for an error."""
     changed = load_job(job)
     maps = maps_of(uids, columns, allow=allow)
     found = check(
@@ -52,5 +52,5 @@ def check_job(
 
 
 def plain_verdict(found: Verdict) -> dict[str, object]:
-    """Return a verdict as plain JSON, with what follows from it."""
+    """Return a verdict as plain JSON, with its status and whether the code is compatible (``fits``)."""
     return {"status": found.status, "fits": found.fits, **to_jsonable(found)}

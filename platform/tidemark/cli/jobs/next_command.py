@@ -1,4 +1,4 @@
-"""Commands to suggest next, whole and quoted, so that they can be pasted into a shell."""
+"""Commands that the output suggests as a next step, complete and quoted, so that users can paste them into a shell."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def next_command(
     """Return a command in backquotes.
 
     Args:
-        words: what stands behind ``tidemark``.
-        store: as it was given; left out where the environment says the same.
-        variables: of its environment.
-        code_paths: where Python finds the code.
-        folder: that it is given in.
+        words: the arguments of ``tidemark``.
+        store: the store as it was given; left out where the environment names the same.
+        variables: environment variables of the command.
+        code_paths: entries of its PYTHONPATH.
+        folder: its working directory.
     """
     given = ("--store", store) if store is not None and store != os.environ.get(STORE_VARIABLE) else ()
     environment = {**(variables or {}), **({"PYTHONPATH": os.pathsep.join(code_paths)} if code_paths else {})}

@@ -1,4 +1,4 @@
-"""The options for what only the author knows of changed code: what has another name now, and what state may be discarded."""
+"""The options that map changed code to stored state, which only the user can know: what was renamed, and which state may be dropped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def map_options(*, only_with: str = "") -> Callable[[F], F]:
     """Return a decorator that adds ``--map``, ``--column`` and ``--allow-non-restored-state``, as ``uids``, ``columns`` and ``allow``.
 
     Args:
-        only_with: the option that they go with; empty where they always count.
+        only_with: the option that they require; empty where they always apply.
     """
 
     def text(sentence: str) -> str:
@@ -26,17 +26,15 @@ def map_options(*, only_with: str = "") -> Callable[[F], F]:
 
     def add(command: F) -> F:
         for option in (
-            click.option(
-                "--allow-non-restored-state", "allow", is_flag=True, help=text("Leave behind what belongs to nothing in the new code.")
-            ),
+            click.option("--allow-non-restored-state", "allow", is_flag=True, help=text("Drop state that nothing in the code claims.")),
             click.option(
                 "--column",
                 "columns",
                 multiple=True,
                 metavar="UID:OLD=NEW",
-                help=text("A key, aggregate or column has another name now; no NEW: left behind."),
+                help=text("A key, aggregate or column was renamed; an empty NEW drops it."),
             ),
-            click.option("--map", "uids", multiple=True, metavar="OLD=NEW", help=text("An operator has another uid now; may be repeated.")),
+            click.option("--map", "uids", multiple=True, metavar="OLD=NEW", help=text("An operator's uid was changed; may be repeated.")),
         ):
             command = option(command)
         return command
@@ -45,7 +43,7 @@ def map_options(*, only_with: str = "") -> Callable[[F], F]:
 
 
 def maps_of(uids: Iterable[str], columns: Iterable[str], *, allow: bool) -> Maps:
-    """Return what the options say.
+    """Return the options' values.
 
     Raises:
         DefinitionError: one cannot be read.
@@ -54,7 +52,7 @@ def maps_of(uids: Iterable[str], columns: Iterable[str], *, allow: bool) -> Maps
 
 
 def _column_names(texts: Iterable[str]) -> dict[str, dict[str, str | None]]:
-    """Return what ``--column UID:OLD=NEW`` options say: new names by old ones, by uid; None where there is no new one."""
+    """Return the new names of ``--column UID:OLD=NEW`` options by uid and old name; None for an empty new name."""
     found: dict[str, dict[str, str | None]] = {}
     for text in texts:
         place, new = pair("--column", text, "UID:OLD=NEW")

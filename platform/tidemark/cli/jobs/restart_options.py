@@ -1,4 +1,4 @@
-"""The options of ``tidemark submit`` that say when a driver that failed is started again."""
+"""The options of ``tidemark submit`` for the restart strategy: when a failed driver is started again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 class RestartGiven(TypedDict):
-    """What was given, by the names of the options; None for what was not."""
+    """The options' values by name; None where an option was not given."""
 
     kind: RestartKind
     restart_delay: int | None
@@ -37,7 +37,7 @@ _FITS: Final = {
     "restart_window": ("rate",),
     "restart_reset_after": ("exponential", "fixed"),
 }
-"""The strategies that take an option."""
+"""The restart strategies that each option applies to."""
 
 _OPTIONS: Final = (
     click.option(
@@ -46,31 +46,37 @@ _OPTIONS: Final = (
         type=click.Choice(["exponential", "fixed", "rate", "none"]),
         default="exponential",
         show_default=True,
-        help="Strategy after a failure, as Flink's.",
+        help="Restart strategy after a failure, as in Flink.",
     ),
     click.option(
         "--restart-delay",
         type=DURATION,
         default=None,
-        help="Before each; of 'exponential' it grows, and there is none after 5m of health.  [default: 1s; fixed, rate: 10s]",
+        help="Delay before each restart; with 'exponential' it grows, and is none after 5m of health.  [default: 1s; fixed, rate: 10s]",
     ),
-    click.option("--restart-longest", type=DURATION, default=None, help="Of 'exponential': the longest delay.  [default: 5m]"),
-    click.option("--restart-multiplier", type=float, default=None, help="Of 'exponential': each delay by the one before.  [default: 2]"),
-    click.option("--restart-jitter", type=float, default=None, help="Of 'exponential': share by which a delay varies.  [default: 0.1]"),
+    click.option("--restart-longest", type=DURATION, default=None, help="With 'exponential': the longest delay.  [default: 5m]"),
+    click.option("--restart-multiplier", type=float, default=None, help="With 'exponential': growth of the delay.  [default: 2]"),
+    click.option("--restart-jitter", type=float, default=None, help="With 'exponential': share by which a delay varies.  [default: 0.1]"),
     click.option(
         "--restart-attempts",
         type=click.IntRange(min=0),
         default=None,
-        help="Of 'fixed': restarts in a row; of 'rate': failures in the window.  [default: 3]",
+        help="With 'fixed': restarts in a row; with 'rate': failures in the window.  [default: 3]",
     ),
-    click.option("--restart-window", type=DURATION, default=None, help="Of 'rate': the time in which failures count.  [default: 5m]"),
+    click.option("--restart-window", type=DURATION, default=None, help="With 'rate': the time in which failures count.  [default: 5m]"),
     click.option(
         "--restart-reset-after",
         type=DURATION,
         default=None,
-        help="An attempt that lasted so long begins the count again, as a committed epoch does.  [default: 1h]",
+        help="An attempt that ran this long resets the count, as a committed epoch does.  [default: 1h]",
     ),
-    click.option("--same-epoch-failures", type=click.IntRange(min=0), default=3, show_default=True, help="So many end the job; 0: never."),
+    click.option(
+        "--same-epoch-failures",
+        type=click.IntRange(min=0),
+        default=3,
+        show_default=True,
+        help="This many failures in a row at one epoch fail the job; 0: never.",
+    ),
 )
 
 
@@ -82,18 +88,18 @@ def restart_options(command: F) -> F:
 
 
 def restart_policy(given: RestartGiven) -> RestartPolicy:
-    """Return the policy that was given.
+    """Return the restart policy that the options describe.
 
     Raises:
-        DefinitionError: an option is of another strategy, where it would do nothing.
+        DefinitionError: an option belongs to another strategy and would have no effect.
     """
     kind, plain = given["kind"], dict(given)
     for name, kinds in _FITS.items():
         if plain[name] is not None and kind not in kinds:
             option = f"--{name.replace('_', '-')}"
             raise DefinitionError(
-                f"{option} does nothing with the restart strategy {kind!r}",
-                fix=f"leave it out, or give --restart {' or --restart '.join(kinds)}",
+                f"{option} has no effect with the restart strategy {kind!r}",
+                fix=f"leave it out, or set --restart {' or --restart '.join(kinds)}",
             )
     default = RestartPolicy()
     delay, attempts = given["restart_delay"], given["restart_attempts"]

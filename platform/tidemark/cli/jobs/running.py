@@ -1,4 +1,4 @@
-"""``tidemark run`` and ``tidemark graph``: a job in this process, and how it is built."""
+"""``tidemark run`` and ``tidemark graph``: run a job in this process, and draw its graph."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from tidemark.state.store.root_store import root_store
 @click.command()
 @click.argument("job", metavar="MODULE:JOB")
 @store_option
-@click.option("--trigger", default=None, help="Run on, an epoch at most this often, such as '10 seconds'; without it drain and stop.")
-@click.option("--end-of-input", is_flag=True, help="After the drain close all windows: no more will ever come.")
+@click.option("--trigger", default=None, help="Keep running, an epoch at most this often, such as '10 seconds'; without it drain and stop.")
+@click.option("--end-of-input", is_flag=True, help="After the drain close all windows: the input has ended for good.")
 @click.option("--takeover", is_flag=True, help="Take the job from a driver that is still alive.")
-@click.option("--max-epochs", type=click.IntRange(min=1), default=None, help="Stop after so many epochs.")
+@click.option("--max-epochs", type=click.IntRange(min=1), default=None, help="Stop after this many epochs.")
 @click.option("--parallelism", type=click.IntRange(min=1), default=None, help="Shuffle partitions.  [default: the job's]")
-@click.option("--restore", "savepoint", default=None, metavar="SAVEPOINT", help="Resume from a savepoint, under a new lineage.")
+@click.option("--restore", "savepoint", default=None, metavar="SAVEPOINT", help="Restore from a savepoint, under a new lineage.")
 @click.option("--restore-of", default="", metavar="JOB", help="The job whose savepoint it is.  [default: the same]")
 @map_options(only_with="--restore")
-@click.option("--claim", is_flag=True, help="With --restore: dispose of the savepoint once the job is past it.")
+@click.option("--claim", is_flag=True, help="With --restore: dispose of the savepoint once the job no longer needs it.")
 @click.option("--master", default="local[*]", show_default=True, help="Spark master.")
 @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A Spark setting; may be repeated.")
 @missing_epochs_option
@@ -62,10 +62,10 @@ def run(
     settings = checked_settings(pairs("--conf", conf))
     restore = _restore(savepoint, restore_of, uids, columns, allow=allow, claim=claim)
     found = load_job(job)
-    # What is wrong with its place is said before Spark starts.
+    # A bad store location fails here, before Spark starts.
     root = root_store(store, found.store)
     if restore is not None:
-        # It takes no JVM to find out; the run itself looks at all of it once more.
+        # This check needs no JVM; the run itself repeats it.
         fit = check(
             found,
             restore.savepoint,
@@ -77,7 +77,7 @@ def run(
         )
         fit.require()
     log_to_console()
-    # It tells of every call between Python and the JVM.
+    # At INFO it logs every call between Python and the JVM.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     from tidemark.spark.env.session import session_of_job
     from tidemark.spark.loop.run import run as run_job
@@ -109,7 +109,7 @@ def run(
 @click.command()
 @click.argument("job", metavar="MODULE:JOB")
 @click.option("--format", "form", type=click.Choice(["text", "mermaid"]), default="text", show_default=True)
-@click.option("--schedule", is_flag=True, help="Print the passes that an epoch of it makes, in order.")
+@click.option("--schedule", is_flag=True, help="Print the passes of an epoch, in order.")
 def graph(job: str, form: str, *, schedule: bool) -> None:
     """Draw a job's graph. Starts no JVM."""
     if schedule and form != "text":
@@ -130,7 +130,7 @@ def _restore(
     if savepoint is None:
         if job or uids or columns or allow or claim:
             raise DefinitionError(
-                "--restore-of, --map, --column, --allow-non-restored-state and --claim go with --restore", fix="name the savepoint"
+                "--restore-of, --map, --column, --allow-non-restored-state and --claim require --restore", fix="name the savepoint"
             )
         return None
     maps = maps_of(uids, columns, allow=allow)

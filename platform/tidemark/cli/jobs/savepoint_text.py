@@ -16,14 +16,14 @@ NO_LONGER = "no longer"
 
 
 def savepoint_table(savepoints: Sequence[Savepoint], restorable: Sequence[Restorable]) -> str:
-    """Return savepoints, and until when the job can be rewound to each, as a table with aligned columns."""
+    """Return savepoints, and until when each can be restored, as a table with aligned columns."""
     rows = [_COLUMNS, *(_row(savepoint, found) for savepoint, found in zip(savepoints, restorable, strict=True))]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
 
 
 def savepoint_text(savepoint: Savepoint, holds: Sequence[FileReference], restorable: Restorable) -> str:
-    """Return all there is to say of a savepoint."""
+    """Return a savepoint's details: its state, counts, tables, references and until when it can be restored."""
     info, record = savepoint.info, savepoint.record
     lines = [str(savepoint), f"  code version {info.code_version or '-'}, watermark {format_ms(record.progress.watermark)}"]
     if info.by or info.note:
@@ -60,7 +60,7 @@ def difference_text(found: SavepointDifference) -> str:
 
 
 def plain_savepoint(savepoint: Savepoint, restorable: Restorable, holds: Sequence[FileReference] = ()) -> dict[str, object]:
-    """Return a savepoint as plain JSON; of its record the numbers, not the lists of files."""
+    """Return a savepoint as plain JSON; with the numbers of its record, without the lists of files."""
     record = savepoint.record
     return {
         "job": savepoint.job,
@@ -94,7 +94,7 @@ def _row(savepoint: Savepoint, restorable: Restorable) -> tuple[str, ...]:
 def _how_long(restorable: Restorable) -> str:
     if restorable.lost:
         return f"{NO_LONGER} restorable without loss"
-    return f"restorable until {format_ms(restorable.until)}" if restorable.until is not None else "restorable, with no end that is known"
+    return f"restorable until {format_ms(restorable.until)}" if restorable.until is not None else "restorable, with no known end"
 
 
 def _lines(form: str, counts: Mapping[str, Counted]) -> list[str]:

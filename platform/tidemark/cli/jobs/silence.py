@@ -1,4 +1,4 @@
-"""``tidemark silence``: keeps alerts back for a while, such as during planned work."""
+"""``tidemark silence``: suppresses alerts for a time, such as during maintenance."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidemark.errors import DefinitionError
 
 @click.group(cls=SuggestingGroup)
 def silence() -> None:
-    """Keep alerts back for a while. What is still wrong when a silence ends is notified then."""
+    """Silence alerts for a time. A condition that still holds when the silence ends is notified then."""
 
 
 @silence.command("add")
@@ -26,7 +26,7 @@ def silence() -> None:
 @click.option("--rule", type=click.Choice(RULES), default=None, help="One rule only.  [default: all]")
 @request_options
 def add(name: str, store: str | None, lasts: int, jobs: str, rule: str | None, *, by: str, why: str) -> None:
-    """Begin a silence; NAME is one of your own, by which it can be ended."""
+    """Begin a silence; NAME is a name of your choice, with which you can end it."""
     now = SYSTEM_CLOCK.now_ms()
     chosen = next((known for known in RULES if known == rule), None)
     made = Silence(name, until=now + lasts, jobs=jobs, rule=chosen, at=now, by=by or current_user(), why=why)
@@ -40,7 +40,7 @@ def add(name: str, store: str | None, lasts: int, jobs: str, rule: str | None, *
 def end(name: str, store: str | None) -> None:
     """End a silence early."""
     if not end_silence(existing_store(store), name):
-        raise DefinitionError(f"there is no silence {name!r}", fix="see tidemark silence list")
+        raise DefinitionError(f"there is no silence {name!r}", fix="`tidemark silence list` shows the names")
     click.echo(f"{name}: ended")
 
 

@@ -1,6 +1,6 @@
-"""``tidemark start``, ``stop``, ``cancel``, ``restart``, ``suspend``, ``resume``: what is asked of a submitted job.
+"""``tidemark start``, ``stop``, ``cancel``, ``restart``, ``suspend``, ``resume``: change a submitted job's desired state.
 
-``suspend`` and ``resume`` only write down what is wanted, for a supervisor or Dagster to see to; the others see to it themselves and wait.
+``suspend`` and ``resume`` only write the desired state, which a supervisor or Dagster reconciles; the others reconcile it and wait.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def wait_options(command: F) -> F:
-    """Add how long to wait, and whether."""
+    """Add ``--wait/--no-wait`` and ``--timeout``."""
     command = click.option("--timeout", type=DURATION, default="10 minutes", show_default=True, help="How long to wait.")(command)
-    return click.option("--wait/--no-wait", default=True, show_default=True, help="Wait, and see to it; else leave it to others.")(command)
+    return click.option("--wait/--no-wait", default=True, show_default=True, help="Reconcile and wait; else a supervisor does.")(command)
 
 
 def _control_options(command: F) -> F:
-    """Add what all commands here take."""
+    """Add the argument and options that all commands here take."""
     for add in (json_option, request_options, wait_options, store_option, click.argument("job")):
         command = add(command)
     return command
@@ -57,9 +57,9 @@ def _control_options(command: F) -> F:
 def start(
     job: str, store: str | None, *, missing_epochs: MissingEpochs | None, wait: bool, timeout: int, by: str, why: str, as_json: bool
 ) -> None:
-    """Start a job, or one that failed again, and wait until it works. JOB is a job's name.
+    """Start a stopped or failed job, and wait until it works. JOB is a job's name.
 
-    It works once its driver has published an epoch, or has looked for input and found none.
+    It works once its driver has published an epoch, or has polled its sources and found no input.
     """
     root = existing_store(store)
     _ask(root, JobClient(root, by).start(job, why, missing_epochs=missing_epochs), "working", wait=wait, timeout=timeout, as_json=as_json)
@@ -67,8 +67,8 @@ def start(
 
 @click.command()
 @_control_options
-@click.option("--drain", is_flag=True, help="First read all there is and close all windows: no more will ever come.")
-@click.option("--savepoint", is_flag=False, flag_value="", default=None, metavar="[NAME]", help="Take a savepoint of where it ended.")
+@click.option("--drain", is_flag=True, help="First read all input and close all windows: the input has ended for good.")
+@click.option("--savepoint", is_flag=False, flag_value="", default=None, metavar="[NAME]", help="Take a savepoint after it has stopped.")
 def stop(
     job: str, store: str | None, *, drain: bool, savepoint: str | None, wait: bool, timeout: int, by: str, why: str, as_json: bool
 ) -> None:
@@ -76,7 +76,7 @@ def stop(
     root = existing_store(store)
     if savepoint is not None and not wait:
         raise DefinitionError(
-            "--savepoint is taken when the job has ended, and --no-wait does not wait for that", fix="leave one of them out"
+            "--savepoint is taken after the job has ended, and --no-wait does not wait for that", fix="leave one of them out"
         )
     if savepoint:
         SavepointStore(root, job).require_free(savepoint)
@@ -91,7 +91,7 @@ def stop(
 @click.command()
 @_control_options
 def cancel(job: str, store: str | None, *, wait: bool, timeout: int, by: str, why: str, as_json: bool) -> None:
-    """End a job's driver at once; the current epoch is run again by the next. JOB is a job's name."""
+    """End a job's driver at once; the next driver runs the current epoch again. JOB is a job's name."""
     root = existing_store(store)
     _ask(root, JobClient(root, by).stop(job, "now", why), "ended", wait=wait, timeout=timeout, as_json=as_json)
 
@@ -110,7 +110,7 @@ def restart(job: str, store: str | None, *, wait: bool, timeout: int, by: str, w
 @request_options
 @json_option
 def suspend(job: str, store: str | None, *, by: str, why: str, as_json: bool) -> None:
-    """Ask for a job to end after the current epoch; a supervisor sees to it. JOB is a job's name."""
+    """Request that a job stops after the current epoch; a supervisor stops it. JOB is a job's name."""
     root = existing_store(store)
     echo_generation(JobClient(root, by).stop(job, "finish", why or "suspend"), as_json=as_json)
 
@@ -121,7 +121,7 @@ def suspend(job: str, store: str | None, *, by: str, why: str, as_json: bool) ->
 @request_options
 @json_option
 def resume(job: str, store: str | None, *, by: str, why: str, as_json: bool) -> None:
-    """Ask for a suspended job to run again; a supervisor sees to it. JOB is a job's name."""
+    """Request that a suspended job runs again; a supervisor starts it. JOB is a job's name."""
     root = existing_store(store)
     echo_generation(JobClient(root, by).start(job, why or "resume"), as_json=as_json)
 
@@ -129,10 +129,10 @@ def resume(job: str, store: str | None, *, by: str, why: str, as_json: bool) -> 
 def wait_for(
     root: JobStore, made: SpecGeneration, goal: Goal, *, timeout_ms: int, as_json: bool, launchers: Mapping[str, Launcher]
 ) -> None:
-    """Wait for what a generation asks for, with a line on standard error for each change; ends the command with an exit code if it failed.
+    """Wait for a generation's goal, with a line on standard error for each change; a failed job ends the command with an exit code.
 
     Raises:
-        NotReachedError: it took too long.
+        NotReachedError: the timeout expired.
     """
     waiting = Waiting(root, launchers)
 
@@ -150,7 +150,7 @@ def wait_for(
 
 
 def require_reached(view: JobView, goal: Goal) -> None:
-    """End the command with an exit code if a job that was waited for failed, or does not run though it was to."""
+    """End the command with an exit code if the job failed, or does not run although it should."""
     said = shortfall(view, goal)
     if said is not None:
         click.echo(f"tidemark: {said}", err=True)
@@ -165,7 +165,7 @@ def _ask(root: JobStore, made: SpecGeneration, goal: Goal, *, wait: bool, timeou
 
 
 def echo_view(view: JobView, *, err: bool = False) -> None:
-    """Say what a job is doing, in one line; of one that is to be started again, what ended it."""
+    """Print a job's state in one line; for a failing or dead job with the error that ended its driver."""
     epoch = f", epoch {view.epoch}" if view.epoch is not None else ""
     error = view.error.message if view.error is not None and view.state in {"failing", "dead"} else ""
     why = ": ".join(filter(None, (view.reason, error)))
@@ -173,7 +173,7 @@ def echo_view(view: JobView, *, err: bool = False) -> None:
 
 
 def echo_generation(made: SpecGeneration, *, as_json: bool) -> None:
-    """Say which generation was made."""
+    """Print the new generation."""
     if as_json:
         echo_json(made)
     else:

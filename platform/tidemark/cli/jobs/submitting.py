@@ -1,4 +1,4 @@
-"""``tidemark submit``: says how a job is wanted, so that a driver is started for it and kept running."""
+"""``tidemark submit``: writes a job's spec, so that a driver is started for it and kept running."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tidemark.state.store.store import JobStore
 
 
 class Given(RestartGiven):
-    """What the command was given, by the names of its options."""
+    """The command's arguments and options by name."""
 
     code: str
     store: str | None
@@ -63,8 +63,8 @@ class Given(RestartGiven):
 @click.command()
 @click.argument("code", metavar="MODULE:JOB")
 @store_option
-@click.option("--name", default=None, help="The job's name, instead of importing the code here to learn it.")
-@click.option("--version", default="", help="A label of the code; another one restarts the driver.")
+@click.option("--name", default=None, help="The job's name; the code is then not imported here to find it.")
+@click.option("--version", default="", help="A label of the code; changing it restarts the driver.")
 @click.option("--suspended", is_flag=True, help="Do not start it yet.")
 @click.option("--trigger", type=DURATION, default="10 seconds", show_default=True, help="An epoch at most this often.")
 @click.option("--parallelism", type=click.IntRange(min=1), default=None, help="Shuffle partitions.  [default: the job's]")
@@ -73,22 +73,22 @@ class Given(RestartGiven):
 @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A Spark setting; may be repeated.")
 @click.option("--code-path", "code_paths", multiple=True, metavar="PATH", help="Folder, zip or wheel with the code; may be repeated.")
 @click.option("--folder", default=None, help="The driver's working directory.  [default: this one]")
-@click.option("--env", "variables", multiple=True, metavar="KEY=VALUE", help="A variable that the job's module reads; no secrets.")
+@click.option("--env", "variables", multiple=True, metavar="KEY=VALUE", help="An environment variable for the job's module; no secrets.")
 @restart_options
-@click.option("--hang-after", type=DURATION, default=None, help="An epoch this long hangs.  [default: 10 triggers, at least 5m]")
-@click.option("--adaptive-intake", is_flag=True, help="Let an epoch's intake follow the time that the last ones took.")
+@click.option("--hang-after", type=DURATION, default=None, help="An epoch that takes this long hangs.  [default: 10 triggers, at least 5m]")
+@click.option("--adaptive-intake", is_flag=True, help="Adapt an epoch's intake to the duration of the last epochs.")
 @click.option("--standby", is_flag=True, help="Keep a second process ready to take over when the driver dies; takes a JVM's memory.")
-@click.option("--lag-warn", type=DURATION, default=None, help="Warn when the watermark lags so much.")
-@click.option("--lag-error", type=DURATION, default=None, help="It is an error from this lag on.")
+@click.option("--lag-warn", type=DURATION, default=None, help="Watermark lag that is a warning.")
+@click.option("--lag-error", type=DURATION, default=None, help="Watermark lag that is an error.")
 @missing_epochs_option
 @wait_options
 @request_options
 @json_option
 def submit(**given: Unpack[Given]) -> None:
-    """Submit a job, or change how it is wanted, and wait until it works.
+    """Submit a job, or change its spec, and wait until it works.
 
-    It works once its driver has published an epoch, or has looked for input and found none; what keeps it from that ends the command with
-    the driver's own error and exit code 3. The job's code is imported here first, so that what is wrong with it is found now; with --name
+    It works once its driver has published an epoch, or has polled its sources and found no input; if the driver fails before, the command
+    ends with the driver's own error and exit code 3. The job's code is imported here first, so that errors in it are found now; with --name
     it is not.
     """
     root, job = _named(given)
@@ -101,12 +101,12 @@ def submit(**given: Unpack[Given]) -> None:
 
 
 def _named(given: Given) -> tuple[JobStore, str]:
-    """Return the store and the job's name: as given, else as the code says."""
+    """Return the store and the job's name: as given, else from the code."""
     if given["name"] is None or given["wait"]:
         _require_places(given)
     if given["name"] is not None:
         return open_store(given["store"]), given["name"]
-    # The driver will have these, so the look at its code has them, too.
+    # The driver will have these, so importing the code here has them, too.
     os.environ.update(pairs("--env", given["variables"]))
     sys.path[:0] = ["", *map(absolute_path, filter(None, (given["folder"], *given["code_paths"])))]
     found = load_job(given["code"])
@@ -114,15 +114,15 @@ def _named(given: Given) -> tuple[JobStore, str]:
 
 
 def _require_places(given: Given) -> None:
-    """Refuse code paths and a folder that are not there; they need not be where others import the code and start the job.
+    """Raise for code paths and a folder that do not exist; with ``--name --no-wait`` they need to exist only where the driver is started.
 
     Raises:
-        DefinitionError: one is not there.
+        DefinitionError: one does not exist.
     """
     for option, path in (*(("--code-path", path) for path in given["code_paths"]), ("--folder", given["folder"] or ".")):
         place = Path(absolute_path(path))
         if "://" not in path and not place.exists():
-            raise DefinitionError(f"{option} {place} is not there", fix=f"give one that is: {describe_nearest_folder(place)}")
+            raise DefinitionError(f"{option} {place} does not exist", fix=f"give an existing path: {describe_nearest_folder(place)}")
 
 
 def _spec(job: str, given: Given) -> JobSpec:

@@ -1,4 +1,4 @@
-"""``tidemark supervise``: keeps the jobs of a store running, sends alerts, shows metrics."""
+"""``tidemark supervise``: keeps the jobs of a store running, sends alerts, serves metrics."""
 
 from __future__ import annotations
 
@@ -32,16 +32,14 @@ logger = logging.getLogger("tidemark")
 
 @click.command()
 @store_option
-@click.option("--every", type=DURATION, default="5 seconds", show_default=True, help="Time between two looks at all jobs.")
-@click.option(
-    "--alerts", default=None, type=click.Path(dir_okay=False), help="TOML file with the alert rules and receivers.  [default: no alerts]"
-)
-@click.option("--metrics", default=None, metavar="[HOST:]PORT", help="Where to answer Prometheus, such as 9464; loopback without a host.")
-@click.option("--once", is_flag=True, help="Look once and end, for a scheduler that calls it again.")
+@click.option("--every", type=DURATION, default="5 seconds", show_default=True, help="Interval between passes.")
+@click.option("--alerts", default=None, type=click.Path(dir_okay=False), help="TOML file of alert receivers.  [default: no alerts]")
+@click.option("--metrics", default=None, metavar="[HOST:]PORT", help="Address for Prometheus, such as 9464; loopback without a host.")
+@click.option("--once", is_flag=True, help="Make one pass and end, for a scheduler that calls it again.")
 def supervise(store: str | None, every: int, alerts: str | None, metrics: str | None, *, once: bool) -> None:
     """Keep the jobs of a store running, until SIGINT or SIGTERM.
 
-    Drivers run on when it ends. Several may run at once, on one machine or on many: what one does the others leave alone.
+    Drivers keep running when it ends. Several may run at once, on one machine or on many: a lease makes one of them act on a job.
     """
     from tidemark.control.alerts.delivery.alert_config import load_alert_config
     from tidemark.control.metrics.metric_registry import MetricRegistry
@@ -50,7 +48,7 @@ def supervise(store: str | None, every: int, alerts: str | None, metrics: str | 
 
     log_to_console()
     root = open_store(store)
-    # Without a file nobody is told here: who else watches the store, such as Dagster's sensor, has other receivers.
+    # Without a file this process sends no alerts: another watcher of the store, such as Dagster's sensor, has its own receivers.
     config = load_alert_config(alerts) if alerts is not None else None
     stop, registry = threading.Event(), MetricRegistry()
     launchers = launchers_here()
@@ -77,11 +75,11 @@ def supervise(store: str | None, every: int, alerts: str | None, metrics: str | 
                 supervisor.run()
             elif supervisor.pass_once() is None:
                 click.get_current_context().exit(TEMPORARY)
-            logger.info("ends; drivers run on")
+            logger.info("ends; drivers keep running")
 
 
 def _pass_callback(registry: MetricRegistry, reporter: AlertReporter | None) -> OnPass:
-    """Return what shows a pass as metrics and sends alerts; without a reporter it sends none."""
+    """Return the callback that publishes a pass as metrics and, with a reporter, sends alerts."""
     from tidemark.control.metrics.metric_registry import MetricSnapshot
 
     def on_pass(report: ReconcileReport, seconds: float) -> None:
@@ -96,7 +94,7 @@ def _pass_callback(registry: MetricRegistry, reporter: AlertReporter | None) -> 
 
 @contextmanager
 def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
-    """Let SIGINT and SIGTERM end the supervisor after the current job; a second one ends it as signals do."""
+    """Let SIGINT and SIGTERM end the supervisor after the current job; a second one has the signal's usual effect."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def end(number: int, _frame: FrameType | None) -> None:

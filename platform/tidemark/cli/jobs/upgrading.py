@@ -1,4 +1,4 @@
-"""``tidemark upgrade`` and ``tidemark promote``: other code for a job that runs on, with a way back."""
+"""``tidemark upgrade`` and ``tidemark promote``: new code for a submitted job, with rollback."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 class Given(TypedDict):
-    """What ``upgrade`` was given, by the names of its options."""
+    """The arguments and options of ``upgrade`` by name."""
 
     job: str
     store: str | None
@@ -65,19 +65,15 @@ class Given(TypedDict):
 
 
 def _probation(command: F) -> F:
-    """Add what the new code has to show, and how long to wait."""
+    """Add the options of the new code's probation, and how long to wait."""
     for add in (
         json_option,
         request_options,
-        click.option(
-            "--timeout", type=DURATION, default="30 minutes", show_default=True, help="How long to wait; it can be continued afterwards."
-        ),
-        click.option(
-            "--wait/--no-wait", default=True, show_default=True, help="Wait for the end; else only begin it: supervisors continue."
-        ),
-        click.option("--check", "checks", multiple=True, metavar="NAME", help="A check that has to pass in time; may be repeated."),
+        click.option("--timeout", type=DURATION, default="30 minutes", show_default=True, help="How long to wait; can be continued."),
+        click.option("--wait/--no-wait", default=True, show_default=True, help="Carry it out; else only begin it: a supervisor continues."),
+        click.option("--check", "checks", multiple=True, metavar="NAME", help="A check that must pass in time; may be repeated."),
         click.option("--checks-within", "within", type=DURATION, default="5 minutes", show_default=True, help="For epochs and checks."),
-        click.option("--good-epochs", type=click.IntRange(min=1), default=3, show_default=True, help="The new code has to commit so many."),
+        click.option("--good-epochs", type=click.IntRange(min=1), default=3, show_default=True, help="Epochs the new code must commit."),
         store_option,
     ):
         command = add(command)
@@ -86,28 +82,30 @@ def _probation(command: F) -> F:
 
 @click.command()
 @click.argument("job")
-@click.option("--to", "code", default=None, metavar="MODULE:JOB", help="The new code; without it, the upgrade under way is continued.")
-@click.option(
-    "--from", "back_to", default=None, metavar="SAVEPOINT", help="Rewind state and tables to it first.  [default: resume where the job is]"
-)
+@click.option("--to", "code", default=None, metavar="MODULE:JOB", help="The new code; without it, continue the upgrade.")
+@click.option("--from", "back_to", default=None, metavar="SAVEPOINT", help="Rewind to it first.  [default: continue where the job is]")
 @click.option("--version", default="", help="A label of the new code.")
-@click.option("--code-path", "code_paths", multiple=True, metavar="PATH", help="Folder, zip or wheel with it.  [default: as they are]")
-@click.option("--folder", default=None, help="Working directory of its driver.  [default: as it is]")
-@click.option("--env", "variables", multiple=True, metavar="KEY=VALUE", help="A variable more for its driver; no secrets.")
+@click.option("--code-path", "code_paths", multiple=True, metavar="PATH", help="Folder, zip or wheel with it.  [default: unchanged]")
+@click.option("--folder", default=None, help="Working directory of its driver.  [default: unchanged]")
+@click.option(
+    "--env", "variables", multiple=True, metavar="KEY=VALUE", help="An additional environment variable for its driver; no secrets."
+)
 @map_options()
-@click.option("--abort", is_flag=True, help="Let the upgrade that is under way go back.")
-@click.option("--accept", is_flag=True, help="Let the new code of the upgrade that is under way stay, whatever it showed.")
+@click.option("--abort", is_flag=True, help="Roll back the upgrade that is under way.")
+@click.option("--accept", is_flag=True, help="Keep the new code of the upgrade under way, whatever its checks said.")
 @_probation
 def upgrade(**given: Unpack[Given]) -> None:
-    """Give a job other code: judge it, stop, take a savepoint, start it, watch it; if it is not well, put all back.
+    """Upgrade a job: check the new code, stop, take a savepoint, start it, watch it; roll back if it is unhealthy.
 
-    After a crash a supervisor goes on, or the command given again; `tidemark status` says where it is heading for. JOB is a job's name.
+    After a crash a supervisor continues, or the same command given again; `tidemark status` shows its step. JOB is a job's name.
     """
     root, job = existing_store(given["store"]), given["job"]
     if (given["code"] is not None) + given["abort"] + given["accept"] > 1:
-        raise DefinitionError("--to, --abort and --accept exclude one another", fix="leave all but one of them out")
+        raise DefinitionError("--to, --abort and --accept exclude one another", fix="keep only one of them")
     if given["back_to"] is not None and given["code"] is None:
-        raise DefinitionError("--from goes with --to", fix=f"name the new code; without one: `tidemark rewind {job} --to SAVEPOINT`")
+        raise DefinitionError(
+            "--from requires --to", fix=f"name the new code, or use `tidemark rewind {job} --to SAVEPOINT` without new code"
+        )
     upgrading = _upgrading(root, given["by"], as_json=given["as_json"])
     code = given["code"]
     if code is not None and read_spec(root, job) is None:
@@ -124,7 +122,7 @@ def upgrade(**given: Unpack[Given]) -> None:
 
 @click.command()
 @click.argument("fork")
-@click.option("--version", default="", help="A label of the fork's code.  [default: the one that the fork was given]")
+@click.option("--version", default="", help="A label of the fork's code.  [default: the fork's version]")
 @_probation
 def promote(
     *,
@@ -140,7 +138,7 @@ def promote(
     why: str,
     as_json: bool,
 ) -> None:
-    """Give a job the code of its fork: the job goes back to where the fork began, and reads on with it. FORK is the fork's name."""
+    """Upgrade a job to its fork's code: the job rewinds to where the fork began, and resumes with it. FORK is the fork's name."""
     root = existing_store(store)
     request = promotion_of(root, fork, version=version, good_epochs=good_epochs, within_ms=within, checks=checks)
     begin_upgrade(root, request, launchers=launchers_here(), by=by or current_user(), why=why or f"promotion of {fork}")
@@ -181,7 +179,7 @@ def _request(job: str, code: str, given: Given) -> UpgradeRequest:
 
 
 def _prepare(root: JobStore, job: str, code: str, given: Given) -> None:
-    """Judge the code and take the savepoint for a job that was not submitted: its next run uses the new code."""
+    """Check the code and take the savepoint for a job that was not submitted: its next run has the new code."""
     maps = _maps(given)
     spec = JobSpec(
         job,
@@ -196,15 +194,17 @@ def _prepare(root: JobStore, job: str, code: str, given: Given) -> None:
     if given["as_json"]:
         echo_json({"job": job, "savepoint": taken.name, "epoch": taken.record.epoch, "submitted": False})
         return
-    click.echo(f"{job} was not submitted, so there is no driver to replace. The new code fits its state; savepoint {taken.name} keeps it.")
+    click.echo(
+        f"{job} was not submitted: there is no driver to replace. The new code is compatible; savepoint {taken.name} keeps the state."
+    )
     if back_to is not None:
-        click.echo(f"First put it back, with its tables: {next_command('rewind', job, '--to', back_to, store=given['store'])}.")
+        click.echo(f"First rewind it, with its tables: {next_command('rewind', job, '--to', back_to, store=given['store'])}.")
     words = ["run", code, *(() if maps.empty else ("--restore", back_to or taken.name))]
     words += [word for name, texts in (("--map", given["uids"]), ("--column", given["columns"])) for text in texts for word in (name, text)]
     words += ["--allow-non-restored-state"] if given["allow"] else []
     place = given["store"]
     runs = next_command(*words, store=place, variables=spec.variables, code_paths=spec.code_paths, folder=spec.folder)
-    click.echo(f"The next run takes the new code: {runs}. The way back: {next_command('rewind', job, '--to', taken.name, store=place)}.")
+    click.echo(f"Run the new code: {runs}. To roll back: {next_command('rewind', job, '--to', taken.name, store=place)}.")
 
 
 def _maps(given: Given) -> Maps:

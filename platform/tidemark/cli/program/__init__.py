@@ -1,1 +1,1 @@
-"""The command's entry, options and exit codes."""
+"""The command's entry point, options and exit codes."""

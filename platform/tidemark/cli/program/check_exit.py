@@ -1,4 +1,4 @@
-"""Commands that answer yes or no by their exit code, for continuous integration: 0 and 1, so that an error has to be another one."""
+"""Commands whose exit code is an answer, for continuous integration: 0 for yes, 1 for no. Errors therefore have other codes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tidemark.errors import TidemarkError
 EXIT_NO: Final = 1
 EXIT_FAILED: Final = 2
 EXIT_INTERRUPTED: Final = 130
-"""Exit codes: it differs, or does not fit; an error, as with ``diff`` and ``grep``; Ctrl-C, as with shells."""
+"""Exit codes: the answer is no (different, incompatible); an error, as with ``diff`` and ``grep``; Ctrl-C, as in shells."""
 
 
 class YesNoCommand(click.Command):
-    """A command whose exit code 1 is an answer: whatever goes wrong ends it with another one."""
+    """A command whose exit code 1 is an answer; every error ends it with another code."""
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command."""

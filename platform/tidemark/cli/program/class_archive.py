@@ -1,4 +1,4 @@
-"""``tidemark class-archive``: have Spark start faster on this machine."""
+"""``tidemark class-archive``: makes Spark start faster on this machine."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from rich.console import Console
 
 
 @click.command("class-archive")
-@click.option("--remove", is_flag=True, help="Remove the archive; drivers start as if there had never been one.")
+@click.option("--remove", is_flag=True, help="Remove the archive; drivers start without one.")
 def class_archive(*, remove: bool) -> None:
-    """Have Spark start in two thirds of the time: make Java's archive of the classes that a driver loads.
+    """Start Spark in two thirds of the time: create a Java class-data archive of the classes that a driver loads.
 
-    Takes about a minute and 200 MB in the environment that tidemark is installed in. To be made again after another Java or PySpark was
-    installed; until then Spark starts as it did before.
+    Takes about a minute, and 200 MB in the environment that tidemark is installed in. Create it again after installing another Java or
+    PySpark; until then Spark starts without it.
     """
     from tidemark.spark.env.class_archive import make_archive, remove_archive
 
     if remove:
-        click.echo("The archive is removed." if remove_archive() else "There is no archive for this Java and PySpark.")
+        click.echo("The archive was removed." if remove_archive() else "There is no archive for this Java and PySpark.")
         return
-    with Console(stderr=True).status("Running the jobs from which the archive is made (about a minute)"):
+    with Console(stderr=True).status("Running jobs to record the classes for the archive (about a minute)"):
         path = make_archive()
-    click.echo(f"Drivers start from {path} now ({path.stat().st_size // 1_000_000} MB).")
+    click.echo(f"Drivers now start from {path} ({path.stat().st_size // 1_000_000} MB).")

@@ -1,4 +1,4 @@
-"""Groups of commands: their help by purpose, what was meant by a mistyped name, and commands that are loaded when they are asked for."""
+"""Groups of commands: help by purpose, suggestions for mistyped names, and commands that are loaded on first use."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from tidemark.errors import TidemarkError
 
 FAILED: Final = 1
 TEMPORARY: Final = 75
-"""Exit codes: an error; one that may pass."""
+"""Exit codes: an error; a transient error."""
 
 
 class Entry(NamedTuple):
-    """A command: where it is, as ``module:name`` within ``tidemark.cli``, and what it does in one sentence for the help of its group."""
+    """A command: its location as ``module:name`` within ``tidemark.cli``, and one sentence for the help of its group."""
 
     place: str
     text: str
 
 
 Sections = Mapping[str, Mapping[str, Entry]]
-"""Commands by name, under the purpose that they serve; a command may stand under two."""
+"""Commands by name, by purpose; a command may be listed under two."""
 
 
 class SuggestingGroup(click.Group):
-    """Says which command may have been meant by a name that there is not; its help has whole sentences."""
+    """Suggests similar commands for an unknown name; its help shows whole sentences."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that was typed, and its arguments; refuses as click does."""
+        """Return the command that was typed, and its arguments; fails as click does."""
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None:
             near = get_close_matches(name, self.list_commands(ctx), n=2)
@@ -40,7 +40,7 @@ class SuggestingGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands, each with the whole of its first sentence."""
+        """Write the commands, each with its whole first sentence."""
         found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
         rows = [(name, command.get_short_help_str(limit=10_000)) for name, command in found if command is not None]
         with formatter.section("Commands"):
@@ -48,15 +48,15 @@ class SuggestingGroup(click.Group):
 
 
 class LazyGroup(SuggestingGroup):
-    """Loads a command when it is asked for: to load them all takes longer than most of them run.
+    """Loads a command on first use: loading them all takes longer than most of them run.
 
     Args:
-        sections: the commands; the help has them under these titles, without loading any.
+        sections: the commands by title; the help lists them without loading any.
         attributes: as click's.
     """
 
     def __init__(self, *, sections: Sections, **attributes: object) -> None:
-        super().__init__(**attributes)  # type: ignore[arg-type]  # click's own, passed on as they are
+        super().__init__(**attributes)  # type: ignore[arg-type]  # click's own, passed on unchanged
         self.sections = sections
         self._entries = {name: entry for section in sections.values() for name, entry in section.items()}
 
@@ -65,7 +65,7 @@ class LazyGroup(SuggestingGroup):
         return sorted({*super().list_commands(ctx), *self._entries})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command, None where there is none of that name."""
+        """Return a command, None for an unknown name."""
         if cmd_name in self._entries and cmd_name not in self.commands:
             module, _, name = self._entries[cmd_name].place.partition(":")
             self.add_command(getattr(import_module(f"tidemark.cli.{module}"), name), cmd_name)
@@ -73,14 +73,14 @@ class LazyGroup(SuggestingGroup):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands by purpose."""
-        del ctx  # what is needed of it, the formatter has
+        del ctx  # the formatter has all that is needed
         for title, section in self.sections.items():
             with formatter.section(title):
                 formatter.write_dl([(name, entry.text) for name, entry in section.items()])
 
 
 class TidemarkGroup(LazyGroup):
-    """Turns Tidemark's errors into one line on standard error, and an exit code that says whether trying again can help."""
+    """Prints Tidemark's errors as one line on standard error; the exit code says whether they are transient."""
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command."""

@@ -1,4 +1,4 @@
-"""The log of a command on standard error, without credentials: what other libraries say in it goes to terminals and to CI."""
+"""The log of a command on standard error, without credentials: other libraries' lines in it reach terminals and CI, too."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ConsoleLines(logging.Formatter):
 
 
 def log_to_console() -> None:
-    """Send the log of this process to standard error; where it has a handler already, that one is left alone."""
+    """Send the log of this process to standard error, unless it has a handler already."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(ConsoleLines())
     logging.basicConfig(level=logging.INFO, handlers=[handler])

@@ -1,4 +1,4 @@
-"""The ``tidemark`` command: run a job, have it run on, see how it is, what it did, and how it is built.
+"""The ``tidemark`` command: run, submit, watch and upgrade jobs, and show how they are built.
 
 Only ``run`` and ``state show JOB UID`` start a JVM in this process; ``submit``, ``start``, ``restart`` and ``supervise``
 start drivers that have their own.
@@ -14,43 +14,43 @@ from tidemark.cli.program.command_groups import Sections, TidemarkGroup, entries
 
 SECTIONS: Final[Sections] = {
     "Run a job here": entries(
-        ("run", "jobs.running:run", "Run a job in this process, until its input is read, or with --trigger until it is stopped."),
+        ("run", "jobs.running:run", "Run a job in this process until its input is read; with --trigger until it is stopped."),
         ("graph", "jobs.running:graph", "Draw a job's graph."),
-        ("class-archive", "program.class_archive:class_archive", "Make Java's archive of Spark's classes, with which Spark starts faster."),
+        ("class-archive", "program.class_archive:class_archive", "Create a Java archive of Spark's classes, so that Spark starts faster."),
     ),
-    "Have a job run on": entries(
-        ("submit", "jobs.submitting:submit", "Submit a job, or change how it is wanted, and wait until it works."),
+    "Run a job in the background": entries(
+        ("submit", "jobs.submitting:submit", "Submit a job, or change its spec, and wait until it works."),
         ("supervise", "jobs.supervising:supervise", "Keep the jobs of a store running; send alerts and serve metrics."),
     ),
     "Watch jobs": entries(
         ("list", "show.status:list_jobs", "List the jobs of a store, one line each."),
-        ("status", "show.status:status", "Show how a job is, and what to do where it is not well."),
+        ("status", "show.status:status", "Show a job's state and health, and what to do if it is unhealthy."),
         ("top", "show.top:top", "Watch a job, or all jobs, until Ctrl-C."),
-        ("history", "show.status:history", "Show a job's newest epochs, or who changed what (--changes)."),
+        ("history", "show.status:history", "Show a job's latest epochs, or who changed what (--changes)."),
         ("logs", "show.status:logs", "Show the log of a job's driver."),
-        ("state", "show.show_state:state", "Show what a job keeps of its windows and keys."),
-        ("silence", "jobs.silence:silence", "Keep alerts back for a while."),
+        ("state", "show.show_state:state", "Show a job's stored state: windows and keys."),
+        ("silence", "jobs.silence:silence", "Silence alerts for a time."),
     ),
-    "Steer a job": entries(
+    "Start, stop and rescale": entries(
         ("start", "jobs.start_stop:start", "Start a job that was stopped or has failed."),
-        ("stop", "jobs.start_stop:stop", "Stop a job after the epoch that runs; --drain reads all input and closes all windows first."),
-        ("restart", "jobs.start_stop:restart", "Start a job's driver again after the epoch that runs."),
-        ("cancel", "jobs.start_stop:cancel", "End a job's driver at once; the epoch that runs is run again by the next."),
-        ("suspend", "jobs.start_stop:suspend", "Ask for a job to stop, and leave that to a supervisor."),
-        ("resume", "jobs.start_stop:resume", "Ask for a job to run again, and leave that to a supervisor."),
-        ("rescale", "savepoints.rewinding:rescale", "Run a job at another parallelism, without a restart."),
+        ("stop", "jobs.start_stop:stop", "Stop a job after the current epoch; --drain reads all input and closes all windows first."),
+        ("restart", "jobs.start_stop:restart", "Restart a job's driver after the current epoch."),
+        ("cancel", "jobs.start_stop:cancel", "End a job's driver at once; the next driver runs the current epoch again."),
+        ("suspend", "jobs.start_stop:suspend", "Request that a job stops; a supervisor stops it."),
+        ("resume", "jobs.start_stop:resume", "Request that a job runs again; a supervisor starts it."),
+        ("rescale", "savepoints.rewinding:rescale", "Change a job's parallelism without a restart."),
     ),
-    "Savepoints: go back, try other code": entries(
+    "Savepoints: rewind, fork, compare": entries(
         ("savepoint", "savepoints.savepointing:savepoint", "Take, list, show, compare, export, import and dispose of savepoints."),
-        ("rewind", "savepoints.rewinding:rewind", "Put a job back to a savepoint, with its Delta tables."),
-        ("fork", "savepoints.forking:fork", "Start a job's variant from a savepoint, with tables of its own."),
+        ("rewind", "savepoints.rewinding:rewind", "Rewind a job to a savepoint, with its Delta tables."),
+        ("fork", "savepoints.forking:fork", "Start a variant of a job from a savepoint, with separate tables."),
         ("diff", "savepoints.forking:diff", "Compare the rows of an output in two jobs' tables."),
-        ("discard", "savepoints.forking:discard", "Delete a fork that was stopped, with its tables."),
+        ("discard", "savepoints.forking:discard", "Delete a stopped fork, with its tables."),
     ),
     "Upgrade": entries(
-        ("check", "jobs.checking:check_job", "Check whether changed code can resume from the stored state; for continuous integration."),
-        ("upgrade", "jobs.upgrading:upgrade", "Give a job other code, watch it, and put all back if it is not well."),
-        ("promote", "jobs.upgrading:promote", "Give a job the code of its fork."),
+        ("check", "jobs.checking:check_job", "Check whether changed code is compatible with the stored state; for continuous integration."),
+        ("upgrade", "jobs.upgrading:upgrade", "Upgrade a job to new code, watch it, and roll back if it is unhealthy."),
+        ("promote", "jobs.upgrading:promote", "Upgrade a job to the code of its fork."),
     ),
 }
 
@@ -59,10 +59,10 @@ _HELP: Final = """Event-time streams on Spark, with Flink's semantics.
 
 \b
 Start here:
-  tidemark graph first_job:job     what the job of docs/how-to/first-job.md does
+  tidemark graph first_job:job     show the graph of the job in docs/how-to/first-job.md
   tidemark run first_job:job       run it until its input is read
-  tidemark status                  how it is
-  tidemark submit first_job:job    have it run on, in the background
+  tidemark status                  show its state
+  tidemark submit first_job:job    keep it running in the background
 """
 
 
@@ -71,7 +71,7 @@ Start here:
     help=_HELP,
     sections=SECTIONS,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="`tidemark COMMAND --help` says more of each, with its options. The pages are in docs/; begin with docs/how-to/first-job.md.",
+    epilog="`tidemark COMMAND --help` shows a command's options. The documentation is in docs/; start with docs/how-to/first-job.md.",
 )
 @click.version_option(package_name="tidemark")
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What the commands share: the store, who asks, JSON, and how errors become exit codes."""
+"""Options and helpers that the commands share: the store, the requester, JSON, the exit code of an unhealthy job."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tidemark.state.store.root_store import DEFAULT_STORE, STORE_VARIABLE, is_de
 from tidemark.state.store.store import JobStore
 
 UNHEALTHY_EXIT: Final = 3
-"""Exit code for a job that is not well: ``status --check``, and waiting for one that failed."""
+"""Exit code for an unhealthy job: of ``status --check``, and of waiting for a job that failed."""
 
 
 F = TypeVar("F", bound=Callable[..., object])
 
 store_option = click.option(
-    "--store", default=None, help=f"Root of the job store.  [default: that of a job's code, else ${STORE_VARIABLE}, else {DEFAULT_STORE}]"
+    "--store", default=None, help=f"Root of the job store.  [default: that of the job's code, else ${STORE_VARIABLE}, else {DEFAULT_STORE}]"
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document per line, for scripts.")
 
@@ -38,7 +38,7 @@ missing_epochs_option = click.option(
     "--missing-epochs",
     type=click.Choice(["republish", "accept"]),
     default=None,
-    help="Where an output's place no longer holds what was published: publish that again, or continue without it.  [default: refuse]",
+    help="If an output no longer holds epochs that were published: publish them again, or continue without them.  [default: fail]",
 )
 
 
@@ -48,7 +48,7 @@ class DurationType(click.ParamType[int]):
     name = "duration"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the milliseconds; refuses as click does."""
+        """Return the milliseconds; fails as click does."""
         if isinstance(value, int):
             return value
         try:
@@ -61,19 +61,19 @@ DURATION: Final = DurationType()
 
 
 def request_options(command: F) -> F:
-    """Add who asks and what for."""
-    command = click.option("--why", default="", help="What for; kept with the change.")(command)
-    return click.option("--by", default="", help="Who asks.  [default: user@host]")(command)
+    """Add ``--by`` and ``--why``: who requests a change, and the reason."""
+    command = click.option("--why", default="", help="Reason; stored with the change.")(command)
+    return click.option("--by", default="", help="Who requests it.  [default: user@host]")(command)
 
 
 def pair(option: str, text: str, form: str = "KEY=VALUE", *, empty: bool = True) -> tuple[str, str]:
-    """Return what stands before and after the first ``=`` of an option's text.
+    """Return the text before and after the first ``=`` of an option's value.
 
     Args:
-        option: as it was given, for the error.
-        text: what was given with it.
-        form: how it is to be written.
-        empty: whether nothing may stand after the ``=``.
+        option: the option's name, for the error.
+        text: its value.
+        form: the expected form, for the error.
+        empty: whether the text after the ``=`` may be empty.
 
     Raises:
         DefinitionError: it is not of that form.
@@ -85,12 +85,12 @@ def pair(option: str, text: str, form: str = "KEY=VALUE", *, empty: bool = True)
 
 
 def absolute_path(path: str) -> str:
-    """Return a local path as one that means the same to the process that starts the driver; an address stays as it is."""
+    """Return a local path as an absolute one, valid for any process that starts the driver; a URI is returned unchanged."""
     return path if "://" in path else str(Path(path).expanduser().resolve())
 
 
 def pairs(option: str, texts: Iterable[str], form: str = "KEY=VALUE", *, empty: bool = True) -> dict[str, str]:
-    """Return the same of an option that may be repeated; of two for the same key the last one counts."""
+    """Return the pairs of a repeatable option by key; the last of two for the same key wins."""
     return dict(pair(option, text, form, empty=empty) for text in texts)
 
 
@@ -104,7 +104,7 @@ def open_store(store: str | None) -> JobStore:
 
 
 def existing_store(store: str | None) -> JobStore:
-    """Open the root store for a command on jobs that are there: of a mistyped place nothing is made.
+    """Open the root store for a command on existing jobs, without creating it: a mistyped location is an error.
 
     Raises:
         UnknownStoreError: there is none.
@@ -114,7 +114,7 @@ def existing_store(store: str | None) -> JobStore:
 
 
 def views(root: JobStore, job: str | None = None, observer: Observer | None = None) -> list[tuple[Observation, JobView]]:
-    """Return what is known of a job, or of all jobs of the store; one of which a file cannot be read is ``damaged``, and hides no other.
+    """Return observation and view of a job, or of all jobs of the store; a job with an unreadable file is ``damaged`` and hides no other.
 
     Raises:
         UnknownJobError: there is no such job.
@@ -137,7 +137,7 @@ def views(root: JobStore, job: str | None = None, observer: Observer | None = No
 
 
 def require_known(root: JobStore, job: str) -> None:
-    """Refuse a name that no job of a store has.
+    """Raise unless the store has a job of that name.
 
     Raises:
         UnknownJobError: there is no such job.
@@ -146,11 +146,9 @@ def require_known(root: JobStore, job: str) -> None:
 
 
 def unknown_job(name: str, root: JobStore) -> UnknownJobError:
-    """Return the error that there is no such job; it names those there are."""
+    """Return the error for an unknown job; it names the known ones."""
     known = ", ".join(view.job for _, view in views(root)) or "none"
-    return UnknownJobError(
-        f"there is no job {name!r} in {root.uri}", fix=f"name one of those there are ({known}), or give --store", job=name
-    )
+    return UnknownJobError(f"there is no job {name!r} in {root.uri}", fix=f"name an existing job ({known}), or pass --store", job=name)
 
 
 def echo_json(value: object) -> None:

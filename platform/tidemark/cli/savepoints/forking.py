@@ -1,4 +1,4 @@
-"""``tidemark fork``, ``diff`` and ``discard``: what would have come of other code, beside what came of this one."""
+"""``tidemark fork``, ``diff`` and ``discard``: run other code beside a job, and compare the results."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tidemark.state.encoding.codec import to_jsonable
 @click.command()
 @click.argument("job")
 @store_option
-@click.option("--from", "savepoint", required=True, metavar="SAVEPOINT", help="A savepoint of the job's.")
+@click.option("--from", "savepoint", required=True, metavar="SAVEPOINT", help="A savepoint of the job.")
 @click.option("--as", "name", required=True, metavar="NAME", help="The fork's name.")
 @click.option("--code", default=None, metavar="MODULE:JOB", help="The changed code.  [default: the job's own]")
 @click.option("--version", default="", help="A label of the changed code.")
 @click.option("--code-path", "code_paths", multiple=True, metavar="PATH", help="Folder, zip or wheel with it.  [default: the job's own]")
 @click.option("--folder", default=None, help="Working directory of its driver.  [default: the job's own]")
-@click.option("--env", "variables", multiple=True, metavar="KEY=VALUE", help="Another parameter: a variable for its driver; no secrets.")
+@click.option("--env", "variables", multiple=True, metavar="KEY=VALUE", help="A parameter: a variable for its driver; no secrets.")
 @click.option("--outputs", default=None, metavar="ROOT", help="Folder of the fork's tables.  [default: in the fork's own folder]")
 @map_options()
 @click.option("--suspended", is_flag=True, help="Do not start it yet.")
@@ -54,9 +54,9 @@ def fork(
     why: str,
     as_json: bool,
 ) -> None:
-    """Start a job's variant from a savepoint: the same input, other code or parameters, tables of its own. JOB is a job's name.
+    """Start a variant of a job from a savepoint: same input, other code or parameters, separate tables. JOB is a job's name.
 
-    The code is checked against the savepoint first, as `tidemark check` does; if it is incompatible, nothing is begun.
+    The code is checked against the savepoint first, as `tidemark check` does; if it is incompatible, nothing is started.
     """
     root, maps = existing_store(store), maps_of(uids, columns, allow=allow)
     made = forks.fork(
@@ -86,8 +86,8 @@ def fork(
 @click.argument("other")
 @store_option
 @click.option("--output", required=True, help="The output, by its name in both jobs.")
-@click.option("--key", "keys", multiple=True, metavar="COLUMN", help="A column that rows are known by.  [default: as its windows say]")
-@click.option("--samples", type=click.IntRange(min=0), default=10, show_default=True, help="Of how many keys to show rows.")
+@click.option("--key", "keys", multiple=True, metavar="COLUMN", help="A key column of the rows.  [default: from its windows]")
+@click.option("--samples", type=click.IntRange(min=0), default=10, show_default=True, help="Show rows of this many keys.")
 @json_option
 def diff(job: str, other: str, store: str | None, *, output: str, keys: tuple[str, ...], samples: int, as_json: bool) -> None:
     """Compare an output's rows in two jobs' tables: added, removed, changed. Exit code 1 if they differ, 2 for an error."""
@@ -108,7 +108,7 @@ def diff(job: str, other: str, store: str | None, *, output: str, keys: tuple[st
 @store_option
 @json_option
 def discard(job: str, store: str | None, *, as_json: bool) -> None:
-    """Delete a fork that was stopped, with its tables. JOB is the fork's name."""
+    """Delete a stopped fork, with its tables. JOB is the fork's name."""
     gone = discard_fork(existing_store(store), job)
     if as_json:
         echo_json({"job": job, "deleted": list(gone)})

@@ -1,4 +1,4 @@
-"""``tidemark rewind`` and ``tidemark rescale``: a job back to a savepoint with its tables; a job at another parallelism."""
+"""``tidemark rewind`` and ``tidemark rescale``: rewind a job to a savepoint with its tables; change a job's parallelism."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from tidemark.state.store.store import JobStore
 @click.argument("job")
 @store_option
 @click.option("--to", "name", default=None, metavar="SAVEPOINT", help="The savepoint.")
-@click.option("--abort", is_flag=True, help="Abort the rewind that was begun and is not done; only as long as no table was reverted.")
+@click.option("--abort", is_flag=True, help="Abort an unfinished rewind; only possible while no table was reverted.")
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Say what would be done, and what blocks it; exit code 1 if something does, 2 for an error.",
+    help="Print the plan and what blocks it; exit code 1 if something blocks it, 2 for an error.",
 )
 @click.option("--stop", "stop_first", is_flag=True, help="Stop a submitted job first, start it again afterwards, and wait.")
 @click.option(
@@ -50,10 +50,10 @@ def rewind(
     why: str,
     as_json: bool,
 ) -> None:
-    """Rewind a job to a savepoint, with its Delta tables. Given again after a crash, it continues. JOB is a job's name."""
+    """Rewind a job to a savepoint, with its Delta tables. After a crash, give it again to continue. JOB is a job's name."""
     if (name is not None) == abort or (abort and (dry_run or stop_first)):
         raise DefinitionError(
-            "rewind takes either --to SAVEPOINT or --abort, and --abort nothing else", fix="leave one of them out", job=job
+            "rewind takes either --to SAVEPOINT or --abort, and --abort takes no other option", fix="leave one of them out", job=job
         )
     root = existing_store(store)
     require_known(root, job)
@@ -87,7 +87,7 @@ def rewind(
 @request_options
 @json_option
 def rescale(job: str, parallelism: int, store: str | None, *, wait: bool, timeout: int, by: str, why: str, as_json: bool) -> None:
-    """Run a submitted job at another parallelism, from its driver's next epoch on, without a restart. JOB is a job's name."""
+    """Change a submitted job's parallelism from its driver's next epoch on, without a restart. JOB is a job's name."""
     root = existing_store(store)
 
     def change(newest: SpecGeneration | None) -> JobSpec:
@@ -109,9 +109,9 @@ def _abort(root: JobStore, job: str, *, by: str, as_json: bool) -> None:
 
 def _plan_text(plan: RewindPlan) -> str:
     lines = [f"from epoch {plan.from_epoch} back to epoch {plan.epoch} ({plan.savepoint})"]
-    lines += [f"  table of {output}: epoch {plan.from_epoch}, which is committed, is published first" for output in plan.unpublished]
+    lines += [f"  table of {output}: publishes the committed epoch {plan.from_epoch} first" for output in plan.unpublished]
     for output, table in sorted(plan.tables.items()):
-        what = f"back to version {table.version}" if output in plan.changed else f"stays as it is, at what version {table.version} says"
+        what = f"back to version {table.version}" if output in plan.changed else f"unchanged, at the content of version {table.version}"
         lines.append(f"  table of {output}: {what}")
     lines += [f"  output {output} is not reverted: {meaning}" for output, meaning in plan.left.items()]
     lines += [f"  refused: {reason}" for reason in plan.refusals]

@@ -24,22 +24,22 @@ _SECTIONS: Final[Sections] = {
     "Savepoints": entries(
         ("trigger", "savepoints.savepointing:trigger", "Take a savepoint of a job, whether it runs or not."),
         ("list", "savepoints.savepointing:list_savepoints", "List the savepoints of a job, oldest first."),
-        ("show", "savepoints.savepointing:show", "Show all there is to say of a savepoint."),
+        ("show", "savepoints.savepointing:show", "Show a savepoint's details."),
         ("diff", "savepoints.savepointing:diff", "Show what changed from one savepoint to another; `tidemark diff` compares tables."),
-        ("export", "savepoints.savepointing:export", "Copy a savepoint and all it needs into a folder."),
-        ("import", "savepoints.savepointing:import_command", "Copy an exported savepoint into a job's own."),
+        ("export", "savepoints.savepointing:export", "Copy a savepoint with all its files into a folder."),
+        ("import", "savepoints.savepointing:import_command", "Import an exported savepoint into a job."),
         ("dispose", "savepoints.savepointing:dispose", "Dispose of savepoints."),
     ),
-    "Go back, try other code (also without `savepoint`)": entries(
-        ("rewind", "savepoints.rewinding:rewind", "Put a job back to a savepoint, with its Delta tables."),
-        ("fork", "savepoints.forking:fork", "Start a job's variant from a savepoint, with tables of its own."),
-        ("discard", "savepoints.forking:discard", "Delete a fork that was stopped, with its tables."),
-        ("promote", "jobs.upgrading:promote", "Give a job the code of its fork."),
+    "Rewind and fork (also without `savepoint`)": entries(
+        ("rewind", "savepoints.rewinding:rewind", "Rewind a job to a savepoint, with its Delta tables."),
+        ("fork", "savepoints.forking:fork", "Start a variant of a job from a savepoint, with separate tables."),
+        ("discard", "savepoints.forking:discard", "Delete a stopped fork, with its tables."),
+        ("promote", "jobs.upgrading:promote", "Upgrade a job to the code of its fork."),
     ),
 }
 
 
-_HELP: Final = """Name epochs that a job can go back to; each costs one small file.
+_HELP: Final = """Name epochs that a job can be rewound to; each costs one small file.
 
 \b
 For example:
@@ -50,7 +50,7 @@ For example:
 
 @click.group(cls=LazyGroup, sections=_SECTIONS, help=_HELP)
 def savepoint() -> None:
-    """Name epochs that a job can go back to; each costs one small file."""
+    """Name epochs that a job can be rewound to; each costs one small file."""
 
 
 @savepoint.command()
@@ -58,8 +58,8 @@ def savepoint() -> None:
 @store_option
 @click.option("--name", default=None, help="Its name.  [default: sp-EPOCH-TIME]")
 @click.option("--epoch", type=click.IntRange(min=0), default=None, help="A retained epoch.  [default: the newest]")
-@click.option("--lineage", default=None, help="Of the epoch.  [default: the newest that has it]")
-@click.option("--note", default="", help="What for, in words.")
+@click.option("--lineage", default=None, help="The epoch's lineage.  [default: the newest that has it]")
+@click.option("--note", default="", help="A comment.")
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="May be repeated.")
 @click.option("--by", default="", help="Who takes it.  [default: user@host]")
 @json_option
@@ -106,7 +106,7 @@ def list_savepoints(job: str, store: str | None, *, as_json: bool) -> None:
 @store_option
 @json_option
 def show(job: str, name: str, store: str | None, *, as_json: bool) -> None:
-    """Show all there is to say of a savepoint. JOB is a job's name, NAME the savepoint's."""
+    """Show a savepoint's details. JOB is a job's name, NAME the savepoint's."""
     found = _savepoints(store, job)
     item, holds = found.get(name), found.file_references(name)
     (restorable,) = found.restorable(item)
@@ -123,7 +123,7 @@ def show(job: str, name: str, store: str | None, *, as_json: bool) -> None:
 @store_option
 @json_option
 def export(job: str, name: str, to: str, store: str | None, *, as_json: bool) -> None:
-    """Copy a savepoint and all it needs into the folder TO; given again, it continues where it stopped."""
+    """Copy a savepoint with all its files into the folder TO; given again, it resumes where it stopped."""
     found = _savepoints(store, job)
     index = export_savepoint(found.folder, found.get(name), to, on_copy=_progress(as_json=as_json))
     if as_json:
@@ -140,7 +140,7 @@ def export(job: str, name: str, to: str, store: str | None, *, as_json: bool) ->
 @click.option("--by", default="", help="Who imports it.  [default: user@host]")
 @json_option
 def import_command(job: str, source: str, store: str | None, name: str | None, *, by: str, as_json: bool) -> None:
-    """Copy an exported savepoint from the folder SOURCE into a job's own; the job need not have run yet."""
+    """Import an exported savepoint from the folder SOURCE into a job; the job need not have run yet."""
     found = SavepointStore(open_store(store), job)
     taken = import_savepoint(found, source, name=name, by=by or current_user(), on_copy=_progress(as_json=as_json))
     if as_json:
@@ -153,12 +153,12 @@ def import_command(job: str, source: str, store: str | None, name: str | None, *
 @click.argument("job")
 @click.argument("names", nargs=-1)
 @store_option
-@click.option("--retire", is_flag=True, help="Those that were taken automatically and that retention expires, instead of named ones.")
+@click.option("--retire", is_flag=True, help="Dispose of automatic savepoints that retention no longer keeps, instead of named ones.")
 @click.option("--keep", type=click.IntRange(min=0), default=10, show_default=True, help="With --retire: how many are kept.")
 @click.option("--age", default="7 days", show_default=True, help="With --retire: how long they are kept.")
 @json_option
 def dispose(job: str, names: tuple[str, ...], store: str | None, *, retire: bool, keep: int, age: str, as_json: bool) -> None:
-    """Dispose of savepoints; what only they kept is deleted by a later sweep. JOB is a job's name, NAMES are the savepoints'."""
+    """Dispose of savepoints; a later sweep deletes the files that only they kept. JOB is a job's name, NAMES are the savepoints'."""
     if bool(names) == retire:
         raise DefinitionError("dispose takes either names or --retire", fix=f"write `tidemark savepoint dispose {job} NAME`, or --retire")
     found = _savepoints(store, job)
@@ -169,7 +169,7 @@ def dispose(job: str, names: tuple[str, ...], store: str | None, *, retire: bool
         if as_json:
             echo_json({"job": job, "name": item.name, "disposed": True})
         else:
-            click.echo(f"{item.name}: disposed of")
+            click.echo(f"{item.name}: disposed")
 
 
 @savepoint.command()
@@ -194,7 +194,7 @@ def _savepoints(store: str | None, job: str) -> SavepointStore:
 
 
 def _progress(*, as_json: bool) -> OnCopy | None:
-    """Return what shows how far a copy is, on a terminal only."""
+    """Return the callback that shows a copy's progress, on a terminal only."""
     if as_json or not sys.stderr.isatty():
         return None
 

@@ -1,4 +1,4 @@
-"""What was asked of a job, and what became of its drivers, as one list in the order of time."""
+"""Changes of a job's spec, starts and failures of its drivers, in one list ordered by time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidemark.state.store.store import JobStore
 
 @dataclass(frozen=True)
 class Change:
-    """One event: when (milliseconds), its kind (``asked``, ``started``, ``failed``), by whom, and what.
+    """One event: its time (milliseconds), kind (``asked``, ``started``, ``failed``), author and text.
 
     ``number`` is the generation's, or the attempt's.
     """

@@ -1,4 +1,4 @@
-"""``tidemark state show``: what a job keeps, as a list of operators or as the table of one."""
+"""``tidemark state show``: a job's state, as a list of operators or as the table of one."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _COLUMNS = ("operator", "keeps", "windows", "keys", "aggregates", "rows", "bytes
 
 @click.group(cls=SuggestingGroup)
 def state() -> None:
-    """Look into what a job keeps of its windows and keys."""
+    """Inspect a job's stored state: its windows and keys."""
 
 
 @state.command()
 @click.argument("job")
 @click.argument("uid", required=False)
 @store_option
-@click.option("--savepoint", "name", default=HEAD, show_default=True, help="A savepoint, or 'head', the newest epoch.")
+@click.option("--savepoint", "name", default=HEAD, show_default=True, help="A savepoint, or 'head' for the newest epoch.")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many rows.")
 @click.option("--where", default=None, metavar="SQL", help="A condition over the columns shown.")
-@click.option("--elements", is_flag=True, help="The elements that windows hold, instead of the windows.")
-@click.option("--keyed", is_flag=True, help="What is kept by key, instead of the windows.")
+@click.option("--elements", is_flag=True, help="Show the elements in windows instead of the windows.")
+@click.option("--keyed", is_flag=True, help="Show keyed state instead of the windows.")
 @click.option("--master", default="local[*]", show_default=True, help="Spark master.")
 @json_option
 def show(
@@ -52,7 +52,7 @@ def show(
     master: str,
     as_json: bool,
 ) -> None:
-    """Show a job's stateful operators; with UID, the main table of one of them: of windows the open ones, one line per key and window.
+    """Show a job's stateful operators; with UID, the main table of one of them: for windows the open ones, one row per key and window.
 
     Without UID no JVM is started.
     """
@@ -91,7 +91,7 @@ def _rows(found: StoredState, uid: str, *, kind: str, where: str | None, limit: 
     operator = found.operators[uid]
     click.echo(f"reading {operator.rows:,} rows in {operator.files} files of {uid}, epoch {found.epoch}", err=True)
     spark = build_session(master, app_name=f"tidemark state {found.job}")
-    # Spark's default is 200, and a job's state has no more keys than this machine can sort.
+    # Spark's default is 200 partitions; a job's state has no more keys than this machine can sort.
     spark.conf.set("spark.sql.shuffle.partitions", str(spark.sparkContext.defaultParallelism))
     read = {"elements": found.read_elements, "keyed": found.read_keyed}
     rows = read[kind](uid, spark) if kind in read else next(iter(found.tables(uid, spark).values()))

@@ -40,10 +40,10 @@ def list_jobs(store: str | None, *, as_json: bool) -> None:
 @click.command()
 @click.argument("job", required=False)
 @store_option
-@click.option("--check", is_flag=True, help=f"Exit with {UNHEALTHY_EXIT} if a job is not well, for monitoring.")
+@click.option("--check", is_flag=True, help=f"Exit with {UNHEALTHY_EXIT} if a job is unhealthy, for monitoring.")
 @json_option
 def status(job: str | None, store: str | None, *, check: bool, as_json: bool) -> None:
-    """Show how a job is, or all jobs of the store. JOB is a job's name."""
+    """Show the state and health of a job, or of all jobs of the store. JOB is a job's name."""
     root = existing_store(store)
     found = views(root, job)
     if not found and not as_json:
@@ -58,7 +58,7 @@ def status(job: str | None, store: str | None, *, check: bool, as_json: bool) ->
 @click.argument("job")
 @store_option
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many epochs, or changes.")
-@click.option("--changes", is_flag=True, help="Who asked for what and why, and which drivers were started and failed, instead of epochs.")
+@click.option("--changes", is_flag=True, help="Show spec changes (who, what, why), driver starts and failures instead of epochs.")
 @json_option
 def history(job: str, store: str | None, limit: int, *, changes: bool, as_json: bool) -> None:
     """Show the newest epochs of a job, newest last. JOB is a job's name."""
@@ -69,7 +69,7 @@ def history(job: str, store: str | None, limit: int, *, changes: bool, as_json: 
         for event in events if as_json else ():
             echo_json(event)
         if not as_json:
-            click.echo(changes_text(events) if events else f"nothing was asked of {job}: it was never submitted")
+            click.echo(changes_text(events) if events else f"{job} has no changes: it was never submitted")
         return
     epochs = read_history(root, job, limit)
     if not epochs:
@@ -85,16 +85,16 @@ def history(job: str, store: str | None, limit: int, *, changes: bool, as_json: 
 @click.argument("job")
 @store_option
 @click.option("--lines", "-n", type=click.IntRange(min=1), default=100, show_default=True, help="How many of the newest lines.")
-@click.option("--follow", "-f", is_flag=True, help="Go on with what is written, also by the drivers that follow, until Ctrl-C.")
+@click.option("--follow", "-f", is_flag=True, help="Follow the log, also of later drivers, until Ctrl-C.")
 def logs(job: str, store: str | None, lines: int, *, follow: bool) -> None:
-    """Show the log of a job's driver, where it runs or ran on this machine. JOB is a job's name."""
+    """Show the log of a job's driver that runs or ran on this machine. JOB is a job's name."""
     root = existing_store(store)
     [(seen, view)] = views(root, job)
     if seen.handle is None and view.state == "damaged" and view.error is not None:
         raise click.ClickException(view.error.message)
     handle = seen.handle
     if handle is None:
-        raise click.ClickException(f"{job} has no driver that was started here: it was not started yet, or with `tidemark run`")
+        raise click.ClickException(f"{job} has no driver log: it was not started yet, or was started with `tidemark run`")
     if follow and handle.log is not None and handle.host == socket.gethostname():
         with contextlib.suppress(KeyboardInterrupt):
             for line in follow_log(Path(handle.log), lines):
@@ -103,22 +103,22 @@ def logs(job: str, store: str | None, lines: int, *, follow: bool) -> None:
     launcher = launchers_here().get(handle.launcher)
     found = launcher.logs(handle, lines) if launcher is not None else ()
     if not found:
-        place = f"{handle.log or 'nowhere known'} on host {handle.host!r}"
+        place = f"{handle.log or 'an unknown path'} on host {handle.host!r}"
         if handle.application is not None:
-            place = f"the cluster, which knows the driver as {handle.application!r}"
+            place = f"the cluster, as application {handle.application!r}"
         raise click.ClickException(f"the log cannot be read from here, or is empty; it is at {place}")
     for line in found:
         click.echo(line)
 
 
 def _plain(seen: Observation, view: JobView) -> dict[str, Any]:
-    """Return the view as JSON, with what the driver itself last wrote."""
+    """Return the view as JSON, with the driver's own last status."""
     return {**to_jsonable(view), "driver": to_jsonable(seen.driver)}
 
 
 def _text(seen: Observation, view: JobView) -> str:
     driver = seen.driver
     if seen.generation is None and view.state != "damaged":
-        said = status_text(view, driver) if driver is not None else f"{view.job}: begun, nothing committed yet"
+        said = status_text(view, driver) if driver is not None else f"{view.job}: started, nothing committed yet"
         return "\n".join([said, *([f"  warning: {view.warning}"] if view.warning else [])])
     return "\n".join([view_text(view), *(progress_lines(driver) if driver is not None else [])])

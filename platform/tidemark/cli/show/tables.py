@@ -14,11 +14,11 @@ _COLUMNS = ("epoch", "time", "took", "rows in", "rows out", "late", "malformed",
 
 
 def status_text(view: JobView, status: JobStatus) -> str:
-    """Return a job that was never submitted as a few lines: its state, what its driver last said, and what to do.
+    """Return a job that was never submitted as a few lines: its state, its driver's last status, and what to do.
 
     Args:
-        view: the job as it is seen now.
-        status: what the driver last said.
+        view: the job's current view.
+        status: the driver's last status.
     """
     heartbeat = f", {'no heartbeat since' if view.state == 'dead' else 'heartbeat'} {format_ms(view.heartbeat_at)}"
     lines = [f"{view.job}: {view.state}{heartbeat if view.heartbeat_at is not None else ''}"]
@@ -30,7 +30,7 @@ def status_text(view: JobView, status: JobStatus) -> str:
 
 
 def progress_lines(status: JobStatus) -> list[str]:
-    """Return what a driver last said of its epochs: the watermark, and the conservation of every source, filter and window."""
+    """Return the lines of a driver's last status: the watermark, and the row counts of every source, filter and window."""
     lines = []
     last, totals = status.last, status.totals
     if last is not None:
@@ -47,7 +47,7 @@ def progress_lines(status: JobStatus) -> list[str]:
 
 
 def history_table(epochs: Sequence[EpochProgress]) -> str:
-    """Return epochs as a table with aligned columns, and behind it what was done in them about epochs that outputs had lost."""
+    """Return epochs as a table with aligned columns, followed by the repairs of outputs that had lost epochs."""
     rows = [_COLUMNS, *(_row(epoch) for epoch in epochs)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]

@@ -1,4 +1,4 @@
-"""``tidemark top``: jobs as they go, in the terminal."""
+"""``tidemark top``: a live view of jobs in the terminal."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _EPOCHS = 12
 @click.command()
 @click.argument("job", required=False)
 @store_option
-@click.option("--every", type=DURATION, default="1 second", show_default=True, help="Time between two looks.")
-@click.option("--frames", type=click.IntRange(min=1), default=None, help="End after so many looks, such as 1 for a picture.")
+@click.option("--every", type=DURATION, default="1 second", show_default=True, help="Refresh interval.")
+@click.option("--frames", type=click.IntRange(min=1), default=None, help="End after this many refreshes; 1 prints a snapshot.")
 def top(job: str | None, store: str | None, every: int, frames: int | None) -> None:
     """Watch a job, or all jobs of the store, until Ctrl-C. JOB is a job's name."""
     root = existing_store(store)
@@ -46,7 +46,7 @@ def top(job: str | None, store: str | None, every: int, frames: int | None) -> N
 
 
 def _pages(root: JobStore, job: str | None) -> Iterator[ConsoleRenderable]:
-    """Yield what to show, for ever; while the store cannot be reached, what was known last, and that."""
+    """Yield pages forever; while the store cannot be reached, the last known page with the error."""
     observer = Observer(root, launchers_here())
     known: list[JobView] = []
     epochs: list[EpochProgress] = []
@@ -64,7 +64,7 @@ def _pages(root: JobStore, job: str | None) -> Iterator[ConsoleRenderable]:
 
 
 def _epochs(root: JobStore, job: str) -> tuple[list[EpochProgress], str]:
-    """Return a job's newest epochs; where its history is damaged none, and that: the rest of the page does not need it."""
+    """Return a job's newest epochs and no error; if its history is damaged, none and the error: the rest of the page is still shown."""
     try:
         return read_history(root, job, _EPOCHS), ""
     except CorruptStoreError as error:

@@ -1,4 +1,4 @@
-"""What ``tidemark top`` shows: a table of jobs, or one job with its sources, windows and epochs."""
+"""The pages of ``tidemark top``: a table of jobs, or one job with its sources, windows and epochs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def jobs_page(views: Sequence[JobView], *, title: str, problem: str = "") -> Gro
 
 
 def notes(view: JobView) -> list[str]:
-    """Return what is to be said of a job that is not well below a table of jobs: why, its error, and what to do."""
+    """Return the notes on an unhealthy job below a table of jobs: the reason, its error, and what to do."""
     if view.health in {"ok", "stopped"}:
         return []
     error = view.error.message if view.error is not None and view.error.message not in view.reason else ""
@@ -48,7 +48,7 @@ def notes(view: JobView) -> list[str]:
 
 
 def job_page(view: JobView, epochs: Sequence[EpochProgress], *, title: str, problem: str = "") -> Group:
-    """Return one job: what it is at, its sources, its windows, its newest epochs, newest first."""
+    """Return one job: its state, its sources, its windows, its newest epochs, newest first."""
     return Group(
         _head(title, problem),
         Text(view_text(view), style=_STYLES[view.health]),
@@ -69,7 +69,7 @@ def _progress_of_drain(view: JobView) -> list[Text]:
     pressure = view.pressure
     counts = (("files", pressure.waiting_files), ("rows", pressure.waiting_rows), ("bytes", pressure.waiting_bytes))
     known = ", ".join(f"{count:,} {what}" for what, count in counts if count is not None)
-    return [Text(f"draining: {known or 'what waits, the sources do not tell'} to go, epoch {view.epoch}", style="cyan")]
+    return [Text(f"draining: {known or 'an unknown backlog'} to go, epoch {view.epoch}", style="cyan")]
 
 
 def _sources(view: JobView) -> Table:
@@ -86,7 +86,7 @@ def _sources(view: JobView) -> Table:
 
 
 def _waits(waiting: Backlog) -> str:
-    """Return what waits in the one count that the source is best known by: files, else rows (Kafka), else bytes."""
+    """Return a source's backlog in one unit: files, else rows (Kafka), else bytes."""
     counts = (("files", waiting.files), ("rows", waiting.rows), ("bytes", waiting.bytes))
     return next((f"{count:,} {what}" for what, count in counts if count is not None), "-")
 
@@ -119,7 +119,7 @@ def _epochs(epochs: Sequence[EpochProgress]) -> Table:
 
 
 def _instant(milliseconds: int | None) -> str:
-    """Return an instant without fractions of a second, for which a terminal is too narrow."""
+    """Return an instant in whole seconds, since a terminal is narrow."""
     return format_ms(milliseconds).partition(".")[0].replace("T", " ")
 
 

@@ -15,7 +15,7 @@ COLUMNS = ("job", "state", "health", "gen", "attempt", "epoch", "rows/s", "lag",
 
 
 def view_text(view: JobView) -> str:
-    """Return a submitted job as a few lines: where it is, since when, why, what to do, its process and its pressure."""
+    """Return a submitted job as a few lines: its state, since when, why, what to do, its process and its load."""
     health = f", {view.health}" if view.health != view.state else ""
     since = f", since {format_ms(view.since)}" if view.since is not None else ""
     return "\n".join(
@@ -24,7 +24,7 @@ def view_text(view: JobView) -> str:
 
 
 def _position(view: JobView) -> Iterator[str]:
-    """Yield why a job is where it is, what is wanted, and its process."""
+    """Yield the reason of a job's state, its spec, and its process."""
     if view.reason:
         yield f"reason: {view.reason}"
     upgrade, spec = view.upgrade, view.spec
@@ -42,11 +42,11 @@ def _position(view: JobView) -> Iterator[str]:
 
 
 def _problems(view: JobView) -> Iterator[str]:
-    """Yield what is wrong, and what comes of it or is to be done."""
+    """Yield the next restart, the last error, advice and warnings."""
     if view.next_start_at is not None:
         yield f"starts again at {format_ms(view.next_start_at)}"
     if view.error is not None:
-        yield f"last error ({'may pass' if view.error.transient else 'does not pass by itself'}): {view.error.message}"
+        yield f"last error ({'transient' if view.error.transient else 'permanent'}): {view.error.message}"
     if view.advice:
         yield f"to do: {view.advice}"
     if view.warning:
@@ -87,7 +87,7 @@ def row_of(view: JobView) -> tuple[str, ...]:
 
 
 def state_text(view: JobView) -> str:
-    """Return where a job is, for a table; of one that is upgraded, at which step and what it is heading for."""
+    """Return a job's state for a table; during an upgrade with its step and the code it is heading for."""
     upgrade = view.upgrade
     if view.state != "upgrading" or upgrade is None or upgrade.ended:
         return view.state
@@ -113,7 +113,7 @@ def _process(view: JobView) -> Iterator[str]:
 
 
 def _took(start: DriverStart) -> str:
-    """Return what the stages of a start took, in seconds."""
+    """Return the duration of a start's stages, in seconds."""
     done = [f"{stage} {ms / 1000:.1f}s" for stage, ms in sorted_stages(start.took)]
     return f" ({', '.join(done)})" if done else ""
 

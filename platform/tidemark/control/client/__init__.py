@@ -1,1 +1,1 @@
-"""What programs and commands ask of jobs, and waiting for it."""
+"""Requests of programs and commands to jobs, and waiting for them."""

@@ -1,4 +1,4 @@
-"""Requests to a job: each writes a new generation of its spec, which reconcilers carry out."""
+"""Requests to a job: each writes a new generation of its spec, which reconcilers act on later."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tidemark.state.store.store import JobStore
 
 @dataclass(frozen=True)
 class JobClient:
-    """Submits, starts and stops jobs, in a user's name.
+    """Submits, starts, stops and restarts jobs by writing their specs.
 
     Args:
         store: the root store.
-        by: who asks; ``user@host`` by default.
-        clock: the time.
+        by: who requests it; ``user@host`` by default.
+        clock: processing time.
     """
 
     store: JobStore
@@ -34,18 +34,17 @@ class JobClient:
     clock: Clock = SYSTEM_CLOCK
 
     def submit(self, spec: JobSpec, why: str = "", *, missing_epochs: MissingEpochs | None = None) -> SpecGeneration:
-        """Ask for a job to be as a spec says, whether it is there already or not.
+        """Write a job's spec, whether the job exists or not.
 
-        The number of requested restarts is kept. One that failed for good is started again where it is said
-        what is done about missing epochs.
+        The number of requested restarts is kept. A failed job is started again if ``missing_epochs`` is given.
 
         Args:
-            spec: how the job is wanted.
-            why: what for.
+            spec: the new spec.
+            why: the reason.
             missing_epochs: as for ``start``.
 
         Raises:
-            DefinitionError: the spec cannot be.
+            DefinitionError: the spec is invalid.
             CorruptStoreError: the job's log is damaged.
         """
 
@@ -63,17 +62,16 @@ class JobClient:
     def start(
         self, job: str, why: str = "", *, restore: Restore | None = None, missing_epochs: MissingEpochs | None = None
     ) -> SpecGeneration:
-        """Ask for a job to run; of one that failed for good, that is to try again, also where no reconciler has seen that it failed.
+        """Request that a job runs; a failed one is started again, also if no reconciler has seen the failure yet.
 
-        One whose input has ended stays finished.
-        One that was put back to before that end since runs again. One that was stopped just now, without a reconciler having seen that,
-        gets a new driver: the one it had may have ended for that, or failed before, and nobody would know which.
+        A job whose input has ended stays finished, unless it was rewound to before that end. A job that was just stopped, before a
+        reconciler saw that, gets a new driver: whether its old one ended for the stop or failed before is not known.
 
         Args:
             job: the job's name.
-            why: what for.
-            restore: how it is to go on; as its spec says where that is None.
-            missing_epochs: what is done about epochs that an output's place no longer holds; only after the epoch that is the newest now.
+            why: the reason.
+            restore: the savepoint to restore from; None keeps the spec's.
+            missing_epochs: what to do about epochs that an output no longer holds; applies only after the epoch that is the newest now.
 
         Raises:
             UnknownJobError: the job was never submitted.
@@ -105,17 +103,17 @@ class JobClient:
         return change_spec(self.store, job, of_newest, by=self._by, why=why or "start", clock=self.clock)
 
     def stop(self, job: str, how: StopMode = "finish", why: str = "", *, for_rewind: bool = False) -> SpecGeneration:
-        """Ask for a job's driver to end, and for none to be started.
+        """Request that a job's driver ends, and that no other is started.
 
         Args:
             job: the job's name.
             how: after the current epoch; after all input, with all windows closed; or at once.
-            why: what for.
-            for_rewind: only until a rewind is done; a job that was stopped for good stays so.
+            why: the reason.
+            for_rewind: only until a rewind is done; a job that is already suspended stays so.
 
         Raises:
             UnknownJobError: the job was never submitted.
-            DefinitionError: it is to drain and does not run.
+            DefinitionError: ``how`` is ``drain`` and the job does not run.
         """
 
         def change(spec: JobSpec) -> JobSpec:
@@ -133,7 +131,7 @@ class JobClient:
         return self._change(job, change, why or {"finish": "stop", "drain": "stop --drain", "now": "cancel"}[how])
 
     def drop_restore(self, job: str, restore: Restore, why: str) -> SpecGeneration:
-        """Drop a restore that was requested and not made; another one that was requested since stays.
+        """Withdraw a restore that was requested and not made; another one that was requested since stays.
 
         Raises:
             UnknownJobError: the job was never submitted.
@@ -141,7 +139,7 @@ class JobClient:
         return self._change(job, lambda spec: replace(spec, restore=None) if spec.restore == restore else spec, why)
 
     def restart(self, job: str, why: str = "") -> SpecGeneration:
-        """Ask for a new driver, also of a job that failed for good or is suspended; it refuses missing epochs.
+        """Request a new driver, also of a failed or suspended job; it fails on missing epochs.
 
         Raises:
             UnknownJobError: the job was never submitted.
@@ -157,7 +155,7 @@ class JobClient:
         return self.by or current_user()
 
     def _failed_unreconciled(self, status: ControlStatus) -> bool:
-        """Say whether the newest attempt's driver ended with an error that does not pass, and no reconciler has written that yet."""
+        """Return whether the newest attempt's driver ended with a permanent error, and no reconciler has written that yet."""
         if status.lifecycle not in ACTIVE:
             return False
         driver, _ = status_or_error(self.store, status.job)
@@ -169,7 +167,7 @@ class JobClient:
         return MissingEpochsRequest(how, head.lineage, head.epoch) if how is not None and head is not None else None
 
     def _is_before_end_of_input(self, job: str) -> bool:
-        """Return whether a job that has finished was rewound since."""
+        """Return whether a finished job was rewound since."""
         head = newest_epoch(self.store, job)
         return head is not None and not head.end_of_input
 

@@ -1,4 +1,4 @@
-"""Waits until a job reaches a requested state, and reconciles that job while it waits."""
+"""Waits until a request to a job is fulfilled, and reconciles that job in the meantime."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tidemark.errors import NotReachedError
 from tidemark.state.store.store import JobStore
 
 Goal = Literal["working", "running", "ended"]
-"""``working``: a driver has published an epoch, or has looked for input and found none. ``running``: one gives signs of life, which it does
-before it runs the job's first expression. ``ended``: none is there any more."""
+"""``working``: a driver has published an epoch, or has polled its sources and found no input. ``running``: a driver sends heartbeats,
+which it does before it evaluates the job's first expression. ``ended``: no driver is left."""
 
 POLL_SECONDS: Final = 0.25
 _RECONCILE_SECONDS: Final = 0.5
@@ -30,7 +30,7 @@ class Waiting:
     Args:
         store: the root store.
         launchers: by name.
-        clock: the time.
+        clock: processing time.
     """
 
     def __init__(self, store: JobStore, launchers: Mapping[str, Launcher], clock: Clock = SYSTEM_CLOCK) -> None:
@@ -41,17 +41,17 @@ class Waiting:
     def until(
         self, job: str, goal: Goal, *, generation: int, timeout_ms: int, on_progress: Callable[[JobView], None] | None = None
     ) -> JobView:
-        """Wait until a job runs, or has ended, as a generation of its spec wants it; or until it failed for good.
+        """Wait until a job has reached the goal with a generation of its spec, or has failed; reconciles it while waiting.
 
         Args:
             job: its name.
-            goal: how far.
-            generation: what was asked for; a newer one counts as well.
+            goal: the goal.
+            generation: the generation of the request; a newer one counts as well.
             timeout_ms: how long to wait at most.
-            on_progress: called when what is shown of the job changes, but not with the end, which is returned.
+            on_progress: called when state, reason or epoch change, but not with the final view, which is returned.
 
         Raises:
-            NotReachedError: it took too long; the wish stands.
+            NotReachedError: the timeout expired; the request stays in effect.
             TidemarkError: the job's files cannot be read.
         """
         begun, reconciled_at, shown = self._clock.monotonic(), None, None
@@ -69,7 +69,7 @@ class Waiting:
             if view.state == "running" and goal == "working":
                 view = replace(view, reason="its first epoch is not published yet")
             line = (view.state, view.reason, view.epoch)
-            # An end that no reconciler has dealt with yet is returned at one of the next looks, and said then.
+            # An end that no reconciler has handled yet is returned by one of the next passes, and reported then.
             if on_progress is not None and line != shown and view.state not in {"stopped", "finished", "failed"}:
                 shown = line
                 on_progress(view)
@@ -77,18 +77,18 @@ class Waiting:
                 error = f"; its last error: {view.error.message}" if view.error is not None else ""
                 raise NotReachedError(
                     f"job {job!r} is {view.state} after {format_duration(timeout_ms)}, and not yet {goal}{error}",
-                    fix="wait on with `tidemark top`, or see `tidemark logs`; the request still stands",
+                    fix="watch it with `tidemark top`, or see `tidemark logs`; the request stays in effect",
                     job=job,
                 )
             self._clock.sleep(POLL_SECONDS)
 
 
 def shortfall(view: JobView, goal: Goal) -> str | None:
-    """Return why a job that was waited for did not get there, in words: it failed, or does not run though it was to; else None."""
+    """Return why a job did not reach a goal, as text: it failed, or does not run although it should; None if it did."""
     if view.driver_lifecycle == "finished" and goal != "ended":
         back = f"`tidemark rewind {view.job} --to SAVEPOINT`"
         return (
-            f"{view.job} does not run: {view.reason}. Fix: nothing, if it has read all; to go on, put it back to before that end ({back}), "
+            f"{view.job} does not run: {view.reason}. Fix: nothing, if all is read; to continue, rewind it to before that end ({back}), "
             "or give the job another name"
         )
     if view.driver_lifecycle == "failed" or (goal != "ended" and view.driver_lifecycle == "finished"):
@@ -97,22 +97,22 @@ def shortfall(view: JobView, goal: Goal) -> str | None:
 
 
 def reached(seen: Observation, goal: Goal, generation: int) -> bool:
-    """Say whether a job is where a generation wants it, or will not get there any more."""
+    """Return whether a job has reached a generation's goal, or cannot reach it any more."""
     control = seen.control
     if control is None or control.generation < generation:
         return False
     if control.lifecycle in {"failed", "finished"}:
         return True
     if control.lifecycle == "suspended":
-        # As asked, or since it was stopped during the wait.
+        # As requested, or another request has stopped it in between.
         return goal == "ended" or (seen.generation is not None and seen.generation.spec.wanted == "suspended")
     return control.lifecycle == "running" and (goal == "running" or (goal == "working" and has_started(seen)))
 
 
 def has_started(seen: Observation) -> bool:
-    """Say whether the newest attempt's driver does its work: it has published an epoch, or has looked for input and found none.
+    """Return whether the newest attempt's driver works: it has published an epoch, or has polled its sources and found no input.
 
-    Until then what its code and its places are worth has not shown: most errors of a job come with its first epoch.
+    Most errors in a job's code and locations show only with its first epoch.
     """
     driver, beat = seen.current_driver_status, seen.current_heartbeat
     if driver is not None and driver.state == "running" and driver.load is not None:

@@ -1,1 +1,1 @@
-"""What is wanted of a job: specs, their checks, attempts."""
+"""A job's desired state: specs, their checks, attempts."""

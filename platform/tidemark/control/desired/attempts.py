@@ -1,8 +1,8 @@
 """Attempts to run a driver. Two records, each created once, make sure that an attempt is launched once and run once.
 
-Who creates the *attempt* is the only one that launches it. The process that was launched creates the attempt's *claim*, before it does
-anything else, and ends where there is one. A reconciler that gives up waiting for a process creates the claim itself: a process that
-comes late, or twice, finds it taken. So at any time it is known who may run, or that nobody may.
+Only the process that creates the *attempt* launches it. The launched process creates the attempt's *claim* before anything else, and ends
+if there is one. A reconciler that abandons an attempt creates the claim itself: a process that starts late, or twice, finds it taken. So
+at any time at most one known process may run it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CLAIM: Final = "claim"
 
 
 def create_attempt(store: JobStore, job: str, attempt: Attempt) -> bool:
-    """Create an attempt; returns False if another process did. ``store`` is the root store."""
+    """Create an attempt; False if another process did. ``store`` is the root store."""
     return create_document(store.at(job_folder(job)), numbered(ATTEMPTS, attempt.number), kind=ATTEMPT, value=attempt)
 
 
@@ -47,7 +47,7 @@ def attempt_numbers(store: JobStore, job: str) -> tuple[int, ...]:
 
 
 def claim_attempt(store: JobStore, job: str, number: int, *, process: ProcessHandle, at: int) -> Attempt:
-    """Claim an attempt for this process; a driver calls it before anything else, once.
+    """Claim an attempt for this process; a driver calls it once, before anything else.
 
     Args:
         store: the root store.
@@ -57,13 +57,13 @@ def claim_attempt(store: JobStore, job: str, number: int, *, process: ProcessHan
         at: processing time, milliseconds.
 
     Raises:
-        FencedError: another process has the attempt, it was given up, or there is a newer one.
+        FencedError: another process has the attempt, it was abandoned, or there is a newer one.
     """
     by = f"process {process.pid} on host {process.host!r}"
     folder = store.at(job_folder(job))
     if not create_document(folder, numbered(CLAIMS, number), kind=CLAIM, value=Claim(number, at, by, process)):
         claim = read_claim(store, job, number)
-        raise _not_ours(job, number, f"belongs to {claim.by}" if claim and claim.process else "was given up before its process came")
+        raise _not_ours(job, number, f"belongs to {claim.by}" if claim and claim.process else "was abandoned before its process started")
     require_newest(store, job, number)
     attempt = read_attempt(store, job, number)
     if attempt is None:
@@ -72,10 +72,10 @@ def claim_attempt(store: JobStore, job: str, number: int, *, process: ProcessHan
 
 
 def require_newest(store: JobStore, job: str, number: int) -> None:
-    """Make sure that no newer attempt was made.
+    """Raise if a newer attempt was created.
 
     Raises:
-        FencedError: one was; the driver of this one must end.
+        FencedError: a newer attempt exists; this attempt's driver must end.
     """
     newest = newest_attempt(store, job)
     if newest > number:
@@ -83,7 +83,7 @@ def require_newest(store: JobStore, job: str, number: int) -> None:
 
 
 def abandon_attempt(store: JobStore, job: str, number: int, *, by: str, at: int) -> bool:
-    """Make sure that no process will ever run an attempt; False where one claimed it before."""
+    """Make sure that no process will ever run an attempt; False if one claimed it before."""
     folder = store.at(job_folder(job))
     if create_document(folder, numbered(CLAIMS, number), kind=CLAIM, value=Claim(number, at, by)):
         return True
@@ -106,6 +106,6 @@ def delete_attempts(store: JobStore, job: str, below: int) -> None:
 def _not_ours(job: str, number: int, what: str) -> FencedError:
     return FencedError(
         f"attempt {number} {what}, so this process may not run it",
-        fix="let the control plane start drivers; `tidemark status` says which one has the job",
+        fix="let the control plane start drivers; `tidemark status` shows which one has the job",
         job=job,
     )

@@ -13,11 +13,11 @@ _FIX = "name it as MODULE:JOB, such as examples.taxi.job:job, from the folder th
 
 
 def load_job(reference: str) -> Job:
-    """Return the job that a reference names; a function without arguments is called for it.
+    """Return the job that a reference names; if it names a function without arguments, the function's result.
 
     Raises:
         DefinitionError: no such module or name, it is not a job, or its code fails; the cause is the code's own error.
-        TidemarkError: as the job's definition raises it.
+        TidemarkError: raised by the job's definition.
     """
     module_name, separator, name = reference.partition(":")
     if not (separator and module_name and name):
@@ -33,11 +33,11 @@ def load_job(reference: str) -> Job:
         raise
     except ImportError as error:
         raise DefinitionError(f"module {module_name!r} cannot be imported: {redacted(str(error))}", fix=_FIX) from without_secrets(error)
-    # A script that was meant to be run may leave the interpreter when it is imported.
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - it is raised again, without what it says of credentials
+    # A script may call sys.exit when it is imported.
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - raised again, without credentials
         raise DefinitionError(
             f"the code of {reference!r} fails: {redacted(f'{type(error).__name__}: {error}')}",
-            fix=f"mend it; `python -c 'import {module_name}'` shows where it fails",
+            fix=f"correct it; `python -c 'import {module_name}'` shows where it fails",
         ) from without_secrets(error)
     if not isinstance(found, Job):
         jobs = [key for key, value in vars(module).items() if isinstance(value, Job)]

@@ -1,4 +1,4 @@
-"""What a spec must fulfil before it is written; one that was written is read as it is."""
+"""Checks of a spec before it is written; a stored spec is read without them."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from tidemark.names import validate_name
 from tidemark.state.encoding.redaction import redacted
 
 KEPT_FAILURES: Final = 50
-"""So many failures are remembered, so no rule may need more."""
+"""How many failures are stored; a restart policy cannot count more."""
 
 _NOT_SECRET = re.compile(r"(?i)(provider|providers|type|class|path|file|endpoint|location|enabled)$")
-"""Settings about secrets that hold none, such as ``fs.s3a.aws.credentials.provider``."""
+"""Settings about secrets that contain none, such as ``fs.s3a.aws.credentials.provider``."""
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def checked_spec(spec: JobSpec, before: JobSpec | None = None) -> JobSpec:
-    """Return the spec.
+    """Return the spec if it is valid.
 
     Args:
-        spec: to be written.
-        before: the newest that was. What it held already may stay, though it looks like a secret: an older release may have taken it,
-            and stopping the job does not change it.
+        spec: the spec to write.
+        before: the newest one. Its values may stay, even if they look like secrets: an older release may have accepted them, and
+            stopping the job does not change them.
 
     Raises:
-        DefinitionError: something in it cannot be; it says what, and how to mend it.
+        DefinitionError: a value is invalid; the message says which, and the fix.
     """
     validate_name("job", spec.job)
     if not all(spec.code.partition(":")):
@@ -45,7 +45,7 @@ def checked_spec(spec: JobSpec, before: JobSpec | None = None) -> JobSpec:
         if value is not None and value < least:
             raise _wrong(spec, f"{what}={value} is too small", f"give at least {least}")
     if spec.standby and spec.launcher != "local":
-        raise _wrong(spec, f"standby=True goes with the launcher 'local', not {spec.launcher!r}", "leave standby out")
+        raise _wrong(spec, f"standby=True requires the launcher 'local', not {spec.launcher!r}", "leave standby out")
     _check_restart(spec, spec.restart)
     for name in spec.variables:
         if not _VARIABLE.fullmatch(name):
@@ -56,40 +56,40 @@ def checked_spec(spec: JobSpec, before: JobSpec | None = None) -> JobSpec:
         if (name, text) not in known and _is_secret(name, text):
             raise _wrong(
                 spec,
-                f"the value of {name} looks like a secret, and specs are kept for ever and shown",
-                "set it in the environment of who starts the driver (the supervisor's or Dagster's), which a driver inherits",
+                f"the value of {name} looks like a secret, and specs are stored for ever and shown",
+                "set it in the environment of the process that starts the driver (supervisor or Dagster), which a driver inherits",
             )
     texts = (spec.code, *(part for pair in pairs for part in pair))
     if any("\0" in text for text in texts):
-        raise _wrong(spec, "a text holds a null character", "remove it")
+        raise _wrong(spec, "a text contains a null character", "remove it")
     return spec
 
 
 def checked_settings(settings: Mapping[str, str]) -> Mapping[str, str]:
-    """Return Spark settings as they are, after the same look at them as at those of a spec.
+    """Return Spark settings unchanged if they pass the checks of a spec's settings.
 
     Raises:
-        DefinitionError: one holds a secret, which the list of processes and Spark's own pages show, or a null character.
+        DefinitionError: one contains a secret, which the list of processes and Spark's UI show, or a null character.
     """
     for name, text in settings.items():
         if _is_secret(name, text):
             raise DefinitionError(
-                f"the value of {name} looks like a secret, and the list of processes and Spark's pages show it",
-                fix="set it in the environment, or in the file spark-defaults.conf of a folder that $SPARK_CONF_DIR names",
+                f"the value of {name} looks like a secret, and the list of processes and Spark's UI show it",
+                fix="set it in the environment, or in the file spark-defaults.conf of the folder in $SPARK_CONF_DIR",
             )
         if "\0" in name + text:
-            raise DefinitionError("a text holds a null character", fix="remove it")
+            raise DefinitionError("a text contains a null character", fix="remove it")
     return settings
 
 
 def _pairs(spec: JobSpec) -> tuple[tuple[str, str], ...]:
-    """Return the texts of a spec that may be anything, by their names."""
+    """Return the free texts of a spec with their names."""
     places = (("version", spec.version), ("master", spec.master), ("folder", spec.folder or ""), ("outputs_root", spec.outputs_root or ""))
     return (*places, *(("code_paths", path) for path in spec.code_paths), *spec.conf.items(), *spec.variables.items())
 
 
 def _is_secret(name: str, value: str) -> bool:
-    """Say whether a setting holds a credential, by its name or by the look of its value."""
+    """Return whether a setting contains a credential, by its name or the form of its value."""
     by_name = not _NOT_SECRET.search(name) and redacted(f"{name}={value}") != f"{name}={value}"
     return by_name or redacted(value) != value
 
@@ -110,13 +110,15 @@ def _check_restart(spec: JobSpec, policy: RestartPolicy) -> None:
         if not value >= least:
             raise _wrong(spec, f"restart.{what}={value} is too small", f"give at least {least}")
     if math.isinf(policy.factor):
-        raise _wrong(spec, f"restart.factor={policy.factor} has no end", "give a number, such as 2")
+        raise _wrong(spec, f"restart.factor={policy.factor} is infinite", "give a number, such as 2")
     if not policy.jitter <= 1:
         raise _wrong(spec, f"restart.jitter={policy.jitter} is more than the whole delay", "give a share from 0 to 1")
     counts = {"attempts": policy.attempts, "failures_per": policy.failures_per, "same_epoch_failures": policy.same_epoch_failures}
     for what, most in counts.items():
         if most >= KEPT_FAILURES:
-            raise _wrong(spec, f"restart.{what}={most} is more than is remembered", f"give less than {KEPT_FAILURES}, or another kind")
+            raise _wrong(
+                spec, f"restart.{what}={most} is more failures than are stored", f"give less than {KEPT_FAILURES}, or another kind"
+            )
 
 
 def _wrong(spec: JobSpec, what: str, fix: str) -> DefinitionError:

@@ -1,4 +1,4 @@
-"""The generations of a job's spec: numbered records, each created once. The newest one counts, and none is ever changed."""
+"""The generations of a job's spec: immutable numbered records. The newest one counts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def read_spec(store: JobStore, job: str) -> SpecGeneration | None:
     """Return the newest generation, None for a job that was never submitted. ``store`` is the root store.
 
     Raises:
-        CorruptStoreError: it is damaged; an older one is never taken instead.
+        CorruptStoreError: it is damaged; an older one is never used instead.
         FormatError: a newer release wrote it.
     """
     numbers = spec_numbers(store, job)
@@ -46,7 +46,7 @@ def require_spec(store: JobStore, job: str) -> SpecGeneration:
     found = read_spec(store, job)
     if found is None:
         raise UnknownJobError(
-            f"no job {job!r} was submitted to {store.uri}", fix="submit it first (`tidemark submit MODULE:JOB`), or give --store", job=job
+            f"no job {job!r} was submitted to {store.uri}", fix="submit it first (`tidemark submit MODULE:JOB`), or pass --store", job=job
         )
     return found
 
@@ -80,20 +80,20 @@ def read_generations(store: JobStore, job: str, limit: int) -> tuple[SpecGenerat
 def change_spec(
     store: JobStore, job: str, change: Callable[[SpecGeneration | None], JobSpec], *, by: str, why: str, clock: Clock
 ) -> SpecGeneration:
-    """Make a new generation, and return it; the newest one where the change changes nothing.
+    """Write a new generation and return it; if nothing changes, return the newest one.
 
     Args:
         store: the root store.
         job: the job's name.
-        change: returns the new spec from the newest generation. It is called again when somebody else made a generation meanwhile, so
-            that it decides on what is there, and may refuse by raising.
-        by: who makes it.
-        why: what for.
+        change: returns the new spec from the newest generation, or raises. It is called again if another process wrote a generation
+            in between, so that it always sees the newest one.
+        by: who requests it.
+        why: the reason.
         clock: for the time in the record.
 
     Raises:
-        DefinitionError: the spec cannot be, or who makes it or what for holds a secret.
-        SpecConflictError: others keep making generations faster.
+        DefinitionError: the spec is invalid, or ``by`` or ``why`` contains a secret.
+        SpecConflictError: other processes kept changing the spec.
     """
     require_no_secret(job, by=by, why=why)
     folder = store.at(job_folder(job))
@@ -107,7 +107,7 @@ def change_spec(
         if spec.restore is not None and spec.restore != before:
             retain_for(store, job, spec.restore, now_ms=made.at)
         if create_document(folder, numbered(SPECS, made.generation), kind=KIND, value=made):
-            # What is not deleted now is deleted later; the wish stands.
+            # Cleaning up: a failure does not affect the new generation, and a later change retries it.
             with contextlib.suppress(TidemarkError):
                 if before is not None and before != spec.restore:
                     release_for(store, job, before)
@@ -120,7 +120,7 @@ def change_spec(
 
 
 def _delete_old(store: JobStore, job: str, *, below: int) -> None:
-    """Delete the generations below a number, but not the one that the newest attempt was made for: its driver may run still."""
+    """Delete the generations below a number, except that of the newest attempt, whose driver may still run."""
     number = newest_attempt(store, job)
     attempt = read_attempt(store, job, number) if number else None
     used = attempt.generation if attempt is not None else 0
@@ -129,7 +129,7 @@ def _delete_old(store: JobStore, job: str, *, below: int) -> None:
 
 
 def current_user() -> str:
-    """Return who runs this process, as ``user@host``."""
+    """Return the user of this process, as ``user@host``."""
     try:
         user = getpass.getuser()
     except (OSError, KeyError):

@@ -1,7 +1,7 @@
 """The process of a driver: ``python -m tidemark.control.driver.driver --store URI --job NAME --attempt N``, or by ``spark-submit``.
 
-It claims its attempt, runs the job as the attempt's generation says, and ends when the newest one wants it to. Its exit code says how:
-0 as it was asked to, 64 for an error that trying again does not mend, 70 when another driver has the job, 75 for an error that may pass.
+It claims its attempt, runs the job with the spec of the attempt's generation, and ends when the newest generation says so. Exit codes:
+0 when it was asked to end, 64 for a permanent error, 70 when another driver has the job, 75 for a transient error.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ INTERRUPTED: Final = 130
 
 @dataclass(frozen=True)
 class PreparedDriver:
-    """What a driver needs before it can begin: the job, and a session to run it in."""
+    """The job and the session that a driver runs it in."""
 
     job: Job
     session: SparkSession
 
 
 _END_SECONDS: Final = 60.0
-"""So long a process may take to end after its work has, before it is ended."""
+"""How long a process may take to exit after its work has ended, before it is killed."""
 
 
 def drive(
@@ -83,15 +83,15 @@ def drive(
     prepared: PreparedDriver | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> int:
-    """Run an attempt to its end and return the exit code that says how it ended; the job's status says so, too.
+    """Run an attempt to its end and return the exit code; a failure is also written to the job's status.
 
     Args:
         store: the root store.
         name: the job's name.
-        number: of the attempt.
-        process: that runs it.
-        lines: of the log, which say how far the job is.
-        prepared: what a standby has made ready.
+        number: number of the attempt.
+        process: this process.
+        lines: formatter of the log, which adds the job's epoch.
+        prepared: job and session that a standby has prepared.
         clock: processing time.
     """
     watch = SpecWatch(store, name, number, exit_now=lambda: _exit_now(process))
@@ -101,9 +101,9 @@ def drive(
         _run_attempt(store, attempt, generation, watch, process=process, lines=lines, prepared=prepared, clock=clock)
     except TidemarkError as error:
         return _record_failure(store, name, number, error, clock)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the status has to say so
+    except Exception as error:  # noqa: BLE001 - every error has to reach the status
         text = redacted(f"{type(error).__name__}: {error}")
-        unknown = EngineError(f"the driver failed: {text}", fix="see the driver's log for the cause; nothing was committed", job=name)
+        unknown = EngineError(f"the driver failed: {text}", fix="see the log for the traceback; nothing was committed", job=name)
         unknown.__cause__ = without_secrets(error)
         return _record_failure(store, name, number, unknown, clock)
     if watch.replaced is not None:
@@ -139,15 +139,15 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def run_standby(store: JobStore, name: str, number: int, *, log: Path, process: ProcessHandle, lines: JobLogFormatter) -> int:
-    """Make all ready that a driver needs, and drive the attempt that this process is handed; returns the exit code.
+    """Load the job and start Spark, then wait for an attempt and drive it; returns the exit code.
 
     Args:
         store: the root store.
         name: the job's name.
-        number: the generation of the spec to be ready for.
-        log: of the driver; until then this process has its own.
-        process: this one.
-        lines: of the log.
+        number: the generation of the spec to prepare for.
+        log: the driver's log; until then this process has its own.
+        process: this process.
+        lines: formatter of the log.
     """
     handler = log_to(log.with_name(STANDBY_LOG), lines)
     try:
@@ -161,7 +161,7 @@ def run_standby(store: JobStore, name: str, number: int, *, log: Path, process: 
             rehearse(prepared.session, folder)
         attempt = wait_for_attempt(store, generation, log.parent)
     except TidemarkError:
-        # It is not the job that failed: the driver goes on, and will try again to have a standby.
+        # The job did not fail: its driver continues, and will start another standby later.
         logger.exception("cannot stand by")
         return TERMINAL
     if attempt is None:
@@ -201,7 +201,7 @@ def _run_attempt(
 
         job, session = prepared.job, prepared.session
         try:
-            # Once more: Spark has put its own handler for SIGINT in place.
+            # Again, since Spark has installed its own handler for SIGINT.
             with stop_on_signals(watch), polling(watch, *tasks, *metrics):
                 missing = missing_epochs_action(store, spec, attempt)
                 if watch.stop_mode is None and not watch.stopping.is_set():
@@ -222,7 +222,7 @@ def _run_attempt(
                         missing_epochs=missing,
                         clock=clock,
                     )
-                    # It was for this start.
+                    # The request applies to this start only.
                     missing = None
                 if watch.stop_mode == "drain":
                     run(
@@ -282,18 +282,18 @@ def _load(spec: JobSpec) -> Job:
     if job.name != spec.job:
         raise DefinitionError(
             f"{spec.code} is job {job.name!r}, and was submitted as {spec.job!r}",
-            fix=f"submit it as {job.name!r}; a job's name is part of the path of its state",
+            fix=f"submit it as {job.name!r}; a job's name is part of its state's path",
             job=spec.job,
         )
     return job
 
 
 def _record_failure(store: JobStore, name: str, number: int, error: TidemarkError, clock: Clock) -> int:
-    """Say what ended the attempt, where the run has not said so itself; returns the exit code."""
+    """Write the error that ended the attempt to the status, unless the run has done so; returns the exit code."""
     logger.error("%s", error, exc_info=error)
     if isinstance(error, FencedError):
         return FENCED
-    # The status of a job that another driver has is that driver's.
+    # If another driver has the job, the status is that driver's.
     if not isinstance(error, JobRunningError):
         with contextlib.suppress(TidemarkError):
             owner = current_owner(f"{ATTEMPT_RUN}{number}")
@@ -314,7 +314,7 @@ def _written_state(store: JobStore, name: str) -> tuple[str, str] | None:
 
 
 def _this_process(launcher: str, log: Path | None) -> ProcessHandle:
-    """Return this driver as its launcher knows it: where ``spark-submit`` started Python, by the JVM that leads their session."""
+    """Return this driver's process handle: if ``spark-submit`` started Python, that of the JVM that leads their session."""
     pid, leader = os.getpid(), os.getsid(0)
     known = leader if launcher == NAME and leader == os.getppid() else pid
     return ProcessHandle(
@@ -328,13 +328,13 @@ def _output_limits(process: ProcessHandle) -> tuple[Callable[[], None], ...]:
 
 
 def _output_file(process: ProcessHandle) -> Path | None:
-    """Return the file of what the process and its JVM print, None where it is not known to us."""
+    """Return the file of the process's and its JVM's output, None if it is unknown."""
     return Path(process.log).with_name(OUT) if process.log is not None else None
 
 
 @contextlib.contextmanager
 def _exit_deadline(process: ProcessHandle) -> Iterator[None]:
-    """End the process if the block takes too long, such as the good-bye to a cluster that was shut down."""
+    """End the process if the block takes too long, such as disconnecting from a cluster that no longer responds."""
     code = FINISHED if sys.exc_info()[0] is None else TEMPORARY
     timer = threading.Timer(_END_SECONDS, lambda: _exit_now(process, code=code))
     timer.daemon = True
@@ -353,10 +353,10 @@ def _exit_now(process: ProcessHandle, *, code: int = FINISHED) -> NoReturn:
 
 
 def _record_exit(process: ProcessHandle, code: int, *, standby: int | None = None) -> None:
-    """Write down how this process ends; ``standby`` is the generation that it stood by for, if it did."""
+    """Write this process's exit status; ``standby`` is its generation if it was started as a standby."""
     if process.log is not None and process.pid is not None:
         log, name = Path(process.log), DRIVER_ENDED
-        # A standby that was handed nothing ends beside a driver that lives, or whose own end is to be read.
+        # A standby without an attempt ends beside a driver that is alive, or whose own exit status is still to be read.
         if standby is not None and assigned_attempt(log.parent, Standby(process.pid, process.started, standby)) is None:
             name = STANDBY_ENDED
         with contextlib.suppress(OSError):
@@ -369,13 +369,13 @@ def _parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--job", required=True, help="the job's name")
     task = parser.add_mutually_exclusive_group(required=True)
     task.add_argument("--attempt", type=int, help="number of the attempt, which its launcher created")
-    task.add_argument("--standby", type=int, help="generation of the spec to be ready for, until an attempt is handed over")
+    task.add_argument("--standby", type=int, help="generation of the spec to prepare for, until an attempt is assigned")
     parser.add_argument("--launcher", default="local", help="name of the launcher")
     parser.add_argument("--log", default="", help="file for the log; standard error by default")
     return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":
-    # As a script, its own folder comes first on the path, and a job's module may have the name of one of the files here.
+    # For a script Python puts its folder first on the path, and a job's module may have the name of a file here.
     sys.path[:] = [path for path in sys.path if path != str(Path(__file__).parent)]
     sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""A driver's metrics: served as soon as their place is free, and no reason to end a job whose place is not."""
+"""A driver's metrics endpoint: served as soon as its port is free; a port in use does not end the job."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tidemark.state.store.store import JobStore
 logger = logging.getLogger("tidemark")
 
 METRICS_VARIABLE: Final = "TIDEMARK_METRICS"
-"""Where the driver answers scrapes, such as ``9464``; nowhere by default."""
+"""Address of the driver's Prometheus endpoint, such as ``9464``; none by default."""
 
 
 class DriverMetrics:
-    """Answers scrapes of one job once that is possible.
+    """Serves one job's metrics as soon as the address is free.
 
     Args:
         store: the root store.
         job: the job's name.
-        attempt: number of the driver's attempt, whose warning says that metrics are not served.
+        attempt: number of the driver's attempt, to which a warning is written while metrics are not served.
         address: where to listen, as ``metric_server.listen_address`` reads it.
         clock: processing time.
     """
@@ -43,10 +43,10 @@ class DriverMetrics:
         self._written = ""
 
     def ensure_served(self) -> None:
-        """Serve, unless that is done; where it cannot be done, say so once. Called every few seconds while the job runs.
+        """Start serving unless it already does; if that fails, warn once. Called every few seconds while the job runs.
 
         Raises:
-            TidemarkError: the store does not take the warning; the next call writes it.
+            TidemarkError: the warning cannot be written to the store; the next call retries.
         """
         if self._server is None:
             try:
@@ -61,7 +61,7 @@ class DriverMetrics:
             self._written = ""
 
     def close(self) -> None:
-        """Answer no more."""
+        """Stop serving."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -77,7 +77,7 @@ class DriverMetrics:
 
 @contextmanager
 def driver_metrics(store: JobStore, job: str, attempt: int) -> Iterator[tuple[Callable[[], None], ...]]:
-    """Serve a driver's metrics where the environment wants them; yields what is to be called every few seconds."""
+    """Serve a driver's metrics if ``TIDEMARK_METRICS`` is set; yields functions to call every few seconds in the block."""
     address = os.environ.get(METRICS_VARIABLE)
     if not address:
         yield ()

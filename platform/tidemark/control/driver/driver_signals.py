@@ -19,10 +19,10 @@ logger = logging.getLogger("tidemark")
 
 @contextmanager
 def stop_on_signals(watch: SpecWatch) -> Iterator[None]:
-    """Let SIGTERM and SIGINT ask for an end, also while nothing runs yet.
+    """Let SIGTERM and SIGINT request an end, also before the run starts.
 
-    SIGTERM may come again and again: a reconciler that does not know whether the one before it sent it sends it, and a driver that
-    ends has nothing to add. A second SIGINT is from a user at a terminal who does not want to wait.
+    SIGTERM may come repeatedly: a reconciler that does not know whether its predecessor sent it sends it again, and a driver that is
+    ending ignores it. A second SIGINT, from a user at a terminal, interrupts at once.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

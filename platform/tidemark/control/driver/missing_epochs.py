@@ -1,4 +1,4 @@
-"""What a driver may do about epochs that an output's location no longer holds: as requested, at one start."""
+"""What a driver may do about epochs that an output no longer holds: as requested, for one start."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tidemark.state.store.store import JobStore
 def missing_epochs_action(store: JobStore, spec: JobSpec, attempt: Attempt) -> MissingEpochs | None:
     """Return what an attempt's driver may do about missing epochs, None for nothing.
 
-    A request is for the start of a driver that continues after the epoch it names, and holds for the next drivers until one has
-    reached its first epoch. What is missing after that is another loss, which needs another request.
+    A request is for a driver that resumes after the epoch it names, and applies to later attempts until one has reached its first epoch.
+    Epochs that are missing after that are another loss, which needs another request.
 
     Args:
         store: the root store.
-        spec: the attempt's.
-        attempt: the driver's.
+        spec: the attempt's spec.
+        attempt: the driver's attempt.
 
     Raises:
         CorruptStoreError: the job's log or a spec is damaged.
@@ -35,7 +35,7 @@ def missing_epochs_action(store: JobStore, spec: JobSpec, attempt: Attempt) -> M
 
 
 def _is_used_up(store: JobStore, spec: JobSpec, attempt: Attempt) -> bool:
-    """Say whether an earlier attempt, which was made for the same request, has reached its first epoch."""
+    """Return whether an earlier attempt for the same request has reached its first epoch."""
     for number in reversed([number for number in attempt_numbers(store, spec.job) if number < attempt.number]):
         try:
             earlier = read_attempt(store, spec.job, number)
@@ -49,7 +49,7 @@ def _is_used_up(store: JobStore, spec: JobSpec, attempt: Attempt) -> bool:
 
 
 def _was_requested_again(store: JobStore, spec: JobSpec, first: int, last: int) -> bool:
-    """Return whether a start was requested between two generations, not just another setting; such a request replaces the whole one."""
+    """Return whether a generation in this range requested a start, and not just another setting; such a request replaces this one."""
     for number in range(first, last + 1):
         made = read_generation(store, spec.job, number)
         if made is not None and _start_request(made.spec) != _start_request(spec):

@@ -1,4 +1,4 @@
-"""Spark's start, beside what a driver does until it needs the session: its imports and the job's code."""
+"""Starts Spark in parallel to a driver's imports and the job's code."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from tidemark.state.encoding.redaction import without_secrets
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_SEE_MASTER: Final = "see that the master can be reached and has room, and the settings in the spec's conf"
+_SEE_MASTER: Final = "check that the master can be reached and has free resources, and the settings in the spec's conf"
 
 
 class SparkStart:
     """Starts the JVM in a thread, at once.
 
-    The session is built where it is asked for. Python loads modules for both until then, and two threads that load modules which need
-    one another may see them half loaded; so what the thread needs is loaded before it begins.
+    The session is built on request. Until then Python loads modules in both threads, and two threads that load modules which import
+    one another may see them half loaded; so the thread's modules are loaded before it starts.
 
     Args:
-        spec: of the job.
-        timed: takes the time of a stage.
-        log: the file of what the JVM prints.
+        spec: the job's spec.
+        timed: measures a stage.
+        log: the file of the JVM's output.
     """
 
     def __init__(self, spec: JobSpec, timed: Callable[[str], AbstractContextManager[None]], *, log: Path | None) -> None:
@@ -49,7 +49,7 @@ class SparkStart:
             try:
                 with timed(JVM):
                     start_jvm(settings, log=log)
-            except Exception as error:  # noqa: BLE001 - raised where the session is asked for
+            except Exception as error:  # noqa: BLE001 - raised when the session is requested
                 self._jvm.set_exception(error)
             else:
                 self._jvm.set_result(None)

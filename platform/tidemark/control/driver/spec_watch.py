@@ -1,4 +1,4 @@
-"""A driver's eye on what is wanted of it: the newest spec, and whether it is still the one that may run."""
+"""Watches the newest spec for a driver, and whether the driver's attempt is still the newest."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ POLL_SECONDS = 3.0
 
 
 class SpecWatch:
-    """Reads the newest spec now and then, and asks for an end when it wants one.
+    """Polls the newest spec, and requests the driver's end when the spec does.
 
-    A spec that changes anything but whether the job runs, and how parallel, is not the driver's business: the reconciler starts another
-    one for it.
+    A driver applies only changes of the desired state and the parallelism; for other changes the reconciler starts a new driver.
 
     Args:
         store: the root store.
@@ -32,10 +31,10 @@ class SpecWatch:
         exit_now: ends the process at once.
 
     Attributes:
-        parallelism: shuffle partitions that the newest known spec asks for; None leaves them to the job.
+        parallelism: shuffle partitions of the newest known spec; None leaves them to the job.
         stop_mode: how the driver is to end; None while it is to run.
-        replaced: the error that says that another attempt has the job now.
-        stopping: set when the driver is to end after the current epoch; it may be replaced by a new event.
+        replaced: the error when another attempt has the job now.
+        stopping: set when the driver is to end after the current epoch; a new event may replace it.
     """
 
     def __init__(self, store: JobStore, job: str, attempt: int, *, exit_now: Callable[[], None]) -> None:
@@ -51,7 +50,7 @@ class SpecWatch:
         self.stopping = threading.Event()
 
     def poll(self) -> None:
-        """Look once.
+        """Read the newest spec once.
 
         Raises:
             TidemarkError: the store cannot be reached, or a file in it is damaged.
@@ -66,9 +65,9 @@ class SpecWatch:
             self._apply_newest()
 
     def next_parallelism(self) -> int | None:
-        """Return the parallelism of the epoch that begins now, as a spec says that was made up to now.
+        """Return the parallelism of the epoch that begins now, by the newest spec.
 
-        Costs one look for a file that is not there. Where the store does not answer it is the last one known: the epoch itself will tell.
+        Costs one request for a file that does not exist. If the store does not respond, returns the last known one; the epoch itself fails.
         """
         try:
             with self._lock:
@@ -90,15 +89,15 @@ class SpecWatch:
         if spec.spec.wanted == "running":
             return
         if spec.spec.stop == "now":
-            logger.info("generation %d asks for an end at once: %s", newest, spec.why or spec.by)
+            logger.info("generation %d requests an end at once: %s", newest, spec.why or spec.by)
             self._exit_now()
         elif self.stop_mode != spec.spec.stop:
-            logger.info("generation %d asks for an end (%s): %s", newest, spec.spec.stop, spec.why or spec.by)
+            logger.info("generation %d requests an end (%s): %s", newest, spec.spec.stop, spec.why or spec.by)
             self.stop_mode = spec.spec.stop
             self.stopping.set()
 
     def drain_event(self) -> threading.Event:
-        """Return a new event for the drain that follows; only another wish than to drain sets it."""
+        """Return a new event for the drain that follows; only a request other than to drain sets it."""
         self.stopping = threading.Event()
         if self.stop_mode != "drain" or self.replaced is not None:
             self.stopping.set()
@@ -107,7 +106,7 @@ class SpecWatch:
 
 @contextmanager
 def polling(watch: SpecWatch, *tasks: Callable[[], None], seconds: float = POLL_SECONDS) -> Iterator[None]:
-    """Look every few seconds while the block runs, and do beside it what is to be done as often."""
+    """Poll the spec every few seconds while the block runs, and call the tasks as often."""
     ended, logged = threading.Event(), set[type[Exception]]()
 
     def poll_loop() -> None:
@@ -118,11 +117,11 @@ def polling(watch: SpecWatch, *tasks: Callable[[], None], seconds: float = POLL_
                 except (TidemarkError, OSError) as error:
                     logger.warning("%s", error)
                 except Exception as error:
-                    # Whatever it is: without this thread no change of the spec is seen any more. Its traceback is logged once.
+                    # Any error: without this thread no change of the spec would be seen. The traceback is logged once per type.
                     place = without_secrets(error) if type(error) not in logged else None
                     logged.add(type(error))
                     text = redacted(f"{type(error).__name__}: {error}")
-                    logger.warning("a background task of the driver failed, and is tried again in %g s: %s", seconds, text, exc_info=place)
+                    logger.warning("a background task of the driver failed, and is retried in %g s: %s", seconds, text, exc_info=place)
 
     thread = threading.Thread(target=poll_loop, name="tidemark-watch", daemon=True)
     thread.start()

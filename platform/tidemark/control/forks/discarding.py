@@ -1,4 +1,4 @@
-"""Discarding forks: deletes a fork's tables, state and spec. What is to be deleted is recorded first, so a retry can continue."""
+"""Discards forks: deletes a fork's tables, state and spec. The list is written first, so that a crashed discard can be resumed."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class DiscardNote:
     """A fork that is being deleted.
 
     Args:
-        tables: places that go with it.
+        tables: locations of the tables to delete.
         at: when that was begun, milliseconds.
-        restore: that its spec asks for, whose file references are released.
-        of: the job that it is a fork of; empty where that is not known.
+        restore: the restore in its spec, whose file references are released.
+        of: the job that was forked; empty if unknown.
     """
 
     tables: tuple[str, ...]
@@ -52,7 +52,7 @@ class DiscardNote:
 
 
 def read_discard(folder: JobStore) -> DiscardNote | None:
-    """Return what was begun and is not done, None where that is nothing. ``folder`` is the store at the fork's folder.
+    """Return the note of an unfinished discard, None if there is none. ``folder`` is the store at the fork's folder.
 
     Raises:
         CorruptStoreError: the note is damaged.
@@ -61,34 +61,34 @@ def read_discard(folder: JobStore) -> DiscardNote | None:
 
 
 def require_fork_of(origin: ForkOrigin | None, name: str, job: str) -> None:
-    """Refuse a fork that another job has.
+    """Raise if a fork is of another job.
 
     Raises:
-        DefinitionError: it was made of another job.
+        DefinitionError: it is a fork of another job.
     """
     if origin is not None:
         _require_of(origin.job, name, job)
 
 
 def discard(store: JobStore, name: str, *, of: str = "", clock: Clock = SYSTEM_CLOCK) -> tuple[str, ...]:
-    """Delete a fork that does not run, with its tables, and release what it held; returns the locations that were deleted.
+    """Delete a fork that does not run, with its tables, and release the files it references; returns the deleted locations.
 
-    A table where another job has anything is left. Called again after a crash it goes on.
+    A table whose location overlaps another job's is left. Called again after a crash it continues.
 
     Args:
         store: the root store.
         name: the fork's.
-        of: the job that it has to be a fork of; any by default.
-        clock: the time.
+        of: the job that it must be a fork of; any by default.
+        clock: processing time.
 
     Raises:
-        DefinitionError: it is no fork, or another job's.
+        DefinitionError: it is not a fork, or another job's.
         JobRunningError: a driver of it is alive.
         LinkedPathError: there are symbolic links in its folder or its tables; nothing was deleted.
-        SavepointInUseError: other jobs read its state. Its savepoints may be deleted, if such a job just began; its state and tables stay.
-        CorruptStoreError: the tables of another job cannot be located; nothing was deleted.
+        SavepointInUseError: other jobs read its state. If such a job has just started, savepoints may be deleted; state and tables stay.
+        CorruptStoreError: the table locations of another job cannot be determined; nothing was deleted.
         UnknownJobError: there is no such job.
-        StoreError: something cannot be deleted now; the same call goes on with it.
+        StoreError: something cannot be deleted now; the same call resumes.
     """
     folder = store.at(job_folder(name))
     log = JobLog(folder, name, clock)
@@ -99,7 +99,7 @@ def discard(store: JobStore, name: str, *, of: str = "", clock: Clock = SYSTEM_C
     if of:
         require_fork_of(generation.spec.origin, name, of)
     if generation.spec.wanted == "running":
-        raise DefinitionError(f"the fork {name!r} is to run", fix=f"stop it first: `tidemark stop {name}`", job=name)
+        raise DefinitionError(f"the fork {name!r} is not stopped", fix=f"stop it first: `tidemark stop {name}`", job=name)
     _require_no_readers(folder, name)
     driver = log.acquire(current_owner("discard"), instead=f"stop the fork: `tidemark stop {name}`")
     try:
@@ -111,10 +111,10 @@ def discard(store: JobStore, name: str, *, of: str = "", clock: Clock = SYSTEM_C
 
 
 def locations_of_other_jobs(store: JobStore, name: str) -> dict[str, tuple[str, ...]]:
-    """Return the locations of other jobs: their folders, the outputs of what they can resume from or rewind to, the roots of forks.
+    """Return the locations of other jobs: their folders, the outputs of their head and savepoints, the output roots of forks.
 
     Raises:
-        CorruptStoreError: of one it cannot be told.
+        CorruptStoreError: those of a job cannot be determined.
     """
     found = {}
     for job in job_names(store):
@@ -127,13 +127,13 @@ def locations_of_other_jobs(store: JobStore, name: str) -> dict[str, tuple[str, 
         except CorruptStoreError:
             if read_discard(folder) is None:
                 raise
-            # Its tables are deleted already.
+            # It is being discarded, and its tables are deleted already.
             continue
         records = [*([head] if head is not None else []), *(pin.record for pin in Pins(log).list())]
         locations = {output.location for record in records for output in record.outputs.values() if output.location is not None}
         generation = read_spec(store, job)
         if generation is not None and generation.spec.outputs_root is not None:
-            # One that has not begun has no records of its outputs.
+            # A fork without an epoch has no records of its outputs.
             locations.add(str(Location.parse(generation.spec.outputs_root)))
         found[f"job {job!r}"] = (str(folder.location), *sorted(locations))
     return found
@@ -144,16 +144,18 @@ def _fork(store: JobStore, name: str) -> tuple[SpecGeneration, str]:
     generation = read_spec(store, name) if there else require_spec(store, name)
     root = generation.spec.outputs_root if generation is not None else None
     if generation is None or root is None:
-        raise DefinitionError(f"job {name!r} is no fork; only forks are discarded", fix="name a fork that `tidemark fork` made", job=name)
+        raise DefinitionError(
+            f"job {name!r} is not a fork, and only forks can be discarded", fix="name a fork that `tidemark fork` made", job=name
+        )
     return generation, root
 
 
 def _begin(store: JobStore, driver: Driver, name: str, generation: SpecGeneration, root: str) -> DiscardNote:
-    """Check that no other job needs what is deleted, and record what that is."""
+    """Make sure that no other job needs the fork's files, and write the note of what to delete."""
     tables = _tables(driver.last, root)
     _require_no_links(driver.log.store, root, tables)
     others = [place for places in locations_of_other_jobs(store, name).values() for place in places]
-    # Who is being restored from it holds its files first, and then looks whether the savepoint is still there.
+    # A job that restores from it references its files first, and then checks that the savepoint still exists.
     pins = Pins(driver.log)
     for pin in pins.names():
         pins.remove(pin)
@@ -176,7 +178,7 @@ def _resume(store: JobStore, log: JobLog, begun: DiscardNote, *, of: str) -> tup
     if of and begun.of:
         _require_of(begun.of, log.job, of)
     _require_not_resubmitted(store, log.job, begun)
-    # As long as its records are whole, a driver may be at work again.
+    # While its records are intact, a driver may be running again.
     with suppress(CorruptStoreError):
         log.acquire(current_owner("discard"), instead=f"stop the fork: `tidemark stop {log.job}`")
     return _delete(store, log.job, begun)
@@ -191,7 +193,7 @@ def _delete(store: JobStore, name: str, begun: DiscardNote) -> tuple[str, ...]:
         release_all(folder, name)
     if begun.restore is not None:
         release_for(store, name, begun.restore)
-    # No reconciler starts a job without a spec. The note is deleted last.
+    # A job without a spec is not started. The note is deleted last.
     folder.remove_folder(CONTROL)
     crash_point("discard-specs-gone")
     folder.delete(file.path for file in folder.list() if file.path != DISCARD)
@@ -205,7 +207,7 @@ def _require_not_resubmitted(store: JobStore, name: str, note: DiscardNote) -> N
     if generation is not None and generation.at > note.at:
         raise DefinitionError(
             f"job {name!r} was submitted again while a fork of that name was being deleted",
-            fix="stop it, or give it another name, and delete its folder in the job store by hand",
+            fix="stop it, or submit it under another name, and delete its folder in the job store manually",
             job=name,
         )
 
@@ -222,16 +224,16 @@ def _require_no_readers(folder: JobStore, name: str) -> None:
 
 
 def _tables(head: EpochRecord | None, root: str) -> list[str]:
-    """Return the places of a fork's outputs; none outside of its root, whatever its records say."""
+    """Return the locations of a fork's outputs inside its root; others in its records are ignored."""
     within = f"{Location.parse(root)}/"
     outputs = head.outputs.values() if head is not None else ()
-    # Without the dots that a location may have: with them another folder may seem to lie within.
+    # Parsed, so without '..' segments, with which another folder could seem to be inside.
     places = [str(Location.parse(output.location)) for output in outputs if output.location is not None]
     return [place for place in places if place.startswith(within) and stays_within(place.removeprefix(within))]
 
 
 def _require_no_links(folder: JobStore, root: str, tables: list[str]) -> None:
-    """Make sure that a fork can be deleted whole: what lies behind symbolic links would be left."""
+    """Raise if a fork contains symbolic links, since their targets would be left."""
     links = list(folder.links())
     if tables:
         within, outputs = f"{Location.parse(root)}/", JobStore.open(root)
@@ -241,7 +243,7 @@ def _require_no_links(folder: JobStore, root: str, tables: list[str]) -> None:
 
 
 def _remove_table(place: str) -> None:
-    """Delete a table's folder, from the one that it lies in: it may have been replaced by a link since."""
+    """Delete a table's folder through its parent folder: it may have been replaced by a link since."""
     location = Location.parse(place)
     above, _, name = location.path.rpartition("/")
     JobStore.open(replace(location, path=above or ("/" if location.scheme == "file" else ""))).remove_folder(name)

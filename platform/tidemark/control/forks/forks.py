@@ -1,4 +1,4 @@
-"""Forks: a job's variant that resumes from a savepoint and writes to separate tables. Made to be compared, then discarded."""
+"""Forks: variants of a job that resume from a savepoint and write separate tables, to be compared and then discarded."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tidemark.state.store.layout import LOG, job_folder
 from tidemark.state.store.store import JobStore
 
 OUTPUTS = "outputs"
-"""Folder of a fork's tables inside its own, where no other root is named."""
+"""Default folder of a fork's tables, inside the fork's folder."""
 
 
 def fork(
@@ -51,35 +51,35 @@ def fork(
     clock: Clock = SYSTEM_CLOCK,
     judge: Judge = judge_code,
 ) -> SpecGeneration:
-    """Submit a fork: it reads on from the savepoint as its job did, and writes to tables of its own.
+    """Submit a fork: it resumes from the savepoint as its job did, and writes to separate tables.
 
     Its code is checked against the savepoint first; if it is incompatible, nothing is written.
 
     Args:
         store: the root store.
-        job: the job that it is a fork of.
-        savepoint: of that job.
-        name: the fork's.
+        job: the job to fork.
+        savepoint: a savepoint of that job.
+        name: the fork's name.
         code: ``module:name``; the job's own by default.
         version: a label of its code.
-        code_paths: folders, zips and wheels that it is in; the job's own by default.
+        code_paths: folders, zips and wheels with its code; the job's own by default.
         folder: its driver's working directory; the job's own by default.
         variables: environment variables of its driver, such as its parameters, besides those of the job.
         outputs: the folder of its tables; inside the fork's folder of the store by default.
-        maps: what its code has other names for, or may leave behind; a promotion takes that over.
-        start: whether it is wanted running at once.
-        by: who forks.
-        why: what for.
-        clock: the time.
+        maps: renames in its code, and whether state may be dropped; a promotion takes them over.
+        start: whether it is started at once.
+        by: who requests it.
+        why: the reason.
+        clock: processing time.
         judge: checks its code against the savepoint.
 
     Raises:
         UnknownSavepointError: there is no such savepoint.
-        DefinitionError: the name is taken, the code is not known, the map of uids names what is not stored, or the folder of its tables is
-            around, or within, what another job has.
-        CorruptStoreError: the tables of another job cannot be located.
-        UpgradeError: its code cannot be loaded, or the maps do not fit it.
-        StateMismatchError: its code does not fit the savepoint; every finding is named.
+        DefinitionError: the name is taken, the code is unknown, the map of uids names an operator that is not stored, or the folder of its
+            tables overlaps another job's locations.
+        CorruptStoreError: the table locations of another job cannot be determined.
+        UpgradeError: its code cannot be loaded, or the maps do not match it.
+        StateMismatchError: its code is incompatible with the savepoint; every finding is named.
     """
     found = SavepointStore(store, job, clock).get(savepoint)
     validate_name("job", name)
@@ -104,7 +104,7 @@ def fork(
         base,
         job=name,
         code=code or base.code,
-        # It is a label of the job's code, and says nothing of another.
+        # The job's version is a label of its code, and does not apply to other code.
         version=version or (base.version if code in (None, base.code) and code_paths is None else ""),
         code_paths=base.code_paths if code_paths is None else code_paths,
         folder=folder or base.folder,
@@ -120,7 +120,7 @@ def fork(
     def change(newest: SpecGeneration | None) -> JobSpec:
         _require_new(store, name, newest)
         if outputs is not None:
-            # Another fork may have been given the same place while the code was judged.
+            # Another fork may have got the same location while the code was checked.
             _require_apart(store, job, found, name, outputs)
         return spec
 
@@ -131,21 +131,21 @@ def fork(
 def diff_output(store: JobStore, job: str, other: str, output: str, *, keys: tuple[str, ...] = (), samples: int = 10) -> RowDiff:
     """Compare the tables that two jobs write an output to.
 
-    Where one is a fork of the other, rows that the other had at the savepoint already are left out: a fork's tables begin without them.
+    If one is a fork of the other, rows that the other had at the savepoint are left out, since a fork's tables begin without them.
 
     Args:
         store: the root store.
         job: one job.
         other: the other one, such as a fork of it.
         output: the output's name, the same in both.
-        keys: columns by which rows are the same row; by default those that the job's record tells.
-        samples: how many keys to show rows of.
+        keys: key columns of the rows; by default those in the job's record.
+        samples: for how many keys to show rows.
 
     Raises:
-        NotReachedError: a job has just begun, and its table is not there yet.
-        DefinitionError: a job has no such output, or it is no Delta table.
-        SinkError: a table cannot be read, or it is not known any more what it had at the savepoint.
-        UnknownSavepointError: the savepoint that a fork began with is gone.
+        NotReachedError: a job has just started, and its table does not exist yet.
+        DefinitionError: a job has no such output, or it is not a Delta table.
+        SinkError: a table cannot be read, or its content at the savepoint is no longer known.
+        UnknownSavepointError: the savepoint that a fork began with was disposed of.
     """
     first, second = (_record(store, name) for name in (job, other))
     before, after = (_location(record, name, output) for record, name in ((first, job), (second, other)))
@@ -156,10 +156,10 @@ def diff_output(store: JobStore, job: str, other: str, output: str, *, keys: tup
 
 
 def shared_tables(store: JobStore, job: str, other: str) -> tuple[str, ...]:
-    """Return the outputs that two jobs both write to Delta tables, by their names.
+    """Return the names of the outputs that two jobs both write to Delta tables.
 
     Raises:
-        NotReachedError: a job has just begun, and what it writes is not known yet.
+        NotReachedError: a job has just started, and its outputs are not known yet.
         DefinitionError: there is none.
     """
     found = [set(_delta_outputs(_begun(_record(store, name), name))) for name in (job, other)]
@@ -174,7 +174,7 @@ def shared_tables(store: JobStore, job: str, other: str) -> tuple[str, ...]:
 
 
 def _earlier(store: JobStore, head: EpochRecord, fork: EpochRecord, output: str) -> Earlier | None:
-    """Return which rows of a job's table a fork began without; None where it is no fork of the job, or there were none."""
+    """Return the rows of a job's table that a fork began without; None if it is not a fork of the job, or there were none."""
     generation, now = read_spec(store, fork.job), head.outputs[output]
     origin = generation.spec.origin if generation is not None else None
     if origin is None or origin.job != head.job or now.location is None:
@@ -186,7 +186,7 @@ def _earlier(store: JobStore, head: EpochRecord, fork: EpochRecord, output: str)
     other = (origin.lineage, origin.epoch) != (stored.lineage, stored.epoch)
     if other if origin.epoch >= 0 else begun and fork.parent != ParentRef(stored.lineage, stored.epoch):
         raise DefinitionError(
-            f"savepoint {savepoint.name!r} is another one by now than that which {fork.job!r} began with",
+            f"savepoint {savepoint.name!r} has been replaced since {fork.job!r} began with it",
             fix="compare the rows written since in SQL, by a column that identifies them",
             job=fork.job,
         )
@@ -201,7 +201,7 @@ def _earlier(store: JobStore, head: EpochRecord, fork: EpochRecord, output: str)
 def _record(store: JobStore, job: str) -> EpochRecord:
     head = newest_epoch(store, job)
     if head is None and read_spec(store, job) is not None:
-        raise _too_early(job, "has not begun yet")
+        raise _too_early(job, "has not started yet")
     if head is None:
         raise DefinitionError(f"job {job!r} has no epoch yet", fix="run it first", job=job)
     return head
@@ -212,7 +212,7 @@ def _location(record: EpochRecord, job: str, output: str) -> str:
     if output not in found:
         raise DefinitionError(f"job {job!r} has no table {output!r}", fix=f"name one of its tables: {', '.join(found) or 'none'}", job=job)
     if open_table(output, found[output]) is None:
-        raise _too_early(job, f"has no row of output {output!r} yet, so its table is not there")
+        raise _too_early(job, f"has no row of output {output!r} yet, so its table does not exist")
     return found[output]
 
 
@@ -223,7 +223,7 @@ def _begun(record: EpochRecord, job: str) -> EpochRecord:
 
 
 def _delta_outputs(record: EpochRecord) -> dict[str, str]:
-    """Return where the tables of an epoch's outputs lie, by their names, sorted."""
+    """Return the locations of an epoch's Delta tables by output name, sorted."""
     found = {name: output.location for name, output in sorted(record.outputs.items()) if output.sink == "delta"}
     return {name: location for name, location in found.items() if location is not None}
 
@@ -231,13 +231,13 @@ def _delta_outputs(record: EpochRecord) -> dict[str, str]:
 def _too_early(job: str, what: str) -> NotReachedError:
     return NotReachedError(
         f"job {job!r} {what}, and there is nothing to compare",
-        fix=f"compare when it has written something; `tidemark status {job}` shows the rows of its outputs",
+        fix=f"compare after it has written rows; `tidemark status {job}` shows the rows of its outputs",
         job=job,
     )
 
 
 def _keys(record: EpochRecord, output: str, location: str) -> tuple[str, ...]:
-    """Return the columns by which rows of an output are known: those of an upsert, or a window's keys, bounds and pane."""
+    """Return the key columns of an output: those of an upsert, or a window's keys, bounds and pane."""
     options = record.outputs[output].options
     if "keys" in options:
         return tuple(json.loads(options["keys"]))
@@ -262,8 +262,6 @@ def _require_apart(store: JobStore, job: str, savepoint: Savepoint, name: str, o
 def _require_new(store: JobStore, name: str, newest: SpecGeneration | None) -> None:
     folder = store.at(job_folder(name))
     if read_discard(folder) is not None:
-        raise DefinitionError(
-            f"a fork {name!r} is being deleted, and that is not done", fix=f"complete it: `tidemark discard {name}`", job=name
-        )
+        raise DefinitionError(f"the discard of a fork {name!r} is not finished", fix=f"finish it: `tidemark discard {name}`", job=name)
     if newest is not None or LOG in folder.folders():
-        raise DefinitionError(f"there is a job {name!r} already", fix="give another name, or discard the one there is", job=name)
+        raise DefinitionError(f"there is a job {name!r} already", fix="use another name, or discard the existing fork", job=name)

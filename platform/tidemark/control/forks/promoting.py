@@ -1,8 +1,8 @@
-"""Promoting a fork: its code takes the job's place, in the job's own tables.
+"""Promotes a fork: the job is upgraded to the fork's code, in the job's own tables.
 
-A fork's tables hold results from its savepoint on only, and its state goes with them. So neither is moved: the job goes back to the
-savepoint that the fork began with, state and tables, and the fork's code reads the same input again. No row is lost or doubled, and what
-went before the savepoint stays. It is an upgrade with all that belongs to one: a savepoint, probation, and a way back.
+A fork's tables have results only from its savepoint on, and its state belongs to them. So neither is moved: the job is rewound to the
+savepoint that the fork began with, state and tables, and the fork's code reads the same input again. No row is lost or duplicated, and
+results before the savepoint stay. It is a complete upgrade, with a savepoint, probation and rollback.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from tidemark.state.store.store import JobStore
 def promotion_of(
     store: JobStore, fork: str, *, version: str = "", good_epochs: int = 3, within_ms: int = 300_000, checks: tuple[str, ...] = ()
 ) -> UpgradeRequest:
-    """Return the upgrade by which a fork's code takes the place of that of the job that it is a fork of.
+    """Return the upgrade of a job to its fork's code.
 
     Args:
         store: the root store.
-        fork: the fork's name; it may run, and is left as it is.
-        version: a label of its code; the one that the fork was given by default.
-        good_epochs: so many epochs its code has to commit in the job's place.
-        within_ms: how long it has for that, and for its checks.
-        checks: names of checks that have to pass in that time.
+        fork: the fork's name; it may run, and is not changed.
+        version: a label of its code; the fork's version by default.
+        good_epochs: epochs that the code must commit in the job.
+        within_ms: the time for that, and for the checks, in milliseconds.
+        checks: names of checks that must pass in that time.
 
     Raises:
         UnknownJobError: there is no such job.
-        UpgradeError: it is no fork, or its savepoint is another one by now.
-        UnknownSavepointError: its savepoint was deleted.
+        UpgradeError: it is not a fork, or its savepoint has been replaced since.
+        UnknownSavepointError: its savepoint was disposed of.
     """
     spec = require_spec(store, fork).spec
     origin = spec.origin
     if origin is None:
-        raise UpgradeError(f"job {fork!r} is no fork", fix="name a fork that `tidemark fork` made", job=fork)
+        raise UpgradeError(f"job {fork!r} is not a fork", fix="name a fork that `tidemark fork` made", job=fork)
     restore = _with_renames_since(origin.restore, spec.restore)
     found = SavepointStore(store, restore.job).get(restore.savepoint).record
     if origin.epoch >= 0 and (found.lineage, found.epoch) != (origin.lineage, origin.epoch):
         raise UpgradeError(
-            f"savepoint {restore.savepoint!r} of job {restore.job!r} is another one by now than that which {fork!r} began with",
-            fix=f"upgrade the job to the fork's code from a savepoint that you name: `tidemark upgrade {restore.job} --to {spec.code} "
+            f"savepoint {restore.savepoint!r} of job {restore.job!r} has been replaced since {fork!r} began with it",
+            fix=f"upgrade the job to the fork's code from a savepoint of your choice: `tidemark upgrade {restore.job} --to {spec.code} "
             "--from SAVEPOINT`",
             job=restore.job,
             epoch=origin.epoch,
@@ -67,7 +67,7 @@ def promotion_of(
 
 
 def _with_renames_since(began: Restore, now: Restore | None) -> Restore:
-    """Return the restore that a fork began with, with the names that its code has since it was upgraded itself."""
+    """Return the restore that a fork began with, with the renames of the fork's own later upgrades."""
     if now is None or now.identity == began.identity:
         return began
     uids = {old: now.uids.get(new, new) for old, new in began.uids.items()}
@@ -86,7 +86,7 @@ def _with_renames_since(began: Restore, now: Restore | None) -> Restore:
 
 
 def _version(store: JobStore, spec: JobSpec, job: str) -> str:
-    """Return the label of a fork's code: its own, not that which it took over from the job, whose code was another."""
+    """Return the version of a fork's code; empty if it was only inherited from the job, whose code differs."""
     submitted = read_spec(store, job)
     if submitted is None or submitted.spec.code == spec.code:
         return spec.version

@@ -1,4 +1,4 @@
-"""A job's code as Spark ships it to other machines: archives that Python imports from, named by their content."""
+"""Packages a job's code for Spark to ship to other machines: archives that Python imports from, named by their content."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ logger = logging.getLogger("tidemark")
 
 _ARCHIVES: Final = frozenset((".zip", ".whl", ".egg"))
 _KEYS: Final = frozenset((".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx"))
-"""Files of keys; a ``.pem`` may hold certificates only, so what it holds is looked at."""
+"""File suffixes of keys; a ``.pem`` may contain certificates only, so its content is checked."""
 
 _PRIVATE: Final = b"PRIVATE KEY-----"
 _BEGINNING: Final = (1980, 1, 1, 0, 0, 0)
@@ -24,21 +24,23 @@ _BEGINNING: Final = (1980, 1, 1, 0, 0, 0)
 
 
 def package_code(places: Iterable[Path], folder: Path) -> tuple[Path, ...]:
-    """Return the archives of some code, made in a folder.
+    """Package code into archives in a folder, and return them.
 
     A wheel becomes a zip, since Spark puts only files of that name on the path of its Python workers; it must be pure Python, as
-    everything imported from an archive. A folder is zipped, without what no import finds (whose names begin with a dot, such as
-    ``.env``) and without private keys, since all machines of the cluster read the archive. Names carry a checksum, so that other code
-    never goes under the same name.
+    everything imported from an archive. A folder is zipped without files that no import finds (with a leading dot in their name, such as
+    ``.env``) and without private keys, since all machines of the cluster read the archive. Names contain a checksum, so that other code
+    never has the same name.
 
     Raises:
-        LaunchError: something is neither a folder nor an archive, or cannot be read.
+        LaunchError: a path is neither a folder nor an archive, or cannot be read.
     """
     folder.mkdir(parents=True, exist_ok=True)
     try:
         return tuple(_package(place, folder) for place in places)
     except (OSError, zipfile.BadZipFile) as error:
-        raise LaunchError(f"the job's code cannot be shipped: {error}", fix="give folders, zips and wheels that can be read") from error
+        raise LaunchError(
+            f"the job's code cannot be shipped: {error}", fix="set code_paths to readable folders, zips and wheels"
+        ) from error
 
 
 def _package(place: Path, folder: Path) -> Path:
@@ -53,7 +55,7 @@ def _package(place: Path, folder: Path) -> Path:
         _require_pure(place)
         shutil.copyfile(place, temporary)
     else:
-        raise LaunchRefusedError(f"{place} is neither a folder nor a zip or wheel", fix="give code_paths that are")
+        raise LaunchRefusedError(f"{place} is neither a folder nor a zip or wheel", fix="set code_paths to folders, zips and wheels")
     named = folder / f"{place.stem}-{hashlib.sha256(temporary.read_bytes()).hexdigest()[:12]}.zip"
     temporary.replace(named)
     return named
@@ -79,6 +81,6 @@ def _require_pure(place: Path) -> None:
         compiled = next((name for name in archive.namelist() if name.endswith((".so", ".pyd", ".dylib"))), None)
     if compiled is not None:
         raise LaunchRefusedError(
-            f"{place.name} holds {compiled}, and compiled code cannot be imported from an archive",
+            f"{place.name} contains {compiled}, and compiled code cannot be imported from an archive",
             fix="install it on every machine of the cluster, and leave it out of code_paths",
         )

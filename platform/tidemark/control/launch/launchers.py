@@ -1,4 +1,4 @@
-"""What can start drivers from this machine, by the names that specs have."""
+"""The launchers of this machine, by the names that specs use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tidemark.control.model.launcher import Launcher
 
 
 def launchers_here() -> Mapping[str, Launcher]:
-    """Return the launchers; what they stand on is imported now."""
+    """Return the launchers by name; their modules are imported on this call."""
     from tidemark.control.launch.local_launcher import LocalLauncher
     from tidemark.control.launch.spark_submit import SparkSubmitLauncher
 
@@ -16,7 +16,7 @@ def launchers_here() -> Mapping[str, Launcher]:
 
 
 def any_driver_ended(launchers: Mapping[str, Launcher]) -> bool:
-    """Say whether a driver on this machine has ended since it was last looked at."""
+    """Return whether a driver on this machine has ended since the last probe."""
     from tidemark.control.launch.local_launcher import LocalLauncher
 
     return any(launcher.any_driver_ended() for launcher in launchers.values() if isinstance(launcher, LocalLauncher))

@@ -1,4 +1,4 @@
-"""Drivers as processes of this machine, which live on when who started them ends."""
+"""Drivers as processes of this machine, which outlive the process that launched them."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from tidemark.state.log.records import OwnerInfo
 DRIVER: Final = "tidemark.control.driver.driver"
 
 _PARENT_VARIABLES: Final = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "_PYSPARK_DRIVER_CONN_INFO_PATH", "SPARK_ENV_LOADED")
-"""Variables by which a process that runs in Spark itself would hand its own JVM on."""
+"""Variables with which a process that itself runs in Spark would pass its own JVM to the driver."""
 
 _MARK: Final = "TIDEMARK_DRIVER"
-"""Variable of a driver and of all it starts: where its log is. A number of a process comes to others in time; this does not."""
+"""Variable of a driver and of all it starts: the path of its log. Pids are reused; this is not."""
 
 
 class LocalLauncher:
@@ -37,7 +37,7 @@ class LocalLauncher:
 
     Args:
         logs: where logs are kept; else ``$TIDEMARK_LOGS``, or the user's folder for state.
-        name: under which handles are found again.
+        name: the launcher's name in process handles.
     """
 
     def __init__(self, logs: Path | None = None, *, name: str = "local") -> None:
@@ -58,7 +58,7 @@ class LocalLauncher:
             folder = Path(job.folder).expanduser() if job.folder is not None else None
             if folder is not None and not folder.is_dir():
                 raise LaunchError(
-                    f"the working directory {folder} of job {job.job!r} is not there", fix="create it, or submit with another"
+                    f"the working directory {folder} of job {job.job!r} does not exist", fix="create it, or submit with another"
                 )
             handed = self._hand_to_standby(spec, attempt, files)
             if handed is not None:
@@ -69,11 +69,11 @@ class LocalLauncher:
             variables = {**self.environment(job, scratch), _MARK: str(files.log), SCRATCH: str(scratch)}
             command = self.command(spec, attempt, store_uri, files)
             pid = spawn(command, variables, out=files.out, folder=folder)
-        # A home that nobody has (~ada/jobs) is a RuntimeError, a text that the system does not take a ValueError.
+        # The home of an unknown user (~ada/jobs) is a RuntimeError, a text that the system rejects a ValueError.
         except (OSError, RuntimeError, ValueError) as error:
             raise LaunchError(
                 f"the driver of job {job.job!r} cannot be started: {redacted(str(error))}",
-                fix="see that the program and the spec's folder and code_paths are there, and room for its log and its temporary files",
+                fix="check that the program and the spec's folder and code_paths exist, and free space for log and temporary files",
                 place=str(files.logs),
             ) from without_secrets(error)
         # One that has ended already is known, too, until it is reaped.
@@ -83,7 +83,7 @@ class LocalLauncher:
         )
 
     def _hand_to_standby(self, spec: SpecGeneration, attempt: Attempt, files: RunFolder) -> ProcessHandle | None:
-        """Hand the attempt to the process that stands by for just this spec; None where there is none, and one is to be started."""
+        """Assign the attempt to the standby of this generation; None if there is none, and a process has to be started."""
         standby = read_standby(files.logs) if spec.spec.standby else None
         if standby is None or not standby.ready or not standby.is_alive or standby.generation != spec.generation:
             return None
@@ -92,12 +92,12 @@ class LocalLauncher:
         return ProcessHandle(self._name, self._host, standby.pid, started=standby.started, log=str(files.log))
 
     def standby_command(self, spec: SpecGeneration, store_uri: str, log: Path) -> Sequence[str]:
-        """Return the program that makes itself ready to drive a job, and its arguments."""
+        """Return the program of a standby, and its arguments."""
         arguments = ("--store", store_uri, "--job", spec.spec.job, "--standby", str(spec.generation), "--launcher", self._name)
         return (sys.executable, "-m", DRIVER, *arguments, "--log", str(log))
 
     def standby_environment(self, job: JobSpec, scratch: Path, log: Path) -> dict[str, str]:
-        """Return the variables of a standby that a driver starts: its own, but for where temporary files are."""
+        """Return the environment of a standby that a driver starts: the driver's own, except the folders of temporary files."""
         found = self.environment(job, scratch)
         if found["SPARK_LOCAL_DIRS"] == os.environ.get(SCRATCH):
             found["SPARK_LOCAL_DIRS"] = str(scratch)
@@ -108,16 +108,16 @@ class LocalLauncher:
         return (sys.executable, "-m", DRIVER, *driver_arguments(spec.spec.job, attempt, store_uri, launcher=self._name, log=files.log))
 
     def environment(self, job: JobSpec, scratch: Path) -> dict[str, str]:
-        """Return the variables of a driver: those of this process, the job's own, and where its code is."""
+        """Return the environment of a driver: that of this process, the job's variables, and the path of its code."""
         found = {key: value for key, value in os.environ.items() if key not in _PARENT_VARIABLES}
-        # What a driver that is killed leaves behind lies where the next one removes it.
+        # Temporary files of a killed driver are where the next one removes them.
         found |= {"TMPDIR": str(scratch), "SPARK_LOCAL_DIRS": found.get("SPARK_LOCAL_DIRS", str(scratch))}
         found |= job.variables
         paths = [str(path) for path in resolve_code_paths(job)] + [path for path in (found.get("PYTHONPATH"),) if path]
         return {**found, "PYTHONPATH": os.pathsep.join(paths)} if paths else found
 
     def probe(self, handle: ProcessHandle) -> ProcessState:
-        """Say whether a process lives."""
+        """Return whether a process is alive."""
         if not self._is_here(handle) or handle.pid is None:
             return "unknown"
         self._reap(handle)
@@ -129,14 +129,14 @@ class LocalLauncher:
         return "alive"
 
     def any_driver_ended(self) -> bool:
-        """Say whether a driver that was alive when it was last probed has ended since; of each it is said once."""
+        """Return whether a driver that was alive at its last probe has ended since; each end is reported once."""
         ended = [pid for pid, owner in tuple(self._alive.items()) if is_known_dead(owner)]
         for pid in ended:
             self._alive.pop(pid, None)
         return bool(ended)
 
     def exit_code(self, handle: ProcessHandle) -> int | None:
-        """Return what a process that is gone ended with, None where nobody took note."""
+        """Return the exit code of a process that has ended, None if it was not recorded."""
         if not self._is_here(handle) or handle.pid is None or handle.log is None:
             return None
         self._reap(handle)
@@ -150,12 +150,12 @@ class LocalLauncher:
                 os.kill(pid, signal.SIGTERM)
 
     def driver_pid(self, handle: ProcessHandle) -> int | None:
-        """Return the pid of the driver's Python, None where it does not live."""
+        """Return the pid of the driver's Python, None if it is not alive."""
         alive = handle.pid is not None and not is_known_dead(OwnerInfo(handle.host, handle.pid, handle.started))
         return handle.pid if alive else None
 
     def kill(self, handle: ProcessHandle) -> None:
-        """End a process at once, with all it started; of one that is gone, what it left running.
+        """Kill a process and all that it started; if it has ended, the processes that it left running.
 
         A JVM without its Python, or the other way round, is of no use.
         """
@@ -170,7 +170,7 @@ class LocalLauncher:
         self._reap(handle)
 
     def logs(self, handle: ProcessHandle, lines: int) -> tuple[str, ...]:
-        """Return the newest lines of the log; where a driver died before it wrote any, of what it printed."""
+        """Return the newest lines of the log; if a driver died before it wrote any, of its output."""
         if not self._is_here(handle) or handle.log is None:
             return ()
         log = Path(handle.log)
@@ -180,17 +180,17 @@ class LocalLauncher:
         return handle.host == self._host
 
     def _kill_leftovers(self, handle: ProcessHandle, leader: int) -> None:
-        """End what is left of the session that a driver led; who has its number by now, and does not come from it, is left alone."""
+        """Kill the rest of the session that a driver led; processes of a later session with the same number are left alone."""
         info = process_info(leader)
         if (info is None or info.is_zombie) and handle.log is not None and started_since_boot(handle.started):
             kill_session(leader, mark=f"{_MARK}={handle.log}")
 
     def _reap(self, handle: ProcessHandle) -> None:
-        """Take note of the end of a child of this process: nothing is left of it, and how it ended is written down."""
+        """Reap a child of this process that has ended, and write its exit status."""
         if handle.pid is None:
             return
         info = process_info(handle.pid)
-        # Another child of this process may have got the number.
+        # The pid may belong to another child of this process by now.
         if info is not None and (not info.is_zombie or not handle.started.endswith(f":{info.started}")):
             return
         code = reap(handle.pid) if info is not None else None
@@ -208,14 +208,14 @@ def driver_arguments(job: str, attempt: Attempt, store_uri: str, *, launcher: st
 
 
 def resolve_code_paths(job: JobSpec) -> tuple[Path, ...]:
-    """Return the job's code paths, absolute; relative ones begin at its working directory.
+    """Return the job's code paths, absolute; relative ones are relative to its working directory.
 
     Raises:
-        LaunchError: one is not there.
+        LaunchError: one does not exist.
     """
     folder = Path(job.folder or ".").expanduser()
     places = tuple((folder / Path(path).expanduser()).absolute() for path in job.code_paths)
     for place in places:
         if not place.exists():
-            raise LaunchError(f"{place}, of the code of job {job.job!r}, is not there", fix="submit with code_paths that are")
+            raise LaunchError(f"code path {place} of job {job.job!r} does not exist", fix="submit with existing code_paths")
     return places

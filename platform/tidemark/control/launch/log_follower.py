@@ -1,4 +1,4 @@
-"""A log read as it grows, from one driver to the next, through rotations."""
+"""Follows a log as it grows, from one driver to the next, through rotations."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ POLL_SECONDS: Final = 0.5
 
 
 class LogFollower:
-    """Reads what is appended to a file, under its name: a file that was renamed is read to its end, then the one in its place.
+    """Reads lines appended to a file, by name: a renamed file is read to its end, then the file that replaced it.
 
     Args:
-        path: of the log, which may come later.
+        path: path of the log, which need not exist yet.
     """
 
     def __init__(self, path: Path) -> None:
@@ -26,10 +26,10 @@ class LogFollower:
         self._rest = b""
 
     def new_lines(self) -> tuple[str, ...]:
-        """Return the whole lines since the last call; at first all there are."""
+        """Return the complete lines since the last call; the first call returns all lines."""
         data = self._rest + self._read()
         while self._replaced():
-            # More may have come before the renaming.
+            # Lines may have been appended before the renaming.
             data += self._read()
             self.close()
             data += self._read() if data.endswith(b"\n") or not data else b"\n" + self._read()
@@ -49,7 +49,7 @@ class LogFollower:
         return self._file.read() if self._file is not None else b""
 
     def _replaced(self) -> bool:
-        """Say whether there is another file under the name now."""
+        """Return whether another file has the name now."""
         if self._file is None:
             return False
         try:
@@ -61,12 +61,12 @@ class LogFollower:
 
 
 def follow_log(path: Path, lines: int, *, clock: Clock = SYSTEM_CLOCK) -> Iterator[str]:
-    """Yield the last lines of a log, then each line that is written to it, for ever.
+    """Yield the last lines of a log, then each line that is written to it, forever.
 
     Args:
-        path: of the log.
-        lines: how many of those that are there.
-        clock: waits between two looks.
+        path: path of the log.
+        lines: how many existing lines.
+        clock: waits between two polls.
     """
     follower = LogFollower(path)
     try:

@@ -1,4 +1,4 @@
-"""A driver's log: lines for people or JSON, with job, lineage and epoch, in files that stay bounded however long it runs."""
+"""A driver's log: text or JSON lines with job, lineage and epoch, in files of bounded size."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidemark.state.log.progress import EpochProgress
 
 LOG: Final = "driver.log"
 OUT: Final = "driver.out"
-"""What the process and its JVM print, beside the log."""
+"""The output of the process and its JVM, beside the log."""
 
 FORMAT_VARIABLE: Final = "TIDEMARK_LOG_FORMAT"
 LogFormat = Literal["text", "json"]
@@ -31,7 +31,7 @@ OUT_FILES: Final = 3
 
 
 class JobLogFormatter(logging.Formatter):
-    """Writes records as lines that say which job they are of, and how far it was.
+    """Formats log records as text or JSON lines; JSON lines have job, lineage and epoch.
 
     Args:
         job: the job's name.
@@ -46,11 +46,11 @@ class JobLogFormatter(logging.Formatter):
         self._epoch: int | None = None
 
     def after_epoch(self, progress: EpochProgress) -> None:
-        """Take note of the newest committed epoch."""
+        """Set the newest committed epoch, for the lines that follow."""
         self._lineage, self._epoch = progress.lineage, progress.epoch
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record as one line, with the traceback's after it where lines are for people; without credentials."""
+        """Return the record as one line, in text format followed by the traceback; without credentials."""
         at = format_ms(int(record.created * 1000))
         trace = self.formatException(record.exc_info) if record.exc_info else ""
         if not self._json:
@@ -75,8 +75,8 @@ def log_to(path: Path | None, lines: JobLogFormatter) -> logging.Handler:
     """Send the log of this process to a file that is rotated, or to standard error.
 
     Args:
-        path: of the file; None for standard error, as where a cluster keeps what its drivers print.
-        lines: how records are written.
+        path: path of the file; None for standard error, such as on a cluster, which keeps its drivers' output.
+        lines: the formatter.
     """
     handler: logging.Handler
     if path is None:
@@ -88,18 +88,18 @@ def log_to(path: Path | None, lines: JobLogFormatter) -> logging.Handler:
     root = logging.getLogger()
     root.setLevel(logging.INFO)
     root.addHandler(handler)
-    # It tells of every call between Python and the JVM.
+    # At INFO it logs every call between Python and the JVM.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     return handler
 
 
 def log_format() -> LogFormat:
-    """Return the form of lines that the environment asks for."""
+    """Return the log format that ``TIDEMARK_LOG_FORMAT`` sets."""
     return "json" if os.environ.get(FORMAT_VARIABLE, "").lower() == "json" else "text"
 
 
 def rotate(path: Path, files: int = OUT_FILES) -> None:
-    """Make room for a new file, and keep the ones before as ``.1``, ``.2``, …; nobody writes to it any more."""
+    """Rotate a file: earlier ones are kept as ``.1``, ``.2``, …; no process may still write to it."""
     for number in range(files - 1, 0, -1):
         older = path.with_name(f"{path.name}.{number - 1}" if number > 1 else path.name)
         if older.exists():
@@ -107,10 +107,10 @@ def rotate(path: Path, files: int = OUT_FILES) -> None:
 
 
 def limit_size(path: Path, limit: int = OUT_BYTES) -> None:
-    """Empty a file that has grown too large, after a copy, while processes go on appending to it.
+    """Copy and truncate a file that has grown too large, while processes keep appending to it.
 
-    What they write between the copy and the emptying is lost; it is what a JVM prints, not the log. A symbolic link is left: what it leads
-    to is not ours to empty.
+    Lines written between copy and truncation are lost; it is the JVM's output, not the log. A symbolic link is left alone, since its
+    target may belong to others.
     """
     if path.exists() and not path.is_symlink() and path.stat().st_size > limit:
         copy = path.with_name(f"{path.name}.1.{os.getpid()}")
@@ -120,7 +120,7 @@ def limit_size(path: Path, limit: int = OUT_BYTES) -> None:
 
 
 def tail(path: Path, lines: int) -> tuple[str, ...]:
-    """Return the last lines of a file that can be read, oldest first; none of one that cannot."""
+    """Return the last lines of a file, oldest first; none if it cannot be read."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             return tuple(line.rstrip("\n") for line in deque(file, maxlen=max(lines, 0)))

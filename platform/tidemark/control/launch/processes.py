@@ -1,4 +1,4 @@
-"""Processes of this machine that outlive who started them: each leads a session of its own, which is found and ended as a whole.
+"""Processes of this machine that outlive their parent: each leads a separate session, which is found and killed as a whole.
 
 A driver's Python, its JVM and Spark's Python workers are several processes and process groups, but one session.
 """
@@ -22,21 +22,21 @@ _DEFAULT_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.
 
 
 def spawn(command: Sequence[str], environment: Mapping[str, str], *, out: Path, folder: Path | None = None) -> int:
-    """Start a process that leads a session of its own, and return its pid at once.
+    """Start a process as the leader of a new session, and return its pid at once.
 
-    It reads nothing, appends what it prints to a file, inherits no other open file, and handles signals as a fresh process does.
+    It reads nothing, appends its output to a file, inherits no other open file, and has the default signal handlers.
 
     Args:
         command: an absolute path, and arguments.
-        environment: all of its variables.
-        out: the file for what it prints.
+        environment: its complete environment.
+        out: the file for its output.
         folder: its working directory; that of this process by default.
 
     Raises:
         OSError: it cannot be started.
     """
     if folder is not None:
-        # A process that is spawned cannot be given a working directory; the shell goes there and becomes the command.
+        # posix_spawn cannot set a working directory; the shell changes to it and executes the command.
         command = ("/bin/sh", "-c", 'cd "$0" && exec "$@"', str(folder), *command)
     return os.posix_spawn(
         command[0],
@@ -70,9 +70,9 @@ def _session_of(pid: int) -> int | None:
 
 
 def reap(pid: int) -> int | None:
-    """Take note of the end of a child of this process, so that nothing is left of it; returns its exit code, negative for a signal.
+    """Reap a child of this process that has ended; returns its exit code, negative for a signal.
 
-    None where it lives, or is no child of this process.
+    None if it is alive, or not a child of this process.
     """
     try:
         ended, status = os.waitpid(pid, os.WNOHANG)
@@ -82,14 +82,14 @@ def reap(pid: int) -> int | None:
 
 
 def kill_session(leader: int, *, mark: str | None = None, clock: Clock = SYSTEM_CLOCK) -> bool:
-    """End all processes of a session at once; False where some cannot be ended.
+    """Kill all processes of a session; False if some cannot be killed.
 
-    Processes that are just being started come and go while they are counted, so they are counted until there are none.
+    Processes may be started while they are listed, so they are listed until there are none.
 
     Args:
-        leader: number of the session.
-        mark: end only those that were started with this variable, ``NAME=value``: none where the system does not show that.
-        clock: for the pauses between two counts.
+        leader: the session's number.
+        mark: kill only those that were started with this variable, ``NAME=value``; none if the system does not show that.
+        clock: for the pauses between two listings.
     """
     if not (_PROC / "self").exists():
         if mark is None:
@@ -101,7 +101,7 @@ def kill_session(leader: int, *, mark: str | None = None, clock: Clock = SYSTEM_
         members = [
             member
             for member in session_members(leader)
-            # One that is ending does not show its variables any more.
+            # A process that is ending no longer shows its variables.
             if mark is None or (member.pid, member.started) in known or _was_started_with(member.pid, mark)
         ]
         if not members:

@@ -1,4 +1,4 @@
-"""Where a job's drivers keep files on the machine that runs them: logs, how they ended, and what Spark needs while it runs."""
+"""The folders of a job's drivers on the machine that runs them: logs, exit statuses, and Spark's temporary files."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tidemark.state.status.log_folder import log_folder
 EXIT_FILE: Final = "driver.exit"
 
 SCRATCH: Final = "TIDEMARK_SCRATCH"
-"""Variable of a driver: the folder for its temporary files, which it is in whatever ``TMPDIR`` the spec gives it."""
+"""Variable of a driver: the folder for its temporary files, whatever ``TMPDIR`` the spec sets."""
 
 _STANDBY: Final = "~standby"
-"""After a job's name, which cannot hold it: the folder beside the job's, for what stands by."""
+"""Suffix of a job's name, which cannot contain it: the folder of the job's standby, beside the job's own."""
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The files of one job's drivers on this machine, one driver after the other."""
+    """The files of one job's drivers on this machine."""
 
     logs: Path
     scratch: Path
@@ -37,14 +37,14 @@ class RunFolder:
 
     @property
     def out(self) -> Path:
-        """What the driver's process and its JVM print."""
+        """The output of the driver's process and its JVM."""
         return self.logs / OUT
 
     def new_scratch(self, attempt: int) -> Path:
-        """Return an empty folder for an attempt's temporary files; those of earlier ones, which were killed perhaps, go.
+        """Return an empty folder for an attempt's temporary files; those of earlier attempts, which may have been killed, are deleted.
 
         Raises:
-            OSError: it cannot be made, or somebody else made the folder that all of this user's lie in.
+            OSError: it cannot be created, or another user owns the parent folder of this user's folders.
         """
         self._require_own()
         shutil.rmtree(self.scratch, ignore_errors=True)
@@ -53,7 +53,7 @@ class RunFolder:
         return folder
 
     def new_standby_scratch(self, attempt: int) -> Path:
-        """Return a folder for the standby of an attempt's driver; those of earlier ones go, but the one that this process lives in.
+        """Return a folder for the standby of an attempt's driver; those of earlier ones are deleted, except this process's own.
 
         Raises:
             OSError: as for ``new_scratch``.
@@ -75,7 +75,7 @@ class RunFolder:
 
 
 def own_scratch() -> Path | None:
-    """Return the folder that a launcher gave this process for its temporary files; None of a process that no launcher started."""
+    """Return the folder that a launcher set for this process's temporary files; None if no launcher started it."""
     given = os.environ.get(SCRATCH)
     return Path(given) if given else None
 
@@ -83,10 +83,10 @@ def own_scratch() -> Path | None:
 def run_folder(store_uri: str, job: str, logs: Path | None = None) -> RunFolder:
     """Return the folder of a job's drivers, the same for all processes of this user.
 
-    Its temporary files lie in this process's folder for such; in a driver, where the one that launched it has them.
+    Its temporary files are in this process's temporary folder; in a driver, in that of the process that launched it.
 
     Args:
-        store_uri: of the root store; jobs of one name in two stores are two jobs.
+        store_uri: URI of the root store; jobs of one name in two stores are two jobs.
         job: the job's name.
         logs: where logs are kept; else ``$TIDEMARK_LOGS``, or the user's folder for state.
     """
@@ -102,14 +102,14 @@ def _temporary() -> Path:
 
 
 def write_exit_status(log: Path, *, pid: int, started: str, code: int, name: str = EXIT_FILE) -> None:
-    """Write down what a process ended with, beside its log; a driver's in the file that ``read_exit_status`` looks for."""
+    """Write a process's exit code beside its log; a driver's in the file that ``read_exit_status`` reads."""
     temporary = log.with_name(f"{name}.{os.getpid()}")
     temporary.write_text(json.dumps({"pid": pid, "started": started, "code": code}), encoding="utf-8")
     temporary.replace(log.with_name(name))
 
 
 def read_exit_status(log: Path, *, pid: int, started: str) -> int | None:
-    """Return what a process ended with, None where nobody took note."""
+    """Return a process's exit code, None if it was not recorded."""
     try:
         found = json.loads(log.with_name(EXIT_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -1,8 +1,8 @@
-"""Drivers by ``spark-submit``: to a standalone cluster, YARN or Kubernetes, by the options that one knows.
+"""Drivers by ``spark-submit``: on a standalone cluster, YARN or Kubernetes, with its usual options.
 
 In *client* mode the driver is a process of this machine, as a local one is, and Spark's executors are elsewhere. In *cluster* mode
-(``spark.submit.deployMode=cluster``; YARN and Kubernetes have it for Python) it runs there too: then only its heartbeat says whether it
-lives, it ends by reading its spec, and one that cannot be reached is fenced off by the next.
+(``spark.submit.deployMode=cluster``; YARN and Kubernetes have it for Python) it runs there too: then only its heartbeat shows whether it
+is alive, it ends by reading its spec, and one that cannot be reached is fenced by the next.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NAME: Final = "spark-submit"
 DEPLOY_MODE: Final = "spark.submit.deployMode"
 
 _WAIT_SETTINGS: Final = {"yarn": "spark.yarn.submit.waitAppCompletion", "k8s": "spark.kubernetes.submission.waitAppCompletion"}
-"""By which ``spark-submit`` ends when a driver on the cluster has started."""
+"""Settings that make ``spark-submit`` end when a driver on the cluster has started."""
 
 _DRIVER_VARIABLES: Final = {"yarn": "spark.yarn.appMasterEnv", "k8s": "spark.kubernetes.driverEnv"}
 
@@ -50,22 +50,22 @@ class SparkSubmitLauncher(LocalLauncher):
 
         Raises:
             LaunchError: no process was started.
-            LaunchRefusedError: the cluster takes no drivers in Python, or cannot read the store.
+            LaunchRefusedError: the cluster does not run drivers in Python, or cannot read the store.
         """
         if not on_cluster(spec.spec):
             return super().launch(spec, attempt, store_uri)
         if _scheduler(spec.spec) not in _WAIT_SETTINGS:
             raise LaunchRefusedError(
-                f"master {spec.spec.master!r} takes no drivers in Python",
+                f"master {spec.spec.master!r} does not run drivers in Python",
                 fix=f"leave {DEPLOY_MODE} out, so that the driver runs on this machine and the executors on the cluster",
             )
         if store_uri.startswith("file:"):
             raise LaunchRefusedError(
                 f"a driver on a cluster cannot read the job store {store_uri}",
-                fix="keep the job store where all machines reach it, such as s3://bucket/jobs",
+                fix="use a job store that all machines can reach, such as s3://bucket/jobs",
             )
         super().launch(spec, attempt, store_uri)
-        # The process here only submits.
+        # The local process only submits.
         return ProcessHandle(NAME, "", application=f"{spec.spec.job} {attempt.run_id}")
 
     def command(self, spec: SpecGeneration, attempt: Attempt, store_uri: str, files: RunFolder) -> Sequence[str]:
@@ -81,23 +81,23 @@ class SparkSubmitLauncher(LocalLauncher):
         return (self._find_program(), *options, _driver_file(), *driver_arguments(job.job, attempt, store_uri, launcher=NAME, log=log))
 
     def conf(self, job: JobSpec) -> Mapping[str, str]:
-        """Return the Spark settings that must be there before the JVM starts: the job's, before those of a session on one machine."""
+        """Return the Spark settings needed before the JVM starts: the job's, which override those of a session on one machine."""
         from tidemark.spark.env.session import local_settings
 
         local = local_settings() if job.master.startswith("local") else {}
         leaves = {_WAIT_SETTINGS[_scheduler(job)]: "false"} if on_cluster(job) else {}
-        # Where a task runs, the job's module is imported, too, and reads the same variables.
+        # Executors import the job's module, too, and need the same variables.
         readers = ("spark.executorEnv", *((_DRIVER_VARIABLES[_scheduler(job)],) if on_cluster(job) else ()))
         variables = {f"{reader}.{key}": value for reader in readers for key, value in job.variables.items()}
         return {**local, **leaves, **variables, **dynamic_allocation_settings(job), **job.conf}
 
     def environment(self, job: JobSpec, scratch: Path) -> dict[str, str]:
-        """Return the variables of ``spark-submit``, which the driver inherits."""
+        """Return the environment of ``spark-submit``, which the driver inherits."""
         found = {"PYSPARK_PYTHON": sys.executable, **super().environment(job, scratch)}
         return {"PYSPARK_DRIVER_PYTHON": sys.executable, **found}
 
     def driver_pid(self, handle: ProcessHandle) -> int | None:
-        """Return the pid of the driver's Python, a child of the JVM that leads the session; None where it does not live."""
+        """Return the pid of the driver's Python, a child of the JVM that leads the session; None if it is not alive."""
         leader = super().driver_pid(handle)
         if leader is None:
             return None
@@ -111,12 +111,12 @@ class SparkSubmitLauncher(LocalLauncher):
         places = [self._program or "", str(Path(home, "bin", NAME)) if home else "", *package]
         found = next((place for place in map(shutil.which, filter(None, places)) if place is not None), None) or shutil.which(NAME)
         if found is None:
-            raise LaunchError("there is no spark-submit", fix="set SPARK_HOME, or install pyspark")
+            raise LaunchError("spark-submit was not found", fix="set SPARK_HOME, or install pyspark")
         return str(Path(found).absolute())
 
 
 def on_cluster(job: JobSpec) -> bool:
-    """Whether a job's driver runs on the cluster, too."""
+    """Return whether a job's driver runs on the cluster."""
     return job.conf.get(DEPLOY_MODE) == "cluster"
 
 
@@ -127,7 +127,7 @@ def _scheduler(job: JobSpec) -> str:
 def _driver_file() -> str:
     spec = find_spec(DRIVER)
     if spec is None or spec.origin is None:
-        raise LaunchRefusedError(f"{DRIVER} is not a file that spark-submit could run", fix="install Tidemark from a folder or a wheel")
+        raise LaunchRefusedError(f"{DRIVER} is not a file that spark-submit can run", fix="install Tidemark from a folder or a wheel")
     return spec.origin
 
 
@@ -136,5 +136,5 @@ def _runs_driver(pid: int) -> bool:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:
         return False
-    # The JVM has the driver's file among its arguments, too.
+    # The JVM has the driver's file in its arguments, too.
     return Path(words[0]).name.startswith("python") and any(word.endswith("driver.py") for word in words)

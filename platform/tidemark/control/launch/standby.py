@@ -1,4 +1,4 @@
-"""A driver that stands by: its code is loaded and its Spark has run, and it waits for an attempt, or for its job to need none."""
+"""A standby driver: its code is loaded and its Spark session is warm; it waits for an attempt, until its job no longer needs it."""
 
 from __future__ import annotations
 
@@ -30,43 +30,43 @@ _POLL_SECONDS: Final = 0.1
 _POLLS_PER_CHECK: Final = 30
 _RETRY_MS: Final = 60_000
 _ABANDONED_MS: Final = 600_000
-"""So long a standby waits beside a job of which nobody gives a sign of life."""
+"""How long a standby waits for a job without heartbeats."""
 
 
 def wait_for_attempt(store: JobStore, generation: SpecGeneration, folder: Path, *, clock: Clock = SYSTEM_CLOCK) -> int | None:
-    """Say that this process is ready, and wait; returns the attempt that it was handed, None where the job needs no standby any more.
+    """Mark this process as ready and wait; returns the attempt assigned to it, None if the job no longer needs a standby.
 
     Args:
         store: the root store.
-        generation: of the spec that this process was made ready for.
-        folder: of the driver's log.
+        generation: the generation of the spec that this process was prepared for.
+        folder: folder of the driver's log.
         clock: for the pauses.
     """
     standby = Standby(os.getpid(), process_start_token(os.getpid()) or "", generation.generation, ready=True)
     write_standby(folder, standby)
-    logger.info("stands by for %s", generation.spec.job)
+    logger.info("standing by for %s", generation.spec.job)
     last_seen, polls = clock.now_ms(), 0
     while True:
         number = assigned_attempt(folder, standby)
         if number is not None:
             return number
         polls += 1
-        # One that was just asked has no file any more, and gets its order in a moment.
+        # If the file was just removed to assign an attempt, the assignment follows in a moment.
         if polls % _POLLS_PER_CHECK == 0:
             if read_standby(folder) != standby:
                 clock.sleep(1.0)
                 return assigned_attempt(folder, standby)
             why, last_seen = _why_not_needed(store, generation), max(last_seen, _last_heartbeat_at(store, generation.spec.job))
             if not why and clock.now_ms() - last_seen >= _ABANDONED_MS:
-                why = "nobody drives the job"
+                why = "the job has no driver"
             if why:
-                logger.info("stands by no longer: %s", why)
+                logger.info("standing by no longer: %s", why)
                 return None
         clock.sleep(_POLL_SECONDS)
 
 
 def _why_not_needed(store: JobStore, generation: SpecGeneration) -> str:
-    """Return why a job needs no standby any more; nothing where it needs one, or where that cannot be told now."""
+    """Return why a job no longer needs a standby; empty if it does, or if that cannot be determined now."""
     spec = generation.spec
     try:
         newest = read_spec(store, spec.job)
@@ -75,14 +75,14 @@ def _why_not_needed(store: JobStore, generation: SpecGeneration) -> str:
         logger.debug("%s", error)
         return ""
     if newest is None or newest.spec.wanted != "running" or newest.generation != generation.generation:
-        return "another spec is wanted"
+        return "the spec has changed"
     if control is not None and control.lifecycle in {"failed", "finished", "suspended"}:
         return f"the job is {control.lifecycle}"
     return ""
 
 
 def _last_heartbeat_at(store: JobStore, job: str) -> int:
-    """Return when the job's driver last gave a sign of life, 0 where none is seen, such as in a store that does not answer."""
+    """Return the time of the driver's last heartbeat, 0 if none is known, such as when the store does not respond."""
     try:
         beat = read_heartbeat(store.at(job_folder(job)))
     except (TidemarkError, OSError) as error:
@@ -93,15 +93,15 @@ def _last_heartbeat_at(store: JobStore, job: str) -> int:
 
 @dataclass
 class StandbyKeeper:
-    """Keeps a standby beside a driver, from the driver's first epoch on.
+    """Keeps a standby running beside a driver, from the driver's first epoch on.
 
     Args:
         store: the root store.
-        generation: of the spec that the driver runs.
-        attempt: the driver's.
-        log: the driver's.
-        needed: whether the driver is far enough for one: a start takes as much of the machine as its own.
-        clock: for how often it is tried.
+        generation: the generation of the spec that the driver runs.
+        attempt: number of the driver's attempt.
+        log: path of the driver's log.
+        needed: returns whether the driver's own start is over: a standby's start loads the machine as much.
+        clock: limits how often it is tried.
     """
 
     store: JobStore
@@ -114,7 +114,7 @@ class StandbyKeeper:
     _pid: int | None = None
 
     def ensure_standby(self) -> None:
-        """Start a standby where there is none, at most once a minute; called every few seconds.
+        """Start a standby if there is none, at most once a minute; called every few seconds.
 
         Raises:
             OSError: no process can be started.
@@ -132,7 +132,7 @@ class StandbyKeeper:
         write_standby(self.log.parent, Standby(self._pid, process_start_token(self._pid) or "", spec.generation))
 
     def _wanted_spec(self) -> SpecGeneration | None:
-        """Return the newest spec, None where it wants another driver than this one, or none."""
+        """Return the newest spec, None if it needs another driver than this one, or none."""
         own = self.generation
         newest = read_spec(self.store, own.spec.job)
         fits = newest is not None and newest.spec.wanted == "running" and not newest.spec.requires_restart_from(own.spec)
@@ -149,5 +149,5 @@ class StandbyKeeper:
         variables = launcher.standby_environment(spec, scratch, self.log)
         folder = Path(spec.folder).expanduser() if spec.folder is not None else None
         pid = spawn(command, variables, out=self.log.with_name(OUT), folder=folder)
-        logger.info("process %d stands by", pid)
+        logger.info("process %d is the standby", pid)
         return pid

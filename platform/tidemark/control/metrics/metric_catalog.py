@@ -1,7 +1,7 @@
-"""What is measured of a job, metric by metric: its name by Prometheus's conventions, its labels, and where it is in a view. Pure.
+"""The metrics of a job: their names by Prometheus's conventions, their labels, and how they are read from a view. Pure.
 
-Labels come from what is defined (jobs, sources, filters, operators, outputs), but for splits, which come from data: of these a source
-shows so many and no more, always the same.
+Labels come from definitions (jobs, sources, filters, operators, outputs), except splits, which come from data: a source exports a
+bounded number of them, always the same.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ MetricKind = Literal["counter", "gauge"]
 MetricGroup = Literal["Jobs", "Time", "Rows", "Epochs", "State", "Supervisor"]
 
 MAX_SPLITS: Final = 32
-"""Splits of a source that have a series of their own, the first by name."""
+"""Splits of a source that are exported, the first by name."""
 
 Sample = tuple[tuple[str, ...], float]
-"""Values of the labels beside ``job``, in their order, and the number."""
+"""Values of the labels besides ``job``, in order, and the number."""
 
 _PREFIX: Final = "tidemark_"
 _LAST_INSTANT: Final = 253_402_300_799_999
@@ -34,10 +34,10 @@ class MetricInfo:
     Args:
         stem: its name without prefix, unit and ``_total``.
         unit: ``seconds``, ``bytes``, ``rows``, …; empty for plain counts and marks.
-        kind: a counter only grows, but for the start of a new lineage.
+        kind: a counter only grows, except when a new lineage begins.
         labels: names of the labels.
-        text: what it says, one sentence.
-        group: where a dashboard shows it.
+        text: its description, one sentence.
+        group: the group in dashboards.
     """
 
     stem: str
@@ -66,7 +66,7 @@ class MetricInfo:
 class JobMetric:
     """A metric of jobs, and how its numbers are read from a view; its first label is ``job``.
 
-    ``covers_damaged`` ones are also shown of a job of which a file cannot be read.
+    ``covers_damaged`` ones are also exported for a job with an unreadable file.
     """
 
     info: MetricInfo
@@ -74,12 +74,12 @@ class JobMetric:
 
     @property
     def covers_damaged(self) -> bool:
-        """Whether it says something of a job of which a file cannot be read."""
+        """Whether it is exported for a job with an unreadable file."""
         return self.info.stem in {"job_state", "job_healthy"}
 
 
 def exported_splits(source: SourceView) -> tuple[str, ...]:
-    """Return the splits that have a series: the same at every look, as long as there are no others before them."""
+    """Return the splits that are exported: always the same, unless new ones sort before them."""
     return tuple(sorted(source.splits)[:MAX_SPLITS])
 
 
@@ -134,21 +134,27 @@ JOB_METRICS: Final[tuple[JobMetric, ...]] = (
     _metric(
         "job_state",
         "",
-        "1 for what the job is in: its state, the same in the control plane's words (lifecycle), and its health.",
+        "1 for the job's current state, lifecycle and health.",
         "Jobs",
         lambda view: (((view.state, view.lifecycle, view.health), 1),),
         "state",
         "lifecycle",
         "health",
     ),
-    _metric("job_healthy", "", "1 if all is well, or stopped as wanted.", "Jobs", lambda view: _one(float(view.health not in UNHEALTHY))),
-    _metric("restarts", "", "Starts after failures.", "Jobs", lambda view: _one(view.restarts_done), kind="counter"),
+    _metric(
+        "job_healthy",
+        "",
+        "1 if the job is healthy, or stopped as requested.",
+        "Jobs",
+        lambda view: _one(float(view.health not in UNHEALTHY)),
+    ),
+    _metric("restarts", "", "Restarts after failures.", "Jobs", lambda view: _one(view.restarts_done), kind="counter"),
     _metric("spec_generation", "", "The newest generation of the spec, 0 without one.", "Jobs", lambda view: _one(view.generation)),
     _metric("spec_generation_seen", "", "The generation that was acted on last.", "Jobs", lambda view: _one(view.generation_seen)),
     _metric(
         "heartbeat_timestamp",
         "seconds",
-        "When the driver last gave a sign of life.",
+        "Time of the driver's last heartbeat.",
         "Jobs",
         lambda view: _one(_seconds(view.heartbeat_at)),
     ),
@@ -156,7 +162,7 @@ JOB_METRICS: Final[tuple[JobMetric, ...]] = (
     _metric(
         "driver_start_stage",
         "seconds",
-        "How long a stage of the newest driver's start took; Spark's stages run beside others.",
+        "How long a stage of the newest driver's start took; Spark's stages run in parallel to others.",
         "Jobs",
         lambda view: () if view.start is None else [((stage,), ms / 1000) for stage, ms in sorted_stages(view.start.took)],
         "stage",
@@ -201,7 +207,7 @@ JOB_METRICS: Final[tuple[JobMetric, ...]] = (
     _metric(
         "source_malformed",
         "rows",
-        "Rows that could not be timed or parsed.",
+        "Rows without a valid event time, or that could not be parsed.",
         "Rows",
         lambda view: _totals(view.totals["sources"], "malformed"),
         "source",
@@ -220,7 +226,7 @@ JOB_METRICS: Final[tuple[JobMetric, ...]] = (
     _metric(
         "operator_late",
         "rows",
-        "Rows that no window took since they were too late.",
+        "Late rows, which no window accepted.",
         "Rows",
         lambda view: _totals(view.totals["operators"], "late"),
         "operator",

@@ -1,6 +1,6 @@
-"""The same metrics through OpenTelemetry (the extra ``otel``): by OTLP over HTTP, or into a meter of the user's own.
+"""Exports the metrics through OpenTelemetry (the extra ``otel``): by OTLP over HTTP, or to the user's own meter provider.
 
-Where they go is said by OpenTelemetry's own variables, such as ``OTEL_EXPORTER_OTLP_ENDPOINT`` and ``OTEL_METRIC_EXPORT_INTERVAL``.
+OpenTelemetry's own variables configure it, such as ``OTEL_EXPORTER_OTLP_ENDPOINT`` and ``OTEL_METRIC_EXPORT_INTERVAL``.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _SAID_BY_UNIT = frozenset(("seconds", "bytes", "ratio"))
 
 @dataclass(frozen=True)
 class OtelExport:
-    """An export that goes on until it is closed, which sends what is there once more."""
+    """A running export; ``close`` sends the current metrics once more and ends it."""
 
     close: Callable[[], None]
 
 
 def export_metrics(source: SnapshotSource, *, provider: MeterProvider | None = None) -> OtelExport:
-    """Export metrics now and then, from a thread of OpenTelemetry's.
+    """Export metrics periodically, from a thread of OpenTelemetry.
 
     Args:
-        source: what is shown.
-        provider: of meters; by default one that sends by OTLP over HTTP.
+        source: the metrics to export.
+        provider: the meter provider; by default one that sends by OTLP over HTTP.
 
     Raises:
         SetupError: the packages of the extra ``otel`` are not installed.
@@ -59,7 +59,7 @@ def export_metrics(source: SnapshotSource, *, provider: MeterProvider | None = N
 
 
 def otel_name(info: MetricInfo) -> str:
-    """Return a metric's name in OpenTelemetry, which says the unit beside it.
+    """Return a metric's name in OpenTelemetry, which has units apart from names.
 
     >>> otel_name(MetricInfo("watermark_lag", "seconds", "gauge", (), "", "Time"))
     'tidemark.watermark_lag'

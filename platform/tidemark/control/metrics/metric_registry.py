@@ -1,4 +1,4 @@
-"""What is shown to who asks for metrics: the newest views, and what a supervisor says of itself. Safe to use from several threads."""
+"""The metrics to export: the newest views, and the supervisor's own metrics. Thread-safe."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tidemark.control.metrics.metric_catalog import JOB_METRICS, JobMetric, Metr
 from tidemark.control.model.view import JobView
 
 Series = tuple[MetricInfo, Sequence[tuple[tuple[str, ...], float]]]
-"""A metric, and for the values of its labels its numbers."""
+"""A metric, and its numbers by label values."""
 
 
 @dataclass(frozen=True)
 class MetricSnapshot:
-    """A moment: ``views`` of jobs; of a supervisor when its last pass ended (milliseconds), how long it took, and its alerts."""
+    """A snapshot: ``views`` of jobs; for a supervisor, when its last pass ended (milliseconds), its duration, and its alerts."""
 
     views: tuple[JobView, ...] = ()
     passed_at: int | None = None
@@ -30,26 +30,26 @@ class MetricSnapshot:
 
 @dataclass(frozen=True)
 class SupervisorMetric:
-    """A metric of a supervisor, and how its numbers are read."""
+    """A metric of a supervisor, and how it is read from a snapshot."""
 
     info: MetricInfo
     read: Callable[[MetricSnapshot], Sequence[tuple[tuple[str, ...], float]]]
 
 
 class MetricRegistry:
-    """Holds the moment that is shown; a pass puts up the next one, a scrape reads it. Reading costs no look at the store."""
+    """Holds the newest snapshot; each pass publishes one, each scrape reads it, without reading the store."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._snapshot = MetricSnapshot()
 
     def publish(self, snapshot: MetricSnapshot) -> None:
-        """Put up a moment."""
+        """Replace the snapshot."""
         with self._lock:
             self._snapshot = snapshot
 
     def read(self) -> MetricSnapshot:
-        """Return what was put up last."""
+        """Return the newest snapshot."""
         with self._lock:
             return self._snapshot
 
@@ -98,17 +98,17 @@ SUPERVISOR_METRICS: Final[tuple[SupervisorMetric, ...]] = (
         _info("supervisor_tells", "", "1 if it is the one of several supervisors that sends alerts."),
         lambda snapshot: _number(None if snapshot.alerts is None else float(snapshot.alerts.is_leader)),
     ),
-    SupervisorMetric(_info("alerts_firing", "", "What goes on, by rule and severity.", "job", "rule", "severity"), _firing),
+    SupervisorMetric(_info("alerts_firing", "", "Firing alerts, by rule and severity.", "job", "rule", "severity"), _firing),
     SupervisorMetric(
-        _info("alerts_waiting", "", "Messages that a receiver has not taken yet.", "receiver"),
+        _info("alerts_waiting", "", "Messages that a receiver has not accepted yet.", "receiver"),
         lambda snapshot: () if snapshot.alerts is None else [((name,), count) for name, count in sorted(snapshot.alerts.pending.items())],
     ),
     SupervisorMetric(
-        _info("alert_messages", "", "Messages that a receiver took.", "receiver", kind="counter"),
+        _info("alert_messages", "", "Messages that a receiver accepted.", "receiver", kind="counter"),
         lambda snapshot: [((name,), counts.sent) for name, counts in sorted(snapshot.counts.items())],
     ),
     SupervisorMetric(
-        _info("alert_failures", "", "Tries to send that failed.", "receiver", kind="counter"),
+        _info("alert_failures", "", "Failed attempts to send.", "receiver", kind="counter"),
         lambda snapshot: [((name,), counts.failed) for name, counts in sorted(snapshot.counts.items())],
     ),
 )
@@ -118,7 +118,7 @@ def _of_jobs(metric: JobMetric) -> Callable[[MetricSnapshot], Sequence[tuple[tup
     return lambda snapshot: [
         ((view.job, *labels), float(value))
         for view in snapshot.views
-        # Of one that cannot be read nothing else is known: counters would fall to 0, and rise again once it can.
+        # Nothing else is known of a damaged job: its counters would drop to 0, and rise again once it is readable.
         if view.state != "damaged" or metric.covers_damaged
         for labels, value in metric.read(view)
     ]

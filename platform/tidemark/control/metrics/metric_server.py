@@ -1,4 +1,4 @@
-"""Metrics over HTTP, as Prometheus asks for them: of a whole job store by the supervisor, of one job by its driver."""
+"""Serves metrics to Prometheus over HTTP: of a whole job store by the supervisor, of one job by its driver."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ _LOG = logging.getLogger("tidemark.metrics")
 
 
 class SnapshotSource(Protocol):
-    """Where the moment to show comes from."""
+    """Provides metric snapshots."""
 
     def read(self) -> MetricSnapshot:
-        """Return it.
+        """Return the current snapshot.
 
         Raises:
-            TidemarkError: it cannot be known now.
+            TidemarkError: it cannot be read now.
         """
         ...
 
 
 class StoredJob:
-    """The moment of one job, read from the store when it is asked for, and at most once a second.
+    """Snapshots of one job, read from the store on request, at most once a second.
 
     Args:
         root: the root store.
         job: the job's name.
-        clock: the time.
+        clock: processing time.
     """
 
     def __init__(self, root: JobStore, job: str, *, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -54,7 +54,7 @@ class StoredJob:
         self._known: tuple[float, MetricSnapshot] | None = None
 
     def read(self) -> MetricSnapshot:
-        """Return the job as its files say it is.
+        """Return a snapshot of the job from its files.
 
         Raises:
             StoreError: the store cannot be reached.
@@ -69,14 +69,14 @@ class StoredJob:
 
 
 class TidemarkCollector(Collector):
-    """Gives Prometheus's client what is measured, and whether it could be read (``tidemark_scrape_success``)."""
+    """Provides metrics to Prometheus's client, and whether they could be read (``tidemark_scrape_success``)."""
 
     def __init__(self, source: SnapshotSource) -> None:
         self._source = source
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all families; called at each scrape. What cannot be read is left out, so that its series end."""
-        read = GaugeMetricFamily("tidemark_scrape_success", "1 if what is measured could be read.")
+        """Yield all families; called at each scrape. Metrics that cannot be read are left out, so that their series end."""
+        read = GaugeMetricFamily("tidemark_scrape_success", "1 if the metrics could be read.")
         try:
             found = list(series_of(self._source.read()))
         except TidemarkError as error:
@@ -90,25 +90,25 @@ class TidemarkCollector(Collector):
             yield _family(series)
 
     def describe(self) -> tuple[Metric, ...]:
-        """Return nothing: names are known without a look at the store."""
+        """Return nothing, so that registering the collector does not read the store."""
         return ()
 
 
 @dataclass(frozen=True)
 class MetricServer:
-    """A server that answers scrapes; ``url`` is where."""
+    """A running metrics server at ``url``."""
 
     url: str
     close: Callable[[], None]
 
 
 def serve_metrics(source: SnapshotSource, port: int, *, host: str = LOOPBACK) -> MetricServer:
-    """Answer scrapes from a thread of its own, until closed.
+    """Serve metrics from a separate thread, until closed.
 
-    The page has no log-in and names jobs, sources and splits, so it is on loopback unless told otherwise.
+    The endpoint has no authentication and names jobs, sources and splits, so it is on loopback by default.
 
     Args:
-        source: what is shown.
+        source: provides the metrics.
         port: the port; 0 takes a free one.
         host: the address to listen on.
 
@@ -120,7 +120,9 @@ def serve_metrics(source: SnapshotSource, port: int, *, host: str = LOOPBACK) ->
     try:
         server, thread = start_http_server(port, addr=host, registry=registry)
     except (OSError, OverflowError) as error:
-        raise SetupError(f"metrics cannot be served on {host}:{port}: {error}", fix="give another port, or end what has it") from error
+        raise SetupError(
+            f"metrics cannot be served on {host}:{port}: {error}", fix="use another port, or stop the process that uses it"
+        ) from error
     return MetricServer(f"http://{host}:{server.server_port}/metrics", lambda: _close(server, thread))
 
 
@@ -128,14 +130,14 @@ def listen_address(text: str) -> tuple[str, int]:
     """Return host and port of ``"9464"`` or ``"0.0.0.0:9464"``; without a host loopback.
 
     Raises:
-        DefinitionError: it is neither.
+        DefinitionError: it has neither form.
 
     >>> listen_address("9464")
     ('127.0.0.1', 9464)
     """
     host, _, port = text.rpartition(":")
     if not port.isdecimal() or int(port) > 65_535:
-        raise DefinitionError(f"{text!r} is no place to listen at", fix="give a port, or host:port, such as 9464 or 0.0.0.0:9464")
+        raise DefinitionError(f"{text!r} is not a valid address", fix="set a port, or host:port, such as 9464 or 0.0.0.0:9464")
     return host.strip("[]") or LOOPBACK, int(port)
 
 

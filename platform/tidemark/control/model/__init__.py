@@ -1,1 +1,1 @@
-"""What is stored of a job that runs on: specs, attempts, upgrade records."""
+"""Stored records of a submitted job: specs, attempts, upgrade steps."""

@@ -1,4 +1,4 @@
-"""How far the start of an attempt's driver is, and how long its stages took: one small file, written by the driver as it goes along."""
+"""The progress of a driver's start and the duration of its stages: one small file per attempt, updated by the driver."""
 
 from __future__ import annotations
 
@@ -26,33 +26,33 @@ CODE: Final = "code"
 SPARK: Final = "spark"
 JVM: Final = "jvm"
 SESSION: Final = "session"
-"""Stages before a run's own: the process and its imports since the attempt was written, the job's code, and then the wait for Spark.
+"""Stages before those of a run: the process and its imports since the attempt was written, the job's code, then the wait for Spark.
 
-What Spark takes in all is ``jvm``, which starts beside the code, and ``session``."""
+Spark's start as a whole is ``jvm``, which runs in parallel to ``code``, and ``session``."""
 
 FIRST_EPOCH: Final = "first epoch"
-"""The last stage: what was left to do for epochs before, such as about missing ones, is done."""
+"""The last stage: work left from earlier epochs, such as republishing missing ones, is done."""
 
 _ORDER: Final = (PYTHON, CODE, JVM, SESSION, SPARK, "recovery", "checkpoint", FIRST_EPOCH)
 
 
 def sorted_stages(took: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
-    """Return stages as they come one after the other."""
+    """Return stages in the order in which they run."""
     return tuple(sorted(took.items(), key=lambda item: _ORDER.index(item[0]) if item[0] in _ORDER else len(_ORDER)))
 
 
 def reached_first_epoch(start: DriverStart | None) -> bool:
-    """Say whether a driver is known to have come as far as its first epoch, whatever became of that."""
+    """Return whether a driver is known to have reached its first epoch, committed or not."""
     return start is not None and (start.stage == FIRST_EPOCH or FIRST_EPOCH in start.took)
 
 
 class StartReport:
-    """Takes the time of a start's stages, and keeps the file of it up to date, without holding the start up.
+    """Measures the stages of a driver's start and keeps its file up to date, without delaying the start.
 
     Args:
         store: the root store.
         job: the job's name.
-        attempt: whose driver starts; its first stage began when it was written.
+        attempt: the driver's attempt; its first stage began when the attempt was written.
         clock: processing time.
     """
 
@@ -69,12 +69,12 @@ class StartReport:
         self._put()
 
     def enter(self, stage: str) -> None:
-        """Say that the stage so far is done and another begins; after the end of the start nothing more."""
+        """End the current stage and begin another; does nothing after the end of the start."""
         with self._lock:
             self._close(stage)
 
     def close(self) -> None:
-        """Say that the start is done: the first epoch is published, or the driver ends. Called again it does nothing."""
+        """End the start: the first epoch is published, or the driver ends. Calling it again does nothing."""
         with self._lock:
             self._close("")
             if not self._ended:
@@ -87,12 +87,12 @@ class StartReport:
         return self._ended
 
     def wait(self) -> None:
-        """Wait until all that was said is written; the start is done."""
+        """Wait until all stages are written; call it after ``close``."""
         self._writer.shutdown(wait=True)
 
     @contextmanager
     def in_parallel(self, stage: str) -> Iterator[None]:
-        """Take the time of work in another thread, beside the stages."""
+        """Measure work in another thread, in parallel to the stages."""
         begun = self._clock.monotonic()
         yield
         with self._lock:
@@ -117,17 +117,17 @@ class StartReport:
         try:
             write_start(self._store, self._job, start)
         except TidemarkError as error:
-            # Nothing depends on it, and the run finds out by itself that the store does not answer.
+            # Nothing depends on this file, and the run itself notices that the store does not respond.
             logger.debug("%s", error)
 
 
 def write_start(store: JobStore, job: str, start: DriverStart) -> None:
-    """Say how far a start is, over what was said before. ``store`` is the root store."""
+    """Write a start's progress, replacing the previous one. ``store`` is the root store."""
     write_document(store.at(job_folder(job)), numbered(STARTS, start.attempt), kind=KIND, value=start)
 
 
 def read_start(store: JobStore, job: str, attempt: int) -> DriverStart | None:
-    """Return how far the start of an attempt's driver is; None where it is not known, or damaged, since nothing depends on it.
+    """Return the progress of the start of an attempt's driver; None if it is unknown or damaged, since nothing depends on it.
 
     Raises:
         FormatError: a newer release wrote it.

@@ -1,4 +1,4 @@
-"""What drivers have to do without: not worth the end of a job that runs, and shown with it as long as it is so."""
+"""Warnings of drivers: a missing feature that does not end a running job, shown with the job while it lasts."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ KIND: Final = "driver-warning"
 
 
 def write_warning(store: JobStore, job: str, warning: DriverWarning) -> None:
-    """Say what an attempt's driver has to do without, over what it said before. ``store`` is the root store."""
+    """Write the warning of an attempt's driver, replacing the previous one. ``store`` is the root store."""
     write_document(store.at(job_folder(job)), numbered(WARNINGS, warning.attempt), kind=KIND, value=warning)
 
 
 def delete_warning(store: JobStore, job: str, attempt: int) -> None:
-    """Say that an attempt's driver has all again; does nothing where nothing was said."""
+    """Delete the warning of an attempt's driver, if there is one."""
     store.at(job_folder(job)).delete([numbered(WARNINGS, attempt)])
 
 
 def read_warning(store: JobStore, job: str, attempt: int) -> DriverWarning | None:
-    """Return what an attempt's driver has to do without; None where there is nothing, or it is damaged, since nothing depends on it.
+    """Return the warning of an attempt's driver; None if there is none or it is damaged, since nothing depends on it.
 
     Raises:
         FormatError: a newer release wrote it.

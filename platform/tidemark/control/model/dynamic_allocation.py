@@ -1,8 +1,8 @@
-"""Spark settings by which a cluster's executors follow a job's parallelism, where dynamic allocation is asked for.
+"""Spark settings by which a cluster's executors follow a job's parallelism, if dynamic allocation is enabled.
 
-Spark asks for as many executors as the tasks that wait and run have room in, within the bounds of ``spark.dynamicAllocation.minExecutors``
-and ``maxExecutors``, and lets those go that were idle for a while. A stage of an epoch has as many tasks as the job's parallelism, since
-adaptive execution is off; so from the epoch on that takes a rescale up, the executors follow it without a further setting.
+Spark requests executors for the pending and running tasks, between ``spark.dynamicAllocation.minExecutors`` and ``maxExecutors``, and
+removes those that were idle for a time. A stage of an epoch has as many tasks as the job's parallelism, since adaptive execution is off;
+so executors follow a rescale from the first epoch with the new parallelism on, without further settings.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _TRIGGERS: Final = 3
 
 
 def dynamic_allocation_settings(job: JobSpec) -> Mapping[str, str]:
-    """Return what a job's settings need besides; what the job says itself goes before it.
+    """Return the settings to add to a job's; the job's own settings take precedence.
 
-    Between two epochs executors are idle. Spark releases them after a minute; of a job with a longer trigger none would be left for the
+    Executors are idle between two epochs, and Spark removes them after a minute. A job with a longer trigger would have none left for the
     next epoch, so they stay for a few triggers.
     """
     if job.master.startswith("local") or job.conf.get(ENABLED, "").strip().lower() != "true":

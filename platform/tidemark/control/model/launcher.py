@@ -1,4 +1,4 @@
-"""What starts, finds and ends the processes of drivers. The reconciler decides; a launcher only acts."""
+"""Launchers start, find and end the processes of drivers; the reconciler decides when."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ ProcessState = Literal["alive", "gone", "unknown"]
 
 
 class Launcher(Protocol):
-    """Starts drivers as separate processes, which outlive the process that started them.
+    """Starts drivers as separate processes, which outlive the process that launched them.
 
     Every method but ``launch`` may be called by another process, and on another machine, than the one that launched.
     """
 
     def launch(self, spec: SpecGeneration, attempt: Attempt, store_uri: str) -> ProcessHandle:
-        """Start the driver of an attempt and return at once; called once per attempt, by who created its record.
+        """Start the driver of an attempt and return at once; called once per attempt, by the process that created its record.
 
-        The process that it starts calls ``attempts.claim_attempt`` before anything else, so that it is known even if who launched it
-        dies here, and ends where that refuses.
+        The driver calls ``attempts.claim_attempt`` before anything else, so that it is known even if the launching process dies here,
+        and ends if that raises.
 
         Raises:
             LaunchError: no process was started.
@@ -28,14 +28,14 @@ class Launcher(Protocol):
         ...
 
     def probe(self, handle: ProcessHandle) -> ProcessState:
-        """Return whether a process is alive; ``unknown`` if that cannot be seen from here, such as of a process on another machine.
+        """Return whether a process lives; ``unknown`` if this process cannot see it, such as one on another machine.
 
-        It changes nothing, so read-only callers may call it, too.
+        It changes nothing, so commands that only show a job call it, too.
         """
         ...
 
     def exit_code(self, handle: ProcessHandle) -> int | None:
-        """Return the exit code of a process that has ended, None if it is not known."""
+        """Return the exit code of a process that has ended, None if it is unknown."""
         ...
 
     def ask_to_stop(self, handle: ProcessHandle) -> None:
@@ -43,12 +43,12 @@ class Launcher(Protocol):
         ...
 
     def kill(self, handle: ProcessHandle) -> None:
-        """Kill a process and all that it started; of one that has ended, what it left running.
+        """Kill a process and all that it started; if it has ended, the processes that it left running.
 
-        Does nothing where it cannot be reached.
+        Does nothing if it cannot be reached.
         """
         ...
 
     def logs(self, handle: ProcessHandle, lines: int) -> tuple[str, ...]:
-        """Return the newest lines of a process's log, oldest first; none where they cannot be reached."""
+        """Return the newest lines of a process's log, oldest first; none if it cannot be reached."""
         ...

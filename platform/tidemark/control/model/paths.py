@@ -1,15 +1,15 @@
-"""Where the control plane's files lie: in ``control/`` of a job's folder; all paths are relative to the job's folder.
+"""Paths of the control plane's files, in ``control/`` of a job's folder; all paths are relative to the job's folder.
 
 ================================  ====================================================================
 ``control/specs/<n>.json``        the generations of the spec, each created once
 ``control/attempts/<n>.json``     the right to launch a driver, created once per attempt
 ``control/claims/<n>.json``       the process that runs an attempt, created once
-``control/starts/<n>.json``       how far the start of an attempt's driver is, and how long its stages took
-``control/warnings/<n>.json``     what the driver of an attempt has to do without, while it does
+``control/starts/<n>.json``       progress of the start of an attempt's driver, and the duration of its stages
+``control/warnings/<n>.json``     warnings of an attempt's driver, while they last
 ``control/leases/<n>.json``       which reconciler acts on the job
 ``control/upgrades/<n>.json``     the steps of upgrades, each created once before it is taken
-``control/upgrade-leases/``       who goes on with the upgrade
-``control/upgrade-checks/``       what checks said of the new code during an upgrade, by upgrade and check
+``control/upgrade-leases/``       which process carries out the upgrade
+``control/upgrade-checks/``       results of checks of the new code during an upgrade, by upgrade and check
 ``control/upgrade-trouble.json``  what blocks the next step of an upgrade
 ``control/status.json``           what reconcilers last saw and are about to do
 ================================  ====================================================================
@@ -33,7 +33,7 @@ UPGRADE_BLOCKER: Final = "control/upgrade-trouble.json"
 CONTROL_STATUS: Final = "control/status.json"
 
 ALERT_LEASES: Final = "_alerts/leases"
-"""At the store's root, not in a job's folder: which process evaluates rules and sends notifications, so that each is sent once."""
+"""At the store's root, not in a job's folder: which process evaluates alert rules and notifies, so that each alert is sent once."""
 
 _DIGITS = 8
 

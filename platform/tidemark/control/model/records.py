@@ -1,4 +1,4 @@
-"""What the control plane keeps of a job besides its spec: attempts, claims, leases, and the status that reconcilers write.
+"""The control plane's records of a job besides its spec: attempts, claims, leases, and the status that reconcilers write.
 
 Times are milliseconds since 1970-01-01 UTC.
 """
@@ -14,21 +14,21 @@ from tidemark.state.encoding.codec import added_field
 from tidemark.state.log.records import OwnerInfo
 
 Lifecycle = Literal["created", "starting", "running", "draining", "suspended", "failing", "failed", "finished", "upgrading"]
-"""``created``: submitted, never started. ``draining``: a driver was asked to end. ``upgrading``: the same, to be started with other
-code; of a view, also that an upgrade is under way. ``failing``: a driver failed and will be started again. ``failed``: it will not, until
-somebody asks. ``finished``: the input has ended for good."""
+"""``created``: submitted, never started. ``draining``: a driver was asked to end. ``upgrading``: the same, to restart with other code;
+in a view, also that an upgrade is under way. ``failing``: a driver failed and will be restarted. ``failed``: it will not be restarted
+until requested. ``finished``: the input has ended for good."""
 
 ACTIVE: frozenset[Lifecycle] = frozenset(("starting", "running", "draining", "upgrading"))
-"""In these a driver's process may be alive, and its end has not been dealt with."""
+"""In these a driver's process may be alive, and its end was not handled yet."""
 
 ATTEMPT_RUN = "attempt-"
 
 
 @dataclass(frozen=True)
 class ProcessHandle:
-    """A driver's process, as its launcher finds it again.
+    """Identifies a driver's process to its launcher.
 
-    ``started`` is the token of the process's birth (``state.owners``), empty where unknown. ``pid`` is None where only the
+    ``started`` is the start token of the process (``state.owners``), empty where unknown. ``pid`` is None where only the
     cluster knows the process, by ``application``. ``log`` is the path of its log on ``host``.
     """
 
@@ -42,7 +42,7 @@ class ProcessHandle:
 
 @dataclass(frozen=True)
 class ErrorInfo:
-    """An error: its code (``TM…``), its message, and whether trying again can help."""
+    """An error: its code (``TM…``), its message, and whether it is transient."""
 
     code: str
     message: str
@@ -51,9 +51,9 @@ class ErrorInfo:
 
 @dataclass(frozen=True)
 class Failure:
-    """One failed attempt: when it was seen, the running epoch if there was one, and the error. ``started_at`` is the attempt's.
+    """One failed attempt: when the failure was seen, the epoch that was running, if any, and the error. ``started_at`` is the attempt's.
 
-    ``committed`` is the job's newest committed epoch by then, -1 before the first, None where it was not known.
+    ``committed`` is the job's newest committed epoch at that time, -1 before the first, None if unknown.
     """
 
     at: int
@@ -68,9 +68,9 @@ class Failure:
 
 @dataclass(frozen=True)
 class Suspicion:
-    """A driver that seems to hang, since it was first seen so; ``sign`` is what it showed then, and clears it when it changes.
+    """A driver that seems to hang, and since when; ``sign`` is its progress at that time, and a change of it clears the suspicion.
 
-    One look is not enough: a clock that jumped, or a machine that slept, makes every heartbeat look old once.
+    One observation is not enough: after a clock jump or a suspended machine every heartbeat looks old once.
     """
 
     since: int
@@ -80,25 +80,25 @@ class Suspicion:
 
 @dataclass(frozen=True)
 class ControlStatus:
-    """A job as reconcilers last saw it, and what they are about to do; written before the act.
+    """A job as reconcilers last saw it, and what they are about to do; written before the action.
 
     Args:
         job: the job's name.
-        lifecycle: where it is.
-        since: from when on.
-        generation: of the spec that was acted on.
-        attempt: the newest attempt dealt with, 0 before the first.
-        process: of that attempt, where known.
+        lifecycle: its lifecycle state.
+        since: when it entered that state.
+        generation: generation of the spec that was acted on.
+        attempt: the newest attempt that was handled, 0 before the first.
+        process: that attempt's process, if known.
         failures: the newest ones, oldest first.
-        next_start_at: when a failing job is started again.
-        restarts_done: how many times it was started again after failures.
-        reason: why it is in that state, as text.
-        error: the last failure's; None once it runs again.
+        next_start_at: when a failing job is restarted.
+        restarts_done: how many times it was restarted after failures.
+        reason: the reason of its state, as text.
+        error: the last failure's error; None once it runs again.
         asked_at: when its driver was asked to end.
         asked: how; ``finish`` means that it is sent a signal.
         suspicion: that its driver hangs.
-        counted_from: the first attempt whose failures count for the restart policy; those before are of another spec.
-        told_at: when it was last sent that signal; it is sent again after a while, since who wrote this may have died before the act.
+        counted_from: the first attempt whose failures count for the restart policy; earlier ones had another spec.
+        told_at: when that signal was last sent; it is sent again after a time, since the writer may have died before sending it.
     """
 
     job: str
@@ -121,9 +121,9 @@ class ControlStatus:
 
 @dataclass(frozen=True)
 class Attempt:
-    """The right to launch a driver once, given to who creates the record; numbers count from 1.
+    """The right to launch a driver once, held by the process that creates the record; numbers count from 1.
 
-    ``takeover`` lets the driver take the job from one whose heartbeat may look alive still.
+    ``takeover`` lets the driver take the job from one whose heartbeat may still look alive.
     """
 
     number: int
@@ -135,13 +135,13 @@ class Attempt:
 
     @property
     def run_id(self) -> str:
-        """The name that its driver gives itself in heartbeat and status."""
+        """The run id that its driver writes to heartbeat and status."""
         return f"{ATTEMPT_RUN}{self.number}"
 
 
 @dataclass(frozen=True)
 class Claim:
-    """The one process that may run an attempt. Without a ``process`` a reconciler abandoned the attempt: no process may run it any more."""
+    """The one process that may run an attempt. Without a ``process`` a reconciler abandoned the attempt: no process may run it."""
 
     attempt: int
     at: int
@@ -151,9 +151,9 @@ class Claim:
 
 @dataclass(frozen=True)
 class DriverStart:
-    """How far the start of an attempt's driver is: its stage, empty once it is done, since when, and what stages took, milliseconds.
+    """The start of an attempt's driver: its stage, empty once it is done, since when, and the duration of stages in milliseconds.
 
-    ``at`` is the attempt's. Spark starts beside other stages, so what they took can be more than the start as a whole.
+    ``at`` is the attempt's. Spark starts in parallel to other stages, so the durations can add up to more than the whole start.
     """
 
     attempt: int
@@ -165,7 +165,7 @@ class DriverStart:
 
 @dataclass(frozen=True)
 class DriverWarning:
-    """What the driver of an attempt has to do without, though the job goes on; it is there as long as that is so."""
+    """A feature that the driver of an attempt runs without; the record exists as long as that lasts."""
 
     attempt: int
     at: int
@@ -174,9 +174,9 @@ class DriverWarning:
 
 @dataclass(frozen=True)
 class Lease:
-    """A reconciler's word that it acts on a job until then; the next number ends or renews it.
+    """A lease: its holder acts on a job until ``until``; the next number ends or renews it.
 
-    ``owner`` is the holder's process, so that others on its machine see when it has died; None where an earlier release wrote it.
+    ``owner`` is the holder's process, so that others on its machine see when it has ended; None if an earlier release wrote it.
     """
 
     number: int
@@ -186,11 +186,11 @@ class Lease:
 
     @property
     def holder_text(self) -> str:
-        """Who holds it, as text."""
+        """The holder as text, with its process."""
         return self.holder + (f" (process {self.owner.pid} on host {self.owner.host!r})" if self.owner is not None else "")
 
 
 def attempt_of(owner: OwnerInfo | None) -> int | None:
-    """Return the number of the attempt that a driver's process runs, None for a driver that no attempt started."""
+    """Return the number of the attempt that a driver's process runs, None for a driver without an attempt."""
     number = owner.run_id.removeprefix(ATTEMPT_RUN) if owner is not None and owner.run_id.startswith(ATTEMPT_RUN) else ""
     return int(number) if number.isdecimal() else None

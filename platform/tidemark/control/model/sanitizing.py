@@ -1,4 +1,4 @@
-"""Names that come from data, such as those of splits, as text that messages and metrics can carry."""
+"""Makes names that come from data, such as those of splits, safe for messages and metrics."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tidemark.state.encoding.envelope import sha256
 
 
 def safe_label(name: str) -> str:
-    """Return a name as valid text of bounded length, and another one for each name.
+    """Return a name as valid text of bounded length, distinct for each name.
 
     >>> safe_label("trips-7"), len(safe_label("x" * 5_000))
     ('trips-7', 100)
@@ -16,7 +16,7 @@ def safe_label(name: str) -> str:
 
 
 def safe_text(text: str) -> str:
-    r"""Return a text without what no encoding knows; data may hold halves of characters.
+    r"""Return a text with lone surrogates replaced, which no encoding accepts and data may hold.
 
     >>> safe_text("a\ud800b")
     'a?b'

@@ -1,6 +1,6 @@
-"""A job's spec: its code, how it runs, what is done when it fails. Written by users and tools, never by a driver.
+"""A job's desired state: its code, how it runs, its restart policy. Written by users and tools, never by a driver.
 
-A spec is immutable. Each change is a new numbered generation (``generations``); the newest one counts.
+A spec is immutable. Each change is a new numbered generation (``spec_store``); the newest one counts.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from tidemark.state.log.progress import MissingEpochs
 
 DesiredState = Literal["running", "suspended"]
 StopMode = Literal["finish", "drain", "now"]
-"""How a driver ends when its job is to be suspended: after the current epoch; after all input was read, with the watermark at
-the end of time, so that every window closes; at once."""
+"""How a driver ends when its job is to be suspended: after the current epoch; after all available input, with the watermark at the end
+of time, so that every window closes; at once."""
 
 RestartKind = Literal["exponential", "fixed", "rate", "none"]
 LauncherName = Literal["local", "spark-submit"]
@@ -24,14 +24,14 @@ LauncherName = Literal["local", "spark-submit"]
 
 @dataclass(frozen=True)
 class RestartPolicy:
-    """When a driver that failed is started again; times are milliseconds.
+    """When a failed driver is restarted; times are milliseconds.
 
-    ``exponential``: at once for a first failure and after a stretch of health, else after ``initial_ms``, each time in a row ``factor``
-    longer up to ``longest_ms``, give or take ``jitter`` of it.
+    ``exponential``: at once for a first failure and after a healthy period, else after ``initial_ms``, each time in a row ``factor``
+    times longer up to ``longest_ms``, plus or minus a share ``jitter``.
     ``fixed``: after ``delay_ms``, up to ``attempts`` times in a row. ``rate``: after ``delay_ms``, as long as there were no more than
     ``failures_per`` failures in ``per_ms``. ``none``: never. An attempt that committed an epoch, or ran for ``reset_after_ms``,
-    begins a new row.
-    Whatever the kind, ``same_epoch_failures`` failures in a row at one epoch end it; 0 turns that off.
+    resets the count.
+    With every kind, ``same_epoch_failures`` failures in a row at one epoch fail the job; 0 turns that off.
     """
 
     kind: RestartKind = "exponential"
@@ -49,7 +49,7 @@ class RestartPolicy:
 
 @dataclass(frozen=True)
 class AlertThresholds:
-    """From when on a job is reported; None takes the default that fits the job.
+    """Thresholds from which a job is reported; None takes the default for the job.
 
     Lags are milliseconds, late rows are a share of the rows, restarts are counted over ten minutes. By default a lag warns at the
     greater of five times the bound on out-of-orderness and 5 minutes, and is an error at three times that.
@@ -65,9 +65,9 @@ class AlertThresholds:
 
 @dataclass(frozen=True)
 class MissingEpochsRequest:
-    """What a driver may do about epochs that an output's place no longer holds: while the job's newest epoch is the one named here.
+    """What a driver may do about epochs that an output no longer holds, while the job's newest epoch is the one named here.
 
-    What was done is recorded by a separate epoch, so a request counts once.
+    What was done is recorded as an epoch, so a request applies once.
     """
 
     how: MissingEpochs
@@ -75,15 +75,15 @@ class MissingEpochsRequest:
     epoch: int
 
     def after(self, lineage: str, epoch: int) -> MissingEpochs | None:
-        """Return what may be done by a driver that goes on after an epoch, None for another than the one named here."""
+        """Return what a driver that resumes after an epoch may do, None for another epoch than the one named here."""
         return self.how if (lineage, epoch) == (self.lineage, self.epoch) else None
 
 
 @dataclass(frozen=True)
 class ForkOrigin:
-    """What a fork began with: the restore, and lineage and epoch of its savepoint, of which another may get the name later.
+    """The origin of a fork: the restore, and lineage and epoch of its savepoint, whose name may be used again later.
 
-    An earlier release did not write it down; of its forks the epoch is -1.
+    An earlier release did not record it; the epoch of its forks is -1.
     """
 
     restore: Restore
@@ -92,41 +92,41 @@ class ForkOrigin:
 
     @property
     def job(self) -> str:
-        """The job that it is a fork of."""
+        """The job that was forked."""
         return self.restore.job
 
 
 @dataclass(frozen=True)
 class JobSpec:
-    """A job as it is wanted.
+    """A job's desired state.
 
     Args:
         job: the job's name; its folder in the job store.
         code: ``module:name`` of the job, or of a function that returns it.
-        version: a label of the code; another one restarts the driver.
+        version: a label of the code; changing it restarts the driver.
         wanted: whether a driver should run.
         stop: how a running driver ends when ``wanted`` is suspended.
-        restarts: each increase asks for one restart, also of a job that failed for good.
+        restarts: each increase requests one restart, also of a failed job.
         trigger_ms: an epoch at most this often.
-        parallelism: shuffle partitions; None leaves it to the job. A running driver takes it up at its next epoch.
-        launcher: what starts the driver.
+        parallelism: shuffle partitions; None leaves it to the job. A running driver applies it at its next epoch.
+        launcher: the launcher of its driver.
         master: Spark's master.
         conf: Spark settings.
-        code_paths: folders, zips and wheels that the code is in, besides what is installed.
-        folder: the driver's working directory; None is that of who starts it.
+        code_paths: folders, zips and wheels with the code, besides installed packages.
+        folder: the driver's working directory; None is that of the launching process.
         variables: environment variables that the job's module reads, such as the roots of its sinks. No secrets: a driver inherits
-            the environment of who starts it.
-        restart: what happens when the driver fails.
-        adaptive_intake: let the intake of an epoch follow the time that the last ones took.
-        standby: keep a process ready that takes the job over as soon as its driver has died; only of local drivers.
-        alerts: when to report.
-        start_timeout_ms: a driver that gives no sign of life for so long after its launch has failed.
-        hang_after_ms: an epoch that runs for so long hangs; None is ten triggers, and at least 5 minutes.
-        restore: the savepoint that the job resumes from; by its identity it is made once, however many drivers start.
-        outputs_root: of a fork: the folder that its tables lie in, apart from those that the code names.
-        forked: of a fork: what it began with. Its ``restore`` may be another one since.
-        missing_epochs: what is done at the start about epochs that an output's place no longer holds; None refuses.
-        for_rewind: of a suspended job: it is so only for a rewind, and who comes to that one's end starts it again.
+            the environment of the launching process.
+        restart: the restart policy after failures.
+        adaptive_intake: adapt the intake of an epoch to the duration of the last epochs.
+        standby: keep a process ready that takes the job over as soon as its driver has died; only for local drivers.
+        alerts: thresholds of alerts.
+        start_timeout_ms: a driver without a heartbeat this long after its launch has failed.
+        hang_after_ms: an epoch that takes this long hangs; None is ten triggers, and at least 5 minutes.
+        restore: the savepoint that the job restores from; its identity makes it happen once, however many drivers start.
+        outputs_root: for a fork: the folder of its tables, apart from those that the code names.
+        forked: for a fork: its origin. Its ``restore`` may have changed since.
+        missing_epochs: what the start does about epochs that an output no longer holds; None fails.
+        for_rewind: the job is suspended only for a rewind, and the process that completes the rewind starts it again.
     """
 
     job: str
@@ -157,26 +157,26 @@ class JobSpec:
 
     @property
     def origin(self) -> ForkOrigin | None:
-        """What a fork began with, None for a job that is none."""
+        """The origin of a fork, None for other jobs."""
         if self.outputs_root is None or self.forked is not None:
             return self.forked
         return ForkOrigin(self.restore) if self.restore is not None and self.restore.job else None
 
     @property
     def longest_epoch_ms(self) -> int:
-        """From when on a running epoch hangs, milliseconds."""
+        """The duration from which an epoch counts as hung, in milliseconds."""
         return self.hang_after_ms if self.hang_after_ms is not None else max(10 * self.trigger_ms, 300_000)
 
     def requires_restart_from(self, other: JobSpec) -> bool:
-        """Return whether a driver started for the other spec must be restarted for this one.
+        """Return whether a driver that was started for the other spec must be restarted for this one.
 
-        What is done about missing epochs is done at the start: a driver goes on where nothing is asked any more.
+        Missing epochs are handled at the start, so dropping that request needs no restart.
         """
         asks = self.missing_epochs is not None and self.missing_epochs != other.missing_epochs
         return asks or self.driver_settings() != other.driver_settings()
 
     def driver_settings(self) -> tuple[object, ...]:
-        """Return what a driver takes from the spec once, when it starts, and goes by from then on."""
+        """Return the settings that a driver reads from the spec once, when it starts."""
         return (
             self.code,
             self.version,
@@ -195,13 +195,13 @@ class JobSpec:
         )
 
     def has_other_code_than(self, other: JobSpec) -> bool:
-        """Say whether the change between the specs is one of code, which makes a restart an upgrade."""
+        """Return whether the specs differ in code, which makes a restart an upgrade."""
         return (self.code, self.version, self.code_paths) != (other.code, other.version, other.code_paths)
 
 
 @dataclass(frozen=True)
 class SpecGeneration:
-    """One version of a job's spec; generations count from 1. ``at`` is in milliseconds, ``by`` and ``why`` say who made it and what for."""
+    """One version of a job's spec; generations count from 1. ``at`` is in milliseconds, ``by`` and ``why`` are its author and reason."""
 
     generation: int
     at: int
@@ -211,5 +211,5 @@ class SpecGeneration:
 
 
 def describe_request(made: SpecGeneration) -> str:
-    """Return who wants a job so and what for, in words."""
+    """Return the reason and the author of a generation as text."""
     return f"{made.why} ({made.by})" if made.why else f"asked by {made.by}"

@@ -1,7 +1,7 @@
-"""How a job's standby is found and asked: two small files beside the driver's log, on the machine that both run on.
+"""How a launcher finds a job's standby and assigns it an attempt: two small files beside the driver's log, on the machine of both.
 
-A standby is a process that has all a driver needs, but for an attempt. It runs nothing of the job before it is handed one: a launcher does
-that, for an attempt that was created before, and the standby then claims the attempt as every driver does.
+A standby is a process that has all a driver needs, except an attempt. It runs nothing of the job until a launcher assigns it an attempt
+that was created before; the standby then claims the attempt as every driver does.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ ORDER: Final = "standby.go"
 LOG: Final = "standby.log"
 OUT: Final = "standby.out"
 EXIT_FILE: Final = "standby.exit"
-"""In the folder of the driver's log: who stands by, what it is to run, its log until then, what it prints, and how the last one ended that
-was handed nothing."""
+"""Files in the folder of the driver's log: the standby process, the attempt assigned to it, its log until then, its output, and the exit
+status of the last standby that was assigned none."""
 
 
 @dataclass(frozen=True)
 class Standby:
-    """A process that stands by for a generation of the spec; ``started`` is the token of its birth."""
+    """A standby process for a generation of the spec; ``started`` is its start token."""
 
     pid: int
     started: str
@@ -37,12 +37,12 @@ class Standby:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process is alive."""
         return bool(self.started) and not is_known_dead(OwnerInfo(socket.gethostname(), self.pid, self.started))
 
 
 def write_standby(folder: Path, standby: Standby) -> None:
-    """Say who stands by.
+    """Write the standby process.
 
     Raises:
         OSError: the file cannot be written.
@@ -51,7 +51,7 @@ def write_standby(folder: Path, standby: Standby) -> None:
 
 
 def read_standby(folder: Path) -> Standby | None:
-    """Return the process that stands by, or last did; None if none did, or the file is unreadable."""
+    """Return the current or last standby process; None if there was none, or the file cannot be read."""
     with suppress(OSError, ValueError, TypeError, KeyError):
         found = json.loads((folder / OFFER).read_text(encoding="utf-8"))
         return Standby(int(found["pid"]), str(found["started"]), int(found["generation"]), ready=bool(found["ready"]))
@@ -59,7 +59,7 @@ def read_standby(folder: Path) -> Standby | None:
 
 
 def assign_attempt(folder: Path, standby: Standby, attempt: int) -> bool:
-    """Hand an attempt to a standby; returns False if another launcher was quicker, or the file cannot be written. Asks a standby once."""
+    """Assign an attempt to a standby, at most once; False if another process was faster, or the file cannot be written."""
     try:
         (folder / OFFER).rename(folder / f"{OFFER}.{standby.pid}")
         (folder / f"{OFFER}.{standby.pid}").unlink()
@@ -70,7 +70,7 @@ def assign_attempt(folder: Path, standby: Standby, attempt: int) -> bool:
 
 
 def assigned_attempt(folder: Path, standby: Standby) -> int | None:
-    """Return the attempt that was handed to a standby, None as long as none was."""
+    """Return the attempt that was assigned to a standby, None before that."""
     try:
         found = json.loads((folder / ORDER).read_text(encoding="utf-8"))
         return int(found["attempt"]) if (found["pid"], found["started"]) == (standby.pid, standby.started) else None

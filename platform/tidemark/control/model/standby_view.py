@@ -1,4 +1,4 @@
-"""Whether a process stands by for a job, as commands, Dagster and JSON show it."""
+"""The state of a job's standby, as shown by commands, Dagster and JSON."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tidemark.control.model.spec import SpecGeneration
 from tidemark.control.model.standby_files import read_standby
 
 StandbyState = Literal["ready", "starting", "none", "unseen"]
-"""``ready``: takes the job over when its driver dies. ``starting``: its session is being made. ``none``: the driver has not made one
-yet, or it has ended. ``unseen``: the driver is on another machine, where alone that can be seen."""
+"""``ready``: takes the job over when its driver dies. ``starting``: its session is being created. ``none``: the driver has not started
+one yet, or it has ended. ``unseen``: the driver is on another machine, and only that machine can see it."""
 
 
 @dataclass(frozen=True)
 class StandbyView:
-    """A job's standby: how it is, its process, and the machine that both it and the driver run on."""
+    """A job's standby: its state, its process, and the machine that both it and the driver run on."""
 
     state: StandbyState
     pid: int | None = None
@@ -30,19 +30,19 @@ class StandbyView:
             case "ready":
                 return f"process {self.pid} is ready to take over"
             case "starting":
-                return f"process {self.pid} is getting ready"
+                return f"process {self.pid} is starting"
             case "unseen":
-                return f"is seen on host {self.host!r} only"
+                return f"visible on host {self.host!r} only"
             case _:
-                return "none; the driver makes one after its first epoch"
+                return "none; the driver starts one after its first epoch"
 
 
 def standby_of(generation: SpecGeneration | None, driver: ProcessHandle | None) -> StandbyView | None:
-    """Return how a job's standby is, None where none is wanted.
+    """Return the state of a job's standby, None if the spec asks for none.
 
     Args:
         generation: the newest spec.
-        driver: the newest attempt's process, beside whose log the standby's files are.
+        driver: the newest attempt's process; the standby's files are beside its log.
     """
     if generation is None or not generation.spec.standby or generation.spec.wanted != "running":
         return None
@@ -51,7 +51,7 @@ def standby_of(generation: SpecGeneration | None, driver: ProcessHandle | None) 
     if driver.host != socket.gethostname():
         return StandbyView("unseen", host=driver.host)
     found = read_standby(Path(driver.log).parent)
-    # The driver replaces one that was made ready for an earlier spec.
+    # The driver replaces a standby of an earlier spec.
     if found is None or not found.is_alive or found.generation != generation.generation:
         return StandbyView("none", host=driver.host)
     return StandbyView("ready" if found.ready else "starting", found.pid, driver.host)

@@ -1,4 +1,4 @@
-"""What blocks the next step of an upgrade, as seen at the last try. It is only shown; nothing depends on it."""
+"""What blocks the next step of an upgrade, as the last process that tried it saw it; only displayed, nothing depends on it."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ KIND: Final = "upgrade-trouble"
 
 @dataclass(frozen=True)
 class UpgradeBlocker:
-    """An error that kept a step from being taken.
+    """An error that blocks a step.
 
     Args:
-        step: the step's number; of another step than the newest one it says nothing any more.
+        step: the step's number; for another step than the newest one the record is outdated.
         since: when it was seen first, milliseconds.
         at: when it was seen last.
-        by: who tried.
-        code: of the error.
-        text: of the error, with what to do.
+        by: the process that tried.
+        code: the error's code.
+        text: the error's message, with its fix.
     """
 
     step: int
@@ -39,7 +39,7 @@ class UpgradeBlocker:
 
 
 def record_blocker(store: JobStore, step: UpgradeStep, error: TidemarkError, *, by: str, now: int) -> None:
-    """Record what blocks a step; if that cannot be written, it is only raised. ``store`` is the root store."""
+    """Write the error that blocks a step; does nothing if that fails, since the caller raises the error. ``store`` is the root store."""
     with suppress(TidemarkError):
         known = read_blocker(store, step)
         since = known.since if known is not None and known.code == error.code else now

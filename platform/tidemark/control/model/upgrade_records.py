@@ -1,6 +1,6 @@
-"""The steps of upgrades: numbered records, each created once *before* the step is taken. The newest says where an upgrade is.
+"""The steps of upgrades: numbered records, each created once *before* the step is executed. The newest is an upgrade's current step.
 
-Of several processes that continue an upgrade one creates the next record; the others read it. Every step is idempotent.
+If several processes carry out an upgrade, one creates the next record; the others read it again. Every step may be executed twice.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CHECK_KIND: Final = "upgrade-check"
 KEPT_STEPS: Final = 100
 
 _TABLES_MS: Final = 300_000
-"""So long reverting tables may take before an operator should look."""
+"""How long reverting tables may take before the upgrade is reported as stuck."""
 
 Step = Literal[
     "stopping",
@@ -38,10 +38,10 @@ Step = Literal[
     "starting-old",
     "rolled-back",
 ]
-"""``stopping``: the old code's driver ends. ``saving``: a savepoint is taken. ``going-back``: where that was asked for, the job goes back
-to an older savepoint. ``starting``: the new code is asked for. ``watching``: it has to show that it is well. ``done``. Or else
-``reverting``: the new code's driver ends. ``putting-back``: state and tables go back to the savepoint. ``starting-old``: the old code is
-asked for. ``rolled-back``. ``accepting``: the new code was accepted whatever it showed."""
+"""``stopping``: the old code's driver ends. ``saving``: a savepoint is taken. ``going-back``: if requested, the job is rewound to an
+older savepoint. ``starting``: the new code's spec is written. ``watching``: the new code is on probation. ``done``. Or else
+``reverting``: the new code's driver ends. ``putting-back``: state and tables are rewound to the savepoint. ``starting-old``: the old
+code's spec is written. ``rolled-back``. ``accepting``: a user keeps the new code, whatever its probation showed."""
 
 END_STEPS: frozenset[Step] = frozenset(("done", "rolled-back"))
 ROLLBACK_STEPS: frozenset[Step] = frozenset(("reverting", "putting-back", "starting-old", "rolled-back"))
@@ -49,21 +49,21 @@ ROLLBACK_STEPS: frozenset[Step] = frozenset(("reverting", "putting-back", "start
 
 @dataclass(frozen=True)
 class Upgrade:
-    """What an upgrade was asked to do; it never changes. Times are milliseconds.
+    """The request of an upgrade; it never changes. Times are milliseconds.
 
     Args:
-        identity: its own name.
+        identity: its name.
         job: the job.
         before: the spec with the old code.
         after: the spec with the new one.
-        savepoint: the name of the savepoint of where the old code ended; the way back.
+        savepoint: name of the savepoint taken where the old code ended, for the rollback.
         at: when it was begun.
-        by: who asked.
-        why: what for.
-        back_to: a savepoint that the job goes back to, with its tables, before the new code starts; empty to go on where it is.
-        good_epochs: so many epochs the new code has to commit.
-        within_ms: how long it has for that, and for its checks.
-        checks: checks that have to pass, by name.
+        by: who requested it.
+        why: the reason.
+        back_to: a savepoint that the job is rewound to, with its tables, before the new code starts; empty to continue where it is.
+        good_epochs: epochs that the new code must commit.
+        within_ms: the time for that, and for its checks.
+        checks: names of checks that must pass.
     """
 
     identity: str
@@ -82,19 +82,19 @@ class Upgrade:
 
 @dataclass(frozen=True)
 class UpgradeStep:
-    """A step that is to be taken, or an end.
+    """A step to execute, or an end.
 
     Args:
         number: counts from 1, over all upgrades of the job.
-        step: what is to be done.
-        at: when that was decided.
-        by: who decided it.
-        upgrade: what was asked for.
-        reason: why, as text; of a rollback, what was wrong.
-        attempt: the newest attempt before the new code was asked for; those after it are the new code's.
-        epoch: that the new code goes on after; None before the savepoint was taken.
-        generation: of the spec with the new code, once it is there.
-        until: when the new code must have shown that it is well.
+        step: the step.
+        at: when it was decided.
+        by: the process that decided it.
+        upgrade: the request.
+        reason: why, as text; for rollback steps, what was wrong.
+        attempt: the newest attempt before the new code's spec was written; later ones run the new code.
+        epoch: the epoch after which the new code resumes; None before the savepoint was taken.
+        generation: of the spec with the new code, once it is written.
+        until: the end of the new code's probation.
         stopped: whether the job was stopped during the upgrade; the old code is then not started.
     """
 
@@ -112,7 +112,7 @@ class UpgradeStep:
 
     @property
     def heading(self) -> str:
-        """Where it is heading for: one of its two ends."""
+        """The end that it is heading for."""
         return "rolled-back" if self.step in ROLLBACK_STEPS else "done"
 
     @property
@@ -121,11 +121,11 @@ class UpgradeStep:
         return self.step in END_STEPS
 
     def __str__(self) -> str:
-        """Return where the upgrade is and why, in one line."""
+        """Return the upgrade's step and the reason, in one line."""
         return self.text()
 
     def text(self, *, reported: str = "") -> str:
-        """Return where the upgrade is, in one line, with the reason unless that was ``reported`` before."""
+        """Return the upgrade's step in one line, with the reason unless that was ``reported`` before."""
         upgrade = self.upgrade
         code = code_text(upgrade.before if self.heading == "rolled-back" else upgrade.after)
         reason = f" ({self.reason})" if self.reason and self.reason != reported else ""
@@ -137,7 +137,7 @@ class UpgradeStep:
 
 @dataclass(frozen=True)
 class UpgradeCheck:
-    """What a check said of the new code while it was watched."""
+    """The result of a check of the new code during its probation."""
 
     upgrade: str
     check: str
@@ -147,12 +147,12 @@ class UpgradeCheck:
 
 
 def code_text(spec: JobSpec) -> str:
-    """Return which code a spec names, as text."""
+    """Return a spec's code and version as text."""
     return spec.code + (f" version {spec.version}" if spec.version else "")
 
 
 def newest_step(store: JobStore, job: str) -> UpgradeStep | None:
-    """Return where the job's newest upgrade is, or how it ended; None where there was none. ``store`` is the root store.
+    """Return the step of the job's newest upgrade, or its end; None if there was none. ``store`` is the root store.
 
     Raises:
         CorruptStoreError: the record is damaged.
@@ -168,11 +168,11 @@ def read_step(store: JobStore, job: str, number: int) -> UpgradeStep | None:
 
 
 def create_step(store: JobStore, step: UpgradeStep) -> bool:
-    """Write the next record; returns False if another process was faster."""
+    """Write the next record; False if another process was faster."""
     folder = store.at(job_folder(step.upgrade.job))
     made = create_document(folder, numbered(UPGRADES, step.number), kind=KIND, value=step)
     if made and step.ended:
-        # What is not deleted now is deleted after the next upgrade.
+        # Records that are not deleted now are deleted after the next upgrade.
         with contextlib.suppress(TidemarkError):
             folder.delete(numbered(UPGRADES, number) for number in _numbers(folder) if number <= step.number - KEPT_STEPS)
             folder.delete((UPGRADE_BLOCKER, *(file.path for file in folder.list(UPGRADE_CHECKS))))
@@ -180,18 +180,18 @@ def create_step(store: JobStore, step: UpgradeStep) -> bool:
 
 
 def report_upgrade_check(store: JobStore, job: str, check: UpgradeCheck) -> None:
-    """Report a check's result on the new code; the newest result of each check counts. ``store`` is the root store.
+    """Report the result of a check of the new code; the newest result of each check counts. ``store`` is the root store.
 
     Raises:
-        InvalidNameError: the name of the check could lead elsewhere.
+        InvalidNameError: the name of the check cannot be part of a path.
     """
     path = f"{UPGRADE_CHECKS}/{validate_name('upgrade', check.upgrade)}/{validate_name('check', check.check)}.json"
-    # A program's text, which may quote what it was given; what was found counts all the same.
+    # The text comes from a program and may contain credentials; the result itself counts either way.
     write_document(store.at(job_folder(job)), path, kind=CHECK_KIND, value=replace(check, text=redacted(check.text)))
 
 
 def read_upgrade_checks(store: JobStore, job: str, identity: str) -> tuple[UpgradeCheck, ...]:
-    """Return what checks said of an upgrade's new code, by name. ``store`` is the root store."""
+    """Return the results of checks of an upgrade's new code, by name. ``store`` is the root store."""
     folder = store.at(job_folder(job))
     files = folder.list(f"{UPGRADE_CHECKS}/{validate_name('upgrade', identity)}")
     found = (read_document(folder, file.path, kind=CHECK_KIND, form=UpgradeCheck) for file in files)
@@ -199,7 +199,7 @@ def read_upgrade_checks(store: JobStore, job: str, identity: str) -> tuple[Upgra
 
 
 def step_timeout_ms(step: UpgradeStep, spec: JobSpec) -> int:
-    """Return the step's timeout in milliseconds, assuming an active upgrader and no blocker."""
+    """Return a step's timeout in milliseconds, assuming an active upgrader and no blocker."""
     match step.step:
         case "stopping" | "reverting":
             return spec.longest_epoch_ms

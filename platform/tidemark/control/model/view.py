@@ -18,17 +18,17 @@ from tidemark.state.log.totals import Totals, empty_totals
 from tidemark.state.status.driver_load import Backlog
 
 JobState = Literal["created", "starting", "running", "draining", "upgrading", "stopped", "failing", "failed", "finished", "dead", "damaged"]
-"""Where a job is, in the one word that every command, page and metric uses. It is derived from all that can be seen at that moment.
+"""A job's state, in the one word that every command, page and metric uses. It is derived from all that is visible at the time.
 
-``created``: submitted, never started. ``draining``: its driver was asked to end. ``upgrading``: the same, to be started with other code,
-or an upgrade is under way. ``stopped``: as wanted. ``failing``: its driver failed, and a reconciler will start it again. ``failed``: it
-will not be started until it is requested. ``finished``: its input has ended for good. ``dead``: its driver has ended or is lost, and no
-reconciler has dealt with that. ``damaged``: its spec, its status or another file of it cannot be read."""
+``created``: submitted, never started. ``draining``: its driver was asked to end. ``upgrading``: the same, to restart with other code, or
+an upgrade is under way. ``stopped``: as requested. ``failing``: its driver failed, and a reconciler will restart it. ``failed``: it will
+not be restarted until requested. ``finished``: its input has ended for good. ``dead``: its driver has ended or is lost, and no reconciler
+has handled that. ``damaged``: its spec, its status or another file of it cannot be read."""
 
 Health = Literal["ok", "starting", "stopped", "hung", "silent", "failing", "failed", "unwatched", "damaged"]
-"""``stopped``: as wanted, or its input ended. ``hung``: suspected to hang. ``silent``: its driver should be alive and gives no sign of
-life. ``unwatched``: no reconciler acts on it, so what is wanted and what is differ, or a failure goes unseen. ``damaged``: a file of it
-cannot be read. Unless that is only what its driver last wrote, no reconciler can act on it."""
+"""``stopped``: as requested, or its input ended. ``hung``: suspected to hang. ``silent``: its driver should be alive and sends no
+heartbeat. ``unwatched``: no reconciler acts on it, so desired and actual state differ, or a failure goes unseen. ``damaged``: a file of
+it cannot be read. Unless that is only its driver's status, no reconciler can act on it."""
 
 UNHEALTHY: frozenset[Health] = frozenset(("hung", "silent", "failing", "failed", "unwatched", "damaged"))
 
@@ -44,9 +44,9 @@ class SplitView:
 
 @dataclass(frozen=True)
 class SourceView:
-    """One source: ``lag_ms`` as ``JobView.lag_ms``; ``rows_*`` are totals; ``held_by`` is the split with the least watermark.
+    """One source: ``lag_ms`` as ``JobView.lag_ms``; ``rows_*`` are totals; ``held_by`` is the split with the lowest watermark.
 
-    ``bound_ms`` is how far its watermark is behind its newest event as a matter of course: the bound on out-of-orderness.
+    ``bound_ms`` is the bound on out-of-orderness: how far its watermark always is behind its newest event.
     """
 
     watermark: int | None
@@ -60,7 +60,7 @@ class SourceView:
 
 @dataclass(frozen=True)
 class RowCounts:
-    """Rows in all, since the lineage began."""
+    """Total rows since the lineage began."""
 
     read: int = 0
     out: int = 0
@@ -71,12 +71,12 @@ class RowCounts:
 
 @dataclass(frozen=True)
 class Backpressure:
-    """Back-pressure: since when the current epoch runs, for which share of the time one runs, and what input waits.
+    """Back-pressure: since when an epoch runs, the share of time in which one runs, and the input backlog.
 
-    ``busy_share`` is 1 when epochs follow one another without a pause, and falls to 0 as the job rests. What waits is None where no source
-    tells; ``waiting`` has it by source. ``catch_up_ms`` is how long it takes until a backlog is read (``Load``), None where there is
-    none or that is not known; ``intake`` the share of its usual bound that an epoch may read. Of a driver without a heartbeat nothing of
-    this is known.
+    ``busy_share`` is 1 when epochs follow one another without a pause, and falls to 0 while the job is idle. Backlogs are None where no
+    source reports them; ``waiting`` has them by source. ``catch_up_ms`` is the time until a backlog is read (``Load``), None if there is
+    none or that is unknown; ``intake`` is the share of its usual bound that an epoch may read. For a driver without a heartbeat all of
+    this is unknown.
     """
 
     busy_since: int | None = None
@@ -92,10 +92,10 @@ class Backpressure:
 
 @dataclass(frozen=True)
 class UpgradeView:
-    """A job's newest upgrade: the step it is at, since when, and what it is heading for; of one that has ended, how.
+    """A job's newest upgrade: its step, since when, and the end it is heading for or has reached.
 
-    ``heading`` is one of its two ends, ``code`` what the job has then, and ``text`` all of it in one line. ``trouble`` is what blocks
-    its next step since ``trouble_since``, with what to do; empty for nothing that is known.
+    ``heading`` is one of its two ends, ``code`` the job's code then, and ``text`` all of it in one line. ``trouble`` is the error that has
+    blocked its next step since ``trouble_since``, with its fix; empty for none.
     """
 
     identity: str
@@ -116,49 +116,49 @@ class JobView:
     Args:
         job: its name.
         at: when it was observed.
-        lifecycle: where it is, in the words that reconcilers write; of a job without a spec, what its driver says. ``upgrading`` as long
-            as an upgrade is under way, ``starting`` also of a suspended one that was just asked for. A driver that is seen to be dead,
-            though no reconciler has written that, makes it ``failing``, or ``failed`` where it ended with an error that does not pass.
+        lifecycle: the lifecycle state that reconcilers wrote; for a job without a spec, that of its driver. ``upgrading`` while an
+            upgrade is under way, ``starting`` also for a suspended job that was just requested to start. A driver that is dead, though no
+            reconciler has written that, makes it ``failing``, or ``failed`` if it ended with a permanent error.
         since: since when, None if it was not recorded.
-        health: how that is to be taken.
-        spec: what is wanted; None for a job that was never submitted.
-        generation: the newest one, 0 without a spec.
-        generation_seen: the one that reconcilers acted on last.
+        health: its health.
+        spec: its desired state; None for a job that was never submitted.
+        generation: the newest generation, 0 without a spec.
+        generation_seen: the generation that reconcilers last acted on.
         attempt: number of the newest attempt.
         process: of the driver.
-        process_state: whether it lives; None where there is none.
-        heartbeat_at: the driver's last sign of life.
+        process_state: whether it lives; None without a process.
+        heartbeat_at: the driver's last heartbeat.
         lineage: of the last epoch.
         epoch: the last committed one; None before the first.
         epoch_at: its processing time.
-        epoch_ms: how long it took.
+        epoch_ms: its duration.
         started_at: when the driver started.
-        watermark: the least of the sources'.
-        lag_ms: processing time minus watermark. While the driver is well and runs no epoch, that of the last epoch, so that a
-            source without news raises no alarm; else up to now.
+        watermark: the lowest of the sources'.
+        lag_ms: processing time minus watermark. While the driver is healthy and idle, that of the last epoch, so that a source without
+            new data raises no alarm; else up to now.
         sources: by name.
         totals: rows by source, filter, operator and output.
-        rows: rows in all.
+        rows: total rows.
         rows_per_second: read, over the last epochs.
         rows_out_per_second: written, over the last epochs.
-        late_share: of the rows that windows saw in the last epoch, those that were late; None where there were none.
+        late_share: share of late rows among the rows that windows read in the last epoch; None if they read none.
         state_rows: in all operators.
         state_bytes: in all operators.
         state_files: in all operators.
-        pressure: whether it keeps up.
+        pressure: its back-pressure.
         failures: the newest, oldest first.
-        restarts_done: after failures, in all.
-        next_start_at: when a failing job is started again.
-        reason: why it is where it is.
-        error: the last one, None when it runs well.
-        start: how far the start of the newest attempt's driver is, and what its stages took; None where it is not known.
-        warning: what its driver has to do without, or puts off until something is mended; empty for nothing.
+        restarts_done: restarts after failures, in total.
+        next_start_at: when a failing job is restarted.
+        reason: the reason of its state.
+        error: the last error, None while it runs well.
+        start: the progress of the newest driver's start, and the duration of its stages; None if unknown.
+        warning: features its driver runs without, and work it defers until a problem is fixed; empty for none.
         end_of_input: whether its input has ended for good.
-        driver_lifecycle: where its driver is, as reconcilers last wrote; the same as ``lifecycle`` but in those three cases.
-        upgrade: the newest one.
-        state: where it is, in one word.
-        standby: how the process is that stands by to take it over; None where none is wanted.
-        advice: what the operator has to do, as long as it is not done: which command starts it again; empty for nothing.
+        driver_lifecycle: its driver's lifecycle state as reconcilers last wrote it; differs from ``lifecycle`` only in those three cases.
+        upgrade: the newest upgrade.
+        state: its state, in the one word that commands show.
+        standby: the state of its standby; None if the spec asks for none.
+        advice: what the user has to do while no reconciler acts: which command starts it again; empty for nothing.
     """
 
     job: str
@@ -206,9 +206,9 @@ class JobView:
 
     @property
     def heartbeat_age_ms(self) -> int | None:
-        """How old the last sign of life is; never negative, since clocks differ."""
+        """The age of the last heartbeat; never negative, since clocks differ."""
         return None if self.heartbeat_at is None else max(0, self.at - self.heartbeat_at)
 
     def failures_since(self, instant: int) -> int:
-        """Return how many failures were seen from an instant on, of those that are still known."""
+        """Return how many of the known failures were seen from an instant on."""
         return sum(failure.at >= instant for failure in self.failures)

@@ -1,1 +1,1 @@
-"""What is observed of a job: attempts, leases, processes."""
+"""Observation of a job: attempts, leases, processes."""

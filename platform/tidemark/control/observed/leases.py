@@ -1,9 +1,9 @@
-"""Leases: a process's word to the others that it acts for the next half minute, on a job or on what belongs to the whole store.
+"""Leases: a process announces that it acts for the next half minute, on a job or on records of the whole store.
 
-They spare processes the work of doing the same thing at once. What keeps two drivers apart is the attempts and the job log; what is stored
-of a job's alerts is right from any writer; of two who take a step of an upgrade one creates its record. So a lease that two hold for a
-moment does no harm. One on a job is taken only when there is something to do. That of a process of this machine that is gone is not
-waited for; of one elsewhere nothing is known but that it does not renew it.
+They keep processes from doing the same work at once. Two drivers are kept apart by the attempts and the job log; alert records are
+correct whichever process writes them; of two processes that execute a step of an upgrade one creates its record. So a lease that two
+hold for a moment does no harm. A lease on a job is taken only when there is something to do. A lease of an ended process of this machine
+is not waited for; one of another machine is, until it expires.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ _KEPT: Final = 4
 
 
 def take_lease(store: JobStore, job: str, *, holder: str, now: int, owner: OwnerInfo | None = None) -> Lease | None:
-    """Take or renew the lease of a job; None while another holder has it.
+    """Take or renew the lease of a job; None while another process holds it.
 
     Args:
         store: the root store.
         job: the job's name.
-        holder: who takes it, by a name that no other has.
+        holder: a unique name of this process.
         now: processing time, milliseconds.
-        owner: its process, by which others on its machine see when it is gone.
+        owner: its process, by which others on its machine see when it has ended.
     """
     return _take(store.at(job_folder(job)), LEASES, holder=holder, now=now, owner=owner)
 
 
 def release_lease(store: JobStore, job: str, lease: Lease) -> None:
-    """Let others act at once. Where a newer lease is there already, that one counts."""
+    """Release a lease, so that others can act at once. If a newer one exists already, that one counts."""
     _release(store.at(job_folder(job)), LEASES, lease)
 
 
 class StandingLease:
-    """A lease that one process holds for as long as it lives and uses it; the others stand by.
+    """A lease that one process holds as long as it lives and uses it; other processes wait.
 
     Args:
-        store: the store that its records are in.
-        folder: where in it.
-        holder: this process, by a name that no other has.
-        clock: the time.
+        store: the store of its records.
+        folder: their folder in it.
+        holder: a unique name of this process.
+        clock: processing time.
     """
 
     def __init__(self, store: JobStore, folder: str, holder: str, clock: Clock) -> None:
@@ -65,7 +65,7 @@ class StandingLease:
 
     @property
     def is_valid(self) -> bool:
-        """Whether it is held now, as far as is known without a look at the store; asked before each act."""
+        """Whether it is held now, without reading the store; checked before each action."""
         return self._lease is not None and is_held(self._lease, self._clock.now_ms())
 
     def take(self) -> bool:
@@ -81,7 +81,7 @@ class StandingLease:
         return self._lease is not None
 
     def competing_lease(self) -> Lease | None:
-        """Return the lease of another process that keeps this one from it, None where there is none any more.
+        """Return the valid lease of another process, None if there is none.
 
         Raises:
             StoreError: the store cannot be reached.
@@ -91,29 +91,29 @@ class StandingLease:
         return newest if newest is not None and _is_of_another(newest, self._holder, self._clock.now_ms()) else None
 
     def release(self) -> None:
-        """Release the lease so that others can take it at once; does nothing if it is not held."""
+        """Release the lease, so that others can continue at once; does nothing if it is not held."""
         if self._lease is not None:
             _release(self._store, self._folder, self._lease)
             self._lease = None
 
 
 def upgrade_lease(store: JobStore, job: str, holder: str, clock: Clock) -> StandingLease:
-    """Return the lease for continuing a job's upgrade; it is not taken yet. ``store`` is the root store."""
+    """Return the lease for carrying out a job's upgrade, not taken yet. ``store`` is the root store."""
     return StandingLease(store.at(job_folder(job)), UPGRADE_LEASES, holder, clock)
 
 
 @contextmanager
 def renewing(lease: StandingLease) -> Iterator[StandingLease]:
-    """Renew a lease that is held, from a thread of its own, since the work may take longer; release it at the end.
+    """Renew a held lease in a thread while the block runs, which may take longer than the lease; release it at the end.
 
-    One that is not held, or has run out because this process slept, is left to who uses it: ``take`` it before each act.
+    A lease that is not held, or has expired because this process was suspended, is not renewed: ``take`` it before each action.
     """
     ended = threading.Event()
 
     def renew() -> None:
         while not ended.wait(LEASE_MS / 3_000):
             if lease.is_valid:
-                # What cannot be renewed now is tried again, and otherwise runs out.
+                # A failed renewal is retried; otherwise the lease expires.
                 with suppress(TidemarkError):
                     lease.take()
 
@@ -124,13 +124,13 @@ def renewing(lease: StandingLease) -> Iterator[StandingLease]:
     finally:
         ended.set()
         thread.join()
-        # It runs out by itself.
+        # It expires by itself.
         with suppress(TidemarkError):
             lease.release()
 
 
 def is_held(lease: Lease, now: int) -> bool:
-    """Say whether a lease is held; one that ends too far ahead was given by a clock that has been set back since."""
+    """Return whether a lease is held; one that ends too far ahead is from a clock that was set back since."""
     return 0 < lease.until - now <= 2 * LEASE_MS
 
 
@@ -144,7 +144,7 @@ def _take(store: JobStore, folder: str, *, holder: str, now: int, owner: OwnerIn
         return None
     after = _numbers(store, folder)
     if after and after[-1] > lease.number:
-        # It slept while others took, and deleted, the number that it has now.
+        # This process was suspended while others took, and deleted, the number that it has now.
         store.delete([numbered(folder, lease.number)])
         return None
     store.delete(numbered(folder, number) for number in after[:-_KEPT])
@@ -152,7 +152,7 @@ def _take(store: JobStore, folder: str, *, holder: str, now: int, owner: OwnerIn
 
 
 def _is_of_another(lease: Lease, holder: str, now: int) -> bool:
-    """Say whether another process has a lease, and may be alive."""
+    """Return whether another process that may be alive holds a lease."""
     return lease.holder != holder and is_held(lease, now) and not (lease.owner is not None and is_known_dead(lease.owner))
 
 

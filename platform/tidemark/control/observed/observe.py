@@ -1,4 +1,4 @@
-"""What is known of a job at one moment: a handful of small files, and whether its process lives. No decision is made here."""
+"""Observes a job at one moment: a few small files, and whether its process is alive. No decision is made here."""
 
 from __future__ import annotations
 
@@ -50,22 +50,22 @@ class Observation:
     Args:
         job: its name.
         generation: the newest spec; None for a job that was never submitted.
-        control: what reconcilers last wrote.
-        attempt: the newest one.
-        attempt_spec: the spec that it was made for.
-        claim: which process took it.
-        driver: what the job's driver last wrote, whatever attempt it was of.
-        heartbeat: the driver's last heartbeat, whatever attempt it was of.
+        control: the status that reconcilers last wrote.
+        attempt: the newest attempt.
+        attempt_spec: the spec that it was created for.
+        claim: the claim of that attempt.
+        driver: the last status of the job's driver, of any attempt.
+        heartbeat: the driver's last heartbeat, of any attempt.
         heartbeat_process_gone: whether the process of that heartbeat is known to have ended.
-        handle: the newest attempt's process, from wherever it is known; None if it is not.
-        process: whether that lives; None without a handle.
-        exit_code: what it ended with, where known.
-        start: how far the start of the newest attempt's driver is.
-        warning: what the newest attempt's driver has to do without.
-        upgrade: where its newest upgrade is, or how it ended.
+        handle: the newest attempt's process, from its launcher, its claim or its heartbeat; None if unknown.
+        process: whether that is alive; None without a handle.
+        exit_code: its exit code, if known.
+        start: progress of the start of the newest attempt's driver.
+        warning: warning of the newest attempt's driver.
+        upgrade: the newest step of its newest upgrade.
         blocker: what blocks the next step of an upgrade that is under way.
-        standby: how the process is that stands by for it; None where none is wanted.
-        damage: why what the job's driver last wrote cannot be read; None where it can, or was never written.
+        standby: the state of its standby; None if the spec asks for none.
+        damage: why the driver's status cannot be read; None if it can, or was never written.
     """
 
     job: str
@@ -89,12 +89,12 @@ class Observation:
 
     @property
     def active_upgrade(self) -> UpgradeStep | None:
-        """Where the upgrade is that is under way, None where there is none."""
+        """The step of the upgrade that is under way, None if there is none."""
         return self.upgrade if self.upgrade is not None and not self.upgrade.ended else None
 
     @property
     def current_heartbeat(self) -> Heartbeat | None:
-        """The heartbeat of the newest attempt's driver, None where it has given none."""
+        """The heartbeat of the newest attempt's driver, None if it has sent none."""
         return (
             self.heartbeat
             if self.heartbeat is not None and self.attempt is not None and self._is_current(attempt_of(self.heartbeat.owner))
@@ -103,14 +103,14 @@ class Observation:
 
     @property
     def current_driver_status(self) -> JobStatus | None:
-        """What the newest attempt's driver has written, None where it has written nothing."""
+        """The status of the newest attempt's driver, None if it has written none."""
         return self.driver if self.driver is not None and self._is_current(attempt_of(self.driver.owner)) else None
 
     @property
     def current_progress(self) -> EpochProgress | None:
-        """The job's newest epoch as the newest attempt's driver found or made it; None of one that failed.
+        """The job's newest epoch by the newest attempt's driver; None if that driver failed.
 
-        That one may have failed before it looked, and what its status says is then what an earlier driver had written.
+        It may have failed before it read the log, and its status then repeats an earlier driver's.
         """
         driver = self.current_driver_status
         return driver.last if driver is not None and driver.state != "failed" else None
@@ -121,7 +121,7 @@ class Observation:
 
 @dataclass
 class _JobCache:
-    """What was read of a job and never changes. ``newest`` is the newest spec, as it was listed: another job of that name has another."""
+    """Immutable records of a job. ``newest`` is the newest spec's listing, which differs for a later job of the same name."""
 
     newest: ListedFile | None = None
     specs: dict[int, SpecGeneration] = field(default_factory=dict)
@@ -131,11 +131,11 @@ class _JobCache:
 
 
 class Observer:
-    """Observes jobs again and again, and reads what never changes only once.
+    """Observes jobs repeatedly, and reads immutable records only once.
 
     Args:
         store: the root store.
-        launchers: by name, to ask whether processes live.
+        launchers: by name, to probe processes.
     """
 
     def __init__(self, store: JobStore, launchers: Mapping[str, Launcher]) -> None:
@@ -144,7 +144,7 @@ class Observer:
         self._jobs: dict[str, _JobCache] = {}
 
     def observe(self, job: str) -> Observation:
-        """Return what is known of a job.
+        """Return the observation of a job.
 
         Raises:
             CorruptStoreError: one of its files is damaged.
@@ -160,7 +160,7 @@ class Observer:
         control = read_control_status(self._store, job) if CONTROL_STATUS in paths else None
         begun = attempt is not None and _holds(STARTS, paths, attempt.number)
         warned = attempt is not None and _holds(WARNINGS, paths, attempt.number)
-        # First what the driver says in its heartbeat, then its status: a status that is final is then never older than a release.
+        # The heartbeat before the status: a final status is then never older than a released heartbeat.
         heartbeat = read_heartbeat(folder)
         driver, damage = status_or_error(self._store, job)
         attempt_spec = self._spec(job, attempt.generation) if attempt is not None else None
@@ -193,10 +193,10 @@ class Observer:
         )
 
     def _reset_if_replaced(self, job: str, listed: Sequence[ListedFile]) -> None:
-        """Forget what was read of a job that was removed since, where one of its name was submitted in its place."""
+        """Clear the cache of a job that was deleted and submitted again under the same name."""
         known = self._jobs.setdefault(job, _JobCache())
         if known.newest not in listed:
-            # Also where so many specs were made since that it was deleted: they are read again.
+            # Also if the cached spec was deleted because many newer ones exist: all are read again.
             known = self._jobs[job] = _JobCache()
         known.newest = max((file for file in listed if number_in(SPECS, file.path) is not None), default=None)
 
@@ -206,7 +206,7 @@ class Observer:
             return specs.get(number)
         found = read_generation(self._store, job, number)
         if found is not None:
-            # The newest two matter: the one that runs, and the one that is wanted.
+            # The newest two matter: the running one and the desired one.
             for key in [key for key in specs if key < number - 1]:
                 del specs[key]
             specs[number] = found
@@ -219,8 +219,8 @@ class Observer:
         try:
             found = read_step(self._store, job, number)
         except CorruptStoreError as error:
-            # Its driver is reconciled all the same; the process that continues the upgrade gets the error.
-            logger.warning("%s: the step of its upgrade is left out: %s", job, error)
+            # Its driver is still reconciled; the process that carries out the upgrade raises the error.
+            logger.warning("%s: the step of its upgrade cannot be read: %s", job, error)
             return None
         if found is not None:
             self._jobs[job].upgrade = found
@@ -246,12 +246,12 @@ class Observer:
 
 
 def observe(store: JobStore, job: str, launchers: Mapping[str, Launcher]) -> Observation:
-    """Return what is known of a job, once. ``store`` is the root store."""
+    """Return the observation of a job, once. ``store`` is the root store."""
     return Observer(store, launchers).observe(job)
 
 
 def status_or_error(store: JobStore, job: str) -> tuple[JobStatus | None, ErrorInfo | None]:
-    """Return what a job's driver last wrote, or why that cannot be read: its driver writes it again, and is looked after until then.
+    """Return the last status of a job's driver, or the error that it is damaged: the driver writes it again, and is reconciled until then.
 
     Raises:
         FormatError: a newer release wrote it.
@@ -263,7 +263,7 @@ def status_or_error(store: JobStore, job: str) -> tuple[JobStatus | None, ErrorI
 
 
 def read_control_status(store: JobStore, job: str) -> ControlStatus | None:
-    """Return what reconcilers last wrote of a job; None if nothing was written, or it is damaged: it is then written again.
+    """Return the status that reconcilers last wrote of a job; None if there is none, or it is damaged: it is then written again.
 
     Raises:
         FormatError: a newer release wrote it.
@@ -276,12 +276,12 @@ def read_control_status(store: JobStore, job: str) -> ControlStatus | None:
 
 
 def write_control_status(store: JobStore, status: ControlStatus) -> None:
-    """Write what is about to be done. ``store`` is the root store."""
+    """Write a job's control status, before the action it announces. ``store`` is the root store."""
     write_document(store.at(job_folder(status.job)), CONTROL_STATUS, kind=STATUS_KIND, value=status)
 
 
 def job_names(store: JobStore) -> tuple[str, ...]:
-    """Return the names of the folders of a root store that may be jobs, sorted; what they are, ``observe`` tells."""
+    """Return the names of the folders of a root store that may be jobs, sorted; ``observe`` shows whether they are."""
     return tuple(name for name in store.folders() if is_name(name))
 
 
@@ -296,7 +296,7 @@ def _holds(folder: str, paths: list[str], number: int) -> bool:
 def _handle(
     attempt: Attempt | None, control: ControlStatus | None, claim: Claim | None, beating: tuple[int, ProcessHandle] | None
 ) -> ProcessHandle | None:
-    """Return the attempt's process: as its launcher said, else as it said itself."""
+    """Return the attempt's process: from its launcher, else from its claim or heartbeat."""
     if attempt is None:
         return None
     if control is not None and control.attempt == attempt.number and control.process is not None:
@@ -307,7 +307,7 @@ def _handle(
 
 
 def _process_of(beat: Heartbeat | None, launcher: str) -> tuple[int, ProcessHandle] | None:
-    """Return the attempt and the process of a heartbeat, None for a driver that no attempt started."""
+    """Return the attempt and the process of a heartbeat, None for a driver without an attempt."""
     number = attempt_of(beat.owner) if beat is not None else None
     if beat is None or number is None:
         return None

@@ -1,1 +1,1 @@
-"""What follows from what is wanted and observed, and doing it."""
+"""Plans actions from desired and observed state, and carries them out."""

@@ -1,4 +1,4 @@
-"""What a plan consists of: data, so that it can be shown, tested, and carried out elsewhere."""
+"""The actions of a plan: data, so that a plan can be shown, tested, and carried out elsewhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class WriteStatus:
 
 @dataclass(frozen=True)
 class AbandonAttempt:
-    """Claim an attempt that no process has claimed, so that none can any more; what follows it happens only if that succeeds."""
+    """Claim an attempt that no process has claimed, so that none can run it; the actions after it run only if that succeeds."""
 
     attempt: int
 

@@ -1,6 +1,6 @@
-"""Where a job is by all that can be seen when somebody asks, not only by what a reconciler last wrote. Pure.
+"""A job's status by all that is visible now, not only by what a reconciler last wrote. Pure.
 
-A reconciler may not have seen the end of a driver yet, or none may run. What is read then is what one would write: the same plan says it.
+A reconciler may not have seen the end of a driver yet, or none may run. The status is then what one would write, by the same plan.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tidemark.state.log.joblog import DEFAULT_LEASE_MS
 from tidemark.state.status.status import JobStatus
 
 UNWATCHED_MS: Final = 60_000
-"""A supervisor looks every few seconds, a sensor once a minute: what is still undone after so long, nobody is doing."""
+"""A supervisor makes a pass every few seconds, a sensor once a minute: work still undone after this time has no reconciler."""
 
 STATES: Final[Mapping[Lifecycle, JobState]] = {
     "created": "created",
@@ -35,20 +35,20 @@ STATES: Final[Mapping[Lifecycle, JobState]] = {
     "failed": "failed",
     "finished": "finished",
 }
-"""The words that people read for those that reconcilers write."""
+"""The displayed state for each lifecycle state that reconcilers write."""
 
 
 @dataclass(frozen=True)
 class EffectiveStatus:
-    """Where a job is.
+    """A job's current status.
 
     Args:
-        state: in one word, for people.
-        lifecycle: the same in the words that reconcilers write; of a driver that is dead, ``failing``.
-        since: from when on; None where nobody wrote it down.
-        reason: why, for people.
-        error: the last one, None when it runs well.
-        unrecorded: whether a driver has ended, or never came, and no reconciler has dealt with it yet.
+        state: the displayed state, one word.
+        lifecycle: the lifecycle state that reconcilers write; ``failing`` if the driver is dead.
+        since: since when; None if it was not recorded.
+        reason: the reason, as text.
+        error: the last error, None while it runs well.
+        unrecorded: whether a driver has ended, or never started, and no reconciler has handled it yet.
     """
 
     state: JobState
@@ -60,7 +60,7 @@ class EffectiveStatus:
 
 
 def effective_status(observation: Observation, now: int) -> EffectiveStatus:
-    """Return where a job is at a time, milliseconds."""
+    """Return a job's status at a time in milliseconds."""
     spec = observation.generation
     if spec is None:
         return _unsubmitted(observation, now)
@@ -77,12 +77,12 @@ def effective_status(observation: Observation, now: int) -> EffectiveStatus:
     silent_since = _silent_elsewhere(observation, now)
     if silent_since is None:
         return written
-    what = f"there is no heartbeat since {format_ms(silent_since)}, and its machine cannot be asked from here"
+    what = f"no heartbeat since {format_ms(silent_since)}, and its process cannot be probed from this machine"
     return _dead(observation, replace(written, error=ErrorInfo(DriverLostError.code, f"[{DriverLostError.code}] {what}", transient=True)))
 
 
 def last_heartbeat_at(observation: Observation) -> int | None:
-    """Return when a job's driver last gave a sign of life, milliseconds; None where none ever did."""
+    """Return the time of a job's last heartbeat or status in milliseconds; None if there was none."""
     signs = [observation.heartbeat.at] if observation.heartbeat is not None else []
     signs += [observation.driver.heartbeat_at] if observation.driver is not None else []
     return max(signs, default=None)
@@ -93,14 +93,14 @@ def _written(control: ControlStatus) -> EffectiveStatus:
 
 
 def _unrecorded_end(spec: SpecGeneration, observation: Observation, now: int) -> EffectiveStatus | None:
-    """Return what a reconciler would write of a driver that has ended, or that nobody launched; None where there is no such thing."""
+    """Return the status that a reconciler would write for a driver that has ended or was never launched; None if neither is so."""
     found = attempt_phase(observation, now)
     if found not in {"ended", "unlaunched"}:
         return None
     says = [action.status for action in plan(spec, observation, now) if isinstance(action, WriteStatus)]
     status = next((item for item in says if item.lifecycle not in ACTIVE), None)
     if status is None:
-        # Nobody launched it yet, or it has ended as it was to, and another is to be started.
+        # It was not launched yet, or it has ended as requested, and another is to be started.
         return None if found == "unlaunched" else _dead(observation, EffectiveStatus("dead", "failing", reason=describe_request(spec)))
     if status.lifecycle == "failing":
         return _dead(observation, replace(_written(status), reason=""))
@@ -109,14 +109,14 @@ def _unrecorded_end(spec: SpecGeneration, observation: Observation, now: int) ->
 
 def _dead(observation: Observation, found: EffectiveStatus) -> EffectiveStatus:
     attempt = observation.attempt
-    reason = f"the driver of attempt {attempt.number} has ended, and none was started since" if attempt is not None else ""
+    reason = f"the driver of attempt {attempt.number} has ended, and no other was started" if attempt is not None else ""
     parts = [part for part in (reason, found.reason) if part]
     since = last_heartbeat_at(observation) or (attempt.at if attempt is not None else None)
     return EffectiveStatus("dead", "failing", since, "; ".join(parts), found.error, unrecorded=True)
 
 
 def _silent_elsewhere(observation: Observation, now: int) -> int | None:
-    """Return since when a driver that cannot be asked has been silent for so long that it must be taken for dead; else None."""
+    """Return the last heartbeat of a driver that cannot be probed, if it is so old that the driver counts as dead; else None."""
     beat = observation.current_heartbeat
     if beat is None or observation.process != "unknown" or abs(now - beat.at) < UNWATCHED_MS:
         return None
@@ -124,7 +124,7 @@ def _silent_elsewhere(observation: Observation, now: int) -> int | None:
 
 
 def _unsubmitted(observation: Observation, now: int) -> EffectiveStatus:
-    """Return where a job is that ``tidemark run`` or a program of the user's drives: as its driver says, unless that is dead."""
+    """Return the status of a job that ``tidemark run`` or a user's program drives: its driver's, unless that is dead."""
     driver = observation.driver
     if driver is None:
         return EffectiveStatus("created", "created")
@@ -132,7 +132,7 @@ def _unsubmitted(observation: Observation, now: int) -> EffectiveStatus:
     error = error_of(driver)
     if driver.state == "running" and (observation.heartbeat_process_gone or at is None or now - at >= DEFAULT_LEASE_MS):
         return EffectiveStatus(
-            "dead", "failing", at, "its driver has ended without a word, or gives no sign of life", error, unrecorded=True
+            "dead", "failing", at, "its driver has ended without reporting an error, or sends no heartbeat", error, unrecorded=True
         )
     lifecycles: Mapping[str, Lifecycle] = {"running": "running", "failed": "failed", "finished": "finished", "stopped": "suspended"}
     lifecycle = lifecycles[driver.state]
@@ -140,7 +140,7 @@ def _unsubmitted(observation: Observation, now: int) -> EffectiveStatus:
 
 
 def error_of(driver: JobStatus) -> ErrorInfo | None:
-    """Return the error that a driver says it failed with, None where it did not."""
+    """Return the error with which a driver failed, None if it did not."""
     if driver.state != "failed" or driver.error is None:
         return None
     return ErrorInfo(driver.error_code or "", driver.error, driver.error_transient)

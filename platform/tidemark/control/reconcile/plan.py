@@ -1,6 +1,6 @@
-"""What to do next for a job: from its spec, what is known of it, and the time, to actions. Pure; the reconciler carries them out.
+"""Plans the next actions for a job from its spec, its observation and the time. Pure; the reconciler carries them out.
 
-A plan is made of what is there, not of what was planned before: a reconciler that dies between two actions is gone on with by the next.
+A plan depends only on the observed state, not on earlier plans: if a reconciler dies between two actions, the next one continues.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from tidemark.state.encoding.redaction import redacted
 
 KEPT_ATTEMPTS: Final = 100
 RESIGNAL_MS: Final = 15_000
-"""So long after a driver was sent the signal to end, and lives on, it is sent again: its sender may have died before."""
+"""A driver that is alive this long after the signal to end is signalled again: the process that was to send it may have died before."""
 
 _PRUNE_EVERY: Final = 10
 _MAX_MESSAGE: Final = 1_000
 
 
 def plan(spec: SpecGeneration, observation: Observation, now: int) -> tuple[Action, ...]:
-    """Return what to do next; nothing in the steady state.
+    """Return the next actions; none in the steady state.
 
     Args:
         spec: the newest generation.
-        observation: what is known.
+        observation: the job's observation.
         now: processing time, milliseconds.
     """
     case = _Case(spec, observation, now, _status(spec, observation))
@@ -56,14 +56,14 @@ def plan(spec: SpecGeneration, observation: Observation, now: int) -> tuple[Acti
 
 
 def after_failure(spec: SpecGeneration, status: ControlStatus, failed: Failure, now: int) -> ControlStatus:
-    """Return the status of a job whose attempt failed: to be started again at some time, or not any more."""
+    """Return the status of a job whose attempt failed: ``failing`` with the time of the next start, or ``failed``."""
     failed = replace(failed, message=_stored_text(failed.message))
     failures = (*status.failures, failed)[-KEPT_FAILURES:]
     counted = [*(item for item in failures[:-1] if item.attempt >= status.counted_from), failed]
     verdict = decide_restart(spec.spec.restart, spec.spec.job, counted)
     error = ErrorInfo(failed.code, failed.message, failed.transient)
     if isinstance(verdict, NoRestart):
-        reason = f"attempt {failed.attempt} failed, and is the last one: {verdict.why}"
+        reason = f"attempt {failed.attempt} failed, and is not restarted: {verdict.why}"
         return _with_lifecycle(status, "failed", now, failures=failures, error=error, reason=reason, process=None)
     reason = f"attempt {failed.attempt} failed; the next start is due {format_ms(verdict.at)} ({verdict.why})"
     moved = _with_lifecycle(status, "failing", now, failures=failures, error=error, reason=reason, process=None)
@@ -72,7 +72,7 @@ def after_failure(spec: SpecGeneration, status: ControlStatus, failed: Failure, 
 
 @dataclass(frozen=True)
 class _Case:
-    """One planning: everything that the rules look at. ``status`` is what was written down, or would have been."""
+    """The input of one plan. ``status`` is the stored status, or the one that would have been stored."""
 
     spec: SpecGeneration
     seen: Observation
@@ -89,13 +89,13 @@ class _Case:
 
     @property
     def changed(self) -> bool:
-        """Whether the newest attempt was made for a spec that a driver has to be restarted for."""
+        """Whether the spec needs another driver than the newest attempt's."""
         attempted = self.seen.attempt_spec
         return attempted is None or self.spec.spec.requires_restart_from(attempted.spec)
 
     @property
     def last_epoch(self) -> int | None:
-        """The epoch with which the newest attempt ended the input for good, and published it; None where it did not."""
+        """The published epoch with which the newest attempt ended the input for good; None if there is none."""
         last = self.seen.current_progress
         return last.epoch if last is not None and last.end_of_input else None
 
@@ -107,7 +107,7 @@ class _Case:
 
 
 def _status(spec: SpecGeneration, observation: Observation) -> ControlStatus:
-    """Return the status as it was written; where an attempt is newer, as who created the attempt would have gone on."""
+    """Return the stored status; if an attempt is newer, the status that the creator of the attempt would have written."""
     control, attempt = observation.control, observation.attempt
     if control is None:
         control = ControlStatus(spec.spec.job, "created", since=spec.at, generation=0)
@@ -117,7 +117,7 @@ def _status(spec: SpecGeneration, observation: Observation) -> ControlStatus:
 
 
 def _without_driver(case: _Case) -> tuple[Action, ...]:
-    """No process, and the end of the last one was dealt with."""
+    """No process, and the end of the last one was handled."""
     status = case.status
     asked_since = status.generation < case.spec.generation
     if status.lifecycle == "failing" and (case.drains or (case.runs and not case.changed)):
@@ -136,7 +136,7 @@ def _without_driver(case: _Case) -> tuple[Action, ...]:
 
 
 def _unlaunched(case: _Case) -> tuple[Action, ...]:
-    """An attempt without a known process: it is about to be launched, or its launching reconciler has died."""
+    """An attempt without a known process: it is about to be launched, or the process that should launch it has ended."""
     attempt, claim = case.seen.attempt, case.seen.claim
     waited = case.now - (attempt.at if attempt is not None else 0)
     given_up = claim is not None and claim.process is None
@@ -149,7 +149,7 @@ def _unlaunched(case: _Case) -> tuple[Action, ...]:
 
 
 def _with_driver(case: _Case, *, beating: bool) -> tuple[Action, ...]:
-    """A process that lives, as far as can be told."""
+    """A process that is alive, as far as is known."""
     found = detect_hang(case.spec.spec, case.seen, case.now)
     if found is not None:
         before = case.status.suspicion
@@ -157,7 +157,7 @@ def _with_driver(case: _Case, *, beating: bool) -> tuple[Action, ...]:
     case = replace(case, status=replace(case.status, suspicion=None))
     if not case.runs:
         return _stopping(case)
-    # One that was suspended and resumed before its driver had ended goes, too: the driver may have been told already.
+    # A job that was suspended and resumed before its driver had ended gets a new one, too: the driver may have been signalled already.
     if case.changed or case.status.asked is not None:
         return _replacing(case)
     if not beating:
@@ -166,18 +166,18 @@ def _with_driver(case: _Case, *, beating: bool) -> tuple[Action, ...]:
 
 
 def _handle_suspicion(case: _Case, status: ControlStatus, *, certain: bool) -> tuple[Action, ...]:
-    """It looks as if it hung: write that down, and end it when it still does some time later."""
+    """The driver seems to hang: store the suspicion, and kill the driver if it lasts."""
     suspicion, process = status.suspicion, case.seen.handle
     if not certain or suspicion is None or process is None:
         return case.write_status(status)
     if case.seen.process == "alive":
         return (*case.write_status(status), Kill(suspicion.why, process))
-    # On a machine that cannot be asked, and silent: its driver is fenced off by the next one, or not there any more.
+    # A driver without heartbeats whose process cannot be probed: it has ended, or the next one fences it.
     return _ended(replace(case, status=status))
 
 
 def _stopping(case: _Case) -> tuple[Action, ...]:
-    """A driver runs and is wanted to end."""
+    """A driver runs and is to end."""
     spec, process = case.spec.spec, case.seen.handle
     status, asks = _request_stop(case, "draining", spec.stop)
     first = case.write_status(status)
@@ -187,7 +187,7 @@ def _stopping(case: _Case) -> tuple[Action, ...]:
         return (*first, Kill("it was cancelled", process))
     if spec.stop == "finish" and _waited(case, status) >= spec.longest_epoch_ms:
         return (*first, Kill(f"it did not end in {format_duration(spec.longest_epoch_ms)} (hang_after_ms)", process))
-    # One that drains reads the spec itself.
+    # A driver that is to drain reads the spec itself.
     return (*first, RequestStop("finish", process)) if asks else first
 
 
@@ -209,15 +209,15 @@ def _replacing(case: _Case) -> tuple[Action, ...]:
 
 
 def _request_stop(case: _Case, lifecycle: Lifecycle, how: StopMode) -> tuple[ControlStatus, bool]:
-    """Return the status of a job whose driver is asked to end, and whether it is to be sent the signal now.
+    """Return the status of a job whose driver is asked to end, and whether to send it the signal now.
 
-    However many signals come, a driver ends once; so one that may not have been sent is sent again.
+    Signals may be repeated, since a driver ends once; so a signal that may not have been sent is sent again.
     """
     status, now = case.status, case.now
     before = status.asked
     again = how == before == "finish" and _needs_another_signal(case)
     if before is not None and status.generation == case.spec.generation:
-        # From the instant on that the clock was set back to, if it was.
+        # If the clock was set back, the wait counts from the new time.
         asked_at = min(status.asked_at if status.asked_at is not None else now, now)
         return replace(status, asked_at=asked_at, told_at=now if again else status.told_at), again
     first = how == "finish" and before != "finish"
@@ -228,11 +228,11 @@ def _request_stop(case: _Case, lifecycle: Lifecycle, how: StopMode) -> tuple[Con
 
 
 def _needs_another_signal(case: _Case) -> bool:
-    """Say whether a driver that was asked to finish may not have been told, or not have heard it; not any more when it is to be killed."""
+    """Return whether a driver that was asked to finish may have missed the signal; False once it is to be killed."""
     status = case.status
-    told_at = status.told_at if status.told_at is not None else status.asked_at
-    told = told_at is not None and abs(case.now - told_at) < RESIGNAL_MS
-    return case.seen.process == "alive" and not told and _waited(case, status) < case.spec.spec.longest_epoch_ms
+    signalled_at = status.told_at if status.told_at is not None else status.asked_at
+    signalled = signalled_at is not None and abs(case.now - signalled_at) < RESIGNAL_MS
+    return case.seen.process == "alive" and not signalled and _waited(case, status) < case.spec.spec.longest_epoch_ms
 
 
 def _waited(case: _Case, status: ControlStatus) -> int:
@@ -261,20 +261,20 @@ def _failed(case: _Case) -> tuple[Action, ...]:
 
 
 def _start(case: _Case, why: str, *, takeover: bool = False) -> tuple[Action, ...]:
-    """Start the next attempt, unless a driver that no attempt started runs the job."""
+    """Start the next attempt, unless a driver without an attempt has the job."""
     unmanaged = unmanaged_driver(case.seen, case.now)
     if unmanaged is not None and case.seen.heartbeat is not None and attempt_of(case.seen.heartbeat.owner) is None:
-        reason = f"it is driven by {unmanaged}, which was not started here; it is started when that ends"
+        reason = f"it is driven by {unmanaged}, which has no attempt; it is started when that ends"
         return case.write_status(replace(case.status, reason=reason))
     status = case.status
     seen = case.seen.attempt
     number = max(status.attempt, seen.number if seen is not None else 0) + 1
     if case.changed:
-        status = replace(status, counted_from=number)  # what other code or settings did says nothing of these
+        status = replace(status, counted_from=number)  # failures of other code or settings do not count
     elif status.lifecycle == "failing":
         status = replace(status, restarts_done=status.restarts_done + 1)
     starting = _starting(status, case.now, attempt=number, generation=case.spec.generation, why=why)
-    # A driver that still gives signs of life was dealt with as ended: killed, or unreachable. The next term fences it.
+    # A driver that still sends heartbeats was handled as ended: killed, or unreachable. The next term fences it.
     start = LaunchAttempt(number, why, takeover or unmanaged is not None or case.seen.process == "unknown", starting)
     clean = (PruneAttempts(number - KEPT_ATTEMPTS),) if number % _PRUNE_EVERY == 0 and number > KEPT_ATTEMPTS else ()
     return (start, *clean)
@@ -286,7 +286,7 @@ def _starting(status: ControlStatus, now: int, *, attempt: int, generation: int,
 
 
 def _with_lifecycle(status: ControlStatus, lifecycle: Lifecycle, now: int, **changes: object) -> ControlStatus:
-    """Return the status with another lifecycle; what belongs to the one before goes with it."""
+    """Return the status with another lifecycle; fields of the previous one are reset."""
     if lifecycle != status.lifecycle:
         status = replace(status, lifecycle=lifecycle, since=now, suspicion=None)
         if lifecycle not in {"draining", "upgrading"}:
@@ -295,7 +295,7 @@ def _with_lifecycle(status: ControlStatus, lifecycle: Lifecycle, now: int, **cha
 
 
 def _is_due(case: _Case) -> bool:
-    """Say whether a failing job is to be started now; also when its clock was set back, and the instant is further off than any delay."""
+    """Return whether a failing job's restart is due; also if the clock was set back, so that it is further off than any delay."""
     at = case.status.next_start_at
     return at is None or case.now >= at or at - case.now > longest_delay(case.spec.spec.restart)
 

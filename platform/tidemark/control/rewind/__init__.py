@@ -1,1 +1,1 @@
-"""Rewinds of jobs that run on."""
+"""Rewinds of submitted jobs."""

@@ -1,4 +1,4 @@
-"""Publishing a submitted job's newest epoch where its driver ended before it could; with the Spark settings of the job's spec."""
+"""Publishes a submitted job's newest epoch if its driver ended before it could, with the Spark settings of the job's spec."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidemark.state.store.store import JobStore
 
 
 def publisher(store: JobStore, job: str) -> Publish:
-    """Return what publishes a job's newest epoch before it is rewound; loads PySpark once it is used. ``store`` is the root store."""
+    """Return the function that publishes a job's newest epoch before a rewind; loads PySpark on first use. ``store`` is the root store."""
 
     def settings() -> Mapping[str, str]:
         submitted = read_spec(store, job)

@@ -1,8 +1,8 @@
-"""Names once more: a job that was upgraded with renames and then rewound to before them needs these for the same code to resume. Pure.
+"""Replays renames: a job that was upgraded with renames and then rewound to before them needs them again for the same code. Pure.
 
-An upgrade's renames (``--map``, ``--column``) are made once. After a rewind to an older savepoint the state has its old names again, and
-nobody would give the job's code the new ones. They are known, though: they stand in the spec, as the restore that was made then. For the
-way back of the upgrade itself nothing is needed: there the old code goes on, and the state has the names that it knows.
+An upgrade's renames (``--map``, ``--column``) are made once. After a rewind to an older savepoint the state has its old names again,
+which the job's code does not know. The renames are still in the spec, as the restore that made them. A rollback of the upgrade itself
+needs nothing: there the old code resumes, and the state has the names that it knows.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _IDENTITY: Final = "renamed-again-"
 
 
 def reapply_renames(made: Restore | None, head: EpochRecord, *, savepoint: str, before: EpochRecord | None = None) -> Restore | None:
-    """Return the restore by which a job that was rewound gets the names that its code has; None where it has them already.
+    """Return the restore that gives a rewound job the names of its code; None if it has them already.
 
-    Called twice for the same rewind it returns the same, so that it is made once.
+    Called twice for the same rewind it returns the same restore, so that it is made once.
 
     Args:
-        made: what the job's spec has been restored by.
-        head: the job's newest epoch, as the rewind left it.
-        savepoint: that it was put back to.
-        before: the newest epoch before the rewind, where it is known: only names that the job had there are its code's.
+        made: the restore in the job's spec.
+        head: the job's newest epoch after the rewind.
+        savepoint: the savepoint that it was rewound to.
+        before: the newest epoch before the rewind, if known: only names that the job had there are its code's.
     """
     if made is None or (before is not None and not _has_new_names(made, before)):
         return None
@@ -48,19 +48,19 @@ def reapply_renames(made: Restore | None, head: EpochRecord, *, savepoint: str, 
 
 
 def is_rename_replay(restore: Restore) -> bool:
-    """Say whether a restore is one that ``reapply_renames`` returned."""
+    """Return whether a restore is one that ``reapply_renames`` returned."""
     return restore.identity.startswith(_IDENTITY)
 
 
 def renames_text(restore: Restore) -> str:
-    """Return what a restore renames, as the options of commands have it."""
+    """Return a restore's renames as command options."""
     options = [f"--map {old}={new}" for old, new in restore.uids.items()]
     options += [f"--column {uid}:{old}={new or ''}" for uid, names in restore.columns.items() for old, new in names.items()]
     return " ".join(options)
 
 
 def _has_new_names(made: Restore, before: EpochRecord) -> bool:
-    """Say whether an epoch is of code with the new names; the spec may keep the restore though other code has the job since."""
+    """Return whether an epoch is of code with the new names; the spec may keep the restore after a change to other code."""
     stored = before.operators
     uids = all(new in stored and old not in stored for old, new in made.uids.items())
     return uids and all(
@@ -71,17 +71,17 @@ def _has_new_names(made: Restore, before: EpochRecord) -> bool:
 
 
 def _has_name(state: OperatorState | None, name: str, other: str | None) -> bool:
-    """Say whether something in an operator's state has a name and not the other one, which is None for what is left behind."""
+    """Return whether an operator's state has one name and not the other, which is None for dropped state."""
     names = _names(state)
     if other is None or name in names or other in names:
         return name in names and other not in names
-    # A column of the stream is not stored by its name, where only an expression over it is.
+    # A column of the stream is not stored by name if only an expression over it is.
     words = _words(state)
     return name in words and other not in words
 
 
 def _words(state: OperatorState | None) -> set[str]:
-    """Return the words of the expressions of an operator's keys and aggregates."""
+    """Return the identifiers in the expressions of an operator's keys and aggregates."""
     if state is None:
         return set()
     texts = [str(entry.get("expression")) for entry in _entries(state.definition.get("keys"))]
@@ -92,7 +92,7 @@ def _words(state: OperatorState | None) -> set[str]:
 
 
 def _names(state: OperatorState | None) -> set[str]:
-    """Return the names of an operator's keys and aggregates, and of the columns that are kept of elements."""
+    """Return the names of an operator's keys and aggregates, and of the stored columns of elements."""
     if state is None:
         return set()
     entries = [entry for kind in ("keys", "aggregates") for entry in _entries(state.definition.get(kind))]

@@ -1,4 +1,4 @@
-"""Rewinds of submitted jobs: one that runs is stopped first, and started again afterwards by the process that completes the rewind."""
+"""Rewinds of submitted jobs: a running job is stopped first, and started again by the process that completes the rewind."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tidemark.state.store.store import JobStore
 
 @dataclass(frozen=True)
 class RewindResult:
-    """What a rewind has come to: the job's newest epoch, the spec by which it was started again, and how it is; None where it was not."""
+    """The result of a rewind: the job's newest epoch; the spec with which it was started again and its view, None if it was not started."""
 
     head: EpochRecord
     started: SpecGeneration | None = None
@@ -41,12 +41,12 @@ class Rewinder:
 
     Args:
         store: the root store.
-        launchers: what can start drivers, by name.
+        launchers: launchers of drivers, by name.
         timeout_ms: how long to wait for a job to stop, and then for it to run again.
-        by: who does it; ``user@host`` by default.
-        clock: the time.
-        on_progress: is told of each step of a rewind, in words.
-        on_status: is shown a job that is to stop, or to run again, whenever it looks different.
+        by: who requests it; ``user@host`` by default.
+        clock: processing time.
+        on_progress: called with the text of each step of a rewind.
+        on_status: called with the job's view whenever it changes while it is stopped or started.
     """
 
     store: JobStore
@@ -58,67 +58,67 @@ class Rewinder:
     on_status: Callable[[JobView], None] | None = None
 
     def rewind(self, job: str, name: str, *, stop: bool, why: str = "") -> RewindResult:
-        """Rewind a job and its tables to a savepoint. Called again after a crash it continues, and starts the job that it has stopped.
+        """Rewind a job to a savepoint with its tables. Called again after a crash it continues, and starts the job that it had stopped.
 
         Args:
             job: the job's name.
             name: the savepoint.
-            stop: stop a job that runs first, and start it again, also where no supervisor does; else it must not run.
-            why: what for.
+            stop: stop a running job first, and start it again, also without a supervisor; else it must not run.
+            why: the reason.
 
         Raises:
-            NotReachedError: the job did not stop in time, and still is to; or it is put back and was not started in time, and still is to.
-            TidemarkError: as ``savepoints.rewinding.rewind``. What can be told before is told before the job is stopped.
+            NotReachedError: the job did not stop in time, or was rewound and did not start in time; the request stays in effect.
+            TidemarkError: as ``savepoints.rewinding.rewind``. What can be checked is checked before the job is stopped.
         """
         newest = read_spec(self.store, job) if stop else None
         last = newest_epoch(self.store, job)
-        wishes = JobClient(self.store, self.by, self.clock)
+        client = JobClient(self.store, self.by, self.clock)
         starts = newest is not None and (newest.spec.wanted == "running" or newest.spec.for_rewind)
         if starts:
             require_possible(self.store, job, name, clock=self.clock)
-            made = wishes.stop(job, "finish", why or f"rewind to {name}", for_rewind=True)
+            made = client.stop(job, "finish", why or f"rewind to {name}", for_rewind=True)
             crash_point("rewind-stopping")
             self._wait(made, "ended")
-            # Not one that its owner stopped just now.
+            # Not a job that a user has just stopped.
             starts = made.spec.for_rewind
         head = self._revert_job(job, name, why, starts=starts)
         crash_point("rewind-done")
         submitted = read_spec(self.store, job)
-        # Of one that was rewound before this command was repeated it is not known any more what it had before.
+        # If this call repeats a completed rewind, the epoch before it is no longer known.
         before = None if last is None or is_rewound_to(last, name) else last
         again = reapply_renames(submitted.spec.restore, head, savepoint=name, before=before) if submitted is not None else None
         if again is None:
             self._drop_pending_restore(job, name, renames=True)
         if not starts:
             if newest is not None:
-                self._report(f"{job} stays suspended, as it was; to start it: `tidemark start {job}`")
+                self._report(f"{job} stays suspended as before; to start it: `tidemark start {job}`")
             if again is not None:
                 self._report(
-                    f"its code has renamed what it is back at ({renames_text(again)}): before it is started give it the old code; "
-                    f"or let the renames be made again: `tidemark resume {job}`, then `tidemark rewind {job} --to {name} --stop`"
+                    f"its code has renamed parts of the rewound state ({renames_text(again)}): submit the old code before starting it, "
+                    f"or replay the renames: `tidemark resume {job}`, then `tidemark rewind {job} --to {name} --stop`"
                 )
             return RewindResult(head)
         if again is not None:
-            self._report(f"what its code has renamed since is renamed again: {renames_text(again)}")
-        started = wishes.start(job, why or f"rewound to {name}", restore=again)
+            self._report(f"replaying the renames that its code has made since: {renames_text(again)}")
+        started = client.start(job, why or f"rewound to {name}", restore=again)
         return RewindResult(head, started, self._wait(started, "running"))
 
     def abort(self, job: str) -> RewindJournal:
-        """Give up a rewind that was begun and has put no table back, and start the job if it was stopped for that.
+        """Abort a rewind that has not reverted a table yet, and start the job if it was stopped for it.
 
         Raises:
             TidemarkError: as ``savepoints.rewind_abort.abort_rewind``.
         """
         journal = abort_rewind(self.store, job, clock=self.clock, on_progress=self._report)
-        self._restart_job(job, f"the rewind to {journal.savepoint} was given up")
+        self._restart_job(job, f"the rewind to {journal.savepoint} was aborted")
         return journal
 
     def _revert_job(self, job: str, name: str, why: str, *, starts: bool) -> EpochRecord:
-        """Put a job back that does not run; where that is refused, the job is started again if it was stopped for it."""
+        """Rewind a job that does not run; if the rewind is refused, start the job again if it was stopped for it."""
         folder = self.store.at(job_folder(job))
 
         def begun() -> None:
-            # Not before all can see that it is begun: what may yet refuse it leaves the job as it was.
+            # Only after the journal is written: a rewind that is refused before leaves the job unchanged.
             if read_rewind(folder) is not None:
                 self._drop_pending_restore(job, name, renames=False)
 
@@ -136,34 +136,34 @@ class Rewinder:
             )
         except RewindError:
             if starts and read_rewind(folder) is None:
-                # Nothing was changed but that it was stopped.
+                # Only the stop has to be undone.
                 self._restart_job(job, f"the rewind to {name} was refused")
             raise
 
     def _restart_job(self, job: str, why: str) -> None:
-        """Start a job that is stopped for a rewind which does not come to pass; its driver is not waited for."""
+        """Start a job that was stopped for a rewind which was refused or aborted; does not wait for its driver."""
         submitted = read_spec(self.store, job)
         if submitted is not None and submitted.spec.for_rewind:
             JobClient(self.store, self.by, self.clock).start(job, why)
-            self._report(f"{job} was stopped for it, and is to run again (supervisors see to that, or `tidemark start {job}`)")
+            self._report(f"{job} was stopped for it, and is to run again (by a supervisor, or `tidemark start {job}`)")
 
     def _drop_pending_restore(self, job: str, name: str, *, renames: bool) -> None:
-        """Drop a restore that was requested before and not made: the driver would resume from elsewhere, with tables of the savepoint.
+        """Withdraw a restore that was requested before and not made: the driver would restore other state than that of the tables.
 
         Args:
             job: the job's name.
             name: the savepoint.
-            renames: whether those, too, by which names are given once more; before the rewind they tell which names those are.
+            renames: whether to withdraw rename replays, too; before the rewind they are still needed to know the names.
         """
         submitted, folder = read_spec(self.store, job), self.store.at(job_folder(job))
         pending = submitted.spec.restore if submitted is not None else None
         if pending is None or not pending.identity or (is_rename_replay(pending) and (not renames or pending.savepoint == name)):
             return
         head = newest_epoch(self.store, job)
-        # One without an epoch has nothing that could be rewound, which is said next.
+        # A job without an epoch cannot be rewound; the rewind raises that next.
         if head is not None and is_restore_due(folder, head, pending):
             JobClient(self.store, self.by, self.clock).drop_restore(job, pending, f"rewind to {name}")
-            self._report(f"the restore from savepoint {pending.savepoint} that was asked for and not made yet is not made any more")
+            self._report(f"the pending restore from savepoint {pending.savepoint} was withdrawn")
 
     def _report(self, text: str) -> None:
         if self.on_progress is not None:

@@ -1,6 +1,6 @@
-"""What a supervisor does with what a pass has seen: shows it as metrics, and tells people.
+"""Publishes a supervisor's passes as metrics, and sends alerts.
 
-Telling has a thread of its own, so that a receiver which does not answer never delays the start of a driver.
+Alerts have a separate thread, so that an unresponsive receiver never delays the start of a driver.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ _LOG = logging.getLogger("tidemark.alerts")
 
 @dataclass(frozen=True)
 class _PassSnapshot:
-    """What a pass saw, until it is told."""
+    """The views and errors of a pass, until alerts are evaluated."""
 
     views: tuple[JobView, ...]
     unreadable: Mapping[str, TidemarkError]
 
 
 class AlertReporter:
-    """Takes what each pass of a supervisor has seen. A context: it tells from entry to exit.
+    """Receives the result of each pass of a supervisor. A context manager: alerts are evaluated from entry to exit.
 
     Args:
         root: the root store.
         config: rules and receivers.
-        registry: where metrics are put up.
-        holder: this process, by a name that no other has.
-        clock: the time.
+        registry: where metrics are published.
+        holder: a unique name of this process.
+        clock: processing time.
     """
 
     def __init__(self, root: JobStore, config: AlertConfig, registry: MetricRegistry, *, holder: str, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -55,24 +55,24 @@ class AlertReporter:
         self._thread = threading.Thread(target=self._run, name="tidemark-alerts", daemon=True)
 
     def __enter__(self) -> Self:
-        """Begin to tell."""
+        """Start the alert thread."""
         self._thread.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Tell what was seen last, and let another supervisor go on at once."""
+        """Evaluate the last pass, and release the lease so that another supervisor can continue at once."""
         with self._changed:
             self._ended = True
             self._changed.notify()
         self._thread.join()
 
     def submit(self, observations: Sequence[Observation], unreadable: Mapping[str, TidemarkError], *, seconds: float) -> None:
-        """Take in a pass; returns at once. Where passes are faster than receivers, only the newest is told.
+        """Submit a pass; returns at once. If passes are faster than receivers, only the newest is evaluated.
 
         Args:
-            observations: of all jobs that are supervised.
-            unreadable: jobs whose files cannot be read, with the error; of one that was observed all the same, what was seen counts.
-            seconds: how long the pass took.
+            observations: of all supervised jobs.
+            unreadable: errors of jobs whose files cannot be read; the observation of a job takes precedence.
+            seconds: duration of the pass.
         """
         now = self._clock.now_ms()
         views = tuple(view_of(observation, now) for observation in observations)
@@ -102,9 +102,9 @@ class AlertReporter:
             except TidemarkError as error:
                 _LOG.warning("alerts wait for the next pass: %s", error)
             except Exception:  # noqa: BLE001 - see below
-                # Jobs are supervised whatever becomes of alerts.
+                # A failure of alerts must not end supervision.
                 _LOG.exception("alerts wait for the next pass")
         try:
             self._watch.close()
         except TidemarkError as error:
-            _LOG.warning("the lease of the alerts ends by itself: %s", error)
+            _LOG.warning("the lease of the alerts was not released and expires: %s", error)

@@ -1,6 +1,6 @@
-"""The daemon for those without Dagster: a pass over all jobs every few seconds, for months.
+"""The daemon for use without Dagster: a pass over all jobs every few seconds, for months.
 
-Nothing depends on it staying alive: drivers run on without it, another one may run beside it, and the next one continues from the files.
+Nothing depends on it staying alive: drivers keep running without it, another may run beside it, and the next one resumes from the files.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _POLL_SECONDS: Final = 0.2
 _MIN_WAIT_SECONDS: Final = 0.1
 
 OnPass = Callable[[ReconcileReport, float], None]
-"""Called after each pass with what it saw and did, and the seconds it took."""
+"""Called after each pass with its report and its duration in seconds."""
 
 
 class Supervisor:
-    """Passes over jobs until it is stopped.
+    """Makes passes over jobs until it is stopped.
 
     Args:
-        reconciler: what a pass is.
-        stop: ends it, at the latest after the current job.
-        interval_ms: between the beginnings of two passes.
+        reconciler: makes the passes.
+        stop: stops it, at the latest after the current job.
+        interval_ms: time between the starts of two passes.
         on_pass: called after every pass.
-        driver_ended: whether a driver has ended since the last pass; asked several times a second, the next pass does not wait then.
-        clock: the time.
+        driver_ended: whether a driver has ended since the last pass; polled several times a second, the next pass then starts early.
+        clock: processing time.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Supervisor:
         self._known_errors: dict[str, str] = {}
 
     def run(self, *, passes: int | None = None) -> None:
-        """Pass over the jobs until stopped, or so many times."""
+        """Make passes until stopped, or ``passes`` times."""
         done = 0
         while not self._stop.is_set():
             begun = self._clock.monotonic()
@@ -72,8 +72,8 @@ class Supervisor:
     def _wait_for_next_pass(self, *, took: float) -> None:
         """Wait for the next pass, less long if a driver ends.
 
-        Also after a pass that took longer than the interval, and for as long as the pass took where drivers end one after the other:
-        other programs want the machine, too.
+        It also waits after a pass that took longer than the interval, and at least as long as the pass took if drivers end one after the
+        other, to leave the machine to other programs.
         """
         left = max(self._interval_ms / 1000 - took, _MIN_WAIT_SECONDS)
         least = min(left, max(took, _MIN_WAIT_SECONDS))
@@ -84,7 +84,7 @@ class Supervisor:
             left -= _POLL_SECONDS
 
     def pass_once(self) -> ReconcileReport | None:
-        """Pass over the jobs once; None where the store cannot be reached, which is said at first and then once a minute."""
+        """Make one pass; None if the store cannot be reached, which is logged at first and then once a minute."""
         begun = self._clock.monotonic()
         try:
             report = self._reconciler.reconcile_all(stop=self._stop)
@@ -92,7 +92,7 @@ class Supervisor:
             self._log_unreachable(error)
             return None
         except Exception:
-            # A supervisor that ends because of one job's odd trouble leaves all others alone.
+            # An unexpected error must not end the supervisor, since all other jobs depend on it.
             logger.exception("a pass failed; the next one continues")
             return None
         self._log_reachable()
@@ -105,9 +105,9 @@ class Supervisor:
         now = self._clock.monotonic()
         if self._unreachable_since is None:
             self._unreachable_since = now
-            logger.error("the job store cannot be reached; drivers run on, and it is tried again: %s", error)
+            logger.error("the job store cannot be reached; drivers keep running, and it is retried: %s", error)
         elif now - self._logged_at >= _LOG_AGAIN_MS / 1000:
-            logger.error("the job store cannot be reached since %s: %s", short_duration(_ms(now - self._unreachable_since)), error)
+            logger.error("the job store has been unreachable for %s: %s", short_duration(_ms(now - self._unreachable_since)), error)
         else:
             return
         self._logged_at = now
@@ -115,11 +115,11 @@ class Supervisor:
     def _log_reachable(self) -> None:
         if self._unreachable_since is not None:
             took = _ms(self._clock.monotonic() - self._unreachable_since)
-            logger.info("the job store is back after %s, at %s", short_duration(took), format_ms(self._clock.now_ms()))
+            logger.info("the job store is reachable again after %s, at %s", short_duration(took), format_ms(self._clock.now_ms()))
             self._unreachable_since = None
 
     def _log_errors(self, report: ReconcileReport) -> None:
-        """Say what is wrong with jobs, once for each change."""
+        """Log errors of jobs, once for each change."""
         found = {job: str(error) for job, error in report.errors.items()}
         for job, text in found.items():
             if self._known_errors.get(job) != text:

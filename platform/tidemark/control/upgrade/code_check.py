@@ -1,6 +1,6 @@
-"""Checks whether a spec's code can resume from the stored state, in a separate process with the paths and variables of its driver.
+"""Checks whether a spec's code is compatible with stored state, in a separate process with the paths and variables of its driver.
 
-This process may have older code of the same name loaded, and the job's module may do anything. No JVM is started.
+This process may have older code of the same name loaded, and importing the job's module runs user code. No JVM is started.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _REFUSED: Final = 3
 
 @dataclass(frozen=True)
 class Maps:
-    """What only the author knows of a change: new uids by stored ones, new column names by uid, and whether state may be discarded."""
+    """Renames that only the user can know: new uids by stored ones, new column names by uid; and whether state may be dropped."""
 
     uids: Mapping[str, str] = field(default_factory=dict)
     columns: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
@@ -45,26 +45,26 @@ class Maps:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to say."""
+        """Whether it has no rename and drops no state."""
         return not (self.uids or self.columns or self.allow_non_restored_state)
 
 
 Judge = Callable[[JobStore, JobSpec, Maps, str, str], Verdict]
-"""Checks a spec's code against stored state. Takes the store, the spec, the renames, ``head`` or a savepoint, and the job that owns it."""
+"""Checks a spec's code against stored state: store, spec, renames, ``head`` or a savepoint, and the job whose state it is."""
 
 
 def judge_code(store: JobStore, spec: JobSpec, maps: Maps, against: str = HEAD, of: str = "") -> Verdict:
-    """Return what would happen to a job's state if a spec's code resumed from it.
+    """Return the verdict on a spec's code if it resumed from a job's stored state.
 
     Args:
         store: the root store.
-        spec: with the code, where it lies, its variables, and where its outputs go if it is a fork's.
-        maps: what was renamed or may be discarded.
+        spec: the spec with the code, its paths and variables, and for a fork the root of its outputs.
+        maps: renames, and whether state may be dropped.
         against: ``head``, or a savepoint.
         of: the job whose state it is; the spec's own by default.
 
     Raises:
-        UpgradeError: the code cannot be loaded, is another job's, or the maps do not fit it.
+        UpgradeError: the code cannot be loaded, is another job's, or the maps do not match it.
         LaunchError: a code path does not exist.
     """
     folder = str(Path(spec.folder).expanduser()) if spec.folder is not None else None
@@ -89,13 +89,13 @@ def judge_code(store: JobStore, spec: JobSpec, maps: Maps, against: str = HEAD, 
 def _not_judged(spec: JobSpec, why: str) -> UpgradeError:
     return UpgradeError(
         f"the code {spec.code} cannot be checked against the stored state: {why}",
-        fix="fix the code; `tidemark check MODULE:JOB` does the same check",
+        fix="correct it; `tidemark check MODULE:JOB` runs the same check",
         job=spec.job,
     )
 
 
 def main(arguments: list[str]) -> int:
-    """Judge the code that the arguments name, and print the verdict; returns the exit code."""
+    """Check the code that the arguments name, and print the verdict; returns the exit code."""
     parser = argparse.ArgumentParser(prog=f"python -m {_PROGRAM}", description="Check code against a job's stored state.")
     for name in ("store", "job", "code", "against", "of", "outputs", "maps"):
         parser.add_argument(name)
@@ -108,7 +108,7 @@ def main(arguments: list[str]) -> int:
         if job.name != given.job:
             raise DefinitionError(
                 f"{given.code} is job {job.name!r}, not {given.job!r}",
-                fix="give the job its old name; it is part of the path of its state",
+                fix="give the job its old name; it is part of its state's path",
                 job=given.job,
             )
         root = JobStore.open(given.store)

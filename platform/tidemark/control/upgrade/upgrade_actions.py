@@ -1,6 +1,6 @@
-"""What an upgrade does to a job. Each action is idempotent.
+"""The actions of an upgrade on its job. Each action is idempotent.
 
-An upgrader that was overtaken does nothing: the step's record is read once more right before the job is changed.
+A process that was overtaken does nothing: the step's record is read again right before the job is changed.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ class OvertakenError(TidemarkError):
 
 
 def lock_job(store: JobStore, step: UpgradeStep) -> None:
-    """Retain the savepoints that the upgrade may go back to, and keep other rewinds off.
+    """Keep the savepoints that the upgrade may roll back to, and block other rewinds.
 
     Raises:
-        OvertakenError: another process has continued the upgrade, and retains them.
+        OvertakenError: another process has continued the upgrade, and keeps them.
     """
     _require_newest(store, step)
     _write_note(store, step.upgrade)
     try:
         _require_newest(store, step)
     except OvertakenError:
-        # Who slept in between has written over what is there of those who went on, or was taken away at the end.
+        # This process was suspended in between, and has overwritten the lock of a later step or restored one that was removed.
         newest = newest_step(store, step.upgrade.job)
         if newest is not None and not newest.ended:
             _write_note(store, newest.upgrade)
@@ -56,13 +56,13 @@ def lock_job(store: JobStore, step: UpgradeStep) -> None:
 
 
 def suspend(store: JobStore, step: UpgradeStep, clock: Clock) -> None:
-    """Ask for the job's driver to end after the current epoch."""
+    """Request that the job's driver ends after the current epoch."""
     lock_job(store, step)
     _change(store, step, clock, lambda spec: spec if spec.wanted == "suspended" else replace(spec, wanted="suspended", stop="finish"))
 
 
 def take_savepoint(store: JobStore, step: UpgradeStep, clock: Clock) -> Savepoint:
-    """Take the savepoint of where the old code ended, unless it exists, and retain it until the upgrade has ended.
+    """Take the savepoint of the old code's end, unless it exists, and keep it until the upgrade has ended.
 
     Raises:
         RewindError: a rewind of the job was begun while the new code was checked.
@@ -76,26 +76,26 @@ def take_savepoint(store: JobStore, step: UpgradeStep, clock: Clock) -> Savepoin
             return savepoints.take(
                 upgrade.savepoint,
                 kind="before-upgrade",
-                # An earlier release may have taken a secret: it is not passed on, and does not stop what it began.
+                # An earlier release may have accepted a secret: it is redacted, and does not block the upgrade.
                 by=redacted(upgrade.by),
                 note=redacted(upgrade.why) or f"before the upgrade to {code_text(upgrade.after)}",
                 labels={"upgrade": upgrade.identity},
             )
         except InvalidNameError:
-            # Another process that continues the same upgrade was faster.
+            # Another process that carries out the same upgrade was faster.
             pass
     return savepoints.get(upgrade.savepoint)
 
 
 def revert_job(store: JobStore, step: UpgradeStep, name: str, clock: Clock, on_progress: OnProgress | None = None) -> None:
-    """Rewind the job and its tables to a savepoint, unless it is at that savepoint and nothing was committed since.
+    """Rewind the job to a savepoint with its tables, unless it is there and nothing was committed since.
 
     If the upgrade was aborted in the middle of a rewind to another savepoint, that rewind is ended first.
 
     Raises:
         JobRunningError: a driver of the job is alive.
-        RewindError: it may not be done; the upgrade continues from this step once that is fixed.
-        PublishError: a table could not be reverted; the next call continues.
+        RewindError: the rewind is refused; the upgrade continues here when the cause is fixed.
+        PublishError: a table could not be reverted; it is retried.
     """
     job = step.upgrade.job
     folder = store.at(job_folder(job))
@@ -111,29 +111,29 @@ def revert_job(store: JobStore, step: UpgradeStep, name: str, clock: Clock, on_p
 
 
 def abort(store: JobStore, step: UpgradeStep, clock: Clock, on_progress: OnProgress | None = None) -> bool:
-    """Abort a rewind that was begun when the new code was accepted; returns False if a table was reverted already.
+    """Abort a rewind that had begun when the new code was accepted; False if a table is reverted already.
 
     Raises:
-        JobRunningError: the rewinding process is alive; it stops by itself once it sees the acceptance, or completes the rewind.
+        JobRunningError: the rewinding process is alive; it notices the abort itself, or completes the rewind.
         PublishError: a table cannot be written to.
     """
     job = step.upgrade.job
     try:
         _abort(store, step, clock, on_progress)
     except RewindError:
-        # Without a note it has come to one of its ends meanwhile; which one, the next look tells.
+        # Without a journal the rewind has ended; the next observation shows how.
         return read_rewind(store.at(job_folder(job))) is None
     return True
 
 
 def switch_code(store: JobStore, step: UpgradeStep, clock: Clock) -> None:
-    """Ask for the new code, or for the old one where the upgrade goes back."""
+    """Write the spec with the new code, or with the old one if the upgrade rolls back."""
     target = rollback_spec(step) if step.heading == "rolled-back" else step.upgrade.after
     _change(store, step, clock, lambda spec: spec if matches_target(spec, target) else with_code_of(spec, target))
 
 
 def unlock_job(store: JobStore, step: UpgradeStep) -> None:
-    """Delete the lock of an upgrade that has ended; another upgrade's lock stays."""
+    """Remove the lock of an upgrade that has ended; another upgrade's stays."""
     folder = store.at(job_folder(step.upgrade.job))
     lock = read_upgrade_lock(folder)
     if lock is not None and lock.identity == step.upgrade.identity:
@@ -141,7 +141,7 @@ def unlock_job(store: JobStore, step: UpgradeStep) -> None:
 
 
 def _end_rewind(store: JobStore, step: UpgradeStep, begun: RewindJournal, clock: Clock, on_progress: OnProgress | None) -> None:
-    """End a rewind that was begun: abort it, or complete it if a table was reverted already."""
+    """End an unfinished rewind: abort it or, if a table is reverted already, complete it."""
     try:
         _abort(store, step, clock, on_progress)
     except RewindError:
@@ -174,7 +174,7 @@ def _rewind(store: JobStore, step: UpgradeStep, name: str, clock: Clock, on_prog
         on_progress=on_progress,
         upgrade=upgrade.identity,
         kept=upgrade.savepoint,
-        # What the new code left goes for good; what the old code ended with is the way back.
+        # The new code's results are discarded for good; the old code's savepoint is kept for the rollback.
         although_unpublished=name == upgrade.savepoint,
         publish=publisher(store, upgrade.job),
         require=lambda: _require_newest(store, step),
@@ -184,7 +184,7 @@ def _rewind(store: JobStore, step: UpgradeStep, name: str, clock: Clock, on_prog
 def _is_at(head: EpochRecord | None, savepoint: Savepoint) -> bool:
     """Return whether a job's newest epoch is that of a savepoint, or was rewound to it with the tables."""
     stored = savepoint.record
-    # A savepoint that was changed and imported is of the same epoch, and has another state.
+    # A savepoint that was modified and imported has the same epoch and other state.
     if head is None or (head.epoch, head.operators) != (stored.epoch, stored.operators):
         return False
     return head.lineage == stored.lineage or is_rewound_to(head, savepoint.name)
@@ -199,7 +199,7 @@ def _change(store: JobStore, step: UpgradeStep, clock: Clock, change: Callable[[
     upgrade = step.upgrade
 
     def of_newest(newest: SpecGeneration | None) -> JobSpec:
-        # In this order: who has gone on since writes its record first and its spec afterwards, and of two specs one is refused.
+        # In this order: a process that has continued since writes its record before its spec, and of two specs one is rejected.
         spec = (newest or require_spec(store, upgrade.job)).spec
         _require_newest(store, step)
         return change(spec)
@@ -218,4 +218,4 @@ def _why(step: UpgradeStep) -> str:
 def _require_newest(store: JobStore, step: UpgradeStep) -> None:
     newest = newest_step(store, step.upgrade.job)
     if newest is None or newest.number != step.number:
-        raise OvertakenError("another process has continued the upgrade", fix="see how far it is: `tidemark status`", job=step.upgrade.job)
+        raise OvertakenError("another process has continued the upgrade", fix="see its step: `tidemark status`", job=step.upgrade.job)

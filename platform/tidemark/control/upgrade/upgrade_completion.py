@@ -1,4 +1,4 @@
-"""The end of an upgrade: the process that carried it out starts the driver of the job's current code, and reports how that went."""
+"""After the end of an upgrade: starts the driver of the job's code, and reports the result."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tidemark.state.store.store import JobStore
 def ensure_driver_started(
     store: JobStore, end: UpgradeStep, waiting: Waiting, *, timeout_ms: int, on_progress: Callable[[str], None]
 ) -> None:
-    """Start the job's driver, if the job is to run, and wait until it works. Reports progress and failures; never raises.
+    """Start the job's driver, if its spec says so, and wait until it runs; errors are reported as progress, not raised.
 
-    Called once the end is recorded, and again by a process that finds it recorded: if a driver runs already, nothing is reported.
+    Called after the end is recorded, also by later processes; reports nothing if a driver runs already.
 
     Args:
         store: the root store.
         end: the upgrade's last record.
-        waiting: for the job.
+        waiting: waits for the job.
         timeout_ms: how long to wait at most.
-        on_progress: called with each message.
+        on_progress: called with texts.
     """
     job = end.upgrade.job
     newest = read_spec(store, job)
@@ -37,7 +37,7 @@ def ensure_driver_started(
     shown: list[JobView] = []
 
     def show(view: JobView) -> None:
-        # Of one that runs already there is nothing to say.
+        # A driver that runs already is not reported.
         if shown or view.driver_lifecycle != "running":
             on_progress(f"{job}: {view.state}" + (f", epoch {view.epoch}" if view.epoch is not None else ""))
         shown.append(view)

@@ -1,7 +1,7 @@
-"""Upgrades: new code for a submitted job, with rollback. An upgrade ends with working new code, or with the old code and its results.
+"""Upgrades a submitted job to new code, with rollback. It ends with new code that works, or with the old code and its results.
 
-Each step is recorded before it is taken (``upgrade_records``), and a pure planner (``upgrade_plan``) decides the next one from the record
-and the observed job. So any process that calls ``go_on``, and any supervisor (``upgrade_worker``), can continue after a crash.
+Each step is recorded before it is executed (``upgrade_records``), and a pure planner (``upgrade_plan``) decides the next one from that and
+an observation. So after a crash any process that calls ``go_on`` continues, and so do supervisors (``upgrade_worker``).
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from tidemark.state.store.store import JobStore
 _RECONCILE_SECONDS = 0.5
 
 _ACCEPTABLE: frozenset[Step] = frozenset(("watching", "reverting", "putting-back"))
-"""In these the job's tables and state are as the new code left them, as long as no rewind has begun."""
+"""Steps in which the job's tables and state are as the new code left them, unless a rewind has begun."""
 
 
 @dataclass
 class Upgrading:
-    """Continues upgrades of a store's jobs, and reconciles these jobs while it waits.
+    """Carries out upgrades of a store's jobs, and reconciles these jobs in the meantime.
 
     Args:
         store: the root store.
-        launchers: what can start drivers, by name.
-        clock: the time.
-        by: who goes on; ``user@host`` by default.
-        tell: called with a line for each step.
+        launchers: launchers of drivers, by name.
+        clock: processing time.
+        by: the name of this process in records; ``user@host`` by default.
+        tell: called with the text of each step.
     """
 
     store: JobStore
@@ -55,7 +55,7 @@ class Upgrading:
     tell: Callable[[str], None] = field(default=lambda _: None)
 
     def __post_init__(self) -> None:
-        """Make what looks at jobs; it remembers what never changes."""
+        """Create the observer, which caches immutable records, the reconciler and the executor."""
         self._observer = Observer(self.store, self.launchers)
         self._reconciler = Reconciler(self.store, self.launchers, self.clock)
         self._executor = UpgradeExecutor(self.store, self.clock, self._by, self.tell)
@@ -63,19 +63,19 @@ class Upgrading:
         self._reported: UpgradeStep | None = None
 
     def go_on(self, job: str, *, timeout_ms: int) -> UpgradeStep:
-        """Continue the upgrade that was begun until it has reached one of its two ends; returns that.
+        """Carry out the upgrade under way until it has reached one of its two ends; returns that.
 
-        Then starts the driver of the job's current code, if the job is to run and none is alive, and waits for it. A failure of that is
-        reported and does not change the end.
+        Then the job's driver is started if its spec says so and none runs, and waited for; a failure of that is reported through
+        ``tell``, and does not change the end.
 
         Args:
             job: the job's name.
-            timeout_ms: how long to wait at most; the upgrade can be continued afterwards.
+            timeout_ms: how long to wait at most; a later call continues.
 
         Raises:
             UpgradeError: no upgrade of the job was begun.
-            NotReachedError: it took too long.
-            RewindError: the tables cannot be reverted; the upgrade can be continued once the cause is fixed.
+            NotReachedError: the timeout expired.
+            RewindError: the tables cannot be reverted; a later call continues when the cause is fixed.
             TidemarkError: the job's files cannot be read or written.
         """
         begun = self.clock.monotonic()
@@ -86,41 +86,43 @@ class Upgrading:
         return end
 
     def _run_to_end(self, job: str, begun: float, timeout_ms: int) -> UpgradeStep:
-        """Take the remaining steps, in turn with other processes that do, and return the last one."""
+        """Execute the remaining steps, in turn with other processes, and return the last one."""
         others: Lease | None = None
         with renewing(upgrade_lease(self.store, job, self._reconciler.holder, self.clock)) as lease:
             while True:
                 step = self.require_step(job)
                 self._report_step(step)
                 if step.ended:
-                    # A process that was suspended in the middle of a step, and then killed, may have left its lock behind.
+                    # A process that was suspended and then killed in the middle of a step may have left its lock.
                     unlock_job(self.store, step)
                     return step
-                # Abort and accept are recorded without the lease; its holder takes them up.
+                # Aborting and accepting need no lease; the lease's holder acts on their records.
                 if lease.take():
                     decision, others = self.advance(step), None
                 else:
                     others = self._report_holder(lease.competing_lease(), others)
-                    decision = Wait(f"{others.holder_text} continues it" if others is not None else "another process has just taken it up")
+                    decision = Wait(
+                        f"{others.holder_text} carries it out" if others is not None else "another process has just taken it over"
+                    )
                 if isinstance(decision, Wait):
                     if self.clock.monotonic() - begun >= timeout_ms / 1000:
                         raise _not_reached(step, decision.why, timeout_ms)
                     self.clock.sleep(POLL_SECONDS)
 
     def _report_holder(self, found: Lease | None, known: Lease | None) -> Lease | None:
-        """Report who continues the upgrade, once for each holder; a holder renews its lease again and again."""
+        """Report which process carries it out, once per process, since leases are renewed all the time."""
         if found is not None and (known is None or known.holder != found.holder):
-            self.tell(f"{found.holder_text} continues it, and holds its lease until {format_ms(found.until)}; waiting for that")
+            self.tell(f"{found.holder_text} carries it out, and has its lease until {format_ms(found.until)}; waiting")
         return found
 
     def advance(self, step: UpgradeStep) -> UpgradeDecision:
-        """Take the next step, without waiting, and return it; called by the holder of the lease."""
+        """Execute the next decision without waiting, and return it; called by the lease's holder."""
         job = step.upgrade.job
         self._reconcile(job)
         return self._executor.advance(step, self._observer.observe(job))
 
     def abort(self, job: str, why: str = "") -> UpgradeStep:
-        """Let an upgrade head for the old code, wherever it is; ``go_on`` goes there. One that has ended stays as it is.
+        """Roll an upgrade back, in any step; ``go_on`` carries that out. An upgrade that has ended is not changed.
 
         Raises:
             UpgradeError: no upgrade of the job was begun.
@@ -139,24 +141,24 @@ class Upgrading:
         """Abort as ``abort`` does, and raise if it is too late for that.
 
         Raises:
-            UpgradeError: no upgrade of the job was begun, or the newest one is over and the new code has the job.
+            UpgradeError: no upgrade of the job was begun, or the newest one has ended with the new code.
         """
         step = self.abort(job, why)
         if step.step == "done":
             raise UpgradeError(
                 f"there is nothing to abort: {step}",
-                fix=f"to go back with the tables, upgrade to the old code from before: `tidemark upgrade {job} --to "
+                fix=f"to roll back with the tables, upgrade to the old code from the savepoint: `tidemark upgrade {job} --to "
                 f"{step.upgrade.before.code} --from {step.upgrade.savepoint}`",
                 job=job,
             )
         return step
 
     def accept(self, job: str, why: str = "") -> UpgradeStep:
-        """Accept the new code whatever it showed; also of an upgrade that is going back, as long as nothing was reverted.
+        """Accept an upgrade's new code without further checks, also during rollback, before state and tables are reverted.
 
         Raises:
-            UpgradeError: no upgrade of the job was begun, the new code was not started yet, or the job was reverted already.
-            DefinitionError: ``by`` or ``why`` holds a secret.
+            UpgradeError: no upgrade of the job was begun, the new code did not start yet, or the job is rewound already.
+            DefinitionError: the requester or the reason contains a secret.
         """
         require_no_secret(job, by=self._by, why=why)
         while True:
@@ -172,7 +174,7 @@ class Upgrading:
                 return on
 
     def require_step(self, job: str) -> UpgradeStep:
-        """Return where the job's newest upgrade is.
+        """Return the newest step of the job's newest upgrade.
 
         Raises:
             UpgradeError: there was none.
@@ -196,7 +198,7 @@ class Upgrading:
             raise errors[job]
 
     def _report_step(self, step: UpgradeStep) -> None:
-        """Report a step once, and a reason once: that of a rollback stays the same and may be long."""
+        """Report a step once, and a reason once, since that of a rollback stays the same and may be long."""
         if step != self._reported:
             self.tell(step.text(reported=self._reported.reason if self._reported is not None else ""))
             self._reported = step
@@ -206,7 +208,7 @@ def _not_reached(step: UpgradeStep, why: str, timeout_ms: int) -> NotReachedErro
     job = step.upgrade.job
     return NotReachedError(
         f"the upgrade of job {job!r} is {step.step} after {format_duration(timeout_ms)}, waits ({why}), and is heading for {step.heading}",
-        fix=f"continue it: `tidemark upgrade {job}` (supervisors do so by themselves); or roll back: `tidemark upgrade {job} --abort`",
+        fix=f"continue: `tidemark upgrade {job}` (supervisors do so by themselves); or roll back: `tidemark upgrade {job} --abort`",
         job=job,
     )
 
@@ -220,11 +222,11 @@ def _not_acceptable(step: UpgradeStep, rewind: RewindJournal | None) -> UpgradeE
     elif rewind is not None:
         why = f"the job is being rewound to savepoint {rewind.savepoint!r}, and some of its tables may be reverted already"
         fix = (
-            f"let it end with the old code (`tidemark upgrade {job}`; if something blocks it, `tidemark status {job}` "
-            f"says what has to be fixed); {again}"
+            f"complete the rollback to the old code (`tidemark upgrade {job}`; `tidemark status {job}` shows what blocks it, to be fixed "
+            f"first); {again}"
         )
     elif step.step in ROLLBACK_STEPS:
-        why, fix = "the job was reverted already", f"let the upgrade end (`tidemark upgrade {job}`), {again}"
+        why, fix = "the job is rewound already", f"complete the rollback (`tidemark upgrade {job}`), {again}"
     else:
         why, fix = "the new code was not started yet", f"continue until it is watched (`tidemark upgrade {job}`); then accept it"
     return UpgradeError(f"the new code cannot be accepted now, since {why}: {step}", fix=fix, job=job)

@@ -1,6 +1,6 @@
-"""Executes an upgrade's next step: from the newest record and the observed job, to one action or the next record.
+"""Executes an upgrade: from its newest step and an observation of the job, to one action or the next record.
 
-Who calls this has the upgrade's lease (``upgrade_leases`` in ``layout``). That spares work; what keeps two who go on apart is the records.
+The caller holds the upgrade's lease (``UPGRADE_LEASES`` in ``paths``). That avoids duplicate work; the records keep two processes apart.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from tidemark.state.store.store import JobStore
 
 @dataclass(frozen=True)
 class UpgradeExecutor:
-    """Takes the steps of upgrades of a store's jobs.
+    """Executes steps of upgrades of a store's jobs.
 
     Args:
         store: the root store.
-        clock: the time.
-        by: who goes on.
-        on_progress: is told of what was done to a job, in words.
+        clock: processing time.
+        by: the name of this process in records.
+        on_progress: called with the text of each action on a job.
     """
 
     store: JobStore
@@ -39,15 +39,15 @@ class UpgradeExecutor:
     on_progress: Callable[[str], None] = field(default=lambda _: None)
 
     def advance(self, step: UpgradeStep, seen: Observation) -> UpgradeDecision:
-        """Take the next step, without waiting, and return it. A blocker is recorded, for the job's status.
+        """Execute the next decision without waiting, and return it. An error that blocks it is also recorded, for the job's status.
 
         Args:
             step: the newest record.
-            seen: the job, as it is now.
+            seen: the job's current observation.
 
         Raises:
-            UpgradeError: the job's spec is gone.
-            RewindError: the tables cannot be put back; it can be gone on with when that is mended.
+            UpgradeError: the job's spec was deleted.
+            RewindError: the tables cannot be reverted; a later call continues when the cause is fixed.
             TidemarkError: the job's files cannot be read or written.
         """
         try:
@@ -57,9 +57,9 @@ class UpgradeExecutor:
             raise
 
     def record(self, step: UpgradeStep) -> bool:
-        """Write the next record; returns False if another process was faster."""
+        """Write the next record; False if another process was faster."""
         if step.ended:
-            # Before the record: what is over must not keep anything.
+            # Before the record: an upgrade that has ended must not keep a lock.
             unlock_job(self.store, step)
         made = create_step(self.store, step)
         crash_point("upgrade-recorded")
@@ -67,7 +67,7 @@ class UpgradeExecutor:
 
     def _advance(self, step: UpgradeStep, seen: Observation) -> UpgradeDecision:
         if seen.generation is None:
-            raise UpgradeError("the job's spec was deleted", fix="submit the job again; its upgrade is over", job=step.upgrade.job)
+            raise UpgradeError("the job's spec was deleted", fix="submit the job again; its upgrade has ended", job=step.upgrade.job)
         decision = decide(step, observe_upgrade(self.store, step, seen.generation, seen), self.clock.now_ms())
         match decision:
             case Transition():
@@ -77,7 +77,7 @@ class UpgradeExecutor:
         return decision
 
     def _do(self, step: UpgradeStep, action: UpgradeAction) -> UpgradeDecision:
-        """Change the job. What cannot be done while a driver still gives signs of life is tried again."""
+        """Execute an action on the job. If a driver is still alive, the decision is to wait, and it is retried."""
         upgrade = step.upgrade
         try:
             match action:
@@ -87,7 +87,7 @@ class UpgradeExecutor:
                     switch_code(self.store, step, self.clock)
                 case "save":
                     saved = take_savepoint(self.store, step, self.clock)
-                    self.on_progress(f"savepoint {saved.name} keeps what the old code ended with, epoch {saved.record.epoch}")
+                    self.on_progress(f"savepoint {saved.name} keeps the old code's state, epoch {saved.record.epoch}")
                     crash_point("upgrade-acted")
                     after = Transition("going-back" if upgrade.back_to else "starting")
                     attempt = newest_attempt(self.store, upgrade.job)
@@ -112,7 +112,7 @@ class UpgradeExecutor:
         except JobRunningError as error:
             return Wait(error.what)
         except OvertakenError:
-            return Wait("another process continues it")
+            return Wait("another process carries it out")
         crash_point("upgrade-acted")
         return Execute(action)
 

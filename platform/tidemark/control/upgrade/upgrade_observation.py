@@ -1,4 +1,4 @@
-"""Observes a job for its upgrade: the desired state, whether a driver is alive, how the new code does."""
+"""Observes a job for its upgrade: its spec, whether a driver runs, and the new code's progress."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tidemark.state.store.store import JobStore
 
 
 def observe_upgrade(store: JobStore, step: UpgradeStep, newest: SpecGeneration, seen: Observation) -> UpgradeObservation:
-    """Return what is seen of a job.
+    """Return an upgrade's observation of its job.
 
     Args:
         store: the root store.
-        step: of the upgrade.
+        step: the upgrade's newest step.
         newest: the newest generation of the spec.
-        seen: the job.
+        seen: the job's observation.
     """
     control = seen.control
     acted_on = control is not None and control.generation >= newest.generation
@@ -41,20 +41,20 @@ def observe_upgrade(store: JobStore, step: UpgradeStep, newest: SpecGeneration, 
 def rewind_state(store: JobStore, upgrade: Upgrade) -> RewindState:
     """Return whether a job is being rewound to the savepoint of its upgrade, or was."""
     folder = store.at(job_folder(upgrade.job))
-    # In this order: the note goes when all is back.
+    # In this order: the journal is deleted after the rewind is complete.
     if read_rewind(folder) is not None:
         return "begun"
     return "done" if was_reverted(store, upgrade) else ""
 
 
 def was_reverted(store: JobStore, upgrade: Upgrade) -> bool:
-    """Return whether a job was rewound to the savepoint of its upgrade: the new code's state and results were reverted."""
+    """Return whether a job was rewound to the savepoint of its upgrade: nothing of the new code's results is left."""
     head = newest_epoch(store, upgrade.job)
     return head is not None and is_rewound_to(head, upgrade.savepoint)
 
 
 def _good_epochs(step: UpgradeStep, seen: Observation) -> int:
-    """Return how many epochs the new code has committed and published: since the savepoint all are its own."""
+    """Return how many epochs the new code has committed and published; all since the savepoint are its own."""
     last = seen.current_progress
     ours = seen.attempt is not None and seen.attempt.number > step.attempt and seen.attempt.generation >= step.generation
     if step.epoch is None or last is None or not ours:
@@ -63,12 +63,12 @@ def _good_epochs(step: UpgradeStep, seen: Observation) -> int:
 
 
 def _checks(store: JobStore, step: UpgradeStep) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Return the checks that failed since the new code is watched, in words, and the names of those that passed."""
+    """Return the checks that failed since the probation began, as text, and the names of those that passed."""
     upgrade = step.upgrade
-    told = read_upgrade_checks(store, upgrade.job, upgrade.identity)
-    failed = [f"check {check.check}{f' ({check.text})' if check.text else ''}" for check in told if not check.passed]
+    reported = read_upgrade_checks(store, upgrade.job, upgrade.identity)
+    failed = [f"check {check.check}{f' ({check.text})' if check.text else ''}" for check in reported if not check.passed]
     files = [file for file in verdict_files(store).get(upgrade.job, ()) if file.at >= step.at]
-    # What failed and passed again since is well.
+    # A check that failed and passed again since counts as passed.
     newest = {file.check: file for file in files}
     still = [file for file in newest.values() if not file.passed]
     failed += [
@@ -76,4 +76,4 @@ def _checks(store: JobStore, step: UpgradeStep) -> tuple[tuple[str, ...], frozen
         for check in failed_checks(store, still)
         if check.severity == "error"
     ]
-    return tuple(failed), frozenset(check.check for check in told if check.passed)
+    return tuple(failed), frozenset(check.check for check in reported if check.passed)

@@ -1,4 +1,4 @@
-"""What an upgrade does next. Pure: from the step that was recorded and what is seen of the job, to one act or the next step."""
+"""Plans an upgrade. Pure: from the recorded step and an observation of the job to one action or the next step."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from tidemark.durations import format_duration
 from tidemark.errors import JobRunningError, LaunchError, PublishError, StoreError
 
 UpgradeAction = Literal["suspend", "save", "go-back", "switch", "give-up", "put-back", "start-old"]
-"""What is done to the job: a spec that wants it suspended; a savepoint; a rewind to where a fork began; a spec with the new code; an end to
-a rewind that was begun; a rewind to the savepoint; a spec with the old code."""
+"""Actions on the job, in order: suspend it; take a savepoint; rewind to where a fork began; write the spec with the new code; abort an
+unfinished rewind; rewind to the savepoint; write the spec with the old code."""
 
 RewindState = Literal["", "begun", "done"]
-"""Whether the job is being rewound to the upgrade's savepoint, or was; only known of an upgrade that was accepted."""
+"""Whether the job is being rewound to the upgrade's savepoint, or was; only determined for accepted code."""
 
 _ACTIONS: Final[Mapping[Step, UpgradeAction]] = {"saving": "save", "going-back": "go-back", "putting-back": "put-back"}
 
 _UNRELATED_ERRORS: Final = frozenset((PublishError.code, StoreError.code, JobRunningError.code, LaunchError.code))
-"""Failures that say nothing of the code: a place that cannot be reached, another driver, a process that cannot be started."""
+"""Failures that do not depend on the code: an unreachable store or table, another driver, a process that cannot be started."""
 
 
 @dataclass(frozen=True)
 class Execute:
-    """Do something; it may have been done already."""
+    """Execute an action, which may have been executed already."""
 
     action: UpgradeAction
 
@@ -43,7 +43,7 @@ class Transition:
 
 @dataclass(frozen=True)
 class Wait:
-    """Nothing is to be done until something changes."""
+    """Wait until something changes."""
 
     why: str
 
@@ -53,18 +53,18 @@ UpgradeDecision = Execute | Transition | Wait
 
 @dataclass(frozen=True)
 class UpgradeObservation:
-    """What is seen of the job.
+    """An upgrade's observation of its job.
 
     Args:
-        spec: the newest one.
+        spec: the newest spec.
         generation: its number.
-        by: who made it.
-        lifecycle: where reconcilers say the job is, as far as they acted on that spec; None where they did not yet.
-        good_epochs: that the new code has committed and published.
-        failures: of the new code's attempts.
-        failed_checks: what failed since the new code was asked for, in words.
+        by: who requested it.
+        lifecycle: the lifecycle state by reconcilers, if they have acted on that spec; else None.
+        good_epochs: epochs that the new code has committed and published.
+        failures: failures of the new code's attempts.
+        failed_checks: checks that failed since the new code was started, as text.
         passed_checks: names of the checks that passed since.
-        rewind_state: whether it is being rewound, or was, before the new code was accepted.
+        rewind_state: whether the job was being rewound, or was rewound, before the new code was accepted.
     """
 
     spec: JobSpec
@@ -79,17 +79,17 @@ class UpgradeObservation:
 
     @property
     def suspended(self) -> bool:
-        """Whether no driver is wanted, and none is there."""
+        """Whether the job is to be suspended, and no driver runs."""
         ended = self.lifecycle in {"suspended", "failed", "finished"}
         return self.spec.wanted == "suspended" and ended
 
 
 def decide(step: UpgradeStep, seen: UpgradeObservation, now: int) -> UpgradeDecision:
-    """Return what comes next.
+    """Return the next decision.
 
     Args:
         step: the newest record of an upgrade that has not ended.
-        seen: the job.
+        seen: the job's observation.
         now: processing time, milliseconds.
     """
     decision: UpgradeDecision
@@ -105,7 +105,7 @@ def decide(step: UpgradeStep, seen: UpgradeObservation, now: int) -> UpgradeDeci
         case "accepting":
             decision = _accepted(step, seen)
         case "reverting":
-            # Without a savepoint nothing was changed yet.
+            # Before the savepoint nothing was changed.
             decision = _after_stop(seen, "starting-old" if step.epoch is None else "putting-back")
         case "starting-old":
             decision = Transition("rolled-back") if matches_target(seen.spec, rollback_spec(step)) else Execute("start-old")
@@ -115,21 +115,21 @@ def decide(step: UpgradeStep, seen: UpgradeObservation, now: int) -> UpgradeDeci
 
 
 def rollback_spec(step: UpgradeStep) -> JobSpec:
-    """Return what is wanted of the old code when an upgrade goes back."""
+    """Return the spec with the old code for a rollback."""
     before = step.upgrade.before
     return replace(before, wanted="suspended") if step.stopped else before
 
 
 def with_code_of(spec: JobSpec, other: JobSpec) -> JobSpec:
-    """Return a spec with all that belongs to another one's code, with its desired state; other changes made since stay.
+    """Return a spec with the code and desired state of another one; its other settings stay.
 
-    The number of restarts goes up, so that a driver is started also where the code was the same before, or had failed for good.
+    The number of restarts is increased, so that a driver is started even if the code was the same before, or had failed.
     """
     return replace(_with_code(spec, other), wanted=other.wanted, stop="finish", for_rewind=other.for_rewind, restarts=spec.restarts + 1)
 
 
 def matches_target(spec: JobSpec, other: JobSpec) -> bool:
-    """Say whether a spec has the other one's code, and wants the job to run or not as that does."""
+    """Return whether a spec has the code and the desired state of another one."""
     return spec == _with_code(spec, other) and spec.wanted == other.wanted
 
 
@@ -153,7 +153,7 @@ def _after_stop(seen: UpgradeObservation, step: Step) -> UpgradeDecision:
 
 
 def _accepted(step: UpgradeStep, seen: UpgradeObservation) -> UpgradeDecision:
-    """Return the decision on new code that was accepted, perhaps just when the job was rewound."""
+    """Return the next decision on accepted code, which may have been accepted while the job was rewound."""
     if seen.rewind_state == "done":
         return already_reverted(step)
     if seen.rewind_state == "begun":
@@ -162,15 +162,15 @@ def _accepted(step: UpgradeStep, seen: UpgradeObservation) -> UpgradeDecision:
 
 
 def already_reverted(step: UpgradeStep) -> Transition:
-    """Return the step after an acceptance that came too late: the new code's state and results were reverted."""
+    """Return the transition for new code that was accepted too late: nothing of its results is left."""
     return Transition("reverting", f"its tables were reverted to savepoint {step.upgrade.savepoint!r} just when it was {step.reason}")
 
 
 def _judge_probation(step: UpgradeStep, seen: UpgradeObservation, now: int) -> UpgradeDecision:
-    """Return the decision on the new code's probation: it passes, it fails, or it continues."""
+    """Return the next decision on the new code's probation: it passes, it fails, or it continues."""
     upgrade = step.upgrade
     if not matches_target(seen.spec, upgrade.after):
-        reason = f"generation {seen.generation} by {seen.by} asked for something else"
+        reason = f"generation {seen.generation} by {seen.by} changed the spec during the upgrade"
         return Transition("reverting", reason, stopped=seen.spec.wanted == "suspended")
     blamed = [failure for failure in seen.failures if failure.code not in _UNRELATED_ERRORS]
     if blamed:

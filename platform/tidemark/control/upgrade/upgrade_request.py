@@ -1,4 +1,4 @@
-"""An upgrade's request, and its first record. Changes nothing of the job."""
+"""The request of an upgrade, and its first record. The job itself is not changed here."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class UpgradeRequest:
         job: the job.
         code: ``module:job`` of the new code.
         version: a label of it.
-        code_paths: folders, zips and wheels that it is in; None leaves them as they are.
-        folder: working directory of its driver; None leaves it as it is.
-        variables: variables of its driver, besides those that there are.
-        maps: what was renamed, or is left behind.
-        good_epochs: so many epochs it has to commit.
-        within_ms: how long it has for that, and for its checks.
-        checks: checks that have to pass in that time (``report_upgrade_check``).
-        back_to: a savepoint that the job goes back to first, with its tables.
+        code_paths: folders, zips and wheels with it; None leaves them unchanged.
+        folder: working directory of its driver; None leaves it unchanged.
+        variables: environment variables of its driver, added to the existing ones.
+        maps: renames, and whether state may be dropped.
+        good_epochs: epochs that it must commit.
+        within_ms: the time for that, and for its checks, in milliseconds.
+        checks: names of checks that must pass in that time (``report_upgrade_check``).
+        back_to: a savepoint that the job is rewound to first, with its tables.
     """
 
     job: str
@@ -72,24 +72,24 @@ def begin_upgrade(
     clock: Clock = SYSTEM_CLOCK,
     judge: Judge = judge_code,
 ) -> UpgradeStep:
-    """Check that an upgrade is possible, and record that it is begun; one with the same request that is under way is returned as it is.
+    """Check an upgrade and write its first record; if one with the same request is under way, return its newest step.
 
     Args:
         store: the root store.
-        request: what is asked for.
-        launchers: what can start drivers, by name.
-        by: who asks.
-        why: what for.
-        clock: the time.
+        request: the request.
+        launchers: launchers of drivers, by name.
+        by: who requests it.
+        why: the reason.
+        clock: processing time.
         judge: checks the new code against the stored state.
 
     Raises:
-        UpgradeError: it may not be, or another one is under way.
-        StateMismatchError: the new code does not fit the stored state; every finding is named.
-        RewindError: a rewind is half done.
-        JobRunningError: a driver that no attempt started is alive.
-        DefinitionError: the new spec cannot be.
-        InvalidNameError: no check can have one of the names.
+        UpgradeError: it is not possible, or another one is under way.
+        StateMismatchError: the new code is incompatible with the stored state; every finding is named.
+        RewindError: a rewind is unfinished.
+        JobRunningError: a driver without an attempt is alive.
+        DefinitionError: the new spec is invalid.
+        InvalidNameError: the name of a check is not allowed.
     """
     job = request.job
     require_no_secret(job, by=by, why=why)
@@ -101,7 +101,7 @@ def begin_upgrade(
     submitted = read_spec(store, job)
     if submitted is None:
         raise UpgradeError(
-            "the job was not submitted, so no driver of it can be upgraded", fix="take a savepoint and run the new code", job=job
+            "the job was not submitted, so it has no driver to upgrade", fix="take a savepoint and run the new code", job=job
         )
     before = submitted.spec
     identity = f"upgrade-{secrets.token_hex(4)}"
@@ -109,12 +109,12 @@ def begin_upgrade(
     after = checked_spec(_after(before, request, identity, savepoint), before)
     if _code_location(before) == _code_location(after):
         raise UpgradeError(
-            f"the job has that code already ({code_text(before)}); if its files were overwritten, there is no way back to the old one",
-            fix="put new code beside the old: another module, or a folder, zip or wheel of its own (--code-path); "
+            f"the job has that code already ({code_text(before)}); if the code was overwritten in place, it cannot be rolled back",
+            fix="put the new code beside the old: another module, or a separate folder, zip or wheel (--code-path); "
             + (
-                f"to go back with the code that it has, `tidemark rewind {job} --to {request.back_to} --stop`"
+                f"to rewind with its current code, `tidemark rewind {job} --to {request.back_to} --stop`"
                 if request.back_to
-                else "to do without a way back, `tidemark restart`"
+                else "without rollback, `tidemark restart`"
             ),
             job=job,
         )
@@ -138,7 +138,7 @@ def begin_upgrade(
     if not create_step(store, first):
         raise UpgradeError("another upgrade was begun just now", fix="see what it does: `tidemark status`", job=job)
     crash_point("upgrade-recorded")
-    # The process that continues it does so, too; its savepoints are needed before that.
+    # The process that carries it out locks the job, too; until then its savepoints must already be kept.
     with suppress(OvertakenError):
         lock_job(store, first)
     return first
@@ -150,7 +150,7 @@ def _same(newest: UpgradeStep, request: UpgradeRequest) -> UpgradeStep:
         return newest
     raise UpgradeError(
         f"another upgrade is under way: {newest}",
-        fix=f"let it end (`tidemark upgrade {request.job}`), or roll it back (`tidemark upgrade {request.job} --abort`)",
+        fix=f"complete it (`tidemark upgrade {request.job}`), or roll it back (`tidemark upgrade {request.job} --abort`)",
         job=request.job,
     )
 
@@ -183,33 +183,33 @@ def _after(before: JobSpec, request: UpgradeRequest, identity: str, savepoint: s
 
 
 def _require_possible(store: JobStore, request: UpgradeRequest, before: JobSpec, launchers: Mapping[str, Launcher], clock: Clock) -> None:
-    """Raise for what blocks an upgrade, besides the state."""
+    """Raise for everything that blocks an upgrade, except the state check."""
     job = request.job
     folder = store.at(job_folder(job))
     require_no_rewind(folder, job)
     head = JobLog(folder, job, clock).load().epoch
     if head is None:
         raise UpgradeError("the job has no epoch yet, so it has no state either", fix="submit the new code", job=job)
-    # Not by the lifecycle: a job that was rewound to before the end says that it is finished until it is started.
+    # Not by the lifecycle: a job that was rewound to before the end stays finished until it is started.
     if head.end_of_input:
         raise UpgradeError("the job's input has ended for good", fix="rewind it to a savepoint from before the end first", job=job)
     pending = before.restore
     if request.maps.empty and pending is not None and pending.identity and is_restore_due(folder, head, pending):
-        # The new code would make it, and be checked against something else; rolled back, the job would never get it.
+        # The new code would make that restore although it was checked against other state; after a rollback the job would never get it.
         raise UpgradeError(
-            f"the job is to resume from savepoint {pending.savepoint!r} at its next start, and was not started since",
+            f"the job has a pending restore from savepoint {pending.savepoint!r} and was not started since",
             fix=f"start it once (`tidemark start {job}`), then upgrade it; or submit it again without that restore",
             job=job,
         )
     seen = observe(store, job, launchers)
     unmanaged = unmanaged_driver(seen, clock.now_ms())
     if unmanaged is not None and seen.current_heartbeat is None:
-        raise JobRunningError(f"the job is driven by {unmanaged}, which was not started here", fix="end that first", job=job)
+        raise JobRunningError(f"the job is driven by {unmanaged}, which has no attempt", fix="end it first", job=job)
     if request.back_to:
         plan = preview_rewind(store, job, request.back_to, clock=clock)
         if plan.refusals:
             raise UpgradeError(
-                f"the job cannot go back to savepoint {request.back_to!r}: {'; '.join(plan.refusals)}",
+                f"the job cannot be rewound to savepoint {request.back_to!r}: {'; '.join(plan.refusals)}",
                 fix="fix what is listed, or choose another savepoint",
                 job=job,
             )

@@ -1,7 +1,7 @@
-"""Continues upgrades whose process has died, or that were only begun: each pass of a reconciler takes the steps that are due.
+"""Continues upgrades whose process has ended, or that were only begun: each pass of a reconciler executes the due steps.
 
-A process that holds the upgrade's lease is left alone; when the lease has expired, the next pass takes it. What may take long, such as
-reverting tables, is done beside the passes, so that the other jobs have their turn. Starts no JVM.
+While another process has the upgrade's lease, it is left alone; when the lease has expired, the next pass takes it. Long steps, such as
+reverting tables, run in threads, so that the other jobs are reconciled in the meantime. Starts no JVM.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tidemark.control.upgrade.upgrade_plan import Wait, decide
 from tidemark.state.store.store import JobStore
 
 WAIT_SECONDS: Final = 5.0
-"""So long a pass waits for the steps that it began; those that take longer are checked again by the next one."""
+"""How long a pass waits for the steps that it began; the next pass waits for longer ones again."""
 
 _MAX_STEPS: Final = 12
 _THREADS: Final = 4
@@ -33,21 +33,21 @@ _MAX_BACKOFF_SECONDS: Final = 300.0
 
 @dataclass(frozen=True)
 class _Backoff:
-    """After an error nothing is tried until then, by the monotonic clock; each time longer."""
+    """The time until a retry after an error, by the monotonic clock; it doubles each time."""
 
     until: float
     seconds: float
 
 
 class UpgradeWorker:
-    """Carries upgrades on, pass by pass.
+    """Continues upgrades, pass by pass.
 
     Args:
         store: the root store.
-        observer: looks at jobs.
-        clock: the time.
-        holder: name of this process for the others.
-        by: who goes on, for the records.
+        observer: observes jobs.
+        clock: processing time.
+        holder: unique name of this process in leases.
+        by: name of this process in records.
     """
 
     def __init__(self, store: JobStore, observer: Observer, clock: Clock, *, holder: str, by: str) -> None:
@@ -61,13 +61,13 @@ class UpgradeWorker:
         self._backoffs: dict[str, _Backoff] = {}
 
     def run_due_steps(self, seen: Observation) -> tuple[str, ...]:
-        """Take the steps of a job's upgrade that are due; return in words what was done, nothing where nothing was.
+        """Execute the due steps of a job's upgrade; returns them as text, empty if none was due.
 
         Args:
-            seen: the job, as it is now.
+            seen: the job's current observation.
 
         Raises:
-            TidemarkError: what blocks the next step; it is tried again later.
+            TidemarkError: the error that blocks the next step, which is retried after a delay.
         """
         job = seen.job
         begun = self._running.get(job)
@@ -87,7 +87,7 @@ class UpgradeWorker:
         return steps
 
     def _is_due(self, seen: Observation) -> bool:
-        """Say whether there is something to do; the lease is not asked for before."""
+        """Return whether a step is due, which is checked before the lease is taken."""
         step, spec = seen.active_upgrade, seen.generation
         backoff = self._backoffs.get(seen.job)
         if step is None or spec is None or (backoff is not None and self._clock.monotonic() < backoff.until):
@@ -101,8 +101,8 @@ class UpgradeWorker:
         return work
 
     def _run_steps(self, job: str) -> tuple[str, ...]:
-        """Take one step after another under the lease, until something has to be waited for."""
-        from tidemark.control.upgrade.upgrade_executor import UpgradeExecutor  # it loads what reads and writes Delta tables
+        """Execute steps under the lease until one has to wait."""
+        from tidemark.control.upgrade.upgrade_executor import UpgradeExecutor  # its import loads the Delta library
 
         steps: list[str] = []
         last: UpgradeStep | None = None
@@ -111,11 +111,11 @@ class UpgradeWorker:
             for _ in range(_MAX_STEPS):
                 if not lease.take():
                     break
-                # Under the lease everything is looked at again: who had it before may have done the same.
+                # Observe again under the lease: its previous holder may have done the same.
                 seen = self._observer.observe(job)
                 step = seen.upgrade
                 if step is not None and last is not None and step != last:
-                    # The end once more with the reason: it may be the only step that a sensor's ticks show.
+                    # The end repeats the reason: it may be the only step that a user sees in a sensor's ticks.
                     steps.append(step.text(reported="" if step.ended else last.reason))
                 last = step
                 if step is None or step.ended or isinstance(executor.advance(step, seen), Wait):
@@ -129,7 +129,7 @@ class UpgradeWorker:
 
 
 def upgrading_reconciler(store: JobStore, launchers: Mapping[str, Launcher], clock: Clock = SYSTEM_CLOCK) -> Reconciler:
-    """Return a reconciler that also continues upgrades that no other process continues.
+    """Return a reconciler that also continues upgrades that no other process carries out.
 
     Args:
         store: the root store.

@@ -1,1 +1,1 @@
-"""A job as people, metrics and alerts see it."""
+"""A job as commands, metrics and alerts show it."""

@@ -1,4 +1,4 @@
-"""From what is known of a job to the view of it that people, metrics and alerts share. Pure; no file is read."""
+"""Builds the view of a job that commands, metrics and alerts share from an observation. Pure; no file is read."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def view_of(observation: Observation, now: int, *, store: str | None = None) -> 
     """Return the view of a job.
 
     Args:
-        observation: what is known of it.
+        observation: its observation.
         now: processing time, milliseconds.
-        store: the root store's address, where the commands that the view's advice names need it.
+        store: the root store's URI if the commands in the view's advice need it, else None.
     """
     status = effective_status(observation, now)
     control, driver, beat, spec = observation.control, observation.driver, observation.heartbeat, observation.generation
     last = driver.last if driver is not None else None
     load = driver.load if driver is not None else None
     health = _health(observation, status, now)
-    # A running epoch, or a driver that is not there, lets the lag grow though no epoch says so.
+    # While an epoch runs, or without a driver, the lag grows although no epoch reports it.
     behind = health in UNHEALTHY or (beat is not None and beat.busy_since is not None)
     totals = driver.totals if driver is not None else empty_totals()
     sources = {name: _source(item, totals["sources"].get(name, {}), now if behind else None) for name, item in _sources(last).items()}
@@ -46,11 +46,11 @@ def view_of(observation: Observation, now: int, *, store: str | None = None) -> 
         reason = "; ".join(filter(None, (str(active), status.reason)))
         status = replace(status, state="upgrading", lifecycle="upgrading", since=active.upgrade.at, reason=reason)
     elif status.lifecycle == "suspended" and health == "starting" and spec is not None:
-        # Asked for, and about to be seen to: what was before says nothing any more.
+        # A start was requested and will be acted on: the state before is outdated.
         status = replace(status, state="starting", lifecycle="starting", since=spec.at, reason=describe_request(spec))
     advice = advice_for(observation.job, status, health, submitted=spec is not None, store=store)
     if observation.damage is not None:
-        # Reconcilers act on it all the same; what its driver did is not known.
+        # Reconcilers still act on it; only its driver's status is unknown.
         health, status = "damaged", replace(status, state="damaged", reason="its status cannot be read", error=observation.damage)
     return JobView(
         job=observation.job,
@@ -99,11 +99,11 @@ def view_of(observation: Observation, now: int, *, store: str | None = None) -> 
 
 
 def views_of(observations: Iterable[Observation], unreadable: Mapping[str, TidemarkError], now: int) -> tuple[JobView, ...]:
-    """Return the views of jobs that a pass saw, and of those besides of which a file cannot be read.
+    """Return the views of the jobs that a pass observed, and of damaged jobs with an unreadable file.
 
     Args:
-        observations: what is known of jobs.
-        unreadable: errors of jobs; of one that was observed all the same, what was seen counts, and of one that may be well, nothing.
+        observations: observations of jobs.
+        unreadable: errors by job; the observation of a job takes precedence, and errors that are not of an unreadable file are ignored.
         now: processing time, milliseconds.
     """
     views = [view_of(observation, now) for observation in observations]
@@ -115,16 +115,16 @@ def views_of(observations: Iterable[Observation], unreadable: Mapping[str, Tidem
 
 
 def damaged_view(job: str, error: TidemarkError, now: int) -> JobView:
-    """Return the view of a job of which a file cannot be read: that, and which."""
+    """Return the view of a job with an unreadable file, with the error that names it."""
     info = ErrorInfo(error.code, str(error), error.transient)
-    return JobView(job, now, "created", "damaged", error=info, state="damaged", reason="a file of it cannot be read")
+    return JobView(job, now, "created", "damaged", error=info, state="damaged", reason="one of its files cannot be read")
 
 
 def _warnings(observation: Observation) -> Iterator[str]:
     if observation.warning is not None and observation.process != "gone":
         yield observation.warning.text
     if observation.driver is not None:
-        yield from (f"{item.work} is put off since {format_ms(item.since)}: {item.why}" for item in observation.driver.put_off)
+        yield from (f"{item.work} is deferred since {format_ms(item.since)}: {item.why}" for item in observation.driver.put_off)
 
 
 def _upgrade(step: UpgradeStep, blocker: UpgradeBlocker | None) -> UpgradeView:
@@ -135,7 +135,7 @@ def _upgrade(step: UpgradeStep, blocker: UpgradeBlocker | None) -> UpgradeView:
 
 
 def _health(observation: Observation, status: EffectiveStatus, now: int) -> Health:
-    """Return the health of the job's driver; while an upgrade is under way, one that is wanted to be gone is about to be there again."""
+    """Return the health of the job's driver; during an upgrade a stopped driver counts as starting."""
     found = _health_of_driver(observation, status, now)
     step, spec = observation.active_upgrade, observation.generation
     if step is None or spec is None or found in UNHEALTHY:
@@ -168,7 +168,7 @@ def _health_of_driver(observation: Observation, status: EffectiveStatus, now: in
 
 
 def _health_active(observation: Observation, now: int) -> Health:
-    """Return the health of a job whose driver is alive, as far as can be told."""
+    """Return the health of a job whose driver is alive as far as is known."""
     control, spec, beat = observation.control, observation.generation, observation.current_heartbeat
     if control is not None and control.suspicion is not None:
         return "hung"
@@ -198,7 +198,7 @@ def _sources(last: EpochProgress | None) -> Mapping[str, SourceProgress]:
 
 
 def _source(item: SourceProgress, totals: Mapping[str, int], now: int | None) -> SourceView:
-    """Return the view of a source; its lag is up to now where that is given."""
+    """Return the view of a source; with ``now`` its lag is up to now."""
     return SourceView(
         watermark=item.watermark,
         lag_ms=_lag(item.watermark, item.lag_ms, now),
@@ -214,7 +214,7 @@ def _source(item: SourceProgress, totals: Mapping[str, int], now: int | None) ->
 
 
 def _bound(item: SourceProgress) -> int | None:
-    """Return the bound on out-of-orderness as its splits show it; the least, since an idle one's watermark may be anywhere."""
+    """Return the bound on out-of-orderness derived from its splits; the lowest, since an idle split's watermark may be anywhere."""
     known = [
         split.max_event_time - split.watermark - 1
         for split in item.splits.values()
@@ -224,7 +224,7 @@ def _bound(item: SourceProgress) -> int | None:
 
 
 def _lag(watermark: int | None, then: int | None, now: int | None) -> int | None:
-    # Without a lag the input has ended, or nothing was timed yet: then nothing lags up to now either.
+    # Without a lag the input has ended, or no row had an event time yet: then nothing lags up to now either.
     return then if watermark is None or then is None or now is None else max(then, now - watermark)
 
 
@@ -247,7 +247,7 @@ def _sum(counts: Iterable[Mapping[str, int]], name: str) -> int:
 
 
 def _recent(observation: Observation, load: Load | None, now: int) -> Recent | None:
-    """Return share and rates up to now; None of a driver that does not say any more what it does."""
+    """Return busy share and rates up to now; None for a driver that no longer reports."""
     driver, beat = observation.driver, observation.heartbeat
     if load is None or driver is None or beat is None or abs(now - beat.at) >= DEFAULT_LEASE_MS:
         return None
@@ -277,11 +277,11 @@ def _pressure(observation: Observation, load: Load | None, recent: Recent | None
 
 
 def _all_is_read(driver: JobStatus | None, waiting: Mapping[str, Backlog]) -> bool:
-    """Return whether every source tells what waits, and nothing does: what lags then is the input."""
+    """Return whether every source reports its backlog and all are empty: a lag then comes from the input itself."""
     if driver is None or driver.last is None or not driver.last.sources:
         return False
-    told = [_known_counts(waiting.get(name, Backlog())) for name in driver.last.sources]
-    return all(counts and not any(counts) for counts in told)
+    backlogs = [_known_counts(waiting.get(name, Backlog())) for name in driver.last.sources]
+    return all(counts and not any(counts) for counts in backlogs)
 
 
 def _known_counts(waiting: Backlog) -> list[int]:

@@ -1,4 +1,4 @@
-"""The file that says who is told what: TOML, read strictly. It holds no secrets, but names of environment variables that do."""
+"""The alert configuration file: TOML, read strictly. It contains names of environment variables instead of secrets."""
 
 from __future__ import annotations
 
@@ -22,41 +22,41 @@ LOG_RECEIVER = "log"
 
 @dataclass(frozen=True)
 class AlertConfig:
-    """Settings of the rules, and the receivers by name; by default everything goes to the log."""
+    """Settings of the rules, and the receivers by name; by default all alerts go to the log."""
 
     settings: AlertSettings = field(default_factory=AlertSettings)
     receivers: Mapping[str, Receiver] = field(default_factory=lambda: {LOG_RECEIVER: Receiver(LogDelivery())})
 
 
 def load_alert_config(path: str, environment: Mapping[str, str] | None = None) -> AlertConfig:
-    """Read the file.
+    """Read an alert configuration file.
 
     Args:
-        path: of the file.
-        environment: variables that hold the secrets; the process's own by default.
+        path: path of the file.
+        environment: environment variables with the secrets; the process's own by default.
 
     Raises:
-        DefinitionError: it cannot be read, or says what is not understood, or names a variable that is not set.
+        DefinitionError: it cannot be read, has an invalid setting, or names a variable that is not set.
         DurationError: a duration cannot be read.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise DefinitionError(f"the alerts' file cannot be read: {error}", fix="give the path of a TOML file", place=path) from error
+        raise DefinitionError(f"the alerts' file cannot be read: {error}", fix="pass the path of a TOML file", place=path) from error
     return parse_alert_config(text, place=path, environment=os.environ if environment is None else environment)
 
 
 def parse_alert_config(text: str, *, place: str, environment: Mapping[str, str]) -> AlertConfig:
-    """Read the file's text.
+    """Parse the text of an alert configuration file.
 
     Raises:
-        DefinitionError: it is not TOML, or says what is not understood, or names a variable that is not set.
+        DefinitionError: it is not TOML, has an invalid setting, or names a variable that is not set.
         DurationError: a duration cannot be read.
     """
     try:
         plain = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise DefinitionError(f"the alerts' file is not TOML: {error}", fix="mend it at the place named", place=place) from error
+        raise DefinitionError(f"the alerts' file is not TOML: {error}", fix="correct it at the named position", place=place) from error
     top = ConfigTable(plain, where="", place=place)
     rules = top.table("rules")
     settings = AlertSettings({**DEFAULT_RULES, **{name: _rule(rules, name) for name in RULES}}, _grouping(top.table("group")))

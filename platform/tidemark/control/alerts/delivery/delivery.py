@@ -1,4 +1,4 @@
-"""How an alert reaches its receiver: the protocol of all receivers, and the one that writes to the log."""
+"""Delivery of alerts: the protocol of all receivers, and the receiver that writes to the log."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _LEVELS = {"error": logging.ERROR, "warn": logging.WARNING}
 
 
 class Delivery(Protocol):
-    """Takes alerts to one receiver."""
+    """Delivers alerts to one receiver."""
 
     def send(self, alert: Alert) -> None:
         """Deliver one alert, or raise.
 
-        Delivered means that the receiver has taken it; after an error it is sent again, so a receiver may get it twice.
+        Delivered means that the receiver has accepted it; after an error it is sent again, so a receiver may get it twice.
 
         Raises:
-            AlertError: it was not delivered. The text holds no secret.
+            AlertError: it was not delivered. The text contains no secret.
         """
         ...
 

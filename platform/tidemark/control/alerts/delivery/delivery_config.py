@@ -1,4 +1,4 @@
-"""Receivers from their tables in the alerts' file."""
+"""Builds receivers from their tables in the alert configuration file."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _PORTS = 65_535
 
 
 def delivery_from(table: ConfigTable, environment: Mapping[str, str], *, known_as: str) -> Delivery:
-    """Return what a receiver's table says how to deliver by.
+    """Return the delivery that a receiver's table describes.
 
     Args:
-        table: the table; its other keys are somebody else's.
-        environment: variables that hold secrets.
-        known_as: what the user calls the receiver, for errors.
+        table: the table; its other keys are read elsewhere.
+        environment: environment variables with secrets.
+        known_as: the receiver's name, for errors.
 
     Raises:
-        DefinitionError: something is missing or not understood, a secret is written out, or a variable is not set.
+        DefinitionError: a key is missing or invalid, a secret is written in the file, or a variable is not set.
     """
     table.required("kind")
     kind = table.choice("kind", KINDS, "log")
@@ -39,7 +39,7 @@ def _webhook(table: ConfigTable, environment: Mapping[str, str], known_as: str) 
     table.reject_secret("headers", fix='write headers_env = { Authorization = "NAME" }, with the name of an environment variable')
     url, url_env = table.text("url"), table.text("url_env")
     if (url is None) == (url_env is None):
-        raise table.error(f"{known_as} needs one of 'url' and 'url_env'", fix="give one; url_env names the variable that holds the address")
+        raise table.error(f"{known_as} needs one of 'url' and 'url_env'", fix="set one; url_env names the variable with the address")
     address = url if url is not None else _secret(table, environment, url_env)
     _check_address(table, address or "", known_as=known_as, written_out=url is not None)
     headers = {name: _secret(table, environment, variable) or "" for name, variable in table.text_map("headers_env").items()}
@@ -51,10 +51,10 @@ def _email(table: ConfigTable, environment: Mapping[str, str], known_as: str) ->
     security = table.choice("security", ("starttls", "tls", "none"), "starttls")
     port = table.integer("port", 0, minimum=1)
     if port > _PORTS:
-        raise table.error(f"{known_as} has port {port}", fix=f"give a port up to {_PORTS}")
+        raise table.error(f"{known_as} has port {port}", fix=f"set a port up to {_PORTS}")
     username, password = table.text("username"), table.text("password_env")
     if (username is None) != (password is None):
-        raise table.error(f"{known_as} has one of 'username' and 'password_env' alone", fix="give both or none")
+        raise table.error(f"{known_as} has one of 'username' and 'password_env' alone", fix="set both or none")
     if username is not None and security == "none":
         raise table.error(f"{known_as} would send a password unencrypted", fix="set security to starttls or tls, or leave username out")
     return EmailDelivery(
@@ -96,7 +96,7 @@ def _secret(table: ConfigTable, environment: Mapping[str, str], variable: str | 
         return None
     value = environment.get(variable)
     if not value:
-        raise table.error(f"the environment variable {variable} is not set", fix=f"set {variable} where this is started")
+        raise table.error(f"the environment variable {variable} is not set", fix=f"set {variable} for this process")
     return value
 
 
@@ -106,11 +106,11 @@ def _check_address(table: ConfigTable, address: str, *, known_as: str, written_o
     except ValueError:
         parts = urlsplit("")
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise table.error(f"the address of {known_as} is not one of http or https", fix="give https://host/path")
+        raise table.error(f"the address of {known_as} is not http or https", fix="set https://host/path")
     if written_out and (parts.query or "@" in parts.netloc):
         raise table.error(
-            f"the address of {known_as} has a user or a query, which may hold a secret",
-            fix='write url_env = "NAME", with the name of the environment variable that holds the address',
+            f"the address of {known_as} has a user or a query, which may contain a secret",
+            fix='write url_env = "NAME", with the name of an environment variable with the address',
         )
 
 

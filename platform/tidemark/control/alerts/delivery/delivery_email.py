@@ -31,8 +31,8 @@ class EmailDelivery:
         username: user to log in as; no log-in by default.
         password: its password; never shown.
         timeout_seconds: how long to wait for the server.
-        trust: file of certificates of authorities to trust; the system's by default.
-        known_as: what the user calls the receiver, for errors.
+        trust: file of CA certificates to trust; the system's by default.
+        known_as: the receiver's name, for errors.
     """
 
     host: str
@@ -47,10 +47,10 @@ class EmailDelivery:
     known_as: str = "the mail receiver"
 
     def send(self, alert: Alert) -> None:
-        """Send one mail to all recipients; one that the server refuses is an error.
+        """Send one mail to all recipients; a recipient that the server rejects is an error.
 
         Raises:
-            AlertError: the mail was not taken for every recipient.
+            AlertError: the mail was not accepted for every recipient.
         """
         if self.username is not None and self.security == "none":
             raise self._failed(alert, "a password would go over an unencrypted connection")
@@ -60,14 +60,14 @@ class EmailDelivery:
                     server.login(self.username, self.password or "")
                 refused = server.send_message(self._message(alert))
         except smtplib.SMTPRecipientsRefused as error:
-            raise self._failed(alert, f"the server refuses {', '.join(error.recipients)}") from None
+            raise self._failed(alert, f"the server rejects {', '.join(error.recipients)}") from None
         except smtplib.SMTPResponseException as error:
             text = error.smtp_error.decode(errors="replace") if isinstance(error.smtp_error, bytes) else error.smtp_error
-            raise self._failed(alert, f"the server answers {error.smtp_code} {text}") from None
+            raise self._failed(alert, f"the server responds {error.smtp_code} {text}") from None
         except (OSError, ValueError, smtplib.SMTPException) as error:
             raise self._failed(alert, f"{type(error).__name__}: {error}") from None
         if refused:
-            raise self._failed(alert, f"the server refuses {', '.join(refused)}")
+            raise self._failed(alert, f"the server rejects {', '.join(refused)}")
 
     def _connect(self) -> smtplib.SMTP:
         port = self.port if self.port is not None else _DEFAULT_PORTS[self.security]
@@ -87,7 +87,7 @@ class EmailDelivery:
 
     def _message(self, alert: Alert) -> EmailMessage:
         message = EmailMessage()
-        # A header is one line; a job's or a split's name must not begin another.
+        # A header is one line; a job's or a split's name must not start another.
         message["Subject"] = f"[{alert.level}] {' '.join(alert.title.split())}"
         message["From"] = self.sender
         message["To"] = ", ".join(self.recipients)

@@ -1,6 +1,6 @@
-"""Sends what waits: merges what is old, sums up what is too much, and leaves a receiver that fails alone for a while.
+"""Sends pending notifications: merges old ones, sends a digest of too many, and pauses a receiver that fails.
 
-What waits is stored elsewhere; here is only what may be forgotten when the process ends.
+Pending notifications are stored elsewhere; this state may be lost when the process ends.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from tidemark.errors import AlertError, TidemarkError
 from tidemark.state.encoding.redaction import redacted
 
 KEPT_MS: Final = 7 * 24 * 3_600_000
-"""So long messages wait for a receiver that this process does not have. Another one may have it, and be gone only for a while."""
+"""How long messages wait for a receiver that this process does not have. Another process may have it, and be down for a time."""
 
 _LOG = logging.getLogger("tidemark.alerts")
 
 
 @dataclass(frozen=True)
 class RateLimit:
-    """How fast one receiver is sent to.
+    """The rate limit of one receiver.
 
     Args:
-        max_single_messages: up to so many jobs at once get a message each; of more, one message tells all.
-        max_messages: messages in ``per_ms``; what comes then waits, and is told in one.
-        per_ms: that time.
-        first_retry_ms: how long to leave a receiver alone after it failed; each time twice as long.
-        max_retry_ms: but no longer than this.
+        max_single_messages: up to this many jobs at once get a message each; more are sent as one digest.
+        max_messages: messages in ``per_ms``; later ones wait, and are sent as one.
+        per_ms: the period of ``max_messages``.
+        first_retry_ms: the pause of a receiver after it failed; it doubles each time.
+        max_retry_ms: the longest pause.
     """
 
     max_single_messages: int = 3
@@ -47,7 +47,7 @@ class RateLimit:
 
 @dataclass(frozen=True)
 class Receiver:
-    """Someone to tell: how, and what."""
+    """A receiver: its delivery, route and rate limit."""
 
     delivery: Delivery
     route: Route = field(default_factory=Route)
@@ -56,7 +56,7 @@ class Receiver:
 
 @dataclass
 class ReceiverCounts:
-    """What became of the messages to one receiver since the process began."""
+    """Counts of messages to one receiver since the process started."""
 
     sent: int = 0
     failed: int = 0
@@ -64,9 +64,9 @@ class ReceiverCounts:
 
 @dataclass
 class _Channel:
-    """The way to one receiver: when messages went, how often it failed in a row, and until when it is left alone.
+    """The state of one receiver: when messages were sent, its failures in a row, and until when it is paused.
 
-    Seconds of a clock that never goes back.
+    Times are seconds of the monotonic clock.
     """
 
     sent_at: list[float] = field(default_factory=list)
@@ -75,11 +75,11 @@ class _Channel:
 
 
 Delivered = tuple[str, int, str]
-"""A job, the number of its notification, and the receiver that has it now, or will never get it."""
+"""A job, the number of its notification, and the receiver that has accepted it, or will never get it."""
 
 
 class DeliveryQueue:
-    """Sends to receivers, by name. One process has one; it is used by one thread.
+    """Sends to receivers, by name. A process has one queue, used by one thread.
 
     Args:
         receivers: by name.
@@ -94,11 +94,11 @@ class DeliveryQueue:
         self._warned: set[str] = set()
 
     def send(self, pending: Iterable[Outgoing], *, may_continue: Callable[[], bool] = lambda: True) -> frozenset[Delivered]:
-        """Send what waits, as far as receivers take it, and return what needs to be sent no more.
+        """Send pending notifications as far as receivers accept them, and return those that need not be sent any more.
 
         Args:
-            pending: notifications with the receivers that have not taken them, oldest first per job.
-            may_continue: asked before each message.
+            pending: notifications with the receivers that have not accepted them, oldest first per job.
+            may_continue: called before each message; False ends the call.
         """
         taken: set[Delivered] = set()
         by_receiver: dict[str, list[Notification]] = {}
@@ -113,14 +113,14 @@ class DeliveryQueue:
         return frozenset(taken)
 
     def _keep_or_drop(self, name: str, notifications: Sequence[Notification]) -> set[Delivered]:
-        """Leave what waits for a receiver of others to them, until it is clear that nobody has it any more."""
+        """Keep notifications for a receiver of another process, until it is clear that no process has it any more."""
         waits_since = min(change.since for item in notifications for change in item.changes)
         if self._clock.now_ms() - waits_since >= KEPT_MS:
-            text = "%d alerts for receiver %r are dropped: nobody sent them in %s"
+            text = "%d alerts for receiver %r are dropped: no process sent them in %s"
             _LOG.warning(text, len(notifications), name, format_duration(KEPT_MS))
             return {(item.job, item.number, name) for item in notifications}
         if name not in self._warned:
-            text = "%d alerts wait for receiver %r, which is not configured here; who has it sends them, and after %s they are dropped"
+            text = "%d alerts wait for receiver %r, which is not configured here; a process with it sends them, after %s they are dropped"
             _LOG.warning(text, len(notifications), name, format_duration(KEPT_MS))
             self._warned.add(name)
         return set()
@@ -146,7 +146,7 @@ class DeliveryQueue:
         for alert, mine in _messages(pending, min(receiver.rate_limit.max_single_messages, budget)):
             if not may_continue():
                 break
-            # After one that is not taken the others are tried as well: it may be this one that the receiver cannot take.
+            # After a failure the others are tried, too: the receiver may reject only this message.
             if self._deliver(name, alert):
                 taken |= mine
         return taken
@@ -156,7 +156,7 @@ class DeliveryQueue:
         try:
             receiver.delivery.send(alert)
         except Exception as error:  # noqa: BLE001 - see below
-            # A receiver may be of the user's own making, and none may stop the supervisor.
+            # A receiver may be user code, and must not stop the supervisor.
             channel.failures += 1
             wait = min(receiver.rate_limit.first_retry_ms * 2 ** min(channel.failures - 1, 30), receiver.rate_limit.max_retry_ms)
             channel.paused_until = self._clock.monotonic() + wait / 1000
@@ -164,7 +164,7 @@ class DeliveryQueue:
             text = str(error) if isinstance(error, TidemarkError) else type(error).__name__
             write = _LOG.warning if isinstance(error, AlertError) else _LOG.error
             write(
-                "receiver %r took no alert, the %d. time in a row; next try in %s: %s",
+                "receiver %r failed %d times in a row; next try in %s: %s",
                 name,
                 channel.failures,
                 short_duration(wait),

@@ -23,7 +23,7 @@ class SlackDelivery:
         channel: the channel, such as ``"#streaming"``.
         base_url: where Slack's API is, for a proxy.
         timeout_seconds: how long to wait for an answer.
-        known_as: what the user calls the receiver, for errors.
+        known_as: the receiver's name, for errors.
     """
 
     token: str = field(repr=False)
@@ -73,5 +73,5 @@ def post_to_slack(client: WebClient, alert: Alert, *, channel: str, known_as: st
 
 
 def _plain(text: str) -> str:
-    """Escape what Slack reads as mentions, links and channels; a split's name comes from data."""
+    """Escape mentions, links and channels of Slack; a split's name comes from data."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

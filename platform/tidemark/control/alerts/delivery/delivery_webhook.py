@@ -15,13 +15,13 @@ from tidemark.errors import AlertError
 
 
 class _NoRedirection(urllib.request.HTTPRedirectHandler):
-    """Takes a redirection for the answer that it is.
+    """Does not follow redirects.
 
-    Followed, a POST becomes a GET without the alert, and carries the secret headers to whatever host the answer names.
+    A followed POST becomes a GET without the alert, and sends the secret headers to the host that the response names.
     """
 
     def redirect_request(self, *_: object) -> None:
-        """Make no further request; the opener then raises the answer as an HTTPError."""
+        """Make no further request; the opener then raises the response as an HTTPError."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ class WebhookDelivery:
     """Posts each alert as JSON: ``{"level", "title", "text", "job", "facts"}``.
 
     Args:
-        url: the endpoint, which may hold a token; only its host is ever shown.
+        url: the endpoint, which may contain a token; only its host is ever shown.
         headers: further headers, never shown.
         timeout_seconds: how long to wait for an answer.
-        known_as: what the user calls the receiver, for errors.
+        known_as: the receiver's name, for errors.
     """
 
     url: str = field(repr=False)
@@ -41,10 +41,10 @@ class WebhookDelivery:
     known_as: str = "the webhook"
 
     def send(self, alert: Alert) -> None:
-        """Post the alert; an answer other than 2xx is an error, a redirection too: the headers are for this endpoint alone.
+        """Post the alert; a response other than 2xx is an error, also a redirect: the headers are for this endpoint only.
 
         Raises:
-            AlertError: the endpoint is not one of http or https, cannot be reached, or does not take the alert.
+            AlertError: the endpoint is not http or https, cannot be reached, or rejects the alert.
         """
         host = self._host(alert)
         request = urllib.request.Request(  # noqa: S310 - the scheme is checked above
@@ -58,13 +58,13 @@ class WebhookDelivery:
                 answer.read()
         except urllib.error.HTTPError as error:
             error.close()
-            elsewhere = ", a redirection, which is not followed" if 300 <= error.code < 400 else ""
-            raise self._failed(alert, host, f"answered {error.code} {error.reason}{elsewhere}") from None
+            elsewhere = ", a redirect, which is not followed" if 300 <= error.code < 400 else ""
+            raise self._failed(alert, host, f"responded {error.code} {error.reason}{elsewhere}") from None
         except urllib.error.URLError as error:
             raise self._failed(alert, host, f"cannot be reached: {error.reason}") from None
         except (OSError, ValueError, http.client.HTTPException) as error:
-            # The error's own text may repeat a header or the address, so only its kind is told.
-            raise self._failed(alert, host, f"did not answer properly ({type(error).__name__})") from None
+            # The error's own text may contain a header or the address, so only its type is shown.
+            raise self._failed(alert, host, f"sent no valid response ({type(error).__name__})") from None
 
     def _host(self, alert: Alert) -> str:
         try:

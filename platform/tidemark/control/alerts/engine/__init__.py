@@ -1,1 +1,1 @@
-"""Rules that are evaluated, silences, and when notifications are sent."""
+"""Evaluation of alert rules, silences, and when notifications are sent."""

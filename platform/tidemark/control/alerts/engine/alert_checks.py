@@ -1,7 +1,7 @@
-"""Data checks that failed, as told by who ran them (such as Dagster): small files, which the supervisor's alerts take up.
+"""Verdicts of data checks, reported by the process that ran them (such as Dagster): small files, which the supervisor's alerts read.
 
-They lie in ``_alerts/checks/<job>/<check>/`` at the store's root, one file per verdict; a verdict is never written over, so that a
-check that failed and passed between two looks is told all the same.
+They are in ``_alerts/checks/<job>/<check>/`` at the store's root, one file per verdict; a verdict is never overwritten, so that a check
+that failed and passed between two evaluations is notified, too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NAME = re.compile(r"(?P<at>\d{13,16})-(?P<verdict>failed|passed)-[0-9a-f]{8}\.j
 
 @dataclass(frozen=True)
 class CheckVerdict:
-    """What a check said of a job's data: when, and, if it failed, how bad that is and in words."""
+    """A check's verdict on a job's data: its time and, if it failed, its severity and text."""
 
     job: str
     check: str
@@ -39,7 +39,7 @@ class CheckVerdict:
 
 @dataclass(frozen=True)
 class VerdictFile:
-    """A stored verdict by its path, which says the most important of it."""
+    """A stored verdict by its path, which contains its main fields."""
 
     path: str
     job: str
@@ -49,10 +49,10 @@ class VerdictFile:
 
 
 def report_check(root: JobStore, verdict: CheckVerdict) -> None:
-    """Tell the verdict of a check; one that passes and had not failed leaves nothing behind, unless an upgrade of the job waits for it.
+    """Report the verdict of a check; a pass without an earlier failure stores nothing, unless an upgrade of the job waits for it.
 
     Raises:
-        InvalidNameError: the name of the job or the check could lead elsewhere.
+        InvalidNameError: the name of the job or the check cannot be part of a path.
         StoreError: the store cannot be reached.
     """
     folder = f"{CHECKS}/{job_folder(verdict.job)}/{validate_name('check', verdict.check)}"
@@ -64,16 +64,16 @@ def report_check(root: JobStore, verdict: CheckVerdict) -> None:
     word = "passed" if verdict.passed else "failed"
     create_document(root, f"{folder}/{verdict.at:013d}-{word}-{uuid4().hex[:8]}.json", kind=KIND, value=verdict)
     if not verdict.passed:
-        # Of failures the newest says all, so that they do not become many where no supervisor takes them up.
+        # Only the newest failure is kept, so that they do not accumulate without a supervisor.
         root.delete(file.path for file in earlier if not file.passed and file.at <= verdict.at)
 
 
 def _report_to_upgrade(root: JobStore, verdict: CheckVerdict) -> None:
-    """Tell an upgrade whose new code is watched that a check has passed since; that of a failure looks at the verdicts themselves."""
+    """Report to an upgrade in probation that a check has passed; for failures the upgrade reads the verdicts themselves."""
     step = newest_step(root, verdict.job)
     if step is not None and step.step == "watching" and verdict.at >= step.at:
-        told = UpgradeCheck(step.upgrade.identity, verdict.check, passed=True, at=verdict.at, text=verdict.text)
-        report_upgrade_check(root, verdict.job, told)
+        passed = UpgradeCheck(step.upgrade.identity, verdict.check, passed=True, at=verdict.at, text=verdict.text)
+        report_upgrade_check(root, verdict.job, passed)
 
 
 def verdict_files(root: JobStore) -> Mapping[str, tuple[VerdictFile, ...]]:
@@ -85,22 +85,22 @@ def verdict_files(root: JobStore) -> Mapping[str, tuple[VerdictFile, ...]]:
 
 
 def failed_checks(root: JobStore, files: Iterable[VerdictFile]) -> tuple[FailedCheck, ...]:
-    """Return the checks that failed and were not taken up yet, or still fail, by name. ``files`` are those of one job."""
+    """Return the checks with a failure that was not processed yet, or that still fail, by name. ``files`` are those of one job."""
     newest = {file.check: file for file in files if not file.passed}
     found = []
     for name, file in sorted(newest.items()):
         try:
             verdict = read_document(root, file.path, kind=KIND, form=CheckVerdict)
         except (CorruptStoreError, FormatError):
-            # Its name says enough to tell that it failed.
-            verdict = CheckVerdict(file.job, name, passed=False, at=file.at, text="what it said cannot be read")
+            # Its name shows that it failed.
+            verdict = CheckVerdict(file.job, name, passed=False, at=file.at, text="its verdict cannot be read")
         if verdict is not None:
             found.append(FailedCheck(name, verdict.severity, verdict.at, verdict.text))
     return tuple(found)
 
 
 def delete_processed(root: JobStore, files: Iterable[VerdictFile]) -> None:
-    """Delete verdicts that were taken up: all but the newest failure of a check that still fails. ``files`` are those of one job."""
+    """Delete processed verdicts: all but the newest failure of a check that still fails. ``files`` are those of one job."""
     by_check: dict[str, list[VerdictFile]] = {}
     for file in files:
         by_check.setdefault(file.check, []).append(file)

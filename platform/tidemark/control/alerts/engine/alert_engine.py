@@ -1,8 +1,7 @@
-"""How alerts go on: what was remembered and one more look at the job give what is remembered next, and what is to be told.
+"""The alert state machine: from a job's stored alerts and a new view to its next state and notifications. Pure.
 
-Pure. What holds, whatever is seen and however the clock goes: of one condition people are never told twice that it began without
-being told between that it ended; what was there for as long as its rule's patience is told, also when it is over by then; after
-a pause, however long, one message tells all that is different.
+Invariants, for any views and clock changes: firing and resolved notifications alternate per condition; a condition that lasted its
+``for`` time is reported even if it has resolved by the time we send; after a pause of any length one message reports all differences.
 """
 
 from __future__ import annotations
@@ -34,15 +33,15 @@ def step(
     context: RuleContext = NO_CONTEXT,
     silences: Iterable[Silence] = (),
 ) -> tuple[JobAlerts, tuple[Notification, ...]]:
-    """Return what is remembered after a look at a job, and what is to be told now: nothing, or one notification.
+    """Return a job's next alert state, and the notifications to send now: none or one.
 
     Args:
-        state: what was remembered; its outbox is left as it is.
-        view: the job.
-        now: the time, milliseconds.
-        settings: patience, grouping.
-        context: what rules look at besides the view.
-        silences: what is not to be told.
+        state: the previous state; its outbox is not changed.
+        view: the job's view.
+        now: processing time, milliseconds.
+        settings: hold times and grouping.
+        context: input of rules besides the view.
+        silences: active silences.
     """
     window = current_window(state.late, view, now)
     found = readings(view, window, context, settings, now)
@@ -58,7 +57,7 @@ def step_unreadable(
     settings: AlertSettings = DEFAULT_SETTINGS,
     silences: Iterable[Silence] = (),
 ) -> tuple[JobAlerts, tuple[Notification, ...]]:
-    """Return the same for a job whose files cannot be read: that is told, and the rest stays as it was."""
+    """Return the same for a job whose files cannot be read: that is reported, and other conditions stay unchanged."""
     held = (Reading(item.rule, item.subject, None, Limits(), "") for item in state.conditions if item.rule != "health")
     unreadable_now = (unreadable_reading(state.job, error),) if settings.rule("health").enabled else ()
     return advance(state, (*held, *unreadable_now), now, settings=settings, silences=silences)
@@ -67,7 +66,7 @@ def step_unreadable(
 def advance(
     state: JobAlerts, found: Iterable[Reading], now: int, *, settings: AlertSettings = DEFAULT_SETTINGS, silences: Iterable[Silence] = ()
 ) -> tuple[JobAlerts, tuple[Notification, ...]]:
-    """Return the same for numbers that were read already; a condition that none of them is about is over."""
+    """Return the same for given readings; a condition without a reading has resolved."""
     quiet = tuple(silence for silence in silences if silence.until > now)
     known: dict[_Key, Condition] = {(item.rule, item.subject): item for item in state.conditions}
     read: dict[_Key, Reading] = {(item.rule, item.subject): item for item in found}
@@ -97,12 +96,12 @@ def _with_reading(condition: Condition, reading: Reading, now: int, settings: Al
 
 
 def _muted(condition: Condition) -> Condition:
-    """Under a silence nothing is told, nor remembered to be told later, but what is still so when the silence ends."""
+    """While silenced, send and queue nothing. A condition that still holds when the silence ends is notified then."""
     return replace(condition, peak=condition.told, since=None)
 
 
 def _with_change(condition: Condition, reading: Reading, now: int) -> Condition:
-    """Note what people do not know yet, and the words for it when it is worst."""
+    """Record a change that was not notified yet, with the text of its worst reading."""
     peak = worse_of(condition.peak, condition.severity)
     if peak == condition.told == condition.severity:
         return replace(condition, peak=peak, since=None)
@@ -113,12 +112,12 @@ def _with_change(condition: Condition, reading: Reading, now: int) -> Condition:
 
 
 def _is_due(state: JobAlerts, now: int, grouping: Grouping) -> bool:
-    """Say whether to tell now: the first change has waited for others, and the last message is not of just now."""
+    """Return whether to notify now: the first change has waited ``wait_ms``, and the last message is ``interval_ms`` old."""
     unreported = [(item, item.since) for item in state.conditions if item.since is not None]
     if not unreported or now - min(since for _, since in unreported) < grouping.wait_ms:
         return False
     urgent = any(item.peak == "error" and item.told != "error" for item, _ in unreported)
-    # A message of the future was told before the clock was put back.
+    # A message in the future was sent before the clock was set back.
     recent = state.notified_at is not None and 0 <= now - state.notified_at < grouping.interval_ms
     return urgent or not recent
 
@@ -129,15 +128,15 @@ def _notify(state: JobAlerts, read: Mapping[_Key, Reading], now: int) -> tuple[J
     still = tuple(item for item in state.notified_conditions() if (item.rule, item.subject) not in keys)
     number = state.notified + 1
     changes = tuple(_change(item, read.get((item.rule, item.subject))) for item in changed)
-    told = tuple(
+    notified = tuple(
         replace(item, told=item.severity, peak=item.severity, since=None) if item.since is not None else item for item in state.conditions
     )
-    after = replace(state, conditions=tuple(item for item in told if not item.is_idle), notified=number, notified_at=now)
+    after = replace(state, conditions=tuple(item for item in notified if not item.is_idle), notified=number, notified_at=now)
     return after, (Notification(state.job, number, now, changes, still),)
 
 
 def _change(condition: Condition, reading: Reading | None) -> Change:
-    """Return what is told of a condition: what is now, or, where it is over already, what it was."""
+    """Return the change to report for a condition: its current reading or, if it was worse before, that one."""
     worst = condition.severity != condition.peak and rank(condition.peak) > rank(condition.told)
     current = reading if reading is not None and not worst else None
     return Change(

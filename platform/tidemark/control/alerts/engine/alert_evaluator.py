@@ -1,4 +1,4 @@
-"""Watches jobs and tells: one look per pass of a supervisor. Reads and writes small files only."""
+"""Evaluates alert rules and sends notifications, once per pass of a supervisor. Reads and writes small files only."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TIDY_EVERY_MS = 3_600_000
 
 @dataclass(frozen=True)
 class WatchReport:
-    """What a look found: whether this process is the one that tells, what goes on by job, and how many messages still wait."""
+    """The result of an evaluation: whether this process sends alerts, firing conditions by job, pending messages by receiver."""
 
     is_leader: bool
     firing: Mapping[str, tuple[Condition, ...]] = field(default_factory=dict)
@@ -38,17 +38,17 @@ class WatchReport:
 
 
 class AlertWatch:
-    """Evaluates the rules on views of jobs, and sends what is to be told.
+    """Evaluates the rules on views of jobs, and sends notifications.
 
-    Several processes may watch one store: the holder of a lease does it, the others only look after the lease. What is new is told to the
-    receivers of the holder; what waits for those of others stays until one comes who has them.
+    Several processes may watch one store: the holder of a lease evaluates, the others only poll the lease. New notifications go to the
+    holder's receivers; those pending for other processes' receivers stay until a process that has them takes the lease.
 
     Args:
         root: the root store.
         settings: rules and grouping.
         receivers: by name.
-        holder: this process, by a name that no other has.
-        clock: the time.
+        holder: a unique name of this process.
+        clock: processing time.
     """
 
     def __init__(
@@ -66,20 +66,20 @@ class AlertWatch:
 
     @property
     def counts(self) -> Mapping[str, ReceiverCounts]:
-        """What became of the messages, by receiver, since the process began."""
+        """Counts of messages by receiver, since the process started."""
         return self._queue.counts
 
     def evaluate(self, views: Iterable[JobView], *, unreadable: Mapping[str, TidemarkError] | None = None) -> WatchReport:
-        """Look at jobs once: evaluate, store, send.
+        """Evaluate jobs once: evaluate, store, send.
 
-        A job whose files cannot be read is left out with a word in the log, and looked at again the next time.
+        A job whose alert files cannot be read is skipped with a warning in the log, and evaluated again the next time.
 
         Args:
-            views: of all jobs that are watched.
-            unreadable: the jobs besides whose files cannot be read, with the error.
+            views: of all watched jobs.
+            unreadable: errors of further jobs whose files cannot be read.
 
         Raises:
-            StoreError: the store cannot be reached; what was to be told is told later.
+            StoreError: the store cannot be reached; notifications are sent later.
         """
         if not self._lease.take():
             self._records.clear()
@@ -105,7 +105,7 @@ class AlertWatch:
         )
 
     def close(self) -> None:
-        """Let another process go on at once."""
+        """Release the lease, so that another process can continue at once."""
         self._lease.release()
         self._records.clear()
 
@@ -128,7 +128,7 @@ class AlertWatch:
                 return
 
     def _outgoing(self, notifications: Iterable[Notification], outbox: Iterable[Outgoing]) -> Iterable[Outgoing]:
-        # A receiver of others that has not heard of the beginning yet is to hear of the end, too.
+        # A receiver of another process with a pending notification gets the following ones, too.
         others = tuple(sorted({name for item in outbox for name in item.receivers} - self._receivers.keys()))
         for notification in notifications:
             own = tuple(name for name, receiver in self._receivers.items() if for_route(notification, receiver.route) is not None)
@@ -137,7 +137,7 @@ class AlertWatch:
                 yield Outgoing(notification, names)
 
     def _deliver(self) -> None:
-        # Remembered until it is stored: a store that takes no writes for a while must not make a receiver hear the same again and again.
+        # Kept until it is stored: a store that rejects writes for a time must not make a receiver get the same alert repeatedly.
         self._delivered |= self._queue.send(self._pending(), may_continue=lambda: self._lease.is_valid)
         for job in sorted({job for job, _, _ in self._delivered}):
             record = self._record(job)
@@ -145,7 +145,7 @@ class AlertWatch:
                 self._delivered = frozenset(item for item in self._delivered if item[0] != job)
 
     def _store(self, record: AlertRecord, after: JobAlerts) -> bool:
-        """Remember what comes after a page; returns False if another process wrote the next one, which is then to be read."""
+        """Store the state that follows a record; False if another process was faster, whose record is then to be read."""
         if not worth_storing(record.alerts, after):
             self._records[after.job] = AlertRecord(record.number, after)
             return True

@@ -1,4 +1,4 @@
-"""The rules: which number of a job is looked at, against which limits, and what it means in words. Pure."""
+"""The alert rules: which number of a job is compared with which limits, and its text. Pure."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ _HEALTH: Mapping[Health, float | None] = {
 }
 _MEANING: Mapping[Health, str] = {
     "ok": "runs",
-    "stopped": "is stopped, as wanted",
+    "stopped": "is stopped, as requested",
     "starting": "is starting",
-    "failing": "failed and will be started again",
-    "unwatched": "is looked after by no reconciler",
+    "failing": "failed and will be restarted",
+    "unwatched": "has no active reconciler",
     "hung": "seems to hang",
-    "silent": "should run, and gives no sign of life",
-    "failed": "has failed and will not be started again until somebody asks",
+    "silent": "should run, and sends no heartbeat",
+    "failed": "has failed and will not be restarted until requested",
     "damaged": "has a file that cannot be read",
 }
 
 
 @dataclass(frozen=True)
 class FailedCheck:
-    """A data check that failed and has not passed since; ``at`` is when it failed last."""
+    """A data check that failed and has not passed since; ``at`` is its last failure."""
 
     check: str
     severity: Literal["warn", "error"]
@@ -58,7 +58,7 @@ class FailedCheck:
 
 @dataclass(frozen=True)
 class RuleContext:
-    """What rules look at besides the view: checks that fail, and when the newest savepoint was taken."""
+    """Input of rules besides the view: failing checks, and when the newest savepoint was taken."""
 
     failed_checks: tuple[FailedCheck, ...] = ()
     savepoint_at: int | None = None
@@ -66,7 +66,7 @@ class RuleContext:
 
 @dataclass(frozen=True)
 class Reading:
-    """One number of one rule. A ``value`` of None cannot be told now: what was known stays."""
+    """One number of one rule. A ``value`` of None is unknown now: the condition stays unchanged."""
 
     rule: RuleName
     subject: str
@@ -77,14 +77,14 @@ class Reading:
 
 
 def readings(view: JobView, window: LateWindow, context: RuleContext, settings: AlertSettings, now: int) -> tuple[Reading, ...]:
-    """Return the numbers of all rules that are on.
+    """Return the readings of all enabled rules.
 
     Args:
-        view: the job.
-        window: where late rows are counted from.
-        context: what the view does not have.
-        settings: which rules are on.
-        now: the time.
+        view: the job's view.
+        window: the window in which late rows are counted.
+        context: input besides the view.
+        settings: which rules are enabled.
+        now: processing time, milliseconds.
     """
     limits = view.spec.alerts if view.spec is not None else AlertThresholds()
     found = (
@@ -99,13 +99,13 @@ def readings(view: JobView, window: LateWindow, context: RuleContext, settings: 
 
 
 def unreadable_reading(job: str, error: TidemarkError) -> Reading:
-    """Return what is told of a job whose files cannot be read: it is as bad as one that has failed, for nobody looks after it."""
+    """Return the reading of a job whose files cannot be read: an error, as for a failed job, since no reconciler can act on it."""
     facts = {"health": "unreadable", "error_code": error.code, "error": _short(str(error)), "transient": error.transient}
-    return Reading("health", "", 2, Limits(1, 2), f"what is stored of {job} cannot be read: {_short(str(error))}", facts)
+    return Reading("health", "", 2, Limits(1, 2), f"files of {job} cannot be read: {_short(str(error))}", facts)
 
 
 def lag_limits(thresholds: AlertThresholds, source: SourceView) -> Limits:
-    """Return from which lag on, in milliseconds, one is warned of a source, and from which it is an error."""
+    """Return the lags of a source, in milliseconds, that are a warning and an error."""
     bound = source.bound_ms or 0
     warn = thresholds.lag_warn_ms if thresholds.lag_warn_ms is not None else max(5 * bound, MIN_LAG_WARN_MS)
     return Limits(warn, max(thresholds.lag_error_ms if thresholds.lag_error_ms is not None else 3 * warn, warn))
@@ -136,7 +136,7 @@ def _late(view: JobView, window: LateWindow, thresholds: AlertThresholds, now: i
     where = sorted(uid for uid, counts in view.totals["operators"].items() if counts.get("late"))
     facts = {"late_rows": rows.late, "rows_in": rows.rows, "ratio": share, "operators": where, "epoch": view.epoch, "lineage": view.lineage}
     text = f"{rows.late} of {rows.rows} rows since {format_ms(rows.at)} were too late ({share:.3%})"
-    # A share that is not above zero is none, whatever the limit.
+    # A share of zero never fires, whatever the limit.
     return Reading("late", "", share if rows.late else -1, limits, text, facts)
 
 
@@ -196,6 +196,6 @@ def _savepoint(view: JobView, context: RuleContext, thresholds: AlertThresholds,
 
 
 def _short(text: str) -> str:
-    """Return a text from elsewhere without what looks like a credential or cannot be sent, and not endlessly long."""
+    """Return an external text without credentials and unencodable characters, shortened."""
     shown = redacted(safe_text(text[: 4 * _MAX_TEXT]))
     return shown if len(shown) <= _MAX_TEXT else f"{shown[:_MAX_TEXT]}…"

@@ -1,6 +1,6 @@
-"""Silences: what is not to be told for a while, such as during planned work. Small files of the job store.
+"""Silences suppress alerts for a time, such as during maintenance. Small files of the job store.
 
-They lie in ``_alerts/silences/`` at the store's root; no job can have that name. A silence ends by itself.
+They are in ``_alerts/silences/`` at the store's root; no job can have that name. A silence expires by itself.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ KIND = "alert-silence"
 
 @dataclass(frozen=True)
 class Silence:
-    """What is not told.
+    """A silence: alerts that are not sent until it ends.
 
     Args:
-        name: its own name, by which it is ended early.
-        until: when it ends.
+        name: its name, with which it can be ended early.
+        until: when it ends, milliseconds.
         jobs: names of jobs, with ``*`` and ``?``.
         rule: one rule, None for all.
-        at: when it was made.
-        by: who made it.
-        why: what for.
+        at: when it was created, milliseconds.
+        by: who created it.
+        why: the reason.
     """
 
     name: str
@@ -43,12 +43,12 @@ class Silence:
     why: str = ""
 
     def covers(self, job: str, rule: RuleName) -> bool:
-        """Say whether it is about a job's rule."""
+        """Return whether it covers a job's rule."""
         return self.rule in (None, rule) and fnmatchcase(job, self.jobs)
 
 
 def silenced(silences: Iterable[Silence], *, job: str, rule: RuleName) -> bool:
-    """Say whether one of the silences covers a job's rule."""
+    """Return whether one of the silences covers a job's rule."""
     return any(silence.covers(job, rule) for silence in silences)
 
 
@@ -57,14 +57,14 @@ def add_silence(root: JobStore, silence: Silence) -> None:
 
     Raises:
         InvalidNameError: its name is not allowed.
-        DefinitionError: there is one of that name that has not ended, it is over before it begins, its rule is unknown, or a text of it
-            holds a secret.
+        DefinitionError: there is one of that name that has not ended, it ends before it begins, its rule is unknown, or one of its texts
+            contains a secret.
     """
     require_no_secret(name=silence.name, jobs=silence.jobs, by=silence.by, why=silence.why)
     if silence.until <= silence.at:
-        raise DefinitionError(f"silence {silence.name!r} is over before it begins", fix="give a time to come")
+        raise DefinitionError(f"silence {silence.name!r} ends before it begins", fix="set an end in the future")
     if silence.rule is not None and silence.rule not in RULES:
-        raise DefinitionError(f"silence {silence.name!r} is of an unknown rule {silence.rule!r}", fix=f"name one of {', '.join(RULES)}")
+        raise DefinitionError(f"silence {silence.name!r} has an unknown rule {silence.rule!r}", fix=f"name one of {', '.join(RULES)}")
     path = _path(silence.name)
     there = _read(root, path)
     if there is not None and there.until <= silence.at:
@@ -74,7 +74,7 @@ def add_silence(root: JobStore, silence: Silence) -> None:
 
 
 def end_silence(root: JobStore, name: str) -> bool:
-    """End a silence early; False where there is none of that name.
+    """End a silence early; False if there is none of that name.
 
     Raises:
         LinkedPathError: it lies behind a symbolic link.
@@ -87,7 +87,7 @@ def end_silence(root: JobStore, name: str) -> bool:
 
 
 def read_silences(root: JobStore, now: int) -> tuple[Silence, ...]:
-    """Return the silences that have not ended, by name. One that cannot be read silences nothing."""
+    """Return the silences that have not ended, sorted by name. One that cannot be read silences nothing."""
     found = []
     for file in root.list(SILENCES):
         silence = _read(root, file.path)
@@ -108,7 +108,7 @@ def delete_expired(root: JobStore, now: int, *, kept_ms: int = 604_800_000) -> N
 
 
 def _read(root: JobStore, path: str) -> Silence | None:
-    """Return a silence; None where there is none, or none that can be read."""
+    """Return a silence; None if it does not exist or cannot be read."""
     try:
         return read_document(root, path, kind=KIND, form=Silence)
     except (CorruptStoreError, FormatError):

@@ -1,8 +1,8 @@
-"""Where a job's alerts are remembered: numbered records in the job's folder, each created once, the newest counts.
+"""Stores a job's alerts: numbered records in the job's folder, each created once; the newest counts.
 
-A record holds all: what people were told, and the messages that some receiver has not taken yet. So a message and the knowledge
-that it is to be sent are stored at once, before it is sent, and it is gone only after its receivers took it: it may be sent twice,
-and is never lost. Of two processes that continue after the same record one finds the next one taken, reads it, and decides again.
+A record contains the notified conditions and the messages that a receiver has not accepted yet. So a message and its pending delivery
+are stored together, before it is sent, and it is removed only after its receivers have accepted it: it may be sent twice, and is never
+lost. If two processes continue from the same record, one finds the next one taken, reads it, and decides again.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _LOG = logging.getLogger("tidemark.alerts")
 
 @dataclass(frozen=True)
 class AlertRecord:
-    """A job's alerts as they are stored: the number of the record, 0 for none, and what it says."""
+    """A job's stored alerts, with the number of the record, 0 for none."""
 
     number: int
     alerts: JobAlerts
 
 
 def read_alerts(root: JobStore, job: str) -> AlertRecord:
-    """Return what is remembered of a job; nothing where there is nothing, or where it is damaged: it is then evaluated again.
+    """Return a job's stored alerts; empty ones if there are none, or the record is damaged: they are then evaluated again.
 
     Raises:
         FormatError: a newer release wrote it.
@@ -46,16 +46,16 @@ def read_alerts(root: JobStore, job: str) -> AlertRecord:
     try:
         found = read_document(folder, numbered(ALERTS, numbers[-1]), kind=KIND, form=JobAlerts)
     except CorruptStoreError as error:
-        _LOG.warning("%s: the state of its alerts is evaluated again: %s", job, error)
+        _LOG.warning("%s: its stored alerts are damaged and evaluated again: %s", job, error)
         found = None
     return AlertRecord(numbers[-1], found or JobAlerts(job))
 
 
 def write_alerts(root: JobStore, record: AlertRecord, alerts: JobAlerts) -> AlertRecord | None:
-    """Store what comes after a page and return it as the new page; None where another process was faster.
+    """Store the alerts that follow a record and return the new record; None if another process was faster.
 
     Raises:
-        StoreError: the store cannot be reached; it may be stored or not, so read it again.
+        StoreError: the store cannot be reached; the record may be stored or not, so read it again.
     """
     folder = root.at(job_folder(alerts.job))
     number = record.number + 1
@@ -63,7 +63,7 @@ def write_alerts(root: JobStore, record: AlertRecord, alerts: JobAlerts) -> Aler
         return None
     numbers = _numbers(folder)
     if numbers and numbers[-1] > number:
-        # It was suspended while others continued, and deleted the record that it has just written again.
+        # This process was suspended while others continued, and deleted the record that it has just written again.
         folder.delete([numbered(ALERTS, number)])
         return None
     folder.delete(numbered(ALERTS, old) for old in numbers[:-_KEPT])
@@ -71,7 +71,7 @@ def write_alerts(root: JobStore, record: AlertRecord, alerts: JobAlerts) -> Aler
 
 
 def worth_storing(before: JobAlerts, after: JobAlerts) -> bool:
-    """Say whether a difference matters to who comes next: where late rows are counted from does only once there are some."""
+    """Return whether a difference has to be stored: the window of late rows only once it contains some."""
     if replace(before, late=None) != replace(after, late=None):
         return True
     return _late_rows(before.late) != _late_rows(after.late)

@@ -1,4 +1,4 @@
-"""The share of late rows over the last while, from totals that only grow. Pure."""
+"""The share of late rows over a recent window, from totals that only grow. Pure."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from tidemark.control.alerts.model.alert_state import LateWindow, RowCount
 from tidemark.control.model.view import JobView
 
 WINDOW_MS = 600_000
-"""The share is that of the rows since one to two windows ago: long enough to mean something, short enough to end."""
+"""The share is over the rows of the last one to two windows: long enough to be significant, short enough to resolve."""
 
 
 def current_window(known: LateWindow | None, view: JobView, now: int) -> LateWindow:
-    """Return the window to count from at this look; of a lineage not seen before, its beginning."""
+    """Return the window for this evaluation; for a new lineage it starts at zero."""
     seen = _count(view, now)
     if known is None or known.lineage != view.lineage or seen.late < known.newer.late or seen.rows < known.newer.rows:
         start = RowCount(now, 0, 0)
@@ -19,23 +19,23 @@ def current_window(known: LateWindow | None, view: JobView, now: int) -> LateWin
 
 
 def next_window(known: LateWindow, view: JobView, now: int) -> LateWindow:
-    """Return the window for the next look, after the share was judged."""
+    """Return the window for the next evaluation, after the share was evaluated."""
     age = now - known.newer.at
     if age < WINDOW_MS:
         return known
     seen = _count(view, now)
-    # After nobody looked for long, what is behind would hide what comes.
+    # After a long pause the older rows would hide new late ones.
     return LateWindow(known.lineage, seen if age >= 2 * WINDOW_MS else known.newer, seen)
 
 
 def late_rows(window: LateWindow, view: JobView) -> RowCount:
-    """Return the rows since the window's beginning; ``at`` is that beginning."""
+    """Return the rows since the window's start; ``at`` is that start."""
     seen = _count(view, window.older.at)
     return RowCount(window.older.at, seen.rows - window.older.rows, seen.late - window.older.late)
 
 
 def late_share(window: LateWindow, view: JobView, now: int) -> float:
-    """Return the share of late rows; over a window that nobody looked at for long, at least that of the last epoch."""
+    """Return the share of late rows; after a long pause at least that of the last epoch."""
     rows = late_rows(window, view)
     share = rows.late / rows.rows if rows.rows else 0.0
     stale = now - window.older.at > 3 * WINDOW_MS

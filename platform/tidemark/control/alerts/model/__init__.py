@@ -1,1 +1,1 @@
-"""What an alert, its message, its state and its settings are."""
+"""Data of alerts: messages, state and settings."""

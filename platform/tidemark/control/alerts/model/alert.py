@@ -1,4 +1,4 @@
-"""What a person is told: one message, as every receiver takes it."""
+"""An alert: one message, as every receiver gets it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ AlertLevel = Literal["resolved", "warn", "error"]
 
 @dataclass(frozen=True)
 class Alert:
-    """Something a person should know.
+    """A message to a receiver.
 
     Args:
-        level: how bad it is; ``resolved`` says that an earlier alert is over.
+        level: its severity; ``resolved`` means that an earlier alert has ended.
         title: one line.
-        text: the whole story, in plain words.
+        text: the details.
         job: the job concerned.
         facts: values by name for programs that receive the alert: numbers, texts, lists of these.
     """
@@ -28,5 +28,5 @@ class Alert:
     facts: Mapping[str, object] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, object]:
-        """Return it as plain data."""
+        """Return it as plain JSON data."""
         return {"level": self.level, "title": self.title, "text": self.text, "job": self.job, "facts": dict(self.facts)}

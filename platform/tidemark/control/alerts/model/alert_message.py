@@ -1,4 +1,4 @@
-"""Notifications as messages: of one job, or of many at once. Pure."""
+"""Formats notifications as messages: of one job, or of many at once. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tidemark.control.alerts.model.alert_state import Change, ChangeKind, Notifi
 from tidemark.control.alerts.model.hysteresis import Severity, rank, worse_of
 
 MAX_LINES = 50
-"""Lines of a message; what is beyond is counted."""
+"""Lines of a message; further ones are counted."""
 
 MAX_CHARACTERS = 20_000
-"""Characters of a message's text: less than any receiver refuses."""
+"""Characters of a message's text: within the limits of all receivers."""
 
 MAX_PENDING = 20
-"""Notifications of a job that wait one by one; more are merged, so that a receiver which is gone for weeks costs no space."""
+"""Pending notifications of a job that are kept separately; more are merged, so that a receiver that is down for weeks costs no space."""
 
 _TOPICS: Mapping[RuleName, str] = {
     "lag": "watermark of {subject} is behind",
@@ -40,7 +40,7 @@ _ENDINGS: Mapping[ChangeKind, str] = {
 
 
 def for_route(notification: Notification, route: Route) -> Notification | None:
-    """Return the part of a notification that a receiver gets, None where that is nothing."""
+    """Return the part of a notification that a receiver gets, None for nothing."""
     job = notification.job
     changes = tuple(change for change in notification.changes if route.matches(job, change.rule, change.worst))
     if not changes:
@@ -50,9 +50,9 @@ def for_route(notification: Notification, route: Route) -> Notification | None:
 
 
 def merged(notifications: Sequence[Notification]) -> Notification:
-    """Return several notifications of one job, oldest first, as one that says what came of all of them.
+    """Merge several notifications of one job, oldest first, into one.
 
-    What is as it was before them is told as well: one of them may have been taken by its receiver, and its sender died.
+    Conditions that are unchanged in the end are included: the receiver may have accepted one of them before its sender died.
     """
     changes: dict[tuple[RuleName, str], Change] = {}
     for notification in notifications:
@@ -65,7 +65,7 @@ def merged(notifications: Sequence[Notification]) -> Notification:
 
 
 def compacted(outbox: Sequence[Outgoing]) -> tuple[Outgoing, ...]:
-    """Return an outbox that is not longer than need be: where too much waits, what waits for the same receivers becomes one."""
+    """Return an outbox of bounded length: if too many notifications are pending, those for the same receivers are merged."""
     if len(outbox) <= MAX_PENDING:
         return tuple(outbox)
     by_receivers: dict[tuple[str, ...], list[Notification]] = {}
@@ -76,7 +76,7 @@ def compacted(outbox: Sequence[Outgoing]) -> tuple[Outgoing, ...]:
 
 
 def message(notification: Notification) -> Alert:
-    """Return a notification as a message."""
+    """Return the message of a notification."""
     job, changes = notification.job, notification.changes
     lines = [_line(change) for change in changes]
     lines += [f"still: [{item.severity}] {_topic(item.rule, item.subject)}" for item in notification.still]
@@ -84,12 +84,12 @@ def message(notification: Notification) -> Alert:
 
 
 def digest(notifications: Sequence[Notification]) -> Alert:
-    """Return notifications of many jobs as one message, the worst first."""
+    """Return one message for notifications of many jobs, the worst first."""
     ordered = sorted(notifications, key=lambda item: (-rank(_worst_now(item.changes)), item.job))
     changes = [change for item in ordered for change in item.changes]
     counts = {level: sum(change.now == level for change in changes) for level in ("error", "warn", "ok")}
     words = {"error": "errors", "warn": "warnings", "ok": "over"}
-    told = ", ".join(f"{count} {words[level]}" for level, count in counts.items() if count)
+    summary = ", ".join(f"{count} {words[level]}" for level, count in counts.items() if count)
     lines = [f"{item.job}: {_line(change)}" for item in ordered for change in item.changes]
     jobs = [item.job for item in ordered]
     facts: dict[str, object] = {
@@ -100,11 +100,11 @@ def digest(notifications: Sequence[Notification]) -> Alert:
         "messages": [_facts(item) for item in ordered[:MAX_LINES]],
     }
     shown = ", ".join(jobs[:3]) + (f" and {len(jobs) - 3} more" if len(jobs) > 3 else "")
-    return Alert(level_of(changes), f"{len(jobs)} jobs: {told}", "\n".join(_limited(lines)), shown, facts)
+    return Alert(level_of(changes), f"{len(jobs)} jobs: {summary}", "\n".join(_limited(lines)), shown, facts)
 
 
 def level_of(changes: Sequence[Change]) -> AlertLevel:
-    """Return how bad changes are: as bad as the worst is now."""
+    """Return the level of changes: that of the worst current severity."""
     worst = _worst_now(changes)
     return "resolved" if worst == "ok" else worst
 

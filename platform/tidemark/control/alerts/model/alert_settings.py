@@ -1,4 +1,4 @@
-"""What alerts can be told: how patient each rule is, how messages are grouped, and who gets which. Plain data."""
+"""Settings of alerts: hold times of rules, grouping of messages, and routes. Plain data."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Literal
 from tidemark.control.alerts.model.hysteresis import HoldTimes, Severity, rank
 
 RuleName = Literal["lag", "late", "health", "check", "restarts", "savepoint"]
-"""``lag``: a source's watermark is behind. ``late``: too many rows are too late. ``health``: the job fails, hangs, is silent or is
-unwatched. ``check``: a data check failed. ``restarts``: it starts again and again. ``savepoint``: the newest one is too old."""
+"""``lag``: a source's watermark is behind. ``late``: too many rows are late. ``health``: the job fails, hangs, is silent or is
+unwatched. ``check``: a data check failed. ``restarts``: it restarts repeatedly. ``savepoint``: the newest one is too old."""
 
 RULES: tuple[RuleName, ...] = ("lag", "late", "health", "check", "restarts", "savepoint")
 
 
 @dataclass(frozen=True)
 class RuleSettings:
-    """One rule: whether it is on, and how patient it is. From when on it warns is said by the job's spec."""
+    """One rule: whether it is enabled, and its hold times. Its thresholds are in the job's spec."""
 
     hold_times: HoldTimes = field(default_factory=HoldTimes)
     enabled: bool = True
@@ -29,7 +29,7 @@ DEFAULT_RULES: Mapping[RuleName, RuleSettings] = MappingProxyType(
     {
         "lag": RuleSettings(HoldTimes(for_ms=60_000, clear_ratio=0.8, resolve_after_ms=60_000)),
         "late": RuleSettings(HoldTimes(clear_ratio=0.5)),
-        # A driver that is started again within half a minute is what restarts are for; many of them are ``restarts``.
+        # A driver that is restarted within half a minute is no problem; many restarts are covered by ``restarts``.
         "health": RuleSettings(HoldTimes(for_ms=30_000, resolve_after_ms=30_000)),
         "check": RuleSettings(),
         "restarts": RuleSettings(),
@@ -40,11 +40,11 @@ DEFAULT_RULES: Mapping[RuleName, RuleSettings] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Grouping:
-    """How messages of a job are put together.
+    """How changes of a job are grouped into messages.
 
     Args:
-        wait_ms: how long a change waits for others, to be told with them in one message.
-        interval_ms: least time between two messages of a job; something that becomes an error does not wait for it.
+        wait_ms: how long a change waits for others, to be sent with them in one message.
+        interval_ms: minimum time between two messages of a job; a condition that becomes an error does not wait for it.
     """
 
     wait_ms: int = 20_000
@@ -53,10 +53,10 @@ class Grouping:
 
 @dataclass(frozen=True)
 class Route:
-    """What a receiver gets: changes at this severity or worse, of jobs and rules that are named.
+    """What a receiver gets: changes at this severity or worse, of the named jobs and rules.
 
     Args:
-        min_severity: ``warn`` gets everything; ``error`` what becomes an error, and its end.
+        min_severity: ``warn`` gets everything; ``error`` only conditions that become an error, and their end.
         jobs: names of jobs, with ``*`` and ``?``.
         rules: names of rules.
     """
@@ -66,13 +66,13 @@ class Route:
     rules: tuple[RuleName, ...] = RULES
 
     def matches(self, job: str, rule: RuleName, worst: Severity) -> bool:
-        """Say whether a change is for this receiver; ``worst`` is the worst severity that it is about."""
+        """Return whether a change is for this receiver; ``worst`` is the change's worst severity."""
         return rank(worst) >= rank(self.min_severity) and rule in self.rules and any(fnmatchcase(job, pattern) for pattern in self.jobs)
 
 
 @dataclass(frozen=True)
 class AlertSettings:
-    """What all receivers have in common; a rule that is not named has its defaults."""
+    """Settings shared by all receivers; rules that are not listed have their defaults."""
 
     rules: Mapping[RuleName, RuleSettings] = field(default_factory=lambda: DEFAULT_RULES)
     grouping: Grouping = Grouping()

@@ -1,4 +1,4 @@
-"""What is remembered of a job's alerts between two looks at it. Plain data; how it goes on is ``alert_engine``.
+"""The alert state of a job between two evaluations. Plain data; ``alert_engine`` computes the next state.
 
 Times are milliseconds since 1970-01-01 UTC.
 """
@@ -13,22 +13,22 @@ from tidemark.control.alerts.model.alert_settings import RuleName
 from tidemark.control.alerts.model.hysteresis import Severity, ThresholdStates, worse_of
 
 ChangeKind = Literal["fired", "worse", "better", "resolved", "passed", "again"]
-"""``passed``: it became worse and is back where it was before anybody was told. ``again``: it became better, and is back."""
+"""``passed``: it became worse and returned to the notified severity before a message was sent. ``again``: it became better, and is back."""
 
 
 @dataclass(frozen=True)
 class Condition:
-    """Something that a rule watches: of a source, a check, or (subject empty) of the job.
+    """A condition that a rule watches: of a source, a check, or (with an empty subject) of the job.
 
     Args:
         rule: the rule.
-        subject: what it is about.
-        gates: the verdict of now.
-        told: what people believe it is.
-        peak: the worst it was since they were told; never better than ``told``.
-        since: when it became something that they were not told.
-        text: in words, when it was at its worst or was told.
-        facts: the same for programs.
+        subject: the source or check.
+        gates: its threshold states.
+        told: the severity that was last notified.
+        peak: the worst severity since then; never better than ``told``.
+        since: since when it differs from the notified severity, milliseconds; None if it does not.
+        text: its text when it was worst or last notified.
+        facts: the same as values for programs.
     """
 
     rule: RuleName
@@ -42,18 +42,18 @@ class Condition:
 
     @property
     def severity(self) -> Severity:
-        """The verdict of now."""
+        """The current severity."""
         return self.gates.severity
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing to remember."""
+        """Whether it need not be stored."""
         return self.gates.is_idle and self.told == "ok" and self.since is None
 
 
 @dataclass(frozen=True)
 class Change:
-    """What a message says of one condition: what people believed, what is now, the worst between."""
+    """A change of one condition in a message: the severity notified before, the current one, the worst in between."""
 
     rule: RuleName
     subject: str
@@ -66,12 +66,12 @@ class Change:
 
     @property
     def worst(self) -> Severity:
-        """The worst severity that the change is about."""
+        """The worst severity of the change."""
         return worse_of(self.peak, self.before)
 
     @property
     def kind(self) -> ChangeKind:
-        """The change in a word."""
+        """The kind of change."""
         if self.now == self.before:
             return "passed" if self.peak != self.before else "again"
         if self.now == "ok":
@@ -83,7 +83,7 @@ class Change:
 
 @dataclass(frozen=True)
 class OpenCondition:
-    """A condition that people were told of and that goes on."""
+    """A notified condition that still holds."""
 
     rule: RuleName
     subject: str
@@ -92,7 +92,7 @@ class OpenCondition:
 
 @dataclass(frozen=True)
 class Notification:
-    """What is to be told about a job at once: changes, and what goes on besides. Numbers count from 1 per job."""
+    """One notification about a job: changes, and conditions that still hold. Numbers count from 1 per job."""
 
     job: str
     number: int
@@ -103,7 +103,7 @@ class Notification:
 
 @dataclass(frozen=True)
 class Outgoing:
-    """A notification, and the receivers that have not taken it yet."""
+    """A notification, and the receivers that have not accepted it yet."""
 
     notification: Notification
     receivers: tuple[str, ...]
@@ -111,7 +111,7 @@ class Outgoing:
 
 @dataclass(frozen=True)
 class RowCount:
-    """Rows at a job's windows and those of them too late, in all, since the lineage began."""
+    """Total rows of a job's windows and the late ones among them, since the lineage began."""
 
     at: int
     rows: int
@@ -120,7 +120,7 @@ class RowCount:
 
 @dataclass(frozen=True)
 class LateWindow:
-    """Where the share of late rows is counted from: the counts at two instants, a window apart."""
+    """The window of the share of late rows: the counts at two instants, a window apart."""
 
     lineage: str
     older: RowCount
@@ -129,15 +129,15 @@ class LateWindow:
 
 @dataclass(frozen=True)
 class JobAlerts:
-    """All that is remembered of one job.
+    """The alert state of one job.
 
     Args:
         job: the job's name.
-        conditions: those with something to remember, sorted by rule and subject.
+        conditions: conditions that are not idle, sorted by rule and subject.
         notified: number of the last notification.
         notified_at: when that was.
-        late: where the share of late rows is counted from.
-        outbox: notifications that some receiver has not taken yet, oldest first.
+        late: the window of the share of late rows.
+        outbox: notifications that a receiver has not accepted yet, oldest first.
     """
 
     job: str
@@ -148,5 +148,5 @@ class JobAlerts:
     outbox: tuple[Outgoing, ...] = ()
 
     def notified_conditions(self) -> tuple[OpenCondition, ...]:
-        """Return what people were told of and believe to go on."""
+        """Return the notified conditions that were not reported as resolved."""
         return tuple(OpenCondition(item.rule, item.subject, item.told) for item in self.conditions if item.told != "ok")

@@ -1,4 +1,4 @@
-"""A table of a TOML file, read strictly: each value by its type, and no key that nobody asked for."""
+"""A table of a TOML file, read strictly: each value by its type, and unknown keys are errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ConfigTable:
         self.place = place
 
     def table(self, key: str) -> ConfigTable:
-        """Return a table inside; an empty one where there is none."""
+        """Return an inner table; an empty one if there is none."""
         value = self._value(key)
         if value is None:
             value = {}
@@ -28,13 +28,13 @@ class ConfigTable:
         return ConfigTable(value, where=self._name(key), place=self.place)
 
     def tables(self, key: str) -> Iterator[tuple[str, ConfigTable]]:
-        """Yield the tables inside a table, by name."""
+        """Yield the inner tables of a table, by name."""
         inner = self.table(key)
         for name in inner.keys():  # noqa: SIM118 - it is no mapping
             yield name, inner.table(name)
 
     def keys(self) -> tuple[str, ...]:
-        """Return the keys there are."""
+        """Return the table's keys."""
         return tuple(self._plain)
 
     def text(self, key: str, default: str | None = None) -> str | None:
@@ -47,7 +47,7 @@ class ConfigTable:
         return value
 
     def required(self, key: str) -> str:
-        """Return a text that must be there."""
+        """Return a text; raises if it is missing."""
         value = self.text(key)
         if value is None:
             raise self.error(f"{self._label} lacks {key!r}", fix=f"add {key} = ...")
@@ -113,19 +113,19 @@ class ConfigTable:
         return default if value is None else to_ms(value, what=self._name(key), minimum=minimum, place=self.place)
 
     def reject_secret(self, key: str, *, fix: str) -> None:
-        """Refuse a key that people may well write, and say what to write instead; its value is not shown.
+        """Raise for a key that would contain a secret, with the fix; its value is not shown.
 
         Raises:
-            DefinitionError: it is there.
+            DefinitionError: the key exists.
         """
         if key in self._plain:
-            raise self.error(f"{self._name(key)} would hold a secret, which has no place in this file", fix=fix)
+            raise self.error(f"{self._name(key)} would contain a secret, which is not allowed in this file", fix=fix)
 
     def reject_unknown_keys(self) -> None:
-        """Refuse the keys that nobody asked for.
+        """Raise for keys that were not read.
 
         Raises:
-            DefinitionError: there are some; the message has the key that may have been meant.
+            DefinitionError: there is one; the message suggests a similar key.
         """
         for key in self._plain:
             if key not in self._known_keys:

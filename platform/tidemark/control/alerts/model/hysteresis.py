@@ -1,4 +1,4 @@
-"""When a number that goes up and down is taken to be too great: a limit with hysteresis that must be passed for a while.
+"""Thresholds with hysteresis and hold times: when a fluctuating number counts as too high.
 
 Pure; times are milliseconds since 1970-01-01 UTC and an argument.
 """
@@ -13,7 +13,7 @@ SEVERITIES: tuple[Severity, ...] = ("ok", "warn", "error")
 
 
 def rank(severity: Severity) -> int:
-    """Return how bad a severity is: 0, 1, 2.
+    """Return a severity's rank: 0, 1, 2.
 
     >>> rank("error") > rank("warn") > rank("ok")
     True
@@ -28,7 +28,7 @@ def worse_of(one: Severity, other: Severity) -> Severity:
 
 @dataclass(frozen=True)
 class HoldTimes:
-    """How a number is judged.
+    """The hold times of a threshold.
 
     Args:
         for_ms: how long it must be at the limit or above before that counts.
@@ -43,7 +43,7 @@ class HoldTimes:
 
 @dataclass(frozen=True)
 class ThresholdState:
-    """One limit: ``on`` is the verdict, ``above`` where the number was seen last, ``since`` when it went there."""
+    """The state of one limit: ``on`` is whether it fires, ``above`` whether the last number was above, ``since`` since when."""
 
     on: bool = False
     above: bool = False
@@ -55,12 +55,12 @@ class ThresholdState:
         return not self.on and not self.above
 
     def updated(self, value: float, limit: float | None, hold_times: HoldTimes, now: int) -> ThresholdState:
-        """Return the gate after one more look at the number; a limit of None is never reached.
+        """Return the next state for a new number; a limit of None is never reached.
 
         Between ``clear_ratio`` times the limit and the limit the number counts as being where it was before.
         """
         above = limit is not None and (value >= limit or (self.above and value >= limit * hold_times.clear_ratio))
-        # A clock that was put back must not let the wait begin in the future.
+        # After the clock is set back, the wait must not start in the future.
         since = now if above != self.above else min(self.since, now)
         wait = hold_times.for_ms if above else hold_times.resolve_after_ms
         on = above if now - since >= wait else self.on
@@ -70,7 +70,7 @@ class ThresholdState:
 
 @dataclass(frozen=True)
 class Limits:
-    """From which number on one is warned, and from which it is an error; None where there is no such limit."""
+    """The numbers from which there is a warning and an error; None for no limit."""
 
     warn: float | None = None
     error: float | None = None
@@ -78,14 +78,14 @@ class Limits:
 
 @dataclass(frozen=True)
 class ThresholdStates:
-    """The two limits of a number."""
+    """The states of a number's two limits."""
 
     warn: ThresholdState = ThresholdState()
     error: ThresholdState = ThresholdState()
 
     @property
     def severity(self) -> Severity:
-        """The verdict."""
+        """The current severity."""
         return "error" if self.error.on else "warn" if self.warn.on else "ok"
 
     @property
@@ -94,7 +94,7 @@ class ThresholdStates:
         return self.warn.is_idle and self.error.is_idle
 
     def updated(self, value: float, limits: Limits, hold_times: HoldTimes, now: int) -> ThresholdStates:
-        """Return the gates after one more look at the number."""
+        """Return the next states for a new number."""
         return replace(
             self,
             warn=self.warn.updated(value, limits.warn, hold_times, now),
