@@ -1,4 +1,4 @@
-"""Python's operators on streams, jobs and aggregates: what to write instead of ``stream + stream``, ``len(stream)`` and ``if job``.
+"""Python's operators on streams, jobs and aggregates: what to write instead of ``stream + stream``, ``len(stream)`` and ``job["fares"]``.
 
 A stream has no rows yet and a job is not its outputs, so neither can be counted, indexed or compared. Python's own TypeError names
 neither the user's line nor a fix, and ``if stream`` would be true whatever the stream holds.
@@ -34,7 +34,6 @@ _PROTOCOLS: Final[Mapping[str, tuple[str, str]]] = {
 
 _PROTOCOLS_OF_JOBS: Final[Mapping[str, tuple[str, str]]] = {
     "__len__": ("has no length", "count its outputs: len(job.outputs)"),
-    "__bool__": ("is neither true nor false", "write 'job is None' where that is meant; what a job has done is in its result: tm.run(job)"),
     "__iter__": ("has no items to go through", "go through its outputs: job.outputs.items(); or through its operators: job.nodes"),
     "__contains__": ("has no items to look in", "look in its outputs: 'fares' in job.outputs"),
 }
@@ -95,9 +94,14 @@ def without_rows(kind: Literal["stream", "keyed stream", "windowed stream"]) -> 
 
 
 def without_items(owner: type[T]) -> type[T]:
-    """Decorate the class of jobs as ``without_rows`` does those of streams; the errors name the job."""
+    """Decorate the class of jobs as ``without_rows`` does those of streams; the errors name the job.
+
+    A job is true, as Python's objects are: ``job or default`` is a common way to write that it may be None.
+    """
     subject = _Subject("a job is no collection", lambda job: str(vars(job)["name"]))
     _without_items(owner, subject, _PROTOCOLS_OF_JOBS, lambda key: f"write job.outputs[{key}]")
+    # Else Python asks for the length.
+    setattr(owner, "__bool__", lambda _: True)  # noqa: B010 - type checkers know the attribute of a class only
     fixes = {"+": _JOINED, "|": _JOINED, **dict.fromkeys(("<", "<=", ">", ">="), _BY_NAME)}
     return _without_operators(owner, subject, lambda sign: fixes.get(sign, _A_PART))
 
