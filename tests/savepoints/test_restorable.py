@@ -292,7 +292,9 @@ def test_commands_show_it_with_the_reason(tmp_path: Path) -> None:
 def test_commands_say_when_it_is_no_longer_restorable(world: World) -> None:
     world.arrive("a.json", days_ago=2)
     world.job.savepoints.take("a")
-    assert "restorable, with no known end\n    source trips: no file that was read was deleted" in world.call("savepoint", "show", "taxi", "a")
+    assert "restorable, with no known end\n    source trips: no file that was read was deleted" in world.call(
+        "savepoint", "show", "taxi", "a"
+    )
     world.arrive("b.json", days_ago=1).unlink()
     (plain,) = map(json.loads, world.call("savepoint", "list", "taxi", "--json").splitlines())
     assert (plain["restorable"], plain["restorable_until"]) == (False, None)
