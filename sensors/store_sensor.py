@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import dagster as dg
 
+from tidemark.assets.values.metadata_values import MetadataValues
 from tidemark.assets.values.store_location import store_location
 from tidemark.durations import to_ms
 from tidemark.state import JobStore
@@ -33,6 +34,7 @@ def store_sensor(
     default_status: dg.DefaultSensorStatus,
     resource_keys: Collection[str] = (),
     asset_selection: dg.AssetSelection | None = None,
+    metadata: MetadataValues | None = None,
 ) -> dg.SensorDefinition:
     """Return a sensor on a store; it may request runs only of the selection.
 
@@ -52,4 +54,5 @@ def store_sensor(
         default_status=default_status,
         required_resource_keys=set(resource_keys),
         asset_selection=asset_selection,
+        metadata=metadata,
     )

@@ -50,7 +50,7 @@ THAT_CHANGE = (
     ("rescale", "rides", "2"),
     ("rewind", "rides", "--to", "good"),
     ("savepoint", "trigger", "rides"),
-    ("upgrade", "rides", "--to", "reading_rides:job", "--version", "2"),
+    ("upgrade", "rides", "--code", "reading_rides:job", "--version", "2"),
     ("promote", "rides"),
     ("discard", "rides"),
 )

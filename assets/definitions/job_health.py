@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import dagster as dg
 
+from tidemark.assets.definitions.reconcile_sensors import ReconcileSensor, find_reconcile_sensor
 from tidemark.assets.streams.job_streams import output_streams
 from tidemark.assets.streams.translator import TidemarkTranslator, group_of
 from tidemark.assets.values.annotations import with_types
@@ -29,7 +31,8 @@ HEALTH_KEY: Final = "tidemark/health"
 """Metadata key of an evaluation: the health that it reports."""
 
 _MAX_TEXT: Final = 1_000
-_WATCH: Final = "turn on the sensor of build_reconcile_sensor, or run `tidemark supervise --store {store}`"
+_WATCH: Final = "{watch}"
+_SUPERVISE: Final = "run `tidemark supervise --store {store}`"
 _START: Final = "`tidemark start {job} --store {store}`, or launch `{operation}`"
 _MEANING: Final[Mapping[Health, tuple[str, str]]] = {
     "silent": ("it should run, and its driver sends no heartbeat", f"a reconciler restarts it: {_WATCH}"),
@@ -69,12 +72,13 @@ class HealthVerdict:
         }
 
 
-def health_verdict(view: JobView, store: str) -> HealthVerdict:
+def health_verdict(view: JobView, store: str, sensor: Callable[[], ReconcileSensor | None]) -> HealthVerdict:
     """Return the verdict on a job that can be read.
 
     Args:
         view: the job's view.
         store: the root store, for the commands in fixes.
+        sensor: returns the reconcile sensor of the job, None if the code location has none; called for a fix that depends on it.
     """
     metadata = dict(_metadata(view))
     if view.health == "silent" and view.driver_lifecycle in _ENDING:
@@ -86,11 +90,22 @@ def health_verdict(view: JobView, store: str) -> HealthVerdict:
     said, way_out = _MEANING.get(view.health, (f"it is {view.health}", _START))
     if view.spec is None:
         way_out = _UNSUBMITTED
+    if _WATCH in way_out:
+        way_out = way_out.replace(_WATCH, _watch(sensor()))
     command = way_out.format(job=view.job, store=redacted(store), operation=f"{group_of(view.job)}_start")
     error = f"{view.error.code} {view.error.message}" if view.error is not None else ""
     why = [as_plain(_short(text)) for text in (_driver(view), view.reason, error) if text]
     metadata["tidemark/way_out"] = dg.MetadataValue.md(command)
     return HealthVerdict(view.health, passed=False, description=f"{'. '.join((said, *why))}. Fix: {command}", metadata=metadata)
+
+
+def _watch(sensor: ReconcileSensor | None) -> str:
+    """Return how to get a reconciler to act."""
+    if sensor is None:
+        return f"turn on the sensor of build_reconcile_sensor, or {_SUPERVISE}"
+    if not sensor.is_on:
+        return f"turn on {sensor}, or {_SUPERVISE}"
+    return f"{sensor}, is on; if it does not act, see its ticks, or {_SUPERVISE}"
 
 
 def unreadable_verdict(error: TidemarkError) -> HealthVerdict:
@@ -139,7 +154,9 @@ def build_health_checks(
     keys = [chosen.get_asset_spec(stream).key for stream in output_streams(job)]
 
     def check(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        verdict = _read_view(store_location(given, job.name), job.name, launchers(), clock)
+        verdict = _read_view(
+            store_location(given, job.name), job.name, launchers(), clock, partial(_reconcile_sensor, context, given, job.name)
+        )
         for found in context.selected_asset_check_keys:
             yield dg.AssetCheckResult(asset_key=found.asset_key, check_name=found.name, **verdict.result)  # type: ignore[arg-type]
 
@@ -149,7 +166,18 @@ def build_health_checks(
     return [decorate(with_types(check))]
 
 
-def _read_view(store: str, job: str, launchers: Mapping[str, Launcher], clock: Clock) -> HealthVerdict:
+def _reconcile_sensor(context: dg.AssetCheckExecutionContext, store: str | dg.EnvVar, job: str) -> ReconcileSensor | None:
+    try:
+        repository = context.repository_def
+    except Exception:  # noqa: BLE001 - Dagster has no public class for a run without a code location, such as execute_in_process
+        return None
+    origin = context.run.remote_job_origin
+    return find_reconcile_sensor(context.instance, repository, store, job, location=origin.location_name if origin is not None else None)
+
+
+def _read_view(
+    store: str, job: str, launchers: Mapping[str, Launcher], clock: Clock, sensor: Callable[[], ReconcileSensor | None]
+) -> HealthVerdict:
     try:
         seen = observe(JobStore.open(store), job, launchers)
     except TidemarkError as error:
@@ -158,7 +186,7 @@ def _read_view(store: str, job: str, launchers: Mapping[str, Launcher], clock: C
         return unreadable_verdict(error)
     if seen.generation is None and seen.driver is None:
         return UNKNOWN
-    return health_verdict(view_of(seen, clock.now_ms()), store)
+    return health_verdict(view_of(seen, clock.now_ms()), store, sensor)
 
 
 def _driver(view: JobView) -> str:

@@ -6,11 +6,13 @@ import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 
 import dagster as dg
 
 from tidemark.assets.definitions.broken_code import code_evaluations
 from tidemark.assets.definitions.job_health import UNKNOWN, HealthVerdict, health_verdict, unreadable_verdict
+from tidemark.assets.definitions.reconcile_sensors import ReconcileSensor, find_reconcile_sensor
 from tidemark.assets.values.store_location import store_location
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control import (
@@ -96,7 +98,8 @@ def build_job_health_sensor(
             receiver: AlertResource = getattr(context.resources, alert_key)
             parts += _pending_text(known[0].send_alerts(receiver, views, errors))
         parts += [f"the code of {code} cannot be loaded: {error}" for code, error in (broken or {}).items()]
-        events = health_evaluations(context, lambda job: _verdict(job, views, errors, names, store_location(store)))
+        sensor = partial(_reconcile_sensor, context, store)
+        events = health_evaluations(context, lambda job: _verdict(job, views, errors, names, store=store_location(store), sensor=sensor))
         return dg.SensorResult(skip_reason="; ".join(parts), asset_events=[*events, *code_evaluations(context.instance, broken or {})])
 
     return store_sensor(
@@ -162,15 +165,29 @@ class _HealthState:
 
 
 def _verdict(
-    job: str, views: list[JobView], errors: Mapping[str, TidemarkError], names: tuple[str, ...] | None, store: str
+    job: str,
+    views: list[JobView],
+    errors: Mapping[str, TidemarkError],
+    names: tuple[str, ...] | None,
+    *,
+    store: str,
+    sensor: Callable[[str], ReconcileSensor | None],
 ) -> HealthVerdict | None:
     """Return the verdict on a job of the code location; None for a transient error, or a job that is not observed."""
     if job in errors:
         return None if errors[job].transient else unreadable_verdict(errors[job])
     view = next((view for view in views if view.job == job), None)
     if view is not None:
-        return health_verdict(view, store)
+        return health_verdict(view, store, partial(sensor, job))
     return UNKNOWN if names is None or job in names else None
+
+
+def _reconcile_sensor(context: dg.SensorEvaluationContext, store: str | dg.EnvVar, job: str) -> ReconcileSensor | None:
+    repository, origin = context.repository_def, context.code_location_origin
+    if repository is None:
+        return None
+    location = origin.location_name if origin is not None else None
+    return find_reconcile_sensor(context.instance, repository, store, job, location=location)
 
 
 def _settings(rules: Collection[RuleName]) -> AlertSettings:

@@ -50,7 +50,7 @@ def root(tmp_path: Path) -> JobStore:
         ("resume", "fares", "--by", f"https://ada:{TOKEN}@host"),
         ("rescale", "fares", "4", "--no-wait", *WHY),
         ("rewind", "fares", "--to", "before", *WHY),
-        ("upgrade", "fares", "--to", "other:job", *WHY),
+        ("upgrade", "fares", "--code", "other:job", *WHY),
         ("upgrade", "fares", "--abort", *WHY),
         ("upgrade", "fares", "--accept", *WHY),
         ("savepoint", "trigger", "fares", "--name", TOKEN),

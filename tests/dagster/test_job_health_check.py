@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import dagster as dg
 import pytest
@@ -14,6 +15,9 @@ from tests.dagster.control_world import launchers, make_world
 from tests.dagster.fake_engine import make_job
 from tests.dagster.instances import temporary_instance
 from tidemark.assets import Conservation, build_asset_checks, build_output_asset_specs
+from tidemark.assets.definitions.job_health import health_verdict
+from tidemark.assets.definitions.reconcile_sensors import find_reconcile_sensor
+from tidemark.control import JobSpec, JobView
 from tidemark.errors import SourceError
 from tidemark.operations import control_jobs
 from tidemark.sensors import build_check_sensor, build_job_health_sensor, build_reconcile_sensor
@@ -139,6 +143,55 @@ def test_a_driver_that_nobody_restarts_stays_red_and_says_what_to_do(rig: Rig) -
     assert "build_reconcile_sensor" in str(shown.description)
     assert "fares_start" in str(shown.description)
     assert rig.tick("health") == []
+
+
+def switched(location: str, status: str) -> SimpleNamespace:
+    """Return what Dagster has stored of a sensor that was turned on or off."""
+    where, value = SimpleNamespace(location_name=location), SimpleNamespace(value=status)
+    return SimpleNamespace(instigator_name="tidemark_reconcile", status=value, repository_selector=where)
+
+
+def way_out(rig: Rig) -> str:
+    shown = rig.shown()
+    assert shown is not None
+    return str(shown.metadata["tidemark/way_out"].value)
+
+
+@pytest.mark.parametrize("watcher", ["health", "reconcile"])
+def test_a_fix_does_not_ask_to_turn_on_a_sensor_that_is_on(rig: Rig, watcher: str) -> None:
+    running(rig)
+    rig.world.driver().end(-9)
+    rig.tick(watcher)
+    assert way_out(rig).startswith("a reconciler restarts it: `tidemark_reconcile`, the sensor of build_reconcile_sensor, is on;")
+    assert "turn on" not in way_out(rig)
+
+
+@pytest.mark.parametrize(
+    ("default", "switches", "expected"),
+    [
+        ("STOPPED", {}, "turn on `tidemark_reconcile`, the sensor of build_reconcile_sensor, or"),
+        ("STOPPED", {"here": "RUNNING"}, "is on;"),
+        ("RUNNING", {"here": "STOPPED"}, "turn on `tidemark_reconcile`"),
+        ("RUNNING", {"here": "DECLARED_IN_CODE"}, "is on;"),
+        ("STOPPED", {"here": "DECLARED_IN_CODE"}, "turn on `tidemark_reconcile`"),
+        ("STOPPED", {"elsewhere": "RUNNING"}, "turn on `tidemark_reconcile`"),
+        ("RUNNING", {"elsewhere": "STOPPED"}, "is on;"),
+    ],
+)
+def test_a_fix_follows_the_switch_of_the_sensor(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, default: str, switches: Mapping[str, str], expected: str
+) -> None:
+    states = [switched(where, status) for where, status in switches.items()]
+    monkeypatch.setattr(dg.DagsterInstance, "all_instigator_state", lambda _: states)
+    store, status = rig.world.store.uri, dg.DefaultSensorStatus(default)
+    repository = dg.Definitions(sensors=[build_reconcile_sensor(store, jobs=["fares"], default_status=status)]).get_repository_def()
+    found = find_reconcile_sensor(rig.instance, repository, store, "fares", location="here")
+    assert (
+        expected
+        in health_verdict(JobView("fares", 0, "running", "silent", spec=JobSpec("fares", "fares:job")), store, lambda: found).description
+    )
+    assert find_reconcile_sensor(rig.instance, repository, store, "rides", location="here") is None, "a sensor of other jobs"
+    assert find_reconcile_sensor(rig.instance, repository, "other", "fares", location="here") is None, "a sensor of another store"
 
 
 def test_a_job_that_failed_for_good_is_red_with_its_error(rig: Rig) -> None:

@@ -131,7 +131,7 @@ def forked(jobs: RunningJobs, good: Tables) -> None:
 def upgraded(jobs: RunningJobs, good: Tables) -> None:
     """Check that mended code with other names gets the job from the savepoint on, and that the tables are those of the code from there."""
     before, wrong = jobs.head(JOB), jobs.tables(JOB)
-    words = ("upgrade", JOB, "--to", "running_jobs:mended", "--from", "good")
+    words = ("upgrade", JOB, "--code", "running_jobs:mended", "--from", "good")
     assert "the job has no operator of this uid" in jobs.type_in(*words, code=1)
     assert jobs.head(JOB).lineage == before.lineage
     said = jobs.type_in(*words, *RENAMES)

@@ -84,7 +84,7 @@ def test_upgrades_come_to_their_end_whoever_is_killed_on_the_way(
         old, files = jobs.tables(WIDER), jobs.files_read(WIDER)
         jobs.wait_for_rows(BROKEN)
         good = jobs.tables(BROKEN)
-        jobs.type_in("upgrade", BROKEN, "--to", "running_jobs:broken", "--env", f"BREAKS_AT={GOOD_FILES * MINUTE}", "--no-wait")
+        jobs.type_in("upgrade", BROKEN, "--code", "running_jobs:broken", "--env", f"BREAKS_AT={GOOD_FILES * MINUTE}", "--no-wait")
         with supervised(jobs, "first", crash_at=BETWEEN_TABLES) as first:
             kill_between_tables(jobs, first, good)
         with supervised(jobs, "second") as second:
@@ -104,7 +104,7 @@ def test_upgrades_come_to_their_end_whoever_is_killed_on_the_way(
 
 def killed_command(jobs: RunningJobs, job: str, code: str, point: str) -> Ending:
     """Give the command in a process of its own that is killed at a point."""
-    words = ["upgrade", job, "--to", code, "--good-epochs", "2", "--store", jobs.store.uri]
+    words = ["upgrade", job, "--code", code, "--good-epochs", "2", "--store", jobs.store.uri]
     return kill_at("tests.savepoints.running:typed", point, words)
 
 

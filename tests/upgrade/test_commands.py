@@ -67,7 +67,7 @@ def test_a_job_that_only_drains_gets_a_verdict_a_savepoint_and_a_command_to_past
     made = job_with_tables(tmp_path)
     run_epoch(made)
     store = str(tmp_path / "store")
-    words = ("upgrade", "taxi", "--to", "taxi_v2:job", "--code-path", str(code), "--env", "SUFFIX=-new")
+    words = ("upgrade", "taxi", "--code", "taxi_v2:job", "--code-path", str(code), "--env", "SUFFIX=-new")
     refused = type_in(*words, store=store)
     assert refused.exit_code == 1
     assert "the stored state does not fit the job" in refused.output
@@ -86,11 +86,25 @@ def test_a_job_that_only_drains_gets_a_verdict_a_savepoint_and_a_command_to_past
         require_understood(line)
     monkeypatch.setenv("TIDEMARK_STORE", store)
     there = ("--folder", str(code), "--env", "SUFFIX=-new", "--allow-non-restored-state")
-    plain = type_in("upgrade", "taxi", "--to", "taxi_v2:job", *there, store=store)
+    plain = type_in("upgrade", "taxi", "--code", "taxi_v2:job", *there, store=store)
     assert f"`cd {code} && SUFFIX=-new tidemark run taxi_v2:job --restore " in plain.output
     assert "--store" not in plain.output, "the environment says where"
     nothing = type_in("upgrade", "taxi", store=store)
     assert (nothing.exit_code, "no upgrade of the job was begun" in nothing.output) == (1, True)
+
+
+def test_the_old_name_of_the_code_is_understood_for_a_release_and_not_shown(tmp_path: Path, code: Path) -> None:
+    made = job_with_tables(tmp_path)
+    run_epoch(made)
+    words = ("upgrade", "taxi", "--to", "taxi_v2:job", "--code-path", str(code), "--env", "SUFFIX=-new", "--allow-non-restored-state")
+    store = str(tmp_path / "store")
+    both = type_in(*words, "--code", "taxi_v2:job", store=store)
+    assert (both.exit_code, "--to is the old name of --code" in both.output) == (1, True)
+    prepared = type_in(*words, store=store)
+    assert prepared.exit_code == 0, prepared.output
+    assert "tidemark run taxi_v2:job --restore" in prepared.stdout
+    assert prepared.stderr == "--to is now --code, as for `tidemark fork`; the next release will not accept --to\n"
+    assert "--to " not in type_in("upgrade", "--help", store=store).output
 
 
 def test_status_says_where_an_upgrade_is_heading_for(tmp_path: Path) -> None:

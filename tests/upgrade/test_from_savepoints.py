@@ -173,7 +173,7 @@ def test_the_command_asks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     store = str(tmp_path / "store")
     monkeypatch.setattr(upgrading, "begin_upgrade", partial(begin_upgrade, judge=fits))
     renames = ("--map", "hourly=per-hour", "--column", "per-hour:n=rides")
-    done = type_in("upgrade", JOB, "--to", NEW, "--from", "base", *renames, "--no-wait", store=store)
+    done = type_in("upgrade", JOB, "--code", NEW, "--from", "base", *renames, "--no-wait", store=store)
     assert done.exit_code == 0, done.output
     step = newest_step(world.store, JOB)
     assert step is not None
@@ -182,7 +182,7 @@ def test_the_command_asks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert restore is not None
     assert (restore.savepoint, restore.uids, restore.columns) == ("base", {"hourly": "per-hour"}, {"per-hour": {"n": "rides"}})
     alone = type_in("upgrade", JOB, "--from", "base", store=store)
-    assert "--from requires --to" in alone.output
+    assert "--from requires --code" in alone.output
     assert f"`tidemark rewind {JOB} --to SAVEPOINT`" in alone.output
 
 
@@ -195,7 +195,7 @@ def test_a_job_that_only_drains_is_told_to_go_back_first(tmp_path: Path) -> None
     code.mkdir()
     (code / "taxi_from.py").write_text(CODE)
     where = ("--code-path", str(code), "--env", "SUFFIX=-new")
-    words = ("upgrade", "taxi", "--to", "taxi_from:job", *where, "--allow-non-restored-state", "--from")
+    words = ("upgrade", "taxi", "--code", "taxi_from:job", *where, "--allow-non-restored-state", "--from")
     unknown = type_in(*words, "bse", store=str(tmp_path / "store"))
     assert unknown.exit_code == 1
     said = type_in(*words, "base", store=str(tmp_path / "store"))

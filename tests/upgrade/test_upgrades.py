@@ -244,7 +244,7 @@ def test_new_code_is_not_accepted_while_the_job_is_being_put_back(tmp_path: Path
     savepoint = end.upgrade.savepoint
     assert f"the job is being rewound to savepoint {savepoint!r}, and some of its tables may be reverted already" in text
     assert f"`tidemark upgrade {JOB}`; `tidemark status {JOB}` shows what blocks it" in text
-    assert f"then upgrade again: `tidemark upgrade {JOB} --to {NEW}`" in text
+    assert f"then upgrade again: `tidemark upgrade {JOB} --code {NEW}`" in text
     with pytest.raises(UpgradeError, match=r"the upgrade is over.*Fix: upgrade again"):
         upgrading.accept(JOB)
     check_end(world, end)

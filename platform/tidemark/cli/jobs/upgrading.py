@@ -44,6 +44,7 @@ class Given(TypedDict):
     job: str
     store: str | None
     code: str | None
+    code_by_its_old_name: str | None
     back_to: str | None
     version: str
     code_paths: tuple[str, ...]
@@ -82,7 +83,8 @@ def _probation(command: F) -> F:
 
 @click.command()
 @click.argument("job")
-@click.option("--to", "code", default=None, metavar="MODULE:JOB", help="The new code; without it, continue the upgrade.")
+@click.option("--code", default=None, metavar="MODULE:JOB", help="The new code; without it, continue the upgrade.")
+@click.option("--to", "code_by_its_old_name", default=None, hidden=True)
 @click.option("--from", "back_to", default=None, metavar="SAVEPOINT", help="Rewind to it first.  [default: continue where the job is]")
 @click.option("--version", default="", help="A label of the new code.")
 @click.option("--code-path", "code_paths", multiple=True, metavar="PATH", help="Folder, zip or wheel with it.  [default: unchanged]")
@@ -100,11 +102,12 @@ def upgrade(**given: Unpack[Given]) -> None:
     After a crash a supervisor continues, or the same command given again; `tidemark status` shows its step. JOB is a job's name.
     """
     root, job = existing_store(given["store"]), given["job"]
+    given["code"] = _code(given["code"], given["code_by_its_old_name"])
     if (given["code"] is not None) + given["abort"] + given["accept"] > 1:
-        raise DefinitionError("--to, --abort and --accept exclude one another", fix="keep only one of them")
+        raise DefinitionError("--code, --abort and --accept exclude one another", fix="keep only one of them")
     if given["back_to"] is not None and given["code"] is None:
         raise DefinitionError(
-            "--from requires --to", fix=f"name the new code, or use `tidemark rewind {job} --to SAVEPOINT` without new code"
+            "--from requires --code", fix=f"name the new code, or use `tidemark rewind {job} --to SAVEPOINT` without new code"
         )
     upgrading = _upgrading(root, given["by"], as_json=given["as_json"])
     code = given["code"]
@@ -143,6 +146,15 @@ def promote(
     request = promotion_of(root, fork, version=version, good_epochs=good_epochs, within_ms=within, checks=checks)
     begin_upgrade(root, request, launchers=launchers_here(), by=by or current_user(), why=why or f"promotion of {fork}")
     _finish(_upgrading(root, by, as_json=as_json), request.job, wait=wait, timeout=timeout, as_json=as_json)
+
+
+def _code(code: str | None, by_its_old_name: str | None) -> str | None:
+    if by_its_old_name is None:
+        return code
+    if code is not None:
+        raise DefinitionError("--to is the old name of --code, and both are given", fix="keep only --code")
+    click.echo("--to is now --code, as for `tidemark fork`; the next release will not accept --to", err=True)
+    return by_its_old_name
 
 
 def _upgrading(root: JobStore, by: str, *, as_json: bool) -> Upgrading:

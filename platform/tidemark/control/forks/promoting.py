@@ -46,7 +46,7 @@ def promotion_of(
     if origin.epoch >= 0 and (found.lineage, found.epoch) != (origin.lineage, origin.epoch):
         raise UpgradeError(
             f"savepoint {restore.savepoint!r} of job {restore.job!r} has been replaced since {fork!r} began with it",
-            fix=f"upgrade the job to the fork's code from a savepoint of your choice: `tidemark upgrade {restore.job} --to {spec.code} "
+            fix=f"upgrade the job to the fork's code from a savepoint of your choice: `tidemark upgrade {restore.job} --code {spec.code} "
             "--from SAVEPOINT`",
             job=restore.job,
             epoch=origin.epoch,

@@ -147,7 +147,7 @@ class Upgrading:
         if step.step == "done":
             raise UpgradeError(
                 f"there is nothing to abort: {step}",
-                fix=f"to roll back with the tables, upgrade to the old code from the savepoint: `tidemark upgrade {job} --to "
+                fix=f"to roll back with the tables, upgrade to the old code from the savepoint: `tidemark upgrade {job} --code "
                 f"{step.upgrade.before.code} --from {step.upgrade.savepoint}`",
                 job=job,
             )
@@ -181,7 +181,7 @@ class Upgrading:
         """
         step = newest_step(self.store, job)
         if step is None:
-            raise UpgradeError("no upgrade of the job was begun", fix=f"begin one: `tidemark upgrade {job} --to MODULE:JOB`", job=job)
+            raise UpgradeError("no upgrade of the job was begun", fix=f"begin one: `tidemark upgrade {job} --code MODULE:JOB`", job=job)
         return step
 
     @property
@@ -216,7 +216,7 @@ def _not_reached(step: UpgradeStep, why: str, timeout_ms: int) -> NotReachedErro
 def _not_acceptable(step: UpgradeStep, rewind: RewindJournal | None) -> UpgradeError:
     """Return why the new code cannot be accepted, and what to do instead."""
     job, code = step.upgrade.job, step.upgrade.after.code
-    again = f"then upgrade again: `tidemark upgrade {job} --to {code}`"
+    again = f"then upgrade again: `tidemark upgrade {job} --code {code}`"
     if step.ended:
         why, fix = "the upgrade is over", again.removeprefix("then ")
     elif rewind is not None:
