@@ -123,7 +123,8 @@ def parameters(path: str) -> dict[str, click.Parameter]:
     command: click.Command = main
     for word in path.split():
         command = subcommands(command)[word]
-    return {str(each.name): each for each in command.params}
+    # Hidden options are former names.
+    return {str(each.name): each for each in command.params if not getattr(each, "hidden", False)}
 
 
 def leaves(command: click.Command, path: str = "") -> list[str]:
