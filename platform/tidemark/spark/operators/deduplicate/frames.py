@@ -1,7 +1,9 @@
 """The DataFrames of a deduplication: which elements of an epoch are kept, by native Spark expressions.
 
-The elements of a key are one array, sorted by (event time, source position), and one fold over it finds those that are kept. Of elements
-kept before, state has the times by key.
+The elements of a key are one array, sorted by (event time, source position), and one fold over their times finds those that are kept. Of
+elements kept before, state has the times by key: each blocks the times around it, and is in the fold at the first of these.
+
+Spark copies the result of a fold at each item. So an array is folded in parts, and the time is linear in the number of elements.
 """
 
 from __future__ import annotations
@@ -24,7 +26,19 @@ _ELEMENTS: Final = "__tm_elements"
 _HELD: Final = "__tm_held"
 _LATE: Final = "__tm_late"
 _KEPT: Final = "__tm_kept"
-_ORDER: Final = "CASE WHEN a.t < b.t OR (a.t = b.t AND a.p < b.p) THEN -1 WHEN a.t = b.t AND a.p = b.p THEN 0 ELSE 1 END"
+_PART: Final = 128
+"""Elements of a key that are folded together."""
+
+_INSTANT: Final = "'yyyy-MM-dd HH:mm:ss.SSSSSS'"
+_CONTENT: Final = f"to_json({{}}.r, map('timestampFormat', {_INSTANT}, 'timestampNTZFormat', {_INSTANT}))"
+_ORDER: Final = "CASE {} ELSE 0 END".format(
+    " ".join(
+        f"WHEN {one} < {other} THEN -1 WHEN {one} > {other} THEN 1"
+        for one, other in (("a.t", "b.t"), ("a.p", "b.p"), (_CONTENT.format("a"), _CONTENT.format("b")))
+    )
+)
+"""The order of elements. Those of equal time and position, as a transform makes them of one row, are ordered by their content, so that
+another reading of them keeps the same ones."""
 
 
 class DeduplicateFrames:
@@ -51,7 +65,7 @@ class DeduplicateFrames:
         return [f"{quoted(key)} AS {quoted(name)}" for key, name in zip(self.keys, self._names, strict=True)]
 
     def classified(self, rows: DataFrame, state: DataFrame | None, late_until: int) -> DataFrame:
-        """Return a row per key that has elements: the sorted elements, the number of late ones, and the indexes of those that are kept.
+        """Return a row per key: the sorted elements, the number of late ones, and the indexes of those that are kept.
 
         Args:
             rows: the epoch's elements.
@@ -68,15 +82,42 @@ class DeduplicateFrames:
         else:
             given = given.withColumn(_HELD, F.lit(None).cast("bigint"))
         grouped = given.groupBy(*map(quoted, self.keys)).agg(
-            F.expr(f"array_sort(collect_list(if({_LATE}, NULL, {_ELEMENT})), (a, b) -> {_ORDER}) AS {_ELEMENTS}"),
+            F.expr(f"collect_list(if({_LATE}, NULL, {_ELEMENT})) AS {_ELEMENTS}"),
             F.expr(f"collect_list({_HELD}) AS {_HELD}"),
             F.expr(f"count_if({_LATE}) AS {_LATE}"),
         )
-        with_elements = grouped.where(f"size({_ELEMENTS}) > 0 OR {_LATE} > 0")
-        near = f"(acc.last IS NOT NULL AND e.t - acc.last < {self._within}L) OR exists({_HELD}, h -> abs(h - e.t) < {self._within}L)"
-        step = f"named_struct('n', acc.n + 1, 'last', if({near}, acc.last, e.t), 'at', if({near}, acc.at, concat(acc.at, array(acc.n))))"
-        start = "named_struct('n', 0, 'last', CAST(NULL AS BIGINT), 'at', CAST(array() AS ARRAY<INT>))"
-        return with_elements.withColumn(_KEPT, F.expr(f"aggregate({_ELEMENTS}, {start}, (acc, e) -> {step}, acc -> acc.at)"))
+        # No filter leaves out keys that only state has: it would copy the arrays of the others.
+        in_order = grouped.withColumn(_ELEMENTS, F.expr(f"array_sort({_ELEMENTS}, (a, b) -> {_ORDER})"))
+        # Doubled, to be one number with what it is of: of an element odd, of a block even, which is so before an element of its time.
+        of_elements = f"transform({_ELEMENTS}, e -> 2 * e.t + 1)"
+        of_blocks = f"transform({_HELD}, h -> 2 * (h - {self._within - 1}L))"
+        times = f"if(size({_HELD}) = 0 OR size({_ELEMENTS}) = 0, {of_elements}, array_sort(concat({of_blocks}, {of_elements})))"
+        return in_order.withColumn(_KEPT, F.expr(self._kept_indexes(times)))
+
+    def _kept_indexes(self, times: str) -> str:
+        """Return SQL of the indexes of kept elements, from the sorted times of elements, and of the begins of blocks.
+
+        Spark copies what a fold has found so far at each item. So the times are folded in parts, after a first fold of all that finds
+        only the state at the begin of each part: the greatest blocked time (``until``) and the number of elements.
+        """
+        begins, part = f"sequence(0, greatest(size(times) - 1, 0), {_PART})", f"slice(times, begin + 1, {_PART})"
+        first, none = f"named_struct('until', {1 - 2**63}L, 'n', 0)", "CAST(array() AS ARRAY<INT>)"
+        states = f"aggregate({part}, element_at(states, -1), (acc, x) -> {self._step()})"
+        states = f"aggregate(begins, array({first}), (states, begin) -> concat(states, array({states})))"
+        kept = f"named_struct('until', state.until, 'n', state.n, 'found', {none})"
+        kept = f"aggregate({part}, {kept}, (acc, x) -> {self._step('acc.found')}, acc -> acc.found)"
+        kept = f"flatten(zip_with(begins, {states}, (begin, state) -> if(begin IS NULL, {none}, {kept})))"
+        return _with("times", times, _with("begins", begins, kept))
+
+    def _step(self, found: str = "") -> str:
+        """Return SQL of the state ``acc`` after a time ``x``: of a block, of a duplicate, or of an element that is kept."""
+        away = 2 * (self._within - 1)
+        same, more = (f", 'found', {found}", f", 'found', concat({found}, array(acc.n))") if found else ("", "")
+        return (
+            f"CASE WHEN x & 1 = 0 THEN named_struct('until', greatest(acc.until, x + {2 * away + 1}L), 'n', acc.n{same})"
+            f" WHEN x <= acc.until THEN named_struct('until', acc.until, 'n', acc.n + 1{same})"
+            f" ELSE named_struct('until', x + {away}L, 'n', acc.n + 1{more}) END"
+        )
 
     @staticmethod
     def counted(classified: DataFrame, observation: Observation) -> DataFrame:
@@ -97,9 +138,8 @@ class DeduplicateFrames:
 
     def duplicates(self, classified: DataFrame) -> DataFrame:
         """Return the elements that are neither kept nor late."""
-        others = f"array_except(sequence(0, size({_ELEMENTS}) - 1), {_KEPT})"
-        with_elements = classified.where(f"size({_ELEMENTS}) > 0")
-        return with_elements.selectExpr(f"inline(transform({others}, i -> {_ELEMENTS}[i]))").select("r.*")
+        others = f"array_except(transform({_ELEMENTS}, (e, i) -> i), {_KEPT})"
+        return classified.selectExpr(f"inline(transform({others}, i -> {_ELEMENTS}[i]))").select("r.*")
 
     def state_rows(self, kept: DataFrame) -> DataFrame:
         """Return the state rows of kept elements: keys and times."""
@@ -109,3 +149,8 @@ class DeduplicateFrames:
     def elements(kept: DataFrame) -> DataFrame:
         """Return elements with their input columns."""
         return kept.select(f"{_ELEMENT}.*")
+
+
+def _with(name: str, value: str, expression: str) -> str:
+    """Return SQL of an expression in which a name stands for a value that is computed once, also where a lambda has it."""
+    return f"element_at(transform(array({value}), {name} -> {expression}), 1)"
