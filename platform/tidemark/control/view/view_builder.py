@@ -152,6 +152,8 @@ def _health_of_driver(observation: Observation, status: EffectiveStatus, now: in
     if status.state == "dead":
         return _health_dead(observation, now)
     match status.lifecycle:
+        case "starting" if status.unrecorded:
+            return "starting"
         case "failed":
             return "failed"
         case "failing":
