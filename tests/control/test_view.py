@@ -127,6 +127,10 @@ RUN_DRIVER = replace(DRIVER, load=LOAD)
         (replace(UNLAUNCHED, attempt=replace(ATTEMPT, at=NOW - 61_000)), NOW, ("dead", "unwatched"), "no supervisor is running", "TM601"),
         (replace(UNLAUNCHED, attempt=replace(ATTEMPT, at=NOW - 5_000)), NOW, ("starting", "starting"), "", None),
         (control(wants(GONE, version="2"), **DRAINING), NOW + HOUR, ("dead", "unwatched"), "no supervisor is running", None),
+        # It ended as requested, and the next one is about to start.
+        (control(wants(GONE, version="2"), **DRAINING), NOW, ("starting", "starting"), "", None),
+        (control(wants(GONE, version="2"), **DRAINING), NOW + 57_999, ("starting", "starting"), "", None),
+        (control(wants(GONE, version="2"), **DRAINING), NOW + 58_000, ("dead", "unwatched"), "no supervisor is running", None),
         (control(wants(GONE, wanted="suspended"), **DRAINING), NOW, ("stopped", "stopped"), "", None),
         (replace(says(GONE, "finished"), driver=replace(DRIVER, state="finished", last=ended())), NOW, ("finished", "stopped"), "", None),
         # What reconcilers wrote stands where it is all there is to see.

@@ -8,8 +8,10 @@ from typing import Protocol
 import pytest
 
 from tidemark.errors import CorruptStoreError, FencedError, FormatError, JobRunningError, StateMismatchError, StoreError
-from tidemark.state.encoding.envelope import encode_envelope
+from tidemark.state.encoding.envelope import decode_envelope, encode_envelope
+from tidemark.state.gc.pins import Pins
 from tidemark.state.gc.retention import plan_retention, retire
+from tidemark.state.gc.sweep import kept_epochs
 from tidemark.state.log.joblog import Driver, JobLog
 from tidemark.state.log.records import EpochRecord, OwnerInfo, ParentRef, StateFile
 from tidemark.state.store.layout import HEARTBEAT, floor_path, record_path
@@ -65,6 +67,27 @@ def test_segments_go_on_across_drivers(log: JobLog, owner: OwnerInfo, make_recor
     found = JobLog(log.store, "taxi").load().epoch
     assert found is not None
     assert found.operators["hourly"].files == (*files[10:], make_file(400, epoch=1))
+
+
+def test_a_segment_that_many_epochs_and_pins_build_on_is_decoded_once(
+    log: JobLog, owner: OwnerInfo, make_record: MakeRecord, make_file: MakeFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = tuple(make_file(number) for number in range(300))
+    driver = log.acquire(owner)
+    for epoch in range(20):
+        driver.append(make_record(epoch, files=files[epoch:]))
+    for epoch in range(5, 15):
+        Pins(log).put(f"p{epoch}", epoch)
+    decoded: list[str] = []
+
+    def noting(data: bytes, **given: object) -> object:
+        decoded.append(str(given["path"]))
+        return decode_envelope(data, **given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("tidemark.state.log.epoch_codec.decode_envelope", noting)
+    kept = kept_epochs(JobLog(log.store, "taxi"))
+    assert [each.record.operators["hourly"].files for each in kept.retained] == [files[epoch:] for epoch in reversed(range(20))]
+    assert [path for path in decoded if path.startswith("segments/")] == [file.path for file in log.store.list("segments")]
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def change_spec(
         made = SpecGeneration(newest.generation + 1 if newest is not None else 1, clock.now_ms(), by, why, spec)
         before = newest.spec.restore if newest is not None else None
         if spec.restore is not None and spec.restore != before:
-            retain_for(store, job, spec.restore, now_ms=made.at)
+            retain_for(store, job, spec.restore, clock=clock)
         if create_document(folder, numbered(SPECS, made.generation), kind=KIND, value=made):
             # Cleaning up: a failure does not affect the new generation, and a later change retries it.
             with contextlib.suppress(TidemarkError):

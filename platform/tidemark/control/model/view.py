@@ -117,8 +117,9 @@ class JobView:
         job: its name.
         at: when it was observed.
         lifecycle: the lifecycle state that reconcilers wrote; for a job without a spec, that of its driver. ``upgrading`` while an
-            upgrade is under way, ``starting`` also for a suspended job that was just requested to start. A driver that is dead, though no
-            reconciler has written that, makes it ``failing``, or ``failed`` if it ended with a permanent error.
+            upgrade is under way, ``starting`` also for a suspended job that was just requested to start, and between a driver that ended
+            as requested and the next one. A driver that is dead, though no reconciler has written that, makes it ``failing``, or
+            ``failed`` if it ended with a permanent error.
         since: since when, None if it was not recorded.
         health: its health.
         spec: its desired state; None for a job that was never submitted.
@@ -154,7 +155,7 @@ class JobView:
         start: the progress of the newest driver's start, and the duration of its stages; None if unknown.
         warning: features its driver runs without, and work it defers until a problem is fixed; empty for none.
         end_of_input: whether its input has ended for good.
-        driver_lifecycle: its driver's lifecycle state as reconcilers last wrote it; differs from ``lifecycle`` only in those three cases.
+        driver_lifecycle: its driver's lifecycle state as reconcilers last wrote it; differs from ``lifecycle`` only in those cases.
         upgrade: the newest upgrade.
         state: its state, in the one word that commands show.
         standby: the state of its standby; None if the spec asks for none.

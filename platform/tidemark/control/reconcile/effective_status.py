@@ -44,7 +44,7 @@ class EffectiveStatus:
 
     Args:
         state: the displayed state, one word.
-        lifecycle: the lifecycle state that reconcilers write; ``failing`` if the driver is dead.
+        lifecycle: the lifecycle state that reconcilers write; ``failing`` if the driver is dead, ``starting`` between two drivers.
         since: since when; None if it was not recorded.
         reason: the reason, as text.
         error: the last error, None while it runs well.
@@ -99,9 +99,14 @@ def _unrecorded_end(spec: SpecGeneration, observation: Observation, now: int) ->
         return None
     says = [action.status for action in plan(spec, observation, now) if isinstance(action, WriteStatus)]
     status = next((item for item in says if item.lifecycle not in ACTIVE), None)
+    if status is None and found == "unlaunched":
+        return None
     if status is None:
-        # It was not launched yet, or it has ended as requested, and another is to be started.
-        return None if found == "unlaunched" else _dead(observation, EffectiveStatus("dead", "failing", reason=describe_request(spec)))
+        # It has ended as requested, and another one is about to be started, unless there is no reconciler.
+        reason, ended_at = describe_request(spec), last_heartbeat_at(observation)
+        if ended_at is not None and now - ended_at < UNWATCHED_MS:
+            return EffectiveStatus("starting", "starting", ended_at, reason, unrecorded=True)
+        return _dead(observation, EffectiveStatus("dead", "failing", reason=reason))
     if status.lifecycle == "failing":
         return _dead(observation, replace(_written(status), reason=""))
     return replace(_written(status), since=last_heartbeat_at(observation), unrecorded=True)

@@ -149,8 +149,8 @@ def _health_of_driver(observation: Observation, status: EffectiveStatus, now: in
     control, spec = observation.control, observation.generation
     if spec is None:
         return _health_unsubmitted(status)
-    if status.state == "dead":
-        return _health_dead(observation, now)
+    if status.unrecorded and status.state in {"dead", "starting"}:
+        return "starting" if status.state == "starting" else _health_dead(observation, now)
     match status.lifecycle:
         case "failed":
             return "failed"

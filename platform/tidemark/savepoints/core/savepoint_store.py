@@ -12,6 +12,7 @@ from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.errors import InvalidNameError, SavepointInUseError, SinkError, UnknownSavepointError
 from tidemark.names import validate_name
 from tidemark.savepoints.core.differences import SavepointDifference, difference
+from tidemark.savepoints.core.disposals import announced_disposals, is_disposal, remove_abandoned_disposals
 from tidemark.savepoints.core.expiry import Restorable
 from tidemark.savepoints.core.restorable import Restorability
 from tidemark.savepoints.core.retention import SavepointRetention, plan_disposal
@@ -169,7 +170,8 @@ class SavepointStore:
 
     def file_references(self, name: str) -> tuple[FileReference, ...]:
         """Return the file references to a savepoint, held by the jobs that were restored from it and still read its files."""
-        return tuple(reference for reference in FileReferences(self.folder).list() if reference.savepoint == name)
+        references = FileReferences(self.folder).list()
+        return tuple(reference for reference in references if reference.savepoint == name and not is_disposal(reference))
 
     def dispose(self, name: str) -> Savepoint:
         """Dispose of a savepoint and return it. A later sweep deletes the files that only it kept; files that other jobs read stay.
@@ -193,10 +195,14 @@ class SavepointStore:
         Raises:
             CorruptStoreError: a savepoint or a file reference is damaged; nothing was disposed of.
         """
-        savepoints = self.all_protected()
-        used = {*self._in_use(), *(reference.savepoint for reference in FileReferences(self.folder).list())}
-        disposed = plan_disposal(savepoints, retention or SavepointRetention(), used=used, now_ms=self.clock.now_ms())
-        return tuple(savepoint for savepoint in disposed if self.pins.remove(savepoint.name))
+        savepoints, now = self.all_protected(), self.clock.now_ms()
+        planned = plan_disposal(savepoints, retention or SavepointRetention(), used=self._used(), now_ms=now)
+        if not planned:
+            return ()
+        remove_abandoned_disposals(self.folder, now_ms=now)
+        with announced_disposals(self.folder, self.job, [savepoint.name for savepoint in planned], clock=self.clock):
+            used = self._used()
+            return tuple(each for each in planned if each.name not in used and self.pins.remove(each.name))
 
     def diff(self, name: str, other: str) -> SavepointDifference:
         """Return what changed from one savepoint to another.
@@ -205,6 +211,11 @@ class SavepointStore:
             UnknownSavepointError: there is none of one of the names.
         """
         return difference(self.get(name), self.get(other))
+
+    def _used(self) -> frozenset[str]:
+        """Return the savepoints that retention leaves: those in use, and those with file references."""
+        references = FileReferences(self.folder).list()
+        return frozenset((*self._in_use(), *(each.savepoint for each in references if not is_disposal(each))))
 
     def _in_use(self) -> Mapping[str, SavepointInUseError]:
         """Return the savepoints that an unfinished rewind or upgrade needs, with the error that says so, by name."""

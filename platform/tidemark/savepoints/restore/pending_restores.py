@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from tidemark.errors import UnknownSavepointError
+from tidemark.clock import Clock
+from tidemark.errors import SavepointInUseError, UnknownSavepointError
+from tidemark.savepoints.core.disposals import await_disposal
 from tidemark.savepoints.model.restore import Restore
 from tidemark.state.encoding.envelope import sha256
 from tidemark.state.gc.file_references import FileReference, FileReferences
@@ -18,29 +20,37 @@ from tidemark.state.store.layout import job_folder
 from tidemark.state.store.store import JobStore
 
 
-def retain_for(root: JobStore, job: str, restore: Restore, *, now_ms: int) -> None:
+def retain_for(root: JobStore, job: str, restore: Restore, *, clock: Clock) -> None:
     """Retain the savepoint that a job is to be restored from; if it does not exist, the restore reports that.
 
     Args:
         root: the root store.
         job: the job that is to be restored.
         restore: the restore request.
-        now_ms: the time.
+        clock: the time.
 
     Raises:
         UnknownSavepointError: it was disposed of just now.
+        SavepointInUseError: retention is about to dispose of it.
     """
     owner = restore.job or job
     log = JobLog(root.at(job_folder(owner)), owner)
-    if restore.savepoint in Pins(log).names():
-        with suppress(FileExistsError):
-            FileReferences(log.store).put(FileReference(_name(job, restore), job, now_ms, restore.savepoint, (), lasting=False))
-        # A process that listed references before this one was written may have disposed of the savepoint since.
-        if restore.savepoint not in Pins(log).names():
-            FileReferences(log.store).remove(_name(job, restore))
-            raise UnknownSavepointError(
-                f"savepoint {restore.savepoint!r} of job {owner!r} was disposed of just now", fix="name another one", job=job
-            )
+    if restore.savepoint not in Pins(log).names():
+        return
+    references, name = FileReferences(log.store), _name(job, restore)
+    with suppress(FileExistsError):
+        references.put(FileReference(name, job, clock.now_ms(), restore.savepoint, (), lasting=False))
+    try:
+        await_disposal(log.store, owner, restore.savepoint, clock=clock)
+    except SavepointInUseError:
+        references.remove(name)
+        raise
+    # A process that listed references before this one was written may have disposed of the savepoint since.
+    if restore.savepoint not in Pins(log).names():
+        references.remove(name)
+        raise UnknownSavepointError(
+            f"savepoint {restore.savepoint!r} of job {owner!r} was disposed of just now", fix="name another one", job=job
+        )
 
 
 def release_for(root: JobStore, job: str, restore: Restore) -> None:

@@ -13,7 +13,7 @@ from tidemark.errors import CorruptStoreError, InvalidNameError, TidemarkError, 
 from tidemark.state.encoding.codec import added_field, from_jsonable
 from tidemark.state.encoding.envelope import damaged, decode_envelope
 from tidemark.state.log.epoch_codec import KIND as EPOCH
-from tidemark.state.log.epoch_codec import DecodedEpoch, decode_epoch
+from tidemark.state.log.epoch_codec import NO_SEGMENTS, DecodedEpoch, KnownSegments, decode_epoch
 from tidemark.state.log.joblog import TERM, JobLog
 from tidemark.state.log.records import EpochRecord
 from tidemark.state.store.documents import create_document
@@ -184,14 +184,20 @@ class Pins:
             raise damaged("is missing", pin_path(name), fix="name an existing pin").with_job(self.log.job)
         return pin
 
-    def list(self) -> tuple[Pin, ...]:
+    def list(self, known: KnownSegments = NO_SEGMENTS) -> tuple[Pin, ...]:
         """Return all pins, by name.
+
+        Args:
+            known: decoded segments, which are not read again.
 
         Raises:
             CorruptStoreError: one is damaged.
         """
         for _ in range(_LISTINGS):
-            pins = [self._read(name) for name in self.names()]
+            pins, decoded = [], dict(known)
+            for name in self.names():
+                pins.append(pin := self._read(name, decoded))
+                decoded |= pin.decoded.known if pin is not None else {}
             # A pin that was removed during the listing may have been replaced by another one for its files: list again.
             if all(pins):
                 return tuple(pin for pin in pins if pin is not None)
@@ -231,12 +237,12 @@ class Pins:
                         yield slot, data, identity.lineage, identity.epoch
                 upper, count = slots[-1], _MAX_READ
 
-    def _read(self, name: str) -> Pin | None:
+    def _read(self, name: str, known: KnownSegments = NO_SEGMENTS) -> Pin | None:
         body = self._body(name)
         if body is None:
             return None
         record = json.dumps(body.record).encode()
-        decoded = decode_epoch(record, path=pin_path(name), read_segment=self.log.segments.read)
+        decoded = decode_epoch(record, path=pin_path(name), read_segment=self.log.segments.read, known=known)
         return Pin(body.name, body.pinned_at, decoded, body.about)
 
     def _body(self, name: str) -> _PinBody | None:

@@ -85,7 +85,8 @@ def kept_epochs(log: JobLog) -> KeptEpochs:
     """
     # The log first, the pins afterwards: see ``Pins.put``. References last: one may be added for a pin's files before the pin is removed.
     retained = tuple(decoded for _, decoded in log.retained())
-    pinned = tuple(pin.decoded for pin in Pins(log).list())
+    known = {ref: segment for decoded in retained for ref, segment in decoded.known.items()}
+    pinned = tuple(pin.decoded for pin in Pins(log).list(known))
     return KeptEpochs(retained, pinned, files_referenced_by_others(log.store, now_ms=log.clock.now_ms()))
 
 

@@ -50,6 +50,16 @@ class DecodedEpoch:
     bases: Mapping[str, Segment] = field(default_factory=dict)
     segments: frozenset[SegmentRef] = frozenset()
 
+    @property
+    def known(self) -> KnownSegments:
+        """The decoded segments, so that an epoch that builds on the same ones does not decode them again."""
+        return {segment.ref: segment for segment in self.bases.values()}
+
+
+KnownSegments = Mapping[SegmentRef, Segment]
+"""Segments that are decoded already."""
+
+NO_SEGMENTS: Final[KnownSegments] = {}
 
 WriteSegment = Callable[[bytes], SegmentRef]
 """Stores a segment's bytes under a path that has never held anything else."""
@@ -111,23 +121,24 @@ def encode_epoch(record: EpochRecord, bases: Mapping[str, Segment], write_segmen
     return data, DecodedEpoch(record, after, frozenset(refs))
 
 
-def decode_epoch(data: bytes, *, path: str, read_segment: ReadSegment) -> DecodedEpoch:
+def decode_epoch(data: bytes, *, path: str, read_segment: ReadSegment, known: KnownSegments = NO_SEGMENTS) -> DecodedEpoch:
     """Return a record from its bytes.
 
     Args:
         data: the bytes as stored.
         path: where they were stored, for errors.
-        read_segment: called for each segment the record refers to.
+        read_segment: called for each segment the record refers to, except those known.
+        known: decoded segments, such as those of the epoch after this one.
 
     Raises:
         FormatError: a newer release wrote it.
         CorruptStoreError: the record or one of its segments is damaged or missing.
     """
     _, body = decode_envelope(data, kind=KIND, path=path)
-    return read_body(body, path=path, read_segment=read_segment)
+    return read_body(body, path=path, read_segment=read_segment, known=known)
 
 
-def read_body(body: Mapping[str, object], *, path: str, read_segment: ReadSegment) -> DecodedEpoch:
+def read_body(body: Mapping[str, object], *, path: str, read_segment: ReadSegment, known: KnownSegments = NO_SEGMENTS) -> DecodedEpoch:
     """Return a record from its unsealed body, as ``decode_epoch`` does."""
     bases: dict[str, Segment] = {}
     refs: set[SegmentRef] = set()
@@ -136,7 +147,8 @@ def read_body(body: Mapping[str, object], *, path: str, read_segment: ReadSegmen
         difference = from_jsonable(_Difference, state.get("files"), path=path)
         base = difference["segment"]
         if base is not None:
-            bases[uid] = Segment(base, {file.path: file for file in _segment_files(base, StateFile, read_segment)})
+            found = known.get(base)
+            bases[uid] = found or Segment(base, {file.path: file for file in _segment_files(base, StateFile, read_segment)})
             refs.add(base)
         files = _apply(difference, bases.get(uid), uid, path)
         operators[uid] = replace(from_jsonable(OperatorState, {**state, "files": []}, path=path), files=files)

@@ -17,7 +17,7 @@ from tidemark.state.encoding.codec import from_jsonable, to_jsonable
 from tidemark.state.encoding.envelope import damaged, decode_envelope, encode_envelope
 from tidemark.state.log.driver_activity import DriverActivity
 from tidemark.state.log.epoch_codec import KIND as EPOCH
-from tidemark.state.log.epoch_codec import DecodedEpoch, Segment, encode_epoch, read_body
+from tidemark.state.log.epoch_codec import NO_SEGMENTS, DecodedEpoch, KnownSegments, Segment, encode_epoch, read_body
 from tidemark.state.log.heartbeat import TAKE_OVER, Heartbeat, is_fresh, read_heartbeat, running_error, sign_of_life, write_heartbeat
 from tidemark.state.log.records import EpochRecord, OwnerInfo, TermRecord
 from tidemark.state.log.segments import SegmentStore
@@ -142,8 +142,13 @@ class JobLog:
             raise damaged("is not the claim that a log begins with", record_path(0)).with_job(self.job)
         return first.token
 
-    def decode(self, slot: int, data: bytes) -> TermRecord | DecodedEpoch:
+    def decode(self, slot: int, data: bytes, *, known: KnownSegments = NO_SEGMENTS) -> TermRecord | DecodedEpoch:
         """Return a slot's record from its bytes.
+
+        Args:
+            slot: the slot.
+            data: the bytes.
+            known: decoded segments, which are not read again.
 
         Raises:
             CorruptStoreError: it, or one of its segments, is damaged, or belongs to another job.
@@ -154,7 +159,7 @@ class JobLog:
             kind, body = decode_envelope(data, kind=(TERM, EPOCH), path=path)
             if kind == TERM:
                 return from_jsonable(TermRecord, body, path=path)
-            decoded = read_body(body, path=path, read_segment=self.segments.read)
+            decoded = read_body(body, path=path, read_segment=self.segments.read, known=known)
             if decoded.record.job != self.job:
                 raise damaged(f"belongs to job {decoded.record.job!r}", path)
         except TidemarkError as error:
@@ -162,11 +167,15 @@ class JobLog:
         return decoded
 
     def _walk(self, extent: Extent) -> Iterator[tuple[int, TermRecord | DecodedEpoch]]:
+        known = NO_SEGMENTS
         for slot in range(extent.next_slot - 1, extent.floor - 1, -1):
             data = self.slots.read(slot)
             if data is None:
                 return
-            yield slot, self.decode(slot, data)
+            record = self.decode(slot, data, known=known)
+            # Epochs in a row mostly build on the same segments.
+            known = record.known if isinstance(record, DecodedEpoch) else known
+            yield slot, record
 
 
 def newest_epoch(root: JobStore, job: str) -> EpochRecord | None:

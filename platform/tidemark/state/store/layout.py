@@ -7,7 +7,8 @@
 ``sources/<name>/``          copies of a source's own log (the files it has seen)
 ``history/``                 progress of the epochs, in blocks of lines
 ``refs/pins/<name>.json``    epochs that retention does not expire, with their whole record: savepoints
-``refs/holds/<name>.json``   references to files that others need: jobs that were forked from this one, an import under way
+``refs/holds/<name>.json``   references to files that others need: jobs that were forked from this one, an import under way; also
+                             restores that are requested, and savepoints that retention is disposing of
 ``refs/loans/<name>.json``   savepoints that this job was restored from, as long as it reads their files
 ``refs/restored/<id>.json``  completed restores, each once
 ``refs/rewind.json``         the journal of an unfinished rewind
