@@ -25,6 +25,7 @@ from tidemark.control.launch.local_launcher import LocalLauncher
 from tidemark.control.model.records import Lifecycle, ProcessHandle
 from tidemark.control.model.spec import JobSpec
 from tidemark.control.observed.observe import Observation, job_names, observe
+from tidemark.spark.columns.few_rows import FEW_BYTES
 from tidemark.state.log.joblog import JobLog
 from tidemark.state.log.records import EpochRecord
 from tidemark.state.store.store import JobStore
@@ -142,10 +143,12 @@ class RunningJobs:
         return self.landed * _ROWS
 
     def land(self, files: int) -> None:
-        """Let files land, oldest first: two rows of each key in one minute each."""
+        """Let files land, oldest first: two rows of each key in one minute each, of so many bytes that several tasks group them."""
         for minute in range(self.landed, self.landed + files):
             unseen = self.root / f"{minute}.json"
-            lines = (json.dumps({"k": k, "t": t, "v": v}) + "\n" for k, t, v in rows_of(minute))
+            rows = list(rows_of(minute))
+            padding = " " * (FEW_BYTES // len(rows))
+            lines = (json.dumps({"k": k, "t": t, "v": v, "padding": padding}) + "\n" for k, t, v in rows)
             unseen.write_text("".join(lines), encoding="utf-8")
             # Spark takes the oldest first.
             os.utime(unseen, (1_600_000_000 + minute,) * 2)
