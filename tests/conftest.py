@@ -35,3 +35,11 @@ def spark() -> Iterator[SparkSession]:
     session = build_session("local[2]", app_name="tidemark tests", conf=settings)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def queries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have jobs read files and elements by queries of Spark's, too."""
+    from tidemark.spark.loop.driver import JobDriver
+
+    monkeypatch.setattr(JobDriver, "plans_files", False)

@@ -12,7 +12,6 @@ from deltalake import DeltaTable
 import tidemark as tm
 from tests.bad_inputs import HOUR, ROWS, Lab
 from tidemark.errors import OffsetMismatchError
-from tidemark.spark.loop.driver import JobDriver
 from tidemark.spark.sources.checkpoint import SparkCheckpoint
 from tidemark.state.log.joblog import JobLog
 from tidemark.state.log.records import EpochRecord
@@ -21,7 +20,8 @@ from tidemark.state.store.store import JobStore
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.crash, pytest.mark.spark]
+pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.usefixtures("queries")]
+"""Only a query has a log of its own, which can be behind the job's."""
 
 EPOCHS: list[list[tuple[object, ...]]] = [ROWS, [("c", 6 * HOUR, 1)], [("a", 9 * HOUR, 3)]]
 SEED = SparkCheckpoint.seed
@@ -39,12 +39,6 @@ def seen(lab: Lab) -> tuple[list[int], Counter[object], Counter[object]]:
     more = [row.asDict() for row in lab.spark.read.parquet(lab.path("more")).collect()]
     counted = [Counter[object](tuple(row.values()) for row in found) for found in (rows, more)]
     return [record.epoch for record in log.epochs()], counted[0], counted[1]
-
-
-@pytest.fixture(autouse=True)
-def queries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have jobs read files by queries, too: only a query has a log of its own that can be behind."""
-    monkeypatch.setattr(JobDriver, "plans_files", False)
 
 
 def forgetful(*, offsets: tuple[str, str] = ("", "")) -> object:

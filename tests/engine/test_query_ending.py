@@ -21,22 +21,15 @@ import tidemark as tm
 from tests.control.drivers import until
 from tests.engine.lab import NOW, elements
 from tidemark.errors import UserCodeError
-from tidemark.spark.loop.driver import JobDriver
 from tidemark.state.log.progress import EpochProgress
 from tidemark.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("queries")]
 
 ROWS = [[("a", number * 3_600_000, "1")] for number in range(5)]
-
-
-@pytest.fixture(autouse=True)
-def queries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have jobs read elements by queries, too."""
-    monkeypatch.setattr(JobDriver, "plans_files", False)
 
 
 class Ends(StreamingQueryListener):

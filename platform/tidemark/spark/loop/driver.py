@@ -97,6 +97,7 @@ class JobDriver:
         self.session = spark
         self._root = store
         self._store = store.at(job.name)
+        self._elements = self._store.at("elements")
         self._term = term
         self._clock = clock
         self._on_epoch = on_epoch
@@ -149,9 +150,8 @@ class JobDriver:
         require_not_ahead(self._context.sinks, self.lineage, self.next_epoch - 1)
         self._planned = read_intent(self._store)
         self._on_stage("checkpoint")
-        elements = self._store.at("elements")
-        prepare_session(self.session, self.job, elements)
-        make_tables(self.session, self.job, elements, self._context.sinks, head=self.head, version=self._version)
+        prepare_session(self.session, self.job, self._elements)
+        make_tables(self.session, self.job, self._elements, self._context.sinks, head=self.head, version=self._version)
         self._seed()
         self._housekeeping.begin(self.head, self.lineage)
         self._on_stage("first epoch")
@@ -178,13 +178,16 @@ class JobDriver:
 
     def streaming(self) -> DataFrame:
         """Return all sources as one streaming DataFrame, with the current bounds of an epoch's intake."""
-        offsets = self.head.offsets if self.head else ""
-        return open_sources(self.session, self._limit_intake(), self._store.at("elements"), ordered=self._ordered, offsets=offsets)
+        return open_sources(self.session, self._limit_intake(), self._elements, ordered=self._ordered, offsets=self._offsets)
 
     def _limit_intake(self) -> tuple[SourceNode, ...]:
         share = self._intake.share if self._intake is not None else 1.0
         self._sources = tuple(limited(source, share) for source in self._topology.sources)
         return self._sources
+
+    @property
+    def _offsets(self) -> str:
+        return self.head.offsets if self.head else ""
 
     @property
     def _ordered(self) -> frozenset[str]:
@@ -222,8 +225,7 @@ class JobDriver:
             if self.head is not None and epoch <= self.head.epoch:
                 publish(committed_batch(self.head, epoch, offsets, job=self.job.name), self._context.sinks)
                 return
-            before = self.head.offsets if self.head else ""
-            taken = input_of_batch(self._checkpoint, self._topology.sources, offsets=offsets, before=before, polled_at=polled_at)
+            taken = input_of_batch(self._checkpoint, self._topology.sources, offsets=offsets, before=self._offsets, polled_at=polled_at)
             self._run(batch.sparkSession, taken, self._rows(batch.sparkSession, taken, batch), at=self.now())
 
     @property
@@ -234,12 +236,12 @@ class JobDriver:
     def planner(self) -> FilePlanner:
         """Return what plans this run's epochs, where it ``plans_files``; raises as ``streaming`` does."""
         self.streaming()  # stores elements, and raises what is wrong with a source
-        return FilePlanner(self.session, self._topology.sources, self._store.at("elements"), self._checkpoint)
+        return FilePlanner(self.session, self._topology.sources, self._elements, self._checkpoint)
 
     def run_planned(self, planner: FilePlanner, *, polled_at: int) -> None:
         """Run the next epoch that a planner plans, with the current bounds of an epoch's intake."""
         with self.lock, self.activity.epoch(self.now()):
-            taken = planner.plan(self.head.offsets if self.head else "", self._limit_intake(), polled_at=polled_at)
+            taken = planner.plan(self._offsets, self._limit_intake(), polled_at=polled_at)
             self._run(self.session, taken, self._rows(self.session, taken), at=self.now())
 
     def run_without_input(self, *, at: int, end_of_input: bool = False) -> None:
@@ -251,8 +253,7 @@ class JobDriver:
         """
         with self.lock, self.activity.epoch(self.now()):
             self._shift += 1
-            offsets = self.head.offsets if self.head else ""
-            taken = EpochInput(offsets, now=positions(offsets), polled_at=at)
+            taken = EpochInput(self._offsets, now=positions(self._offsets), polled_at=at)
             self._run(self.session, taken, {}, at=at, end_of_input=end_of_input)
 
     @property
@@ -312,8 +313,7 @@ class JobDriver:
 
     def _rows(self, session: SparkSession, taken: EpochInput, batch: DataFrame | None = None) -> dict[str, DataFrame]:
         """Return the rows of the sources that have any in this epoch, each read the cheapest way."""
-        sources, few_tasks = self._topology.sources, self._context.native
-        return rows_of_epoch(session, sources, taken, ordered=self._ordered, few_tasks=few_tasks, batch=batch)
+        return rows_of_epoch(session, self._topology.sources, taken, ordered=self._ordered, few_tasks=self._context.native, batch=batch)
 
     def _plan(
         self, session: SparkSession, taken: EpochInput, batches: Mapping[str, DataFrame], at: int, *, end_of_input: bool

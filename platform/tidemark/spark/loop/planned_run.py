@@ -12,7 +12,9 @@ _POLL_SECONDS: Final = 0.2
 _IDLE_SECONDS: Final = 0.01
 """The least pause after a listing that found nothing new, as Spark's."""
 
+_SECONDS_AFTER_EPOCH: Final = 1.0
 _SECONDS_PER_COUNT: Final = 5.0
+"""How long after a measurement of the backlog the next one follows: where an epoch was run since, and where none was."""
 
 
 class PlannedRun(JobRun):
@@ -20,6 +22,7 @@ class PlannedRun(JobRun):
 
     _planner: FilePlanner
     _counted_at = 0.0
+    _has_new_epoch = False
 
     def run_epochs(self, interval_ms: int | None) -> None:
         """Run the epochs of the files there are, or of those that come until the run ends."""
@@ -41,9 +44,10 @@ class PlannedRun(JobRun):
                 self.driver.run_planned(self._planner, polled_at=at)
                 if self.intake is not None and self.intake.has_new_bounds:
                     self.gauge.intake = self.intake.apply()
-                self._count(new=True)
+                self._has_new_epoch = True
             else:
                 self._note_nothing(at)
+            self._count_if_due()
             self._wait(begun + interval)
 
     def _note_nothing(self, at: int) -> None:
@@ -53,8 +57,6 @@ class PlannedRun(JobRun):
         with driver.lock:
             driver.read_to_end()
             self.run_deadline(at)
-        if SYSTEM_CLOCK.monotonic() - self._counted_at >= _SECONDS_PER_COUNT:
-            self._count(new=False)
 
     def _wait(self, until: float) -> None:
         """Wait for the next epoch's time; when a deadline comes before it, look for new files."""
@@ -70,10 +72,12 @@ class PlannedRun(JobRun):
                 waiting = self._planner.list()
                 if not waiting:
                     self._note_nothing(at)
-            elif SYSTEM_CLOCK.monotonic() - self._counted_at >= _SECONDS_PER_COUNT:
-                self.driver.activity.polled(self.driver.now())
-                self._count(new=False)
+            self._count_if_due()
 
-    def _count(self, *, new: bool) -> None:
-        self._counted_at = SYSTEM_CLOCK.monotonic()
-        self.measure_backlog(None, new=new)
+    def _count_if_due(self) -> None:
+        """Report that the run waits or reads, and measure the backlog, unless that was done just now."""
+        pause = _SECONDS_AFTER_EPOCH if self._has_new_epoch else _SECONDS_PER_COUNT
+        if SYSTEM_CLOCK.monotonic() - self._counted_at >= pause:
+            self.driver.activity.polled(self.driver.now())
+            self.measure_backlog(None, new=self._has_new_epoch)
+            self._counted_at, self._has_new_epoch = SYSTEM_CLOCK.monotonic(), False

@@ -32,7 +32,7 @@ class EpochInput:
 
     ``offsets`` is the text of Spark's offset log, ``before`` and ``now`` the sources' positions, ``files`` the new files of file
     sources, ``polled_at`` the processing time at which Spark polled the sources (None: when the batch came).
-    ``batch`` is false for an epoch without input.
+    ``batch`` is false for an epoch without input. ``sizes`` are the bytes of a source's files together, where a listing has them.
     """
 
     offsets: str = ""
@@ -41,18 +41,21 @@ class EpochInput:
     files: Mapping[str, Sequence[str]] = field(default_factory=dict)
     polled_at: int | None = None
     batch: bool = False
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
     def has_new_data(self, source: str) -> bool:
         """Whether a source may have rows in this epoch."""
         return self.batch and source in self.now and self.now[source] != self.before.get(source)
 
     def has_few_bytes(self, source: str) -> bool:
-        """Whether a source's rows come from local files that are small together; False where that is not known."""
+        """Whether a source's rows come from files that are small together; False where that is not known."""
         addresses = self.files.get(source, ())
-        if not addresses or len(addresses) > _MAX_CALLS or not all(address.startswith("file:") for address in addresses):
+        if not 0 < len(addresses) <= _MAX_CALLS:
             return False
+        if source in self.sizes:
+            return self.sizes[source] <= FEW_BYTES
         try:
-            return sum(map(_local_bytes, addresses)) <= FEW_BYTES
+            return all(address.startswith("file:") for address in addresses) and sum(map(_local_bytes, addresses)) <= FEW_BYTES
         except OSError:
             return False
 
@@ -81,10 +84,19 @@ class EpochInput:
             if isinstance(spec, FilesSpec) and source.watermarks.idle_after_ms is None and _slow_to_measure(spec, files):
                 end = SourceEnd(known=False)
             elif isinstance(spec, FilesSpec):
-                end = files_end(spec, len(files), _size(spark, files) if spec.max_files_per_epoch is None else None)
+                end = files_end(spec, len(files), self._size(spark, source.name) if spec.max_files_per_epoch is None else None)
             elif isinstance(spec, FormatSpec):
                 end = format_end(spec, self.before.get(source.name), self.now.get(source.name))
         return replace(end, polled_at=self.polled_at)
+
+    def _size(self, spark: SparkSession, source: str) -> int | None:
+        """Return the bytes of a source's files together; None where one cannot be read."""
+        if source in self.sizes:
+            return self.sizes[source]
+        try:
+            return sum(_bytes_of(spark, address) for address in self.files.get(source, ()))
+        except (OSError, Py4JJavaError):
+            return None
 
 
 def input_of_batch(
@@ -111,14 +123,6 @@ def input_of_batch(
 def _slow_to_measure(spec: FilesSpec, addresses: Sequence[str]) -> bool:
     """Whether the sizes of files are needed and each takes a call over the network."""
     return spec.max_files_per_epoch is None and len(addresses) > _MAX_CALLS and not addresses[0].startswith("file:")
-
-
-def _size(spark: SparkSession, addresses: Sequence[str]) -> int | None:
-    """Return the total bytes of files that Spark's log names; None where one cannot be read."""
-    try:
-        return sum(_bytes_of(spark, address) for address in addresses)
-    except (OSError, Py4JJavaError):
-        return None
 
 
 def _bytes_of(spark: SparkSession, address: str) -> int:

@@ -35,7 +35,7 @@ def written_by_query(spark: SparkSession, sources: Sequence[SourceNode]) -> bool
     """Whether a query of Spark's writes a source's folder: then its log says which files to read. Also where that cannot be known."""
     try:
         specs = [source.spec for source in sources if isinstance(source.spec, FilesSpec)]
-        return any(FolderListing(spark, readable(spark, spec.path), spec.options).written_by_query for spec in specs)
+        return any(_folder(spark, spec).written_by_query for spec in specs)
     except Py4JError:
         return True
 
@@ -91,8 +91,9 @@ class FilePlanner:
                 now[name] = {"logOffset": number}
                 self._checkpoint.log_files(name, number, [self._line(name, number, file) for file in files])
         addresses = {name: [file.address for file in files] for name, files in taken.items() if files}
+        sizes = {name: sum(file.bytes for file in files) for name, files in taken.items() if files}
         offsets = offset_entry(before, {source.name: now.get(source.name) for source in self._sources})
-        return EpochInput(offsets, earlier, positions(offsets), addresses, polled_at, batch=True)
+        return EpochInput(offsets, earlier, positions(offsets), addresses, polled_at, batch=True, sizes=sizes)
 
     def _take(self, source: SourceNode) -> Sequence[ListedFile]:
         unread = self._unread[source.name]
@@ -123,6 +124,8 @@ def _count(source: SourceNode, files: Sequence[ListedFile]) -> int:
 
 def _listing(spark: SparkSession, source: SourceNode, elements: JobStore) -> FolderListing:
     spec = source.spec
-    if isinstance(spec, FilesSpec):
-        return FolderListing(spark, readable(spark, spec.path), spec.options)
-    return FolderListing(spark, elements.spark_uri(source.name), {})
+    return _folder(spark, spec) if isinstance(spec, FilesSpec) else FolderListing(spark, elements.spark_uri(source.name), {})
+
+
+def _folder(spark: SparkSession, spec: FilesSpec) -> FolderListing:
+    return FolderListing(spark, readable(spark, spec.path), spec.options)

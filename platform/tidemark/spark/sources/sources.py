@@ -98,11 +98,9 @@ def open_sources(
 def reads_files(node: SourceNode) -> bool:
     """Whether an epoch's rows are read from its files directly, instead of from the batch of a query.
 
-    Spark can then prune columns, skip row groups and compile one pass. Not for JSON and CSV: with fewer columns Spark considers
-    fewer records corrupt, so all columns must be read, whatever the job uses.
+    Spark can then prune columns, skip row groups and compile one pass.
     """
-    spec = node.spec
-    return isinstance(spec, ElementsSpec) or (isinstance(spec, FilesSpec) and spec.format not in MARKS_CORRUPT)
+    return isinstance(node.spec, ElementsSpec | FilesSpec)
 
 
 def read_files_of_epoch(spark: SparkSession, node: SourceNode, paths: Sequence[str], *, ordered: bool) -> DataFrame:
@@ -139,13 +137,13 @@ def rows_of_epoch(
         taken: the epoch's input.
         ordered: names of those whose rows need a position.
         few_tasks: whether to read few rows in one task.
-        batch: of a query, which all sources are read by that do not ``reads_files``; without one all sources are files.
+        batch: of a query, with the rows of sources that are no files; None where all are.
     """
     frames = unpack(batch, [source.name for source in sources]) if batch is not None else {}
     for source in sources:
         if not taken.has_new_data(source.name):
             frames.pop(source.name, None)
-        elif batch is None or reads_files(source):
+        elif reads_files(source):
             frames[source.name] = read_files_of_epoch(spark, source, taken.files[source.name], ordered=source.name in ordered)
     return {name: in_one_task(rows) if few_tasks and taken.has_few_bytes(name) else rows for name, rows in frames.items()}
 
@@ -177,7 +175,7 @@ def _columns_and_options(spec: FilesSpec) -> tuple[StructType, dict[str, str]]:
 
 
 def _unpruned(frame: DataFrame) -> DataFrame:
-    """Return rows of which all columns are read, whichever are used, as of a query's batch."""
+    """Return rows of which all columns are read, whichever are used: with fewer columns Spark considers fewer records corrupt."""
     session = frame.sparkSession
     rows = frame._jdf.queryExecution().toRdd()  # noqa: SLF001  # Python's own RDDs would convert each row
     return DataFrame(session._jsparkSession.internalCreateDataFrame(rows, frame._jdf.schema(), False), session)  # noqa: SLF001

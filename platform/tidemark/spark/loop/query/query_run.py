@@ -5,17 +5,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException, StreamingQueryException
 
 from tidemark.spark.env.session import local_checkpoints
-from tidemark.spark.loop.driver import JobDriver
 from tidemark.spark.loop.job_run import JobRun
 from tidemark.spark.loop.query.caught_up import CaughtUpProbe
 from tidemark.spark.loop.query.query_ending import end_query
-from tidemark.spark.sources.adaptive_intake import AdaptiveIntake
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,40 +27,27 @@ _ENDING_SECONDS = 60.0
 
 
 class QueryRun(JobRun):
-    """Runs epochs until the end.
+    """Runs epochs until the end; the thread of a query runs those with input."""
 
-    Args:
-        driver: of the job.
-        stopping: asks for a stop after the current epoch.
-        fenced: set when a newer driver has taken the job over.
-        done: whether the run has had as many epochs as it may have.
-    """
-
-    def __init__(self, driver: JobDriver, *, stopping: threading.Event, fenced: threading.Event, done: Callable[[], bool]) -> None:
-        super().__init__(driver, stopping=stopping, fenced=fenced, done=done)
-        self._failure: BaseException | None = None
-        self._closing = False
-        self._ending = threading.Event()
-        self._has_new_bounds = False
-        self._caught_up_probe = CaughtUpProbe(driver.now)
-        self._polls = 0
-        self._reported_at: object = None
+    _failure: BaseException | None
+    _closing: bool
+    _has_new_bounds: bool
+    _ending: threading.Event
+    _caught_up_probe: CaughtUpProbe
+    _polls = 0
+    _reported_at: object = None
 
     def run_epochs(self, interval_ms: int | None) -> None:
         """Run the batches of a query, and of another one whenever the bounds of the intake have changed."""
         self._query(interval_ms)
         while self.intake is not None and self._has_new_bounds and not self.should_end():
-            self._restart_with_bounds(self.intake)
+            self.gauge.intake = self.intake.apply()
+            self.driver.prepare_again()
             self._query(interval_ms)
 
-    def _restart_with_bounds(self, intake: AdaptiveIntake) -> None:
-        """Prepare a query with other bounds, which resumes after the newest epoch as at every start."""
-        self.gauge.intake = intake.apply()
-        self.driver.prepare_again()
-        self._closing, self._has_new_bounds, self._failure, self._caught_up_probe = False, False, None, CaughtUpProbe(self.driver.now)
-        self._ending.clear()
-
     def _query(self, interval_ms: int | None) -> None:
+        """Run the batches of a query, which resumes after the newest epoch as at every start."""
+        self._reset()
         writer = self.driver.streaming().writeStream.foreachBatch(self._batch).option("checkpointLocation", self.driver.checkpoint_path)
         trigger = writer.trigger(availableNow=True) if interval_ms is None else writer.trigger(processingTime=f"{interval_ms} milliseconds")
         with local_checkpoints(self.driver.session):
@@ -78,6 +62,10 @@ class QueryRun(JobRun):
             self._stop(query)
         if self._failure is not None:
             raise self._failure
+
+    def _reset(self) -> None:
+        self._failure, self._closing, self._has_new_bounds = None, False, False
+        self._ending, self._caught_up_probe = threading.Event(), CaughtUpProbe(self.driver.now)
 
     def _wait(self, query: StreamingQuery, *, continuous: bool) -> None:
         while not query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]  # whole seconds in the stub only
