@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -15,12 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
 
 import tidemark as tm
+from tests.refused_commands import RefusedError, command, started_with
 from tests.savepoints.delta_jobs import job_with_tables, run_epoch
 from tests.upgrade.upgrade_worlds import fits
-from tidemark.cli.program.main import main
 from tidemark.control.forks import forks
 from tidemark.control.rewind.rewind_job import Rewinder
 from tidemark.errors import TidemarkError
@@ -163,38 +160,6 @@ def fork_compared_too_early(place: Place) -> object:
     stored.savepoints.take("a")
     forks.fork(stored.root, "taxi", "a", name="taxi-what-if", code="m:j", start=False, clock=stored.clock, judge=fits)
     return forks.diff_output(stored.root, "taxi", "taxi-what-if", "hourly")
-
-
-def command(*arguments: str) -> Callable[[Place], object]:
-    """Return the act of a command, which raises what it says; options of the wrong form are click's to refuse."""
-
-    def act(place: Place) -> object:
-        done = CliRunner().invoke(main, [argument.replace("STORE", place.at("jobs")) for argument in arguments])
-        line = done.stderr.strip().splitlines()[-1]
-        assert done.exit_code != 0, done.output
-        assert "Traceback" not in done.stderr
-        raise RefusedError(line)
-
-    return act
-
-
-def started_with(setting: str) -> Callable[[Place], object]:
-    """Return the act of a command in a new process, whose Java is started with a setting."""
-
-    def act(place: Place) -> object:
-        program = "from tidemark.cli.program.main import main; main()"
-        command = [sys.executable, "-c", program, "run", "paying:job", "--store", place.at("jobs"), "--conf", setting]
-        environment = {**os.environ, "TIDEMARK_LOGS": place.at("logs")}
-        done = subprocess.run(command, cwd=place.folder / "code", env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode != 0, done.stdout
-        assert "Traceback" not in done.stderr
-        raise RefusedError(done.stderr.strip().splitlines()[-1])
-
-    return act
-
-
-class RefusedError(Exception):
-    """What a command said as its last line."""
 
 
 Mistake = tuple[str, Callable[[Place], object], str]

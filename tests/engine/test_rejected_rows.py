@@ -19,7 +19,10 @@ pytestmark = pytest.mark.spark
 
 FEW = tm.OutputTag("few")
 SCHEMA = "k STRING, t BIGINT, v BIGINT"
-EPOCHS = [[("a", 1, 1), ("b", 5, 20), ("a", 7, 30), ("b", 12, 40)], [("a", 13, 2), ("b", 25, 50), ("c", None, 1)]]
+EPOCHS: list[list[tuple[object, ...]]] = [
+    [("a", 1, 1), ("b", 5, 20), ("a", 7, 30), ("b", 12, 40)],
+    [("a", 13, 2), ("b", 25, 50), ("c", None, 1)],
+]
 
 OPERATORS: dict[str, Callable[[tm.KeyedStream], tm.Stream]] = {
     "tumbling": lambda keyed: keyed.window(tm.tumbling("10 ms")).aggregate(v=tm.sum("v")).uid("w"),
