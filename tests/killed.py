@@ -20,7 +20,8 @@ from typing import Final
 
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.crashpoints import KILLED, POINTS
-from tidemark.testing.crash import CrashTestError, Ending
+from tidemark.errors import CrashTestError
+from tidemark.testing.crash import Ending
 
 CHECKOUT: Final = Path(__file__).parents[1]
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
 import pytest
-from click.testing import CliRunner
 
 import tidemark as tm
+from tests.refused_commands import RefusedError, command, started_with
 from tests.savepoints.delta_jobs import job_with_tables, run_epoch
 from tests.upgrade.upgrade_worlds import fits
-from tidemark.cli.program.main import main
 from tidemark.control.forks import forks
 from tidemark.control.rewind.rewind_job import Rewinder
 from tidemark.errors import TidemarkError
@@ -91,6 +91,19 @@ def cannot_know(row: dict[str, object]) -> dict[str, object]:
     return {"user": row["nope"]}
 
 
+def timed_rows(rows: list[tuple[object, ...]]) -> tm.Stream:
+    return tm.source("payments", tm.from_elements(rows, schema=f"{SCHEMA} NOT NULL"), watermarks=TIMED)
+
+
+def nothing(_: dict[str, object]) -> dict[str, object]:
+    return {"amount": None}
+
+
+def without_cents(batch: pa.RecordBatch) -> pa.RecordBatch:
+    paid = pa.array([{"cents": None}] * batch.num_rows, pa.struct([("cents", pa.int64())]))
+    return pa.RecordBatch.from_arrays([paid], names=["paid"])
+
+
 def not_a_number(_: dict[str, object]) -> dict[str, object]:
     return {"amount": "four"}
 
@@ -149,23 +162,6 @@ def fork_compared_too_early(place: Place) -> object:
     return forks.diff_output(stored.root, "taxi", "taxi-what-if", "hourly")
 
 
-def command(*arguments: str) -> Callable[[Place], object]:
-    """Return the act of a command, which raises what it says; options of the wrong form are click's to refuse."""
-
-    def act(place: Place) -> object:
-        done = CliRunner().invoke(main, [argument.replace("STORE", place.at("jobs")) for argument in arguments])
-        line = done.stderr.strip().splitlines()[-1]
-        assert done.exit_code != 0, done.output
-        assert "Traceback" not in done.stderr
-        raise RefusedError(line)
-
-    return act
-
-
-class RefusedError(Exception):
-    """What a command said as its last line."""
-
-
 Mistake = tuple[str, Callable[[Place], object], str]
 
 MISTAKES: tuple[Mistake, ...] = (
@@ -219,6 +215,17 @@ MISTAKES: tuple[Mistake, ...] = (
     ("`tm.Job(outputs, name)`", lambda p: tm.Job(wrong({"a": tm.delta(p.rows(), "t")}), wrong("j")), "TM104"),
     ("`maxepochs=3`", lambda p: wrong(tm).run(p.job(p.rows()), maxepochs=3), "TM100"),
     ('`spark="local[2]"`', lambda p: tm.run(p.job(p.rows()), spark=wrong("local[2]")), "TM100"),
+    ("`stream + stream`", lambda p: wrong(p.rows()) + p.rows("q"), "TM100"),
+    ("`len(stream)`", lambda p: len(wrong(p.rows())), "TM100"),
+    ("`if stream:`", lambda p: bool(wrong(p.rows())), "TM100"),
+    ('`sum("amount") / count()`', lambda _: wrong(tm.sum("amount")) / tm.count(), "TM100"),
+    ("`job + job`", lambda p: wrong(p.job(p.rows())) + p.job(p.rows("q")), "TM100"),
+    ('`job["hourly"]`', lambda p: wrong(p.job(p.rows()))["hourly"], "TM100"),
+    ('`restore="good"`', lambda p: p.run(p.job(p.rows()), restore="good"), "TM100"),
+    ("a `Path` as `store`", lambda p: p.run(p.job(p.rows()), store=Path("jobs")), "TM100"),
+    ('`clock="now"`', lambda p: p.run(p.job(p.rows()), clock="now"), "TM100"),
+    ("`run_id=5`", lambda p: p.run(p.job(p.rows()), run_id=5), "TM100"),
+    ("options in a list", lambda _: tm.streaming_format("kafka", options=wrong(["subscribe"])), "TM100"),
     ("a `transform` that returns nothing", lambda p: p.runs(p.rows().transform(wrong(lambda _: None)), name="nothing"), "TM501"),
     ("`assert_true` that fails", lambda p: p.runs(p.rows().select("at", ok="assert_true(amount > 2)"), name="asserts"), "TM501"),
     (
@@ -241,6 +248,21 @@ MISTAKES: tuple[Mistake, ...] = (
         "TM501",
     ),
     (
+        "an element without a `NOT NULL` value",
+        lambda p: p.runs(timed_rows([("ann", 1 * HOUR, None)]), name="lacking"),
+        "TM100",
+    ),
+    (
+        "a function that returns no `NOT NULL` value",
+        lambda p: p.runs(p.rows().map(nothing, returns="amount DOUBLE NOT NULL"), name="nulls"),
+        "TM501",
+    ),
+    (
+        "a batch without a `NOT NULL` field",
+        lambda p: p.runs(p.rows().map(without_cents, returns="paid STRUCT<cents: BIGINT NOT NULL>", batches=True), name="batch"),
+        "TM501",
+    ),
+    (
         "a `python_aggregate` that returns a wrong type",
         lambda p: p.runs(p.hourly(said=text_for_a_number()), name="counted", end_of_input=True),
         "TM501",
@@ -253,6 +275,8 @@ MISTAKES: tuple[Mistake, ...] = (
     ("two jobs of one name", lambda p: changed(p, p.hourly(p.rows("clicks"), uid="clicks")), "TM413"),
     ("a state file deleted", state_file_deleted, "TM401"),
     ("a log record overwritten", record_overwritten, "TM401"),
+    ("memory that Java does not understand", started_with("spark.driver.memory=lots"), "TM600"),
+    ("an option that Java does not take", started_with("spark.driver.extraJavaOptions=-XX:MaxRAMPercentage=abc"), "TM600"),
     ("a secret in `--env`", command("submit", "paying:job", "--name", "p", "--env", "TOKEN_SECRET=hunter2", "--store", "STORE"), "TM100"),
     ("a secret in a path", lambda p: tm.Job("j", outputs={"a": tm.delta(p.rows(), "s3://me:hunter2@bucket/t")}), "TM100"),
     ("a module that is not there", command("run", "no.such.module:job"), "TM100"),
@@ -309,6 +333,7 @@ def shown(message: str, place: Place) -> str:
     text = re.sub(r"job\.py:\d+", "job.py:8", text)
     text = re.sub(r"process \d+ on host '[^']*'", "process 8410 on host 'vm'", text)
     text = re.sub(r"last heartbeat is \w+ old", "last heartbeat is 2s old", text)
+    text = re.sub(r"spark-[\dTZ-]+\.log", "spark-2024-01-01T00-00-00-000Z-8410.log", text)
     text = re.sub(r"state/hourly/\S+\.parquet", "state/hourly/000000000000-a1b2c3d4e5f6/part-0.parquet", text)
     what, _, fix = text.partition(" Fix: ")
     return f"{_cut(what, 260)} Fix: {_cut(fix, 160)}"

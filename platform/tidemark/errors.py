@@ -224,7 +224,7 @@ class UnknownSavepointError(TidemarkError):
 
 
 class SavepointInUseError(TidemarkError):
-    """A savepoint is in use by an operation that is under way."""
+    """A savepoint is in use by an operation that is under way, or is about to be disposed of."""
 
     code = "TM421"
 
@@ -239,6 +239,13 @@ class UpgradeError(TidemarkError):
     """A job cannot be upgraded, or another upgrade of it is under way."""
 
     code = "TM423"
+
+
+class OvertakenError(TidemarkError):
+    """Another process has continued the upgrade; nothing was done."""
+
+    code = "TM424"
+    transient = True
 
 
 class ConservationError(TidemarkError):
@@ -291,3 +298,9 @@ class AlertError(TidemarkError):
 
     code = "TM610"
     transient = True
+
+
+class CrashTestError(TidemarkError):
+    """A process that should have been killed at a point ended in another way."""
+
+    code = "TM620"

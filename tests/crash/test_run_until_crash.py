@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tidemark.crashpoints import POINTS, crash_point
-from tidemark.errors import DefinitionError
-from tidemark.testing.crash import CrashTestError, Ending, run_until_crash
+from tidemark.errors import CrashTestError, DefinitionError
+from tidemark.testing.crash import Ending, run_until_crash
 
 CHECKOUT = Path(__file__).parents[2]
 pytestmark = pytest.mark.crash

@@ -22,7 +22,9 @@ from typing import IO, Final
 
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.crashpoints import KILLED, POINTS
-from tidemark.errors import DefinitionError, TidemarkError
+from tidemark.errors import CrashTestError, DefinitionError
+
+__all__ = ["CrashTestError", "Ending", "run_until_crash"]
 
 _VARIABLE: Final = "TIDEMARK_CRASH_AT"
 _SHOWN_LINES: Final = 40
@@ -34,12 +36,6 @@ module, _, function = sys.argv[1].partition(":")
 sys.path.insert(0, "")
 getattr(importlib.import_module(module), function)(*sys.argv[2:])
 """
-
-
-class CrashTestError(TidemarkError):
-    """A process that should have been killed at a point ended in another way."""
-
-    code = "TM620"
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from tidemark.control.model.spec import JobSpec, SpecGeneration
 from tidemark.control.model.upgrade_records import Upgrade, UpgradeStep, code_text, newest_step
 from tidemark.control.rewind.publishing import publisher
 from tidemark.control.upgrade.upgrade_plan import matches_target, rollback_spec, with_code_of
-from tidemark.errors import InvalidNameError, RewindError, TidemarkError
+from tidemark.errors import InvalidNameError, OvertakenError, RewindError
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.savepoints.model.rewind_journal import RewindJournal, is_rewound_to, read_rewind, require_no_rewind
 from tidemark.savepoints.model.savepoint import Savepoint
@@ -26,13 +26,6 @@ from tidemark.state.log.joblog import JobLog
 from tidemark.state.log.records import EpochRecord
 from tidemark.state.store.layout import job_folder
 from tidemark.state.store.store import JobStore
-
-
-class OvertakenError(TidemarkError):
-    """Another process has continued the upgrade; nothing was done."""
-
-    code = "TM424"
-    transient = True
 
 
 def lock_job(store: JobStore, step: UpgradeStep) -> None:

@@ -13,11 +13,11 @@ from tidemark.control.desired.attempts import newest_attempt
 from tidemark.control.model.upgrade_blocker import record_blocker
 from tidemark.control.model.upgrade_records import ROLLBACK_STEPS, UpgradeStep, create_step
 from tidemark.control.observed.observe import Observation
-from tidemark.control.upgrade.upgrade_actions import OvertakenError, abort, revert_job, suspend, switch_code, take_savepoint, unlock_job
+from tidemark.control.upgrade.upgrade_actions import abort, revert_job, suspend, switch_code, take_savepoint, unlock_job
 from tidemark.control.upgrade.upgrade_observation import observe_upgrade
 from tidemark.control.upgrade.upgrade_plan import Execute, Transition, UpgradeAction, UpgradeDecision, Wait, already_reverted, decide
 from tidemark.crashpoints import crash_point
-from tidemark.errors import JobRunningError, TidemarkError, UpgradeError
+from tidemark.errors import JobRunningError, OvertakenError, TidemarkError, UpgradeError
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.state.store.store import JobStore
 

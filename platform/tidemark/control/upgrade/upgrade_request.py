@@ -16,9 +16,9 @@ from tidemark.control.model.upgrade_records import Upgrade, UpgradeStep, code_te
 from tidemark.control.observed.attempt_health import unmanaged_driver
 from tidemark.control.observed.observe import observe
 from tidemark.control.upgrade.code_check import Judge, Maps, judge_code
-from tidemark.control.upgrade.upgrade_actions import OvertakenError, lock_job
+from tidemark.control.upgrade.upgrade_actions import lock_job
 from tidemark.crashpoints import crash_point
-from tidemark.errors import JobRunningError, UpgradeError
+from tidemark.errors import JobRunningError, OvertakenError, UpgradeError
 from tidemark.names import validate_name
 from tidemark.savepoints.compatibility.checking import HEAD
 from tidemark.savepoints.model.restore import Restore
