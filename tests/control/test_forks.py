@@ -235,8 +235,8 @@ def test_two_forks_do_not_write_to_the_same_place(job: StoredJob, tmp_path: Path
 
 
 def test_a_fork_has_other_parameters_and_code_elsewhere(job: StoredJob) -> None:
-    wishes = JobClient(job.root, "test", job.clock)
-    wishes.submit(JobSpec("taxi", "m:j", version="1", code_paths=("/old.whl",), folder="/here", variables={"RATE": "1", "ROOT": "/lake"}))
+    client = JobClient(job.root, "test", job.clock)
+    client.submit(JobSpec("taxi", "m:j", version="1", code_paths=("/old.whl",), folder="/here", variables={"RATE": "1", "ROOT": "/lake"}))
 
     def made(name: str, **fields: Any) -> JobSpec:
         return forks.fork(job.root, "taxi", "a", name=name, start=False, clock=job.clock, judge=fits, **fields).spec
@@ -291,13 +291,13 @@ def test_a_fork_that_has_not_begun_keeps_its_savepoint(job: StoredJob) -> None:
     assert job.savepoints.retire(SavepointRetention(count=0)) == ()
     # Who asks for another savepoint lets go of the first, and a fork that is discarded of its own.
     forks.fork(job.root, "taxi", "newer", name="other", code="m:j", start=False, clock=job.clock, judge=fits)
-    wishes = JobClient(job.root, "test", job.clock)
-    wishes.start("other", restore=Restore("periodic", job="taxi", identity="again"))
+    client = JobClient(job.root, "test", job.clock)
+    client.start("other", restore=Restore("periodic", job="taxi", identity="again"))
     assert [{reference.job for reference in job.savepoints.file_references(name)} for name in ("newer", "periodic")] == [
         set(),
         {"other", "what-if"},
     ]
-    wishes.stop("other")
+    client.stop("other")
     discard(job.root, "other", clock=job.clock)
     assert [reference.job for reference in job.savepoints.file_references("periodic")] == ["what-if"]
     spec = read_spec(job.root, "what-if")
@@ -314,12 +314,12 @@ def test_a_job_that_asks_for_its_own_savepoint_keeps_it(job: StoredJob) -> None:
     job.savepoints.take("periodic", kind="periodic")
     job.clock.advance(1)
     job.savepoints.take("newer")
-    wishes = JobClient(job.root, "test", job.clock)
-    wishes.submit(JobSpec("taxi", "m:j"))
-    wish = Restore("periodic", identity="back")
-    wishes.start("taxi", restore=wish)
+    client = JobClient(job.root, "test", job.clock)
+    client.submit(JobSpec("taxi", "m:j"))
+    request = Restore("periodic", identity="back")
+    client.start("taxi", restore=request)
     assert job.savepoints.retire(SavepointRetention(count=0)) == ()
-    job.restore(wish)
+    job.restore(request)
     assert [savepoint.name for savepoint in job.savepoints.retire(SavepointRetention(count=0))] == ["periodic"]
 
 

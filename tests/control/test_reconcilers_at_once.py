@@ -71,7 +71,7 @@ class Together:
         self.launcher = SparklessLauncher(folder)
         self.supervisors = Supervisors(store, folder)
         self.chance = chance
-        self.wishes = JobClient(store, "ada")
+        self.client = JobClient(store, "ada")
         self.kills = 0
 
     def happen(self) -> None:
@@ -85,10 +85,10 @@ class Together:
             self.supervisors.kill(self.chance.randrange(2))
             self.kills += 1
         elif kind == "restart":
-            self.wishes.restart(job)
+            self.client.restart(job)
         elif kind == "suspend":
-            self.wishes.stop(job, self.chance.choice(("finish", "now")))
-            self.wishes.start(job)
+            self.client.stop(job, self.chance.choice(("finish", "now")))
+            self.client.start(job)
         elif handle is not None and kind == "freeze":
             self.launcher.send(handle, signal.SIGSTOP)
             SYSTEM_CLOCK.sleep(0.2)
@@ -129,7 +129,7 @@ def test_never_two_drivers_and_never_a_double_start(tmp_path: Path, caplog: pyte
     caplog.set_level(logging.INFO, "tidemark")
     with together(tmp_path) as world:
         for job in JOBS:
-            world.wishes.submit(JobSpec(job, f"{job}:job", restart=CALM))
+            world.client.submit(JobSpec(job, f"{job}:job", restart=CALM))
         sensor = build_reconcile_sensor(world.store.uri, launchers=lambda: {"local": world.launcher})
         clock, tick = SYSTEM_CLOCK, 0
         end = clock.monotonic() + SECONDS
@@ -144,7 +144,7 @@ def test_never_two_drivers_and_never_a_double_start(tmp_path: Path, caplog: pyte
         world.supervisors.keep()
         until(lambda: world.all_run, "calm", seconds=120)
         for job in JOBS:
-            world.wishes.stop(job, "drain")
+            world.client.stop(job, "drain")
         until(lambda: world.all_ended, "the end of all drivers", seconds=120)
         world.supervisors.close()
     assert world.kills >= SECONDS / 4

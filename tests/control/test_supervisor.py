@@ -100,46 +100,46 @@ def test_it_ends_when_it_is_told_to_and_tells_of_each_pass() -> None:
     assert [len(report.acted) for report, _ in seen] == [1, 0, 0]
 
 
-# ----------------------------------------------------------------------------------------------------------------- wishes
+# ----------------------------------------------------------------------------------------------------------------- client
 
 
-def test_each_wish_is_a_generation_with_who_and_why() -> None:
+def test_each_request_is_a_generation_with_who_and_why() -> None:
     world = World()
-    wishes = JobClient(world.store, "bob", world.clock)
+    client = JobClient(world.store, "bob", world.clock)
     spec = world.submit().spec
-    assert (wishes.stop("fares").why, wishes.start("fares", "again").why, wishes.stop("fares", "now").why) == ("stop", "again", "cancel")
-    assert wishes.stop("fares", "now").generation == 4, "what is wanted already makes no generation"
-    assert (wishes.restart("fares").spec.wanted, wishes.restart("fares").spec.restarts) == ("running", 2)
-    again = wishes.submit(spec)
+    assert (client.stop("fares").why, client.start("fares", "again").why, client.stop("fares", "now").why) == ("stop", "again", "cancel")
+    assert client.stop("fares", "now").generation == 4, "what is wanted already makes no generation"
+    assert (client.restart("fares").spec.wanted, client.restart("fares").spec.restarts) == ("running", 2)
+    again = client.submit(spec)
     assert (again.by, again.why, again.spec.restarts) == ("bob", "submitted", 2)
     assert "@" in JobClient(world.store, clock=world.clock).stop("fares").by
 
 
 def test_start_tries_a_failed_job_again_and_leaves_a_running_one_alone() -> None:
     world = World()
-    wishes = JobClient(world.store, "bob", world.clock)
+    client = JobClient(world.store, "bob", world.clock)
     world.submit()
     reconciler = world.reconciler()
     world.run(reconciler, 10)
-    assert wishes.start("fares").generation == 1
+    assert client.start("fares").generation == 1
     world.driver().doomed = DefinitionError("a bug", fix="mend it")
     world.run(reconciler, 10)
     assert world.status().lifecycle == "failed"
-    assert wishes.start("fares").spec.restarts == 1
+    assert client.start("fares").spec.restarts == 1
     world.run(reconciler, 10)
     assert world.status().lifecycle == "running"
 
 
 def test_only_a_job_that_runs_can_drain() -> None:
     world = World()
-    wishes = JobClient(world.store, "bob", world.clock)
+    client = JobClient(world.store, "bob", world.clock)
     with pytest.raises(UnknownJobError):
-        wishes.start("fares")
+        client.start("fares")
     world.submit()
     with pytest.raises(DefinitionError, match=r"does not run \(created\), so it cannot drain.*Fix: start it first: `tidemark start fares`"):
-        wishes.stop("fares", "drain")
+        client.stop("fares", "drain")
     world.run(world.reconciler(), 10)
-    assert wishes.stop("fares", "drain").spec.stop == "drain"
+    assert client.stop("fares", "drain").spec.stop == "drain"
 
 
 def test_the_next_pass_does_not_wait_where_a_driver_ended() -> None:

@@ -75,7 +75,7 @@ def test_a_jobs_life_from_the_launchpad(pad: Launchpad) -> None:
     assert pad.world.of()[-1].signals == 0, "it was asked to finish, not to end at once"
 
 
-def test_suspend_and_resume_only_write_the_wish_down_and_begin(pad: Launchpad) -> None:
+def test_suspend_and_resume_only_write_the_request(pad: Launchpad) -> None:
     pad.launch("start")
     said = pad.launch("suspend")
     assert said["lifecycle"] == "draining"
@@ -114,7 +114,7 @@ def test_settings_of_the_code_location_are_taken_when_asked_for(pad: Launchpad) 
     assert require_spec(pad.world.store, "fares").spec.trigger_ms == 2_000
 
 
-def test_what_cannot_be_done_says_so_and_leaves_the_wish(pad: Launchpad) -> None:
+def test_what_cannot_be_done_fails_and_leaves_the_request(pad: Launchpad) -> None:
     pad.world.submit(wanted="suspended")
     with pytest.raises(DefinitionError, match="does not run"):
         pad.launch("stop", how="drain")

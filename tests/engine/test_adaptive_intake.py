@@ -225,7 +225,7 @@ def test_a_run_reads_on_with_other_bounds(spark: SparkSession, tmp_path: Path, m
 
 
 @pytest.mark.spark
-def test_a_run_goes_on_when_an_epoch_unwishes_what_ended_the_query(
+def test_a_run_continues_when_an_epoch_withdraws_what_ended_the_query(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Other bounds are wanted when the query is looked at, and no longer once the epoch at hand is done."""

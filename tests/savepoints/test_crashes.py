@@ -35,17 +35,17 @@ def job(tmp_path: Path) -> StoredJob:
 def test_a_restore_is_made_once(job: StoredJob, tmp_path: Path, point: str, into: str) -> None:
     kill_at(f"{HERE}:restore_in_process", point, [str(tmp_path), into, "claim"])
     restored = on_disk(str(tmp_path), into)
-    wish = Restore("a", job="taxi", mode="claim", identity="once")
-    due = is_restore_due(restored.folder, restored.driver.last, wish)
+    restore = Restore("a", job="taxi", mode="claim", identity="once")
+    due = is_restore_due(restored.folder, restored.driver.last, restore)
     assert due == (point == "files-held")
     # As a driver does when it starts: it makes the restore, or marks that it was made.
     record_restore(restored.folder, restored.driver.last)
-    begun = restored.restore(wish) if due else restored.driver.last
+    begun = restored.restore(restore) if due else restored.driver.last
     assert begun is not None
     restored.keep_house(retained=1)
     assert {path for _, path in live_files(begun)} <= job.state_files()
     assert [item.name for item in job.savepoints.list()] == ["a"]
-    assert not is_restore_due(restored.folder, restored.driver.last, wish)
+    assert not is_restore_due(restored.folder, restored.driver.last, restore)
     # In the end nothing is left of either try.
     for _ in range(2):
         restored.commit(0, dropped=9)

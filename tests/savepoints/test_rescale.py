@@ -18,13 +18,13 @@ from tidemark.state.store.layout import job_folder
 def test_a_running_driver_takes_another_parallelism_up_and_goes_on() -> None:
     root = store_in_memory()
     spec = JobSpec("taxi", "m:job", parallelism=2)
-    wishes = JobClient(root, "me")
-    wishes.submit(spec)
+    client = JobClient(root, "me")
+    client.submit(spec)
     assert create_attempt(root, "taxi", Attempt(1, 1, 0, "me", ""))
     watch = SpecWatch(root, "taxi", 1, exit_now=lambda: pytest.fail("it was not asked to leave"))
     seen = []
     for parallelism in (2, 7, 7, None):
-        wishes.submit(replace(spec, parallelism=parallelism))
+        client.submit(replace(spec, parallelism=parallelism))
         watch.poll()
         seen.append((watch.parallelism, watch.stopping.is_set()))
     assert seen == [(2, False), (7, False), (7, False), (None, False)]
@@ -32,14 +32,14 @@ def test_a_running_driver_takes_another_parallelism_up_and_goes_on() -> None:
 
 def test_another_parallelism_is_that_of_the_next_epoch_though_nobody_has_looked_since() -> None:
     root = store_in_memory()
-    wishes = JobClient(root, "me")
-    wishes.submit(JobSpec("taxi", "m:job", parallelism=2))
+    client = JobClient(root, "me")
+    client.submit(JobSpec("taxi", "m:job", parallelism=2))
     watch = SpecWatch(root, "taxi", 1, exit_now=lambda: pytest.fail("it was not asked to leave"))
     watch.poll()
-    wishes.submit(JobSpec("taxi", "m:job", parallelism=5))
-    wishes.submit(JobSpec("taxi", "m:job", parallelism=7))
+    client.submit(JobSpec("taxi", "m:job", parallelism=5))
+    client.submit(JobSpec("taxi", "m:job", parallelism=7))
     assert watch.next_parallelism() == 7
-    wishes.stop("taxi")
+    client.stop("taxi")
     assert (watch.next_parallelism(), watch.stopping.is_set(), watch.stop_mode) == (7, True, "finish")
 
 

@@ -49,14 +49,14 @@ def test_a_restored_job_goes_on_from_the_savepoint_under_a_new_lineage(job: Stor
 def test_a_restore_with_a_name_is_made_once_whatever_comes_after_it(job: StoredJob) -> None:
     job.commit()
     job.savepoints.take("a")
-    wish = Restore("a", identity="generation-7")
-    assert is_restore_due(job.folder, job.driver.last, wish)
-    job.restore(wish)
-    assert not is_restore_due(job.folder, job.driver.last, wish)
+    restore = Restore("a", identity="generation-7")
+    assert is_restore_due(job.folder, job.driver.last, restore)
+    job.restore(restore)
+    assert not is_restore_due(job.folder, job.driver.last, restore)
     job.commit()
     job.restore(Restore("a"))
-    assert not is_restore_due(job.folder, job.driver.last, wish)
-    assert is_restore_due(job.folder, job.driver.last, replace(wish, identity="generation-8"))
+    assert not is_restore_due(job.folder, job.driver.last, restore)
+    assert is_restore_due(job.folder, job.driver.last, replace(restore, identity="generation-8"))
 
 
 def test_state_goes_to_the_operator_that_the_map_names() -> None:
@@ -231,11 +231,11 @@ def test_a_claimed_savepoint_goes_when_the_job_no_longer_goes_back_to_it(job: St
 def test_a_claim_that_crashed_before_the_restore_disposes_of_nothing(job: StoredJob) -> None:
     job.commit()
     job.savepoints.take("a")
-    wish = Restore("a", mode="claim", identity="once")
-    savepoint, record = prepare_restore(job.root, job.driver, wish)
+    restore = Restore("a", mode="claim", identity="once")
+    savepoint, record = prepare_restore(job.root, job.driver, restore)
     job.folder.delete([record.operators["hourly"].files[0].path])
     with pytest.raises(CorruptStoreError):
-        begin_lineage(job.driver, wish, savepoint, record)
+        begin_lineage(job.driver, restore, savepoint, record)
     job.keep_house()
     assert [item.name for item in job.savepoints.list()] == ["a"]
     assert shared_savepoints_of(job.folder) == ()

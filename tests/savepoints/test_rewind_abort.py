@@ -53,7 +53,7 @@ def job(tmp_path: Path) -> StoredJob:
 def kill_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Let whoever comes to a point die there; nobody where it has no name."""
 
-    def wish(wanted: str) -> None:
+    def request(wanted: str) -> None:
         def at(point: str) -> None:
             if point == wanted:
                 raise Killed
@@ -61,7 +61,7 @@ def kill_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
         for module in (rewinding, rewind_abort):
             monkeypatch.setattr(module, "crash_point", at)
 
-    return wish
+    return request
 
 
 def begin(job: StoredJob, name: str = "good", *, although_unpublished: bool = False) -> None:
@@ -288,7 +288,7 @@ def test_what_cannot_be_given_up_is_refused(job: StoredJob, kill_at: Callable[[s
     assert read_rewind(job.folder) == journal
 
 
-def test_as_it_is_typed(job: StoredJob, tmp_path: Path, kill_at: Callable[[str], None]) -> None:
+def test_as_a_command(job: StoredJob, tmp_path: Path, kill_at: Callable[[str], None]) -> None:
     def type_in(*words: str) -> tuple[int, str]:
         result = CliRunner().invoke(main, ["rewind", "taxi", *words, "--store", str(tmp_path / "store")])
         return result.exit_code, result.output

@@ -60,9 +60,9 @@ class Soak:
         write_code(root)
         self.store = JobStore.open(str(root / "store"))
         self.launcher = LocalLauncher(logs_folder(root))
-        self.wishes = JobClient(self.store, "ada")
+        self.client = JobClient(self.store, "ada")
         for job in JOBS:
-            self.wishes.submit(spec_of(root, job))
+            self.client.submit(spec_of(root, job))
         self.keepers: Sequence[Keeper] = (supervisor(root, self.store.uri, ears), daemon(root, self.store.uri))
 
     def lifecycles(self) -> set[str]:
@@ -119,7 +119,7 @@ def test_nothing_is_lost_in_minutes_of_kills(tmp_path: Path, request: pytest.Fix
             soak.wait_until_all_work()
             ended_at = SYSTEM_CLOCK.now_ms()
         for job in JOBS:
-            soak.wishes.stop(job, "drain")
+            soak.client.stop(job, "drain")
         soak.wait_until_finished()
         until(lambda: all(not read_alerts(soak.store, job).alerts.outbox for job in JOBS), "the last messages", seconds=120)
         assert [keeper.end() for keeper in soak.keepers] == [0, 0]

@@ -50,7 +50,7 @@ def drained(world: UpgradeWorld) -> UpgradeWorld:
     return world
 
 
-def wishes(world: UpgradeWorld) -> JobClient:
+def client(world: UpgradeWorld) -> JobClient:
     return JobClient(world.store, "ada", world.clock)
 
 
@@ -62,7 +62,7 @@ def rewinder(world: UpgradeWorld, store: JobStore | None = None) -> Rewinder:
 
 
 def test_a_job_whose_input_has_ended_is_not_started_again(drained: UpgradeWorld) -> None:
-    wishes(drained).start(JOB)
+    client(drained).start(JOB)
     drained.run(drained.reconciler(), 20)
     assert drained.status().lifecycle == "finished"
     with pytest.raises(UpgradeError, match=r"input has ended for good.*rewind it to a savepoint from before the end first"):
@@ -71,11 +71,11 @@ def test_a_job_whose_input_has_ended_is_not_started_again(drained: UpgradeWorld)
 
 def test_put_back_to_before_the_end_it_is_started(drained: UpgradeWorld) -> None:
     rewind(drained.store, JOB, "good", clock=drained.clock)
-    made = wishes(drained).start(JOB)
+    made = client(drained).start(JOB)
     drained.run(drained.reconciler(), 20)
     assert drained.status().lifecycle == "running"
     assert [epoch for epoch, _ in drained.rows()] == list(range(len(drained.rows())))
-    assert wishes(drained).start(JOB) == made, "one that runs is left alone"
+    assert client(drained).start(JOB) == made, "one that runs is left alone"
 
 
 def test_put_back_to_before_the_end_it_is_upgraded(drained: UpgradeWorld) -> None:
@@ -87,7 +87,7 @@ def test_put_back_to_before_the_end_it_is_upgraded(drained: UpgradeWorld) -> Non
 
 def test_rewound_while_it_is_wanted_to_run_it_runs(drained: UpgradeWorld) -> None:
     """As after the end of a bounded input: nobody has stopped it."""
-    wishes(drained).start(JOB)
+    client(drained).start(JOB)
     drained.run(drained.reconciler(), 20)
     done = rewinder(drained).rewind(JOB, "good", stop=True)
     assert (done.head.epoch, done.started is not None) == (1, True)
@@ -134,13 +134,13 @@ def test_a_restore_that_was_not_made_yet_is_not_made_after_it(world: UpgradeWorl
     """Its driver would go on from elsewhere than the tables."""
     SavepointStore(world.store, JOB, world.clock).take("old", epoch=0)
     suspended(world)
-    wished = Restore("old", identity="wish-1")
-    world.want(restore=wished)
+    restore = Restore("old", identity="wish-1")
+    world.want(restore=restore)
     said: list[str] = []
     made = replace(rewinder(world), on_progress=said.append).rewind(JOB, "good", stop=stop)
     assert "the pending restore from savepoint old was withdrawn" in said
     assert (made.head.epoch, world.spec.restore) == (1, None)
-    wishes(world).start(JOB)
+    client(world).start(JOB)
     world.run(world.reconciler(), 20)
     assert world.rows()[:3] == [(0, OLD), (1, OLD), (2, OLD)]
     assert not any(reference.job == JOB for reference in SavepointStore(world.store, JOB, world.clock).file_references("old"))
@@ -149,11 +149,11 @@ def test_a_restore_that_was_not_made_yet_is_not_made_after_it(world: UpgradeWorl
 def test_what_refuses_it_leaves_a_restore_that_was_not_made_yet(world: UpgradeWorld) -> None:
     SavepointStore(world.store, JOB, world.clock).take("old", epoch=0)
     suspended(world)
-    wished = Restore("old", identity="wish-1")
-    world.want(restore=wished)
+    restore = Restore("old", identity="wish-1")
+    world.want(restore=restore)
     with pytest.raises(UnknownSavepointError):
         rewinder(world).rewind(JOB, "bad", stop=True)
-    assert world.spec.restore == wished
+    assert world.spec.restore == restore
 
 
 def test_given_up_the_job_runs_again(world: UpgradeWorld) -> None:
@@ -206,7 +206,7 @@ def test_one_that_its_owner_stopped_stays_so(world: UpgradeWorld, monkeypatch: p
 
 
 def test_as_it_is_typed_again(world: UpgradeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    wishes(world).stop(JOB, for_rewind=True)
+    client(world).stop(JOB, for_rewind=True)
     world.run(world.reconciler(), 20)
     monkeypatch.setattr("tidemark.cli.savepoints.rewinding.launchers_here", lambda: world.launchers)
     monkeypatch.setattr("tidemark.cli.savepoints.rewinding.Rewinder", partial(Rewinder, clock=world.clock))
@@ -220,13 +220,13 @@ def test_as_it_is_typed_again(world: UpgradeWorld, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("who", ["start", "restart", "upgrade"])
 def test_whoever_starts_it_meanwhile_ends_the_pause(world: UpgradeWorld, who: str) -> None:
-    wishes(world).stop(JOB, for_rewind=True)
+    client(world).stop(JOB, for_rewind=True)
     world.run(world.reconciler(), 20)
     if who == "upgrade":
         world.begin()
     asks: dict[str, Callable[[], object]] = {
-        "start": lambda: wishes(world).start(JOB),
-        "restart": lambda: wishes(world).restart(JOB),
+        "start": lambda: client(world).start(JOB),
+        "restart": lambda: client(world).restart(JOB),
         "upgrade": lambda: world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES),
     }
     asks[who]()
@@ -234,7 +234,7 @@ def test_whoever_starts_it_meanwhile_ends_the_pause(world: UpgradeWorld, who: st
 
 
 def test_an_upgrade_that_is_rolled_back_leaves_the_pause_as_it_was(world: UpgradeWorld) -> None:
-    wishes(world).stop(JOB, for_rewind=True)
+    client(world).stop(JOB, for_rewind=True)
     world.run(world.reconciler(), 20)
     world.breaks_at = 6
     world.begin()

@@ -27,17 +27,17 @@ DYNAMIC = JobSpec("fares", "fares:job", launcher="spark-submit", master="yarn", 
         (replace(DYNAMIC, master="local[4]"), {}),  # it has one executor, the driver itself
     ],
 )
-def test_executors_stay_for_a_few_triggers(spec: JobSpec, expected: dict[str, str]) -> None:
+def test_idle_executors_stay_for_a_few_triggers(spec: JobSpec, expected: dict[str, str]) -> None:
     assert dynamic_allocation_settings(spec) == expected
 
 
-def test_what_the_job_says_itself_goes_before_it(tmp_path: Path) -> None:
+def test_settings_of_the_job_take_precedence(tmp_path: Path) -> None:
     launcher = SparkSubmitLauncher(tmp_path)
     assert launcher.conf(DYNAMIC)[IDLE] == "360s"
     assert launcher.conf(replace(DYNAMIC, conf={**DYNAMIC.conf, IDLE: "5s"}))[IDLE] == "5s"
 
 
-def test_nothing_bounds_executors_that_a_rescale_could_not_move(tmp_path: Path) -> None:
+def test_no_bound_on_executors_stands_against_a_rescale(tmp_path: Path) -> None:
     """The bounds are read once, at the start of Spark; the tasks of a stage are as many as the next epoch's parallelism says."""
     small, large = (SparkSubmitLauncher(tmp_path).conf(replace(DYNAMIC, parallelism=parallelism)) for parallelism in (2, 700))
     assert small == large

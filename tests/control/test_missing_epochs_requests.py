@@ -23,10 +23,10 @@ class Job:
     def __init__(self) -> None:
         self.stored = StoredJob(store_in_memory(), name="fares")
         self.root, self.clock = self.stored.root, self.stored.clock
-        self.wishes = JobClient(self.root, "ada", self.clock)
-        self.wishes.submit(JobSpec("fares", "fares:job", wanted="suspended"))
+        self.client = JobClient(self.root, "ada", self.clock)
+        self.client.submit(JobSpec("fares", "fares:job", wanted="suspended"))
         self.stored.commit()
-        self.wishes.start("fares", missing_epochs="accept")
+        self.client.start("fares", missing_epochs="accept")
         self._attempts = 0
 
     def attempt(self, *stages: str) -> MissingEpochs | None:
@@ -49,11 +49,11 @@ def job() -> Job:
     return Job()
 
 
-def test_a_start_that_did_not_get_so_far_is_tried_again_with_it(job: Job) -> None:
+def test_a_request_holds_for_later_attempts_until_one_commits(job: Job) -> None:
     assert [job.attempt("python", "code"), job.attempt("python", "recovery"), job.attempt()] == ["accept", "accept", "accept"]
 
 
-def test_a_later_loss_is_not_taken_though_nothing_was_committed_since(job: Job) -> None:
+def test_a_request_does_not_cover_a_later_loss(job: Job) -> None:
     assert job.attempt("recovery", "checkpoint", "first epoch") == "accept"
     assert [job.attempt("recovery"), job.attempt("recovery")] == [None, None]
     job.change(parallelism=7, version="2")
@@ -61,19 +61,19 @@ def test_a_later_loss_is_not_taken_though_nothing_was_committed_since(job: Job) 
 
 
 @pytest.mark.parametrize("between", ["a stop", "a failure", "a start without it"])
-def test_whoever_asks_for_it_again_gets_it(job: Job, between: str) -> None:
+def test_the_same_request_can_be_made_again(job: Job, between: str) -> None:
     assert job.attempt("first epoch") == "accept"
     if between == "a stop":
-        job.wishes.stop("fares")
+        job.client.stop("fares")
     elif between == "a failure":
         job.change(restarts=1)
     else:
-        job.wishes.start("fares")
+        job.client.start("fares")
         assert job.attempt() is None
-    job.wishes.start("fares", missing_epochs="accept")
+    job.client.start("fares", missing_epochs="accept")
     assert [job.attempt(), job.attempt("first epoch"), job.attempt()] == ["accept", "accept", None]
 
 
-def test_it_is_for_the_epoch_that_was_the_newest(job: Job) -> None:
+def test_a_request_is_for_the_epoch_that_was_the_newest(job: Job) -> None:
     job.stored.commit()
     assert job.attempt() is None

@@ -61,7 +61,7 @@ def test_when_the_upgrade_has_ended(tmp_path: Path) -> None:
     assert read_rewind(world.store.at(JOB)) is None
 
 
-def test_when_the_upgrade_has_gone_on(tmp_path: Path) -> None:
+def test_when_another_process_continued_the_upgrade(tmp_path: Path) -> None:
     world = promoted(tmp_path, good_epochs=10_000)
     before = world.rows()
 
@@ -101,7 +101,7 @@ def test_when_another_upgrade_was_begun(tmp_path: Path) -> None:
     assert world.rows() == [*before, *((epoch, NEW) for epoch in range(len(before), len(before) + 3))]
 
 
-def test_who_gives_a_rewind_up_leaves_alone_what_is_an_upgrades(tmp_path: Path) -> None:
+def test_aborting_a_rewind_leaves_the_lock_of_an_upgrade(tmp_path: Path) -> None:
     world = suspended(UpgradeWorld(tmp_path).started())
     folder = world.store.at(JOB)
     journal = RewindJournal("rewind-1", "base", "l1", 1, {}, 0)
@@ -123,7 +123,7 @@ def test_who_gives_a_rewind_up_leaves_alone_what_is_an_upgrades(tmp_path: Path) 
     assert read_rewind(folder) == journal
 
 
-def test_a_step_of_an_upgrade_is_none_where_there_is_none(tmp_path: Path) -> None:
+def test_a_step_is_not_taken_for_an_upgrade_that_does_not_exist(tmp_path: Path) -> None:
     world = suspended(UpgradeWorld(tmp_path).started())
     SavepointStore(world.store, JOB, world.clock).take("base", epoch=1)
     with pytest.raises(UpgradeError, match="upgrade upgrade-1 has ended"):

@@ -30,14 +30,12 @@ def world() -> World:
 
 
 @pytest.fixture
-def wishes(world: World) -> JobClient:
+def client(world: World) -> JobClient:
     return JobClient(world.store, "ada", world.clock)
 
 
 @pytest.mark.parametrize("seen", ["nothing", "the failure", "the stop"])
-def test_a_job_that_failed_and_was_stopped_and_started_runs_whatever_a_reconciler_saw_of_it(
-    world: World, wishes: JobClient, seen: str
-) -> None:
+def test_a_failed_job_that_was_stopped_and_started_runs_whatever_a_reconciler_observed(world: World, client: JobClient, seen: str) -> None:
     reconciler = world.reconciler()
     world.driver().doomed = GONE
     world.tick()
@@ -45,66 +43,66 @@ def test_a_job_that_failed_and_was_stopped_and_started_runs_whatever_a_reconcile
     if seen == "the failure":
         reconciler.reconcile_all()
         lifecycle(world, "failed")
-    wishes.stop("fares")
+    client.stop("fares")
     if seen == "the stop":
         reconciler.reconcile_all()
         lifecycle(world, "suspended")
-    wishes.start("fares", "the folder is back")
+    client.start("fares", "the folder is back")
     world.run(reconciler, 30)
     lifecycle(world, "running")
     assert len(world.launched) == 2
     assert [failure.code for failure in world.status().failures] == ([] if seen == "the stop" else ["TM200"])
 
 
-def test_a_driver_that_ended_as_it_was_asked_to_and_is_asked_for_again_has_another(world: World, wishes: JobClient) -> None:
-    wishes.stop("fares")
+def test_a_job_that_was_stopped_and_started_at_once_gets_another_driver(world: World, client: JobClient) -> None:
+    client.stop("fares")
     world.tick()
     assert world.alive() == []
-    wishes.start("fares")
+    client.start("fares")
     world.reconciler().reconcile_all()
     assert len(world.launched) == 2, "at once, as after a stop that was seen"
     world.run(world.reconciler(), 10)
     lifecycle(world, "running")
 
 
-def test_a_job_that_failed_while_it_drained_is_started(world: World, wishes: JobClient) -> None:
-    wishes.stop("fares", "drain")
+def test_a_job_that_failed_while_draining_can_be_started(world: World, client: JobClient) -> None:
+    client.stop("fares", "drain")
     world.reconciler().reconcile_all()
     world.driver().doomed = GONE
     world.run(world.reconciler(), 30)
     lifecycle(world, "failed")
     assert require_spec(world.store, "fares").spec.wanted == "suspended"
-    wishes.start("fares")
+    client.start("fares")
     world.run(world.reconciler(), 10)
     lifecycle(world, "running")
 
 
-def test_who_asks_for_what_is_so_already_changes_nothing(world: World, wishes: JobClient) -> None:
-    assert wishes.start("fares").generation == 1
-    wishes.stop("fares")
+def test_a_request_for_the_current_desired_state_writes_no_generation(world: World, client: JobClient) -> None:
+    assert client.start("fares").generation == 1
+    client.stop("fares")
     world.run(world.reconciler(), 20)
     lifecycle(world, "suspended")
-    started = wishes.start("fares")
+    started = client.start("fares")
     assert (started.generation, started.spec.restarts) == (3, 0), "a stop that was seen needs no restart"
-    assert wishes.start("fares") == started
+    assert client.start("fares") == started
 
 
-def test_what_is_done_about_missing_epochs_is_asked_for_once() -> None:
+def test_a_request_for_missing_epochs_is_not_kept_by_the_next_start() -> None:
     job = StoredJob(store_in_memory(), name="fares")
-    wishes = JobClient(job.root, "ada", job.clock)
-    wishes.submit(JobSpec("fares", "fares:job", wanted="suspended"))
-    assert wishes.start("fares", missing_epochs="accept").spec.missing_epochs is None, "nothing was committed that could be missing"
+    client = JobClient(job.root, "ada", job.clock)
+    client.submit(JobSpec("fares", "fares:job", wanted="suspended"))
+    assert client.start("fares", missing_epochs="accept").spec.missing_epochs is None, "nothing was committed that could be missing"
     first = job.commit()
-    wish = wishes.start("fares", missing_epochs="accept").spec.missing_epochs
-    assert wish == MissingEpochsRequest("accept", first.lineage, first.epoch)
-    assert (wish.after(first.lineage, first.epoch), wish.after(first.lineage, first.epoch + 1)) == ("accept", None)
-    assert wishes.start("fares").spec.missing_epochs is None
-    submitted = wishes.submit(JobSpec("fares", "fares:job"), missing_epochs="republish").spec
+    request = client.start("fares", missing_epochs="accept").spec.missing_epochs
+    assert request == MissingEpochsRequest("accept", first.lineage, first.epoch)
+    assert (request.after(first.lineage, first.epoch), request.after(first.lineage, first.epoch + 1)) == ("accept", None)
+    assert client.start("fares").spec.missing_epochs is None
+    submitted = client.submit(JobSpec("fares", "fares:job"), missing_epochs="republish").spec
     assert submitted.missing_epochs == MissingEpochsRequest("republish", first.lineage, first.epoch)
-    assert wishes.submit(JobSpec("fares", "fares:job")).spec.missing_epochs is None
+    assert client.submit(JobSpec("fares", "fares:job")).spec.missing_epochs is None
 
 
-def test_a_job_that_failed_is_started_again_where_it_is_submitted_with_what_is_done(world: World, wishes: JobClient) -> None:
+def test_a_submission_with_missing_epochs_restarts_a_failed_job(world: World, client: JobClient) -> None:
     world.driver().doomed = GONE
     world.run(world.reconciler(), 5)
     lifecycle(world, "failed")
@@ -112,37 +110,37 @@ def test_a_job_that_failed_is_started_again_where_it_is_submitted_with_what_is_d
     stored.commit()
     stored.driver.release()
     spec = require_spec(world.store, "fares").spec
-    wishes.submit(spec)
+    client.submit(spec)
     world.run(world.reconciler(), 10)
     lifecycle(world, "failed")
-    wishes.submit(spec, missing_epochs="accept")
+    client.submit(spec, missing_epochs="accept")
     world.run(world.reconciler(), 10)
     lifecycle(world, "running")
     assert len(world.launched) == 2
 
 
-def test_what_was_done_about_missing_epochs_neither_restarts_a_driver_nor_is_done_again(world: World, wishes: JobClient) -> None:
+def test_a_completed_request_for_missing_epochs_neither_restarts_a_driver_nor_is_repeated(world: World, client: JobClient) -> None:
     stored = StoredJob(world.store, name="fares", clock=world.clock)
     first = stored.commit()
     stored.driver.release()
-    wished = wishes.start("fares", missing_epochs="accept").spec
+    requested = client.start("fares", missing_epochs="accept").spec
     world.run(world.reconciler(), 30)
     lifecycle(world, "running")
     assert len(world.launched) == 2, "what is asked for is done at a start"
-    plain = wishes.start("fares").spec
+    plain = client.start("fares").spec
     world.run(world.reconciler(), 30)
     lifecycle(world, "running")
     assert len(world.launched) == 2, "the driver runs, and has done what was asked for"
     assert (plain.missing_epochs, plain.restarts) == (None, 0)
-    assert wished.missing_epochs == MissingEpochsRequest("accept", first.lineage, first.epoch)
-    assert wished.requires_restart_from(plain)
-    wishes.start("fares", missing_epochs="accept")
-    assert wishes.restart("fares").spec.missing_epochs is None, "another start, of which nobody has said so"
+    assert requested.missing_epochs == MissingEpochsRequest("accept", first.lineage, first.epoch)
+    assert requested.requires_restart_from(plain)
+    client.start("fares", missing_epochs="accept")
+    assert client.restart("fares").spec.missing_epochs is None, "another start, of which nobody has said so"
 
 
-def test_a_wish_for_missing_epochs_has_a_golden_record() -> None:
+def test_a_request_for_missing_epochs_has_a_golden_record() -> None:
     root = store_in_memory()
-    wished = replace(SPEC, missing_epochs=MissingEpochsRequest("republish", "a1", 7))
-    change_spec(root, "fares", lambda _: wished, by="ada", why="a test", clock=ManualClock(NOW))
+    requested = replace(SPEC, missing_epochs=MissingEpochsRequest("republish", "a1", 7))
+    change_spec(root, "fares", lambda _: requested, by="ada", why="a test", clock=ManualClock(NOW))
     assert root.get(f"fares/{numbered(SPECS, 1)}") == (GOLDEN / "spec-missing-epochs-1.json").read_bytes()
-    assert require_spec(root, "fares") == SpecGeneration(1, NOW, "ada", "a test", wished)
+    assert require_spec(root, "fares") == SpecGeneration(1, NOW, "ada", "a test", requested)

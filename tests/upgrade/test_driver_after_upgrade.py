@@ -44,7 +44,7 @@ def test_a_rolled_back_upgrade_starts_the_old_code(tmp_path: Path) -> None:
     assert world.rows() == [(epoch, OLD) for epoch in range(5)]
 
 
-def test_who_died_before_it_was_started_is_followed_by_the_same_command(tmp_path: Path) -> None:
+def test_the_same_command_starts_the_driver_that_a_dead_process_did_not(tmp_path: Path) -> None:
     world = UpgradeWorld(tmp_path).started()
     upgrading = rolled_back(world)
     while not (step := upgrading.require_step(JOB)).ended:
@@ -58,14 +58,14 @@ def test_who_died_before_it_was_started_is_followed_by_the_same_command(tmp_path
     assert (len(world.launched), world.said) == (launched, [str(step)]), "one that runs is left alone"
 
 
-def test_one_that_stood_still_before_stays_so_and_that_is_said(tmp_path: Path) -> None:
+def test_a_job_that_was_stopped_before_the_upgrade_stays_stopped_and_that_is_reported(tmp_path: Path) -> None:
     world = suspended(UpgradeWorld(tmp_path).started())
     assert rolled_back(world).go_on(JOB, timeout_ms=TEN_MINUTES).step == "rolled-back"
     assert (world.spec.wanted, world.alive()) == ("suspended", [])
     assert world.said[-1] == "fares stays suspended, as it was before the upgrade; to start it: `tidemark start fares`"
 
 
-def test_one_that_was_stopped_meanwhile_stays_so_and_that_is_said(tmp_path: Path) -> None:
+def test_a_job_that_was_stopped_during_the_upgrade_stays_stopped_and_that_is_reported(tmp_path: Path) -> None:
     world = UpgradeWorld(tmp_path).started()
     upgrading = world.watched()
     JobClient(world.store, "bob", world.clock).stop(JOB)
@@ -74,7 +74,7 @@ def test_one_that_was_stopped_meanwhile_stays_so_and_that_is_said(tmp_path: Path
     assert world.said[-1] == "fares stays suspended, since it was stopped during the upgrade; to start it: `tidemark start fares`"
 
 
-def test_old_code_that_does_not_start_is_said_and_the_upgrade_has_ended(tmp_path: Path) -> None:
+def test_old_code_that_does_not_start_is_reported_and_the_upgrade_has_ended(tmp_path: Path) -> None:
     world = Unloadable(tmp_path)
     world.started()
     upgrading = rolled_back(world)
@@ -99,7 +99,7 @@ def test_new_code_that_was_accepted_is_started_too(tmp_path: Path) -> None:
     assert (world.status().lifecycle, code_of_driver(world)) == ("running", NEW)
 
 
-def test_as_it_is_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_as_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = UpgradeWorld(tmp_path).started()
     SavepointStore(world.store, JOB, world.clock).take("good", epoch=1)
     monkeypatch.setattr("tidemark.cli.savepoints.rewinding.launchers_here", lambda: world.launchers)

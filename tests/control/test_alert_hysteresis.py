@@ -10,17 +10,17 @@ from tidemark.control.alerts.model.hysteresis import HoldTimes, Limits, Threshol
 LIMITS = Limits(10, 30)
 
 
-def severities(values: list[float], patience: HoldTimes, *, every: int = 10 * SECOND) -> str:
-    """Return what each look says, a letter each."""
-    gates, said = ThresholdStates(), ""
+def severities(values: list[float], hold_times: HoldTimes, *, every: int = 10 * SECOND) -> str:
+    """Return what each evaluation gives, a letter each."""
+    states, said = ThresholdStates(), ""
     for number, value in enumerate(values):
-        gates = gates.updated(value, LIMITS, patience, T0 + number * every)
-        said += gates.severity[0]
+        states = states.updated(value, LIMITS, hold_times, T0 + number * every)
+        said += states.severity[0]
     return said
 
 
 @pytest.mark.parametrize(
-    ("values", "patience", "said"),
+    ("values", "hold_times", "said"),
     [
         ([0, 9, 10, 29, 30, 29, 10, 9], HoldTimes(), "oowwewwo"),
         # Between 80 % of a limit and the limit things stay as they are, on both limits.
@@ -36,8 +36,8 @@ def severities(values: list[float], patience: HoldTimes, *, every: int = 10 * SE
         ([30, 0, 0], HoldTimes(resolve_after_ms=10_000), "eeo"),
     ],
 )
-def test_a_limit_is_passed_for_a_while_and_left_for_a_while(values: list[float], patience: HoldTimes, said: str) -> None:
-    assert severities(values, patience) == said
+def test_a_threshold_changes_after_its_hold_time_only(values: list[float], hold_times: HoldTimes, said: str) -> None:
+    assert severities(values, hold_times) == said
 
 
 def test_a_limit_of_none_is_never_reached() -> None:
@@ -45,12 +45,12 @@ def test_a_limit_of_none_is_never_reached() -> None:
     assert ThresholdStates().updated(1e12, Limits(), HoldTimes(), T0).is_idle
 
 
-def test_a_clock_that_is_put_back_does_not_stop_the_wait() -> None:
-    gate = ThresholdState().updated(10, 10, HoldTimes(for_ms=30_000), T0)
+def test_a_clock_that_is_set_back_does_not_extend_the_hold_time() -> None:
+    state = ThresholdState().updated(10, 10, HoldTimes(for_ms=30_000), T0)
     back = T0 - 3_600_000
-    gate = gate.updated(10, 10, HoldTimes(for_ms=30_000), back)
-    assert not gate.on
-    assert gate.updated(10, 10, HoldTimes(for_ms=30_000), back + 30_000).on
+    state = state.updated(10, 10, HoldTimes(for_ms=30_000), back)
+    assert not state.on
+    assert state.updated(10, 10, HoldTimes(for_ms=30_000), back + 30_000).on
 
 
 @given(
@@ -59,17 +59,17 @@ def test_a_clock_that_is_put_back_does_not_stop_the_wait() -> None:
     st.sampled_from([0.5, 0.8, 1.0]),
     st.sampled_from([0, 20_000]),
 )
-def test_an_error_is_a_warning_too_and_what_lasts_is_found(
+def test_an_error_counts_as_a_warning_and_what_holds_long_enough_is_found(
     looks: list[tuple[int, int]], for_ms: int, clear: float, resolve_after_ms: int
 ) -> None:
-    patience, gates, now = HoldTimes(for_ms, clear, resolve_after_ms), ThresholdStates(), T0
+    hold_times, states, now = HoldTimes(for_ms, clear, resolve_after_ms), ThresholdStates(), T0
     for value, passed in looks:
         now += passed
-        gates = gates.updated(value, LIMITS, patience, now)
-        assert gates.warn.on or not gates.error.on
+        states = states.updated(value, LIMITS, hold_times, now)
+        assert states.warn.on or not states.error.on
     for value, severity in ((30, "error"), (0, "ok"), (10, "warn")):
         for _ in range(2):
             now += max(for_ms, resolve_after_ms)
-            gates = gates.updated(value, LIMITS, patience, now)
-        assert gates.severity == severity
-    assert not ThresholdStates().updated(0, LIMITS, patience, now).warn.on
+            states = states.updated(value, LIMITS, hold_times, now)
+        assert states.severity == severity
+    assert not ThresholdStates().updated(0, LIMITS, hold_times, now).warn.on

@@ -87,7 +87,7 @@ def fork_it(root: JobStore, name: str, *more: str) -> Result:
         ("nobody", (), "'nobody' in module"),
     ],
 )
-def test_a_fork_whose_code_does_not_fit_is_not_begun(root: JobStore, name: str, more: tuple[str, ...], told: str) -> None:
+def test_a_fork_with_incompatible_code_is_not_started(root: JobStore, name: str, more: tuple[str, ...], told: str) -> None:
     refused = fork_it(root, name, *more)
     assert refused.exit_code == 1, refused.output
     assert told in refused.output
@@ -97,7 +97,7 @@ def test_a_fork_whose_code_does_not_fit_is_not_begun(root: JobStore, name: str, 
 
 
 @pytest.mark.parametrize(("name", "more"), [("job", ()), ("renamed", RENAMES), ("renamed", ("--allow-non-restored-state",))])
-def test_a_fork_whose_code_fits_is_begun(root: JobStore, name: str, more: tuple[str, ...]) -> None:
+def test_a_fork_with_compatible_code_is_started(root: JobStore, name: str, more: tuple[str, ...]) -> None:
     begun = fork_it(root, name, *more)
     assert begun.exit_code == 0, begun.output
     made = read_spec(root, "what-if")
@@ -105,12 +105,12 @@ def test_a_fork_whose_code_fits_is_begun(root: JobStore, name: str, more: tuple[
     assert made.spec.code == code(root, name)
 
 
-def test_a_name_that_is_taken_is_told_before_any_code_is_loaded(root: JobStore) -> None:
+def test_a_taken_name_is_reported_before_any_code_is_loaded(root: JobStore) -> None:
     assert fork_it(root, "job").exit_code == 0
     assert "there is a job 'what-if' already" in fork_it(root, "nobody").output
 
 
-def test_a_fork_s_new_code_is_judged_as_the_fork_s(root: JobStore) -> None:
+def test_the_code_of_a_fork_is_checked_under_the_forks_name(root: JobStore) -> None:
     """Its driver gives the job the fork's name and outputs, so whoever judges the code of its upgrade has to."""
     made = fork(root, "taxi", "good", name="what-if", start=False)
     for of, against in (("taxi", "good"), ("taxi", "head")):

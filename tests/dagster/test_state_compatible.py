@@ -62,7 +62,7 @@ def check(job: tm.Job, *checks: StateFits) -> dict[str, dg.AssetCheckEvaluation]
     return {found.check_name: found for found in result.get_asset_check_evaluations()}
 
 
-def test_the_example_has_it_on_the_results_of_both_of_its_jobs() -> None:
+def test_the_example_has_the_check_on_the_results_of_both_of_its_jobs() -> None:
     from examples.taxi.definitions import defs
 
     keys = defs.get_repository_def().asset_graph.asset_check_keys
@@ -70,7 +70,7 @@ def test_the_example_has_it_on_the_results_of_both_of_its_jobs() -> None:
     assert shown == {"taxi/hourly_tips", "taxi_live/hourly_tips"}
 
 
-def test_the_example_s_job_fits_what_is_stored_of_it_and_a_changed_one_does_not(tmp_path: Path, root: JobStore) -> None:
+def test_the_example_job_is_compatible_with_its_state_and_a_changed_one_is_not(tmp_path: Path, root: JobStore) -> None:
     assert SavepointStore(root, "taxi").get("before").record.operators, "there is state to be held against"
     both = (StateFits(), StateFits(against="before", name="goes_back"))
     for found in check(taxi(tmp_path), *both).values():
@@ -84,7 +84,7 @@ def test_the_example_s_job_fits_what_is_stored_of_it_and_a_changed_one_does_not(
         assert "| operator | hourly-tips | incompatible |" in str(found.metadata["tidemark/findings"].value)
 
 
-def test_what_was_renamed_or_may_go_is_said_as_on_the_command_line(tmp_path: Path, root: JobStore) -> None:
+def test_renames_and_discarded_state_are_given_as_on_the_command_line(tmp_path: Path, root: JobStore) -> None:
     del root
     other = changed(tmp_path, "by-zone")
     dropped = check(other, StateFits())["state_fits"]
@@ -99,13 +99,13 @@ def test_what_was_renamed_or_may_go_is_said_as_on_the_command_line(tmp_path: Pat
     assert "gone" in str(wrong["goes_back"].description)
 
 
-def test_a_job_that_has_not_begun_fits(tmp_path: Path) -> None:
+def test_a_job_without_state_is_compatible(tmp_path: Path) -> None:
     found = check(taxi(tmp_path), StateFits())["state_fits"]
     assert (found.passed, found.description) == (True, "nothing is stored of taxi yet")
     assert not check(taxi(tmp_path), StateFits(against="before"))["state_fits"].passed
 
 
-def test_of_what_is_damaged_there_is_no_verdict(tmp_path: Path, root: JobStore) -> None:
+def test_damaged_state_gives_no_verdict(tmp_path: Path, root: JobStore) -> None:
     folder = root.at("taxi")
     for file in folder.list("log"):
         folder.put(file.path, b"torn")
@@ -113,7 +113,7 @@ def test_of_what_is_damaged_there_is_no_verdict(tmp_path: Path, root: JobStore) 
         check(taxi(tmp_path), StateFits())
 
 
-def test_while_an_upgrade_is_under_way_it_does_not_make_it_go_back(tmp_path: Path, root: JobStore) -> None:
+def test_the_check_does_not_roll_back_an_upgrade_under_way(tmp_path: Path, root: JobStore) -> None:
     specs = JobSpec("taxi", "taxi:job"), JobSpec("taxi", "taxi_v2:job")
     step = UpgradeStep(1, "watching", 0, "ada", Upgrade("upgrade-1", "taxi", *specs, "before-upgrade-1", 0))
     create_step(root, step)

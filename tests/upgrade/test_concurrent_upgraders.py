@@ -30,7 +30,7 @@ def taken_by(world: UpgradeWorld, monkeypatch: pytest.MonkeyPatch, owner: OwnerI
         assert upgrade_lease(world.store, JOB, "bob@host/1", world.clock).take()
 
 
-def test_who_died_on_this_machine_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dead_upgrader_on_this_machine_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = UpgradeWorld(tmp_path).started()
     world.begin()
     taken_by(world, monkeypatch, replace(current_owner(), started="another boot:1"))
@@ -40,7 +40,7 @@ def test_who_died_on_this_machine_is_not_waited_for(tmp_path: Path, monkeypatch:
     assert not any("carries it out" in line for line in world.said)
 
 
-def test_who_may_be_alive_elsewhere_is_waited_for_and_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_upgrader_on_another_machine_is_waited_for_and_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = UpgradeWorld(tmp_path).started()
     world.begin()
     taken_by(world, monkeypatch, OwnerInfo("elsewhere", 4711, "boot:1"))
@@ -92,7 +92,7 @@ def once(prefix: str, act: Callable[[], object]) -> Callable[[str], None]:
 
 
 @pytest.mark.parametrize("moment", ["create refs/pins/rewind", "create refs/rewind", "was created refs/rewind"])
-def test_accepted_before_any_table_is_touched_the_new_code_stays(tmp_path: Path, moment: str) -> None:
+def test_accepted_before_any_table_is_reverted_the_new_code_stays(tmp_path: Path, moment: str) -> None:
     """Who puts the job back has asked whether that is wanted still; since then it is not any more."""
     world = UpgradeWorld(tmp_path, breaks_at=BREAKS).started()
     putting_back(world)
@@ -124,7 +124,7 @@ def accepted_in_ignorance(upgrading: Upgrading) -> None:
 
 @pytest.mark.parametrize("moment", ["create log/", "delete ('refs/pins/rewind", "delete ('refs/rewind", "create control/upgrades"])
 @pytest.mark.parametrize("dies", [False, True], ids=["goes on", "dies"])
-def test_accepted_when_tables_are_back_already_the_old_code_has_the_job(tmp_path: Path, moment: str, *, dies: bool) -> None:
+def test_accepted_after_tables_were_reverted_the_old_code_has_the_job(tmp_path: Path, moment: str, *, dies: bool) -> None:
     """Of what the new code left nothing is there any more, so it cannot stay."""
     world = UpgradeWorld(tmp_path, breaks_at=BREAKS).started()
     putting_back(world)
@@ -153,7 +153,7 @@ def test_accepted_when_tables_are_back_already_the_old_code_has_the_job(tmp_path
     check_end(world, end)
 
 
-def test_a_rewind_whose_process_is_gone_is_given_up_for_who_accepts(tmp_path: Path) -> None:
+def test_accepting_aborts_the_rewind_of_a_dead_process(tmp_path: Path) -> None:
     world = UpgradeWorld(tmp_path, breaks_at=BREAKS).started()
     putting_back(world)
 
@@ -171,7 +171,7 @@ def test_a_rewind_whose_process_is_gone_is_given_up_for_who_accepts(tmp_path: Pa
     check_end(world, end)
 
 
-def test_what_is_put_back_already_is_not_accepted(tmp_path: Path) -> None:
+def test_code_whose_results_were_reverted_is_not_accepted(tmp_path: Path) -> None:
     world = UpgradeWorld(tmp_path, breaks_at=BREAKS).started()
     putting_back(world)
 
