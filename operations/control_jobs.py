@@ -66,7 +66,9 @@ def control_jobs(
         raise DefinitionError(f"the spec is that of job {spec.job!r}", fix="pass that job, too", job=name)
     operator = Operator(lambda: open_root(given), launchers, spec, clock, job, translator or TidemarkTranslator())
     checked_by = (
-        build_health_checks(job, store=given, translator=translator, launchers=launchers, clock=clock) if job and health_check else []
+        build_health_checks(job, store=given, translator=translator, launchers=launchers, clock=clock)
+        if job is not None and health_check
+        else []
     )
     return dg.Definitions(jobs=[_job(verb, name, operator) for verb in _VERBS], asset_checks=checked_by)
 

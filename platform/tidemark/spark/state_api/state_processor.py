@@ -68,8 +68,8 @@ def savepoint(job: str | Job, name: str = HEAD, *, store: str | JobStore | None 
         folder = JobStore.open(job, make=False)
         return StoredState(folder, read_record(folder, require_index(folder)))
     declared = job if isinstance(job, Job) else None
-    root = root_store(store, declared.store if declared else None, make=False)
-    called = declared.name if declared else str(job)
+    root = root_store(store, declared.store if declared is not None else None, make=False)
+    called = declared.name if declared is not None else str(job)
     return StoredState(root.at(job_folder(called)), stored_epoch(root, called, name), declared)
 
 
@@ -290,7 +290,7 @@ class StoredState:
         Raises:
             StateMismatchError: the job's own has changed, and the functions that merge the state are not stored.
         """
-        nodes = {node.uid: node for node in self._job.nodes if isinstance(node, StatefulNode)} if self._job else {}
+        nodes = {node.uid: node for node in self._job.nodes if isinstance(node, StatefulNode)} if self._job is not None else {}
         definition = self._state(uid).definition
         if uid in nodes:
             old = {key: value for key, value in definition.items() if key != "schema"}

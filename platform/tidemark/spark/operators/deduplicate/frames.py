@@ -29,6 +29,7 @@ _KEPT: Final = "__tm_kept"
 _PART: Final = 128
 """Elements of a key that are folded together."""
 
+_NONE: Final = "CAST(array() AS ARRAY<INT>)"
 _INSTANT: Final = "'yyyy-MM-dd HH:mm:ss.SSSSSS'"
 _CONTENT: Final = f"to_json({{}}.r, map('timestampFormat', {_INSTANT}, 'timestampNTZFormat', {_INSTANT}))"
 _ORDER: Final = "CASE {} ELSE 0 END".format(
@@ -86,13 +87,13 @@ class DeduplicateFrames:
             F.expr(f"collect_list({_HELD}) AS {_HELD}"),
             F.expr(f"count_if({_LATE}) AS {_LATE}"),
         )
-        # No filter leaves out keys that only state has: it would copy the arrays of the others.
+        # No filter leaves out keys that only state has, since it would copy the arrays of the others; but they are not folded.
         in_order = grouped.withColumn(_ELEMENTS, F.expr(f"array_sort({_ELEMENTS}, (a, b) -> {_ORDER})"))
         # Doubled, to be one number with what it is of: of an element odd, of a block even, which is so before an element of its time.
         of_elements = f"transform({_ELEMENTS}, e -> 2 * e.t + 1)"
         of_blocks = f"transform({_HELD}, h -> 2 * (h - {self._within - 1}L))"
-        times = f"if(size({_HELD}) = 0 OR size({_ELEMENTS}) = 0, {of_elements}, array_sort(concat({of_blocks}, {of_elements})))"
-        return in_order.withColumn(_KEPT, F.expr(self._kept_indexes(times)))
+        times = f"if(size({_HELD}) = 0, {of_elements}, array_sort(concat({of_blocks}, {of_elements})))"
+        return in_order.withColumn(_KEPT, F.expr(f"if(size({_ELEMENTS}) = 0, {_NONE}, {self._kept_indexes(times)})"))
 
     def _kept_indexes(self, times: str) -> str:
         """Return SQL of the indexes of kept elements, from the sorted times of elements, and of the begins of blocks.
@@ -100,13 +101,13 @@ class DeduplicateFrames:
         Spark copies what a fold has found so far at each item. So the times are folded in parts, after a first fold of all that finds
         only the state at the begin of each part: the greatest blocked time (``until``) and the number of elements.
         """
-        begins, part = f"sequence(0, greatest(size(times) - 1, 0), {_PART})", f"slice(times, begin + 1, {_PART})"
-        first, none = f"named_struct('until', {1 - 2**63}L, 'n', 0)", "CAST(array() AS ARRAY<INT>)"
+        begins, part = f"sequence(0, size(times) - 1, {_PART})", f"slice(times, begin + 1, {_PART})"
+        first = f"named_struct('until', {1 - 2**63}L, 'n', 0)"
         states = f"aggregate({part}, element_at(states, -1), (acc, x) -> {self._step()})"
         states = f"aggregate(begins, array({first}), (states, begin) -> concat(states, array({states})))"
-        kept = f"named_struct('until', state.until, 'n', state.n, 'found', {none})"
+        kept = f"named_struct('until', state.until, 'n', state.n, 'found', {_NONE})"
         kept = f"aggregate({part}, {kept}, (acc, x) -> {self._step('acc.found')}, acc -> acc.found)"
-        kept = f"flatten(zip_with(begins, {states}, (begin, state) -> if(begin IS NULL, {none}, {kept})))"
+        kept = f"flatten(zip_with(begins, {states}, (begin, state) -> if(begin IS NULL, {_NONE}, {kept})))"
         return _with("times", times, _with("begins", begins, kept))
 
     def _step(self, found: str = "") -> str:
