@@ -90,7 +90,6 @@ PAIRS: Mapping[str, Pair] = {
     "upgrade": Pair(
         "upgrade",
         {"back_to": "savepoint", "allow": "allow_non_restored_state", "within": "checks_within", "abort": "end", "accept": "end"},
-        left_out={"code_by_its_old_name": "hidden: the old name of `--code`, for one release"},
     ),
 }
 
