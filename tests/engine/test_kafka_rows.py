@@ -13,7 +13,7 @@ from tidemark.errors import EngineError, SourceError
 from tidemark.graph.model.nodes import SourceNode
 from tidemark.spark.columns.expressions import POSITION, SPLIT
 from tidemark.spark.loop.error_translation import translate
-from tidemark.spark.sources.intake import prepare_batch
+from tidemark.spark.sources.intake import SourceRows, prepare_batch
 from tidemark.spark.sources.sources import open_source
 from tidemark.state.store.store import JobStore
 
@@ -62,7 +62,7 @@ def test_partitions_are_splits_and_positions_however_the_format_is_written(forma
     )
     node, reader = kafka("rides", "rides", format), cast("SparkSession", Reader(records))
     frame = open_source(reader, node, JobStore.open(str(tmp_path)), ordered=True, read=0)
-    rows = prepare_batch(node, frame, 0, ordered=True, strict=False).rows
+    rows = prepare_batch(node, SourceRows(lambda: frame), 0, ordered=True, strict=False).rows
     # By number: in the order of their text, partition 10 would come before 2.
     assert [row[SPLIT] for row in rows.orderBy(POSITION).collect()] == ["rides-2", "rides-10"]
 

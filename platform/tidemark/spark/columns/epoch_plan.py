@@ -11,8 +11,7 @@ from tidemark.semantics.watermarks.watermarks import SourceEnd, SourceState, wit
 from tidemark.state.log.records import EpochRecord, OperatorState
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
+    from tidemark.spark.sources.intake import SourceRows
     from tidemark.spark.sources.record_texts import RecordTexts
 
 
@@ -52,7 +51,7 @@ class EpochPlan:
     lineage: str
     processing_time: int
     before: Checkpoint
-    batches: Mapping[str, DataFrame]
+    batches: Mapping[str, SourceRows]
     ends: Mapping[str, SourceEnd]
     strict: frozenset[str] = frozenset()
     texts: Mapping[str, RecordTexts] = field(default_factory=dict)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tidemark.graph.model.nodes import FunctionNode, Node, StatefulNode, TransformNode
 from tidemark.graph.operators.registry import kind_of
@@ -26,6 +30,27 @@ def runs_python(nodes: Iterable[Node]) -> bool:
         else isinstance(node, FunctionNode | TransformNode)
         for node in nodes
     )
+
+
+def local_path(address: str) -> Path | None:
+    """Return the path of a local file by its address, None for a file elsewhere."""
+    return Path("/" + address.removeprefix("file:").lstrip("/")) if address.startswith("file:") else None
+
+
+def has_few_rows(addresses: Iterable[str]) -> bool:
+    """Whether local Parquet files have few rows together, by their footers; False where that is not known."""
+    total = 0
+    for address in addresses:
+        path = local_path(address)
+        if path is None:
+            return False
+        try:
+            total += pq.read_metadata(path).num_rows
+        except (OSError, pa.ArrowException):
+            return False
+        if total > FEW_ROWS:
+            return False
+    return True
 
 
 def in_one_task(rows: DataFrame) -> DataFrame:

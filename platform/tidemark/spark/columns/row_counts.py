@@ -71,7 +71,7 @@ class RowCounter:
         self._source = source
         self._splits = tuple(splits)
         self._observation = Observation()
-        self._metrics: list[Column] = []
+        self._columns: Sequence[str] = ()
         self._found: RowCounts | None = None
 
     @property
@@ -84,16 +84,15 @@ class RowCounter:
 
     def attach(self, rows: DataFrame) -> DataFrame:
         """Return the DataFrame with the observation; the first action on it, or on a frame made from it, counts."""
-        self._metrics = self._expressions(rows.columns)
-        return rows.observe(self._observation, *self._metrics)
+        self._columns = rows.columns
+        return rows.observe(self._observation, *self._expressions(self._columns))
 
     def group_metrics(self, latest: str, observation: Observation) -> list[Column]:
         """Return the metrics to add to an observation of grouped rows, which becomes this counter's.
 
         Only for rows without splits. ``latest`` names the column with each group's latest event time.
         """
-        self._observation = observation
-        self._metrics = self._expressions((ROW_STATUS,))
+        self._observation, self._columns = observation, (ROW_STATUS,)
         good = f"{START} <> {FILTERED_START + MALFORMED}L"
         counts = {_TOTAL: "true", f"{_STATUS}{PASSING}": f"{START} > {FILTERED_START + 10**6}L"}
         counts |= {f"{_STATUS}{status}": f"{START} = {FILTERED_START + status}L" for status in self._statuses if status != PASSING}
@@ -101,6 +100,11 @@ class RowCounter:
             counts["rows_0"] = good
         summed = [F.expr(f"sum(CASE WHEN {rows} THEN {ROWS} END) AS {name}") for name, rows in counts.items()]
         return [*summed, F.expr(f"max(CASE WHEN {good} THEN {latest} END) AS time_0")]
+
+    def set_counts(self, observed: Mapping[str, object]) -> None:
+        """Set the counts to the values of ``group_metrics``, which a pass without a DataFrame observed."""
+        self._columns = (ROW_STATUS,)
+        self._found = self._read(observed)
 
     def counts(self) -> RowCounts:
         """Return the counts; the action must have succeeded before."""
@@ -110,7 +114,7 @@ class RowCounter:
 
     def recount(self, rows: DataFrame) -> RowCounts:
         """Count again, exactly, by a separate aggregation; for when tasks were run twice."""
-        self._found = self._read(rows.agg(*self._metrics).first().asDict())  # type: ignore[union-attr]
+        self._found = self._read(rows.agg(*self._expressions(self._columns)).first().asDict())  # type: ignore[union-attr]
         return self._found
 
     def _expressions(self, columns: Sequence[str]) -> list[Column]:

@@ -33,6 +33,7 @@ from tidemark.spark.epoch.schedule import EpochSchedule, Pass, What, build_sched
 from tidemark.spark.epoch.stateless import StatelessPlan
 from tidemark.spark.epoch.topology import Topology
 from tidemark.spark.operators.base.contract import OperatorContext, OperatorRuntime, PortInput
+from tidemark.spark.prepared.prepared_pass import PreparedPasses
 from tidemark.spark.sinks.sinks import BoundSink
 from tidemark.spark.sources.intake import prepare_batch
 from tidemark.state.log.records import OperatorState, OutputRecord
@@ -48,7 +49,7 @@ class RuntimeContext:
 
     ``store`` is the job's folder; ``runtimes`` are by ``id(node)``, ``definitions`` by uid as they are recorded, ``sinks`` by output name.
     ``nondeterministic`` says which nodes could return other rows when read again; filled in as epochs need it. ``expected`` are the side
-    outputs that had rows in the epoch before. ``pool`` are the threads for background work.
+    outputs that had rows in the epoch before. ``pool`` are the threads for background work. ``prepared`` are the passes over few rows.
     """
 
     store: JobStore
@@ -60,6 +61,7 @@ class RuntimeContext:
     nondeterministic: dict[int, bool] = field(default_factory=dict)
     expected: set[str] = field(default_factory=set)
     pool: ThreadPoolExecutor = field(default_factory=thread_pool)
+    prepared: PreparedPasses = field(default_factory=PreparedPasses)
 
     @cached_property
     def native(self) -> bool:
@@ -140,6 +142,7 @@ class EpochRun:
             processing_time=self.plan.processing_time,
             ends=self.plan.end_of_input,
             native=self._context.native,
+            prepared=self._context.prepared,
         )
 
     def execute(self) -> None:
@@ -229,8 +232,10 @@ class EpochRun:
                 self._collect_input_counts(node)
 
     def _port_input(self, node: StatefulNode, port: Port) -> PortInput:
-        fused = self.rows.rows_with_status(port.node) if self.operators[id(node)].runtime.can_fuse_counts else None
-        return PortInput(*fused) if fused else PortInput(self.rows.rows(port.node))
+        counter = self.rows.counter_of_group(port.node) if self.operators[id(node)].runtime.can_fuse_counts else None
+        if counter is None:
+            return PortInput(partial(self.rows.rows, port.node))
+        return PortInput(partial(self.rows.rows_and_filtered, port.node), counter, self.rows.few_files(port.node))
 
     def _collect_input_counts(self, node: StatefulNode) -> None:
         """Store the counts of an operator's input, as soon as they are known."""

@@ -177,18 +177,28 @@ class StatelessPlan:
             self.ends[source.name] = node
         return counter
 
-    def rows_with_status(self, node: Node) -> tuple[DataFrame, RowCounter] | None:
-        """Return the node's rows with their status, for its only consumer to group and count.
+    def counter_of_group(self, node: Node) -> RowCounter | None:
+        """Return the counter of the node's rows with their status, for its only consumer to group and count.
 
         None where they must be counted row by row.
         """
         if not isinstance(node, (SourceNode, *FUSABLE)) or self._topology.shared(node) or id(node) in self._rows:
             return None
-        marked = self.rows_and_filtered(node)
-        if SPLIT in marked.columns:
+        start, _ = self._topology.fused_path(node)
+        has_splits = (
+            self._intakes[start.name].has_splits if isinstance(start, SourceNode) else SPLIT in self.rows_and_filtered(node).columns
+        )
+        if has_splits:
             return None
         counter = self._new_row_counter(node)
-        return None if counter.by_group else (marked, counter)
+        return None if counter.by_group else counter
+
+    def few_files(self, node: Node) -> tuple[str, ...]:
+        """Return the files that a node's few rows are computed from by filters and expressions alone; empty where it is not so."""
+        path = self._topology.path_to_source(node)
+        if path is None or not isinstance(path[-1], SourceNode) or any(map(self._must_be_cached, path)):
+            return ()
+        return self._intakes[path[-1].name].few_files
 
     def passing_rows(self, node: Node) -> DataFrame:
         """Return the node's passing rows without a count."""

@@ -226,7 +226,7 @@ class JobDriver:
                 publish(committed_batch(self.head, epoch, offsets, job=self.job.name), self._context.sinks)
                 return
             taken = input_of_batch(self._checkpoint, self._topology.sources, offsets=offsets, before=self._offsets, polled_at=polled_at)
-            self._run(batch.sparkSession, taken, self._rows(batch.sparkSession, taken, batch), at=self.now())
+            self._run(batch.sparkSession, taken, batch, at=self.now())
 
     @property
     def plans_files(self) -> bool:
@@ -242,7 +242,7 @@ class JobDriver:
         """Run the next epoch that a planner plans, with the current bounds of an epoch's intake."""
         with self.lock, self.activity.epoch(self.now()):
             taken = planner.plan(self._offsets, self._limit_intake(), polled_at=polled_at)
-            self._run(self.session, taken, self._rows(self.session, taken), at=self.now())
+            self._run(self.session, taken, at=self.now())
 
     def run_without_input(self, *, at: int, end_of_input: bool = False) -> None:
         """Run an epoch that reads nothing: a deadline is due, or the input has ended for good.
@@ -254,7 +254,7 @@ class JobDriver:
         with self.lock, self.activity.epoch(self.now()):
             self._shift += 1
             taken = EpochInput(self._offsets, now=positions(self._offsets), polled_at=at)
-            self._run(self.session, taken, {}, at=at, end_of_input=end_of_input)
+            self._run(self.session, taken, at=at, end_of_input=end_of_input)
 
     @property
     def parallelism(self) -> int:
@@ -311,13 +311,7 @@ class JobDriver:
         self._context.pool.shutdown()
         self._checkpoint.close()
 
-    def _rows(self, session: SparkSession, taken: EpochInput, batch: DataFrame | None = None) -> dict[str, DataFrame]:
-        """Return the rows of the sources that have any in this epoch, each read the cheapest way."""
-        return rows_of_epoch(session, self._topology.sources, taken, ordered=self._ordered, few_tasks=self._context.native, batch=batch)
-
-    def _plan(
-        self, session: SparkSession, taken: EpochInput, batches: Mapping[str, DataFrame], at: int, *, end_of_input: bool
-    ) -> EpochPlan:
+    def _plan(self, session: SparkSession, taken: EpochInput, batch: DataFrame | None, at: int, *, end_of_input: bool) -> EpochPlan:
         """Return the epoch's plan; an epoch that a crash ended runs again with the processing time that it had."""
         before, epoch = self.head, self.next_epoch
         time = epoch_processing_time(before.processing_time if before else None, at)
@@ -332,7 +326,9 @@ class JobDriver:
             lineage=self.lineage,
             processing_time=intent.processing_time,
             before=Checkpoint.after(before, self._topology.sources),
-            batches=batches,
+            batches=rows_of_epoch(
+                session, self._topology.sources, taken, ordered=self._ordered, few_tasks=self._context.native, batch=batch
+            ),
             ends={source.name: taken.end(session, source, anyway=self._intake is not None) for source in self._sources},
             strict=with_malformed_rows(before),
             texts={source.name: RecordTexts(session, source, taken.files.get(source.name, ())) for source in self._sources},
@@ -340,12 +336,12 @@ class JobDriver:
         )
 
     def _run(
-        self, session: SparkSession, taken: EpochInput, batches: Mapping[str, DataFrame], *, at: int, end_of_input: bool = False
+        self, session: SparkSession, taken: EpochInput, batch: DataFrame | None = None, *, at: int, end_of_input: bool = False
     ) -> None:
         begun = self._clock.monotonic()
         before = self.head
         session.conf.set("spark.sql.shuffle.partitions", str(self.parallelism))
-        plan = self._plan(session, taken, batches, at=at, end_of_input=end_of_input)
+        plan = self._plan(session, taken, batch, at=at, end_of_input=end_of_input)
         crash_point("epoch-planned")
         jobs_before = spark_jobs(session)
         run = EpochRun(self._context, session, plan)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JJavaError
@@ -13,7 +12,7 @@ from py4j.protocol import Py4JJavaError
 from tidemark.errors import OffsetMismatchError
 from tidemark.graph.model.nodes import ElementsSpec, FilesSpec, FormatSpec, SourceNode
 from tidemark.semantics.watermarks.watermarks import SourceEnd
-from tidemark.spark.columns.few_rows import FEW_BYTES
+from tidemark.spark.columns.few_rows import FEW_BYTES, local_path
 from tidemark.spark.sources.checkpoint import SparkCheckpoint
 from tidemark.spark.sources.source_ends import elements_end, files_end, format_end, may_have_unseen_rows
 from tidemark.state.encoding.envelope import canonical
@@ -54,8 +53,9 @@ class EpochInput:
             return False
         if source in self.sizes:
             return self.sizes[source] <= FEW_BYTES
+        paths = [path for path in map(local_path, addresses) if path is not None]
         try:
-            return all(address.startswith("file:") for address in addresses) and sum(map(_local_bytes, addresses)) <= FEW_BYTES
+            return len(paths) == len(addresses) and sum(path.stat().st_size for path in paths) <= FEW_BYTES
         except OSError:
             return False
 
@@ -126,16 +126,13 @@ def _slow_to_measure(spec: FilesSpec, addresses: Sequence[str]) -> bool:
 
 
 def _bytes_of(spark: SparkSession, address: str) -> int:
-    if address.startswith("file:"):
-        return _local_bytes(address)
+    local = local_path(address)
+    if local is not None:
+        return local.stat().st_size
     # PySpark has no API for a file's size.
     context = spark.sparkContext
     path = context._jvm.org.apache.hadoop.fs.Path(address)  # type: ignore[union-attr]  # noqa: SLF001
     return int(path.getFileSystem(context._jsc.hadoopConfiguration()).getFileStatus(path).getLen())  # noqa: SLF001
-
-
-def _local_bytes(address: str) -> int:
-    return Path("/" + address.removeprefix("file:").lstrip("/")).stat().st_size
 
 
 def committed_batch(head: EpochRecord | None, epoch: int, offsets: str, *, job: str) -> EpochRecord:

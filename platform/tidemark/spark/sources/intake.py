@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
@@ -14,6 +14,7 @@ from tidemark.errors import SourceError
 from tidemark.graph.model.nodes import FilesSpec, FormatSpec, SourceNode
 from tidemark.semantics.watermarks.event_time import MAX_EVENT_TIME, MIN_EVENT_TIME
 from tidemark.spark.columns.expressions import CORRUPT, POSITION, RAW, ROW_STATUS, SPLIT, TIME, column, quoted, visible_of
+from tidemark.spark.columns.few_rows import has_few_rows
 from tidemark.spark.columns.row_counts import MALFORMED, PASSING
 from tidemark.spark.columns.schemas import may_forbid_nulls, struct_of
 
@@ -33,21 +34,61 @@ _PARTITION_BITS: Final = 33
 
 
 @dataclass(frozen=True)
+class SourceRows:
+    """The rows of a source in an epoch, made into a DataFrame where that is needed.
+
+    ``files`` are the ones that it reads, where they are small and are read in one task; ``may_have_split`` is whether it may have the
+    engine's column of splits.
+    """
+
+    read: Callable[[], DataFrame]
+    files: tuple[str, ...] = ()
+    may_have_split: bool = True
+
+    @cached_property
+    def rows(self) -> DataFrame:
+        """The rows."""
+        return self.read()
+
+    @cached_property
+    def few_files(self) -> tuple[str, ...]:
+        """The files, where they are Parquet files of few rows; empty otherwise."""
+        return self.files if self.files and has_few_rows(self.files) else ()
+
+
+@dataclass(frozen=True)
 class Intake:
     """One source's rows of one epoch.
 
-    ``rows`` has the user's columns and the engine's: time (milliseconds), status, and split and position where they are needed.
+    ``batch`` are its rows as ``tidemark.spark.sources.sources`` reads them, ``ordered`` says whether they need a position.
     ``latest`` is the latest valid event time. Only a ``strict`` intake marks rows beyond it: the bound changes with every epoch, and
     Spark would compile its code again for rows that are rare. Where such a row is found, the epoch's input is read again, strictly.
     ``texts`` reads the epoch's records again with their texts, for malformed ones.
     """
 
     node: SourceNode
-    rows: DataFrame
+    batch: SourceRows
     processing_time: int
     latest: int
     strict: bool
+    ordered: bool
     texts: RecordTexts | None = None
+
+    @cached_property
+    def rows(self) -> DataFrame:
+        """The user's columns and the engine's: time (milliseconds), status, and split and position where they are needed."""
+        return _with_status(self, self.batch.rows)
+
+    @property
+    def has_splits(self) -> bool:
+        """Whether the rows have a split."""
+        return self.node.watermarks.split_by is not None or (self.batch.may_have_split and SPLIT in self.batch.rows.columns)
+
+    @property
+    def few_files(self) -> tuple[str, ...]:
+        """The files of a batch of few rows, whose plan differs between epochs by these files alone; empty otherwise."""
+        # The bound of a strict intake, and the time of rows without a timestamp, are in the plan.
+        return () if self.strict or self.node.watermarks.timestamp is None else self.batch.few_files
 
     @property
     def bounded(self) -> bool:
@@ -57,7 +98,7 @@ class Intake:
 
 def prepare_batch(
     node: SourceNode,
-    batch: DataFrame,
+    batch: SourceRows,
     processing_time: int,
     *,
     ordered: bool,
@@ -68,33 +109,36 @@ def prepare_batch(
 
     Args:
         node: the source.
-        batch: its rows as ``tidemark.spark.sources.sources`` reads them.
+        batch: its rows.
         processing_time: of the epoch, milliseconds.
         ordered: whether rows need a position.
         strict: whether to mark rows that are too far ahead of processing time.
         texts: as of ``Intake``.
     """
-    strategy = node.watermarks
-    skew = strategy.max_future_skew_ms
+    skew = node.watermarks.max_future_skew_ms
     latest = MAX_EVENT_TIME if skew is None else min(MAX_EVENT_TIME, processing_time + skew)
-    names = batch.columns
-    time = F.lit(processing_time).cast("bigint") if strategy.timestamp is None else _milliseconds(node, batch)
+    return Intake(node, batch, processing_time, latest, strict, ordered, texts)
+
+
+def _with_status(intake: Intake, batch: DataFrame) -> DataFrame:
+    node, names = intake.node, batch.columns
+    strategy = node.watermarks
+    time = F.lit(intake.processing_time).cast("bigint") if strategy.timestamp is None else _milliseconds(node, batch)
     hidden = [time.alias(TIME)]
     if SPLIT in names:
         hidden.append(F.col(SPLIT))
     elif strategy.split_by is not None:
         hidden.append(F.col(quoted(strategy.split_by)).cast("string").alias(SPLIT))
-    if ordered:
+    if intake.ordered:
         hidden.append(_position(node, names).alias(POSITION))
     kept = [F.col(quoted(name)) for name in visible_of(names)]
     corrupt = [F.col(CORRUPT)] if CORRUPT in names else []
     raw = [F.col(RAW)] if RAW in names else []
     timed = batch.select(*kept, *corrupt, *raw, *hidden)
-    bound = latest if strict else MAX_EVENT_TIME
+    bound = intake.latest if intake.strict else MAX_EVENT_TIME
     conditions = [f"{TIME} BETWEEN {MIN_EVENT_TIME}L AND {bound}L", *(f"({present})" for _, present in required_values(node))]
     good = " AND ".join([*conditions, f"{CORRUPT} IS NULL"] if corrupt else conditions)
-    with_status = timed.withColumn(ROW_STATUS, F.expr(f"if({good}, {PASSING}, {MALFORMED})"))
-    return Intake(node, with_status, processing_time, latest, strict, texts)
+    return timed.withColumn(ROW_STATUS, F.expr(f"if({good}, {PASSING}, {MALFORMED})"))
 
 
 def required_values(node: SourceNode) -> Sequence[tuple[str, str]]:

@@ -26,7 +26,7 @@ from tidemark.semantics.watermarks.event_time import (
 )
 from tidemark.spark.columns.expressions import CORRUPT, RAW, ROW_STATUS, SPLIT, TIME, column, quoted, visible_of
 from tidemark.spark.columns.row_counts import MALFORMED
-from tidemark.spark.sources.intake import Intake, prepare_batch, required_values
+from tidemark.spark.sources.intake import Intake, SourceRows, prepare_batch, required_values
 from tidemark.spark.sources.intake_limits import KAFKA
 from tidemark.spark.sources.record_texts import as_read_of_text, parsed_text
 
@@ -57,7 +57,7 @@ def malformed_rows(intake: Intake) -> DataFrame:
 
 def _looked_up(intake: Intake, rows: DataFrame, texts: DataFrame) -> DataFrame:
     """Return rows with the texts of their records instead of JSON; rows with equal columns each get the text of a different record."""
-    again = prepare_batch(intake.node, texts, intake.processing_time, ordered=False, strict=intake.strict).rows
+    again = prepare_batch(intake.node, SourceRows(lambda: texts), intake.processing_time, ordered=False, strict=intake.strict).rows
     records = again.where(f"{ROW_STATUS} = {MALFORMED} AND {CORRUPT} IS NULL")
     content = _as_json(again.columns).alias(_FOUND)
     found = rows.withColumnRenamed(RAW, _FOUND).unionByName(records.select(RAW, content, _key(intake, again)), allowMissingColumns=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from tidemark.spark.columns.schemas import may_forbid_nulls, nullable, struct_of
 from tidemark.spark.env.file_systems import readable
 from tidemark.spark.sources.elements import store_elements
 from tidemark.spark.sources.epoch_input import EpochInput
-from tidemark.spark.sources.intake import BLOCK, PATH, ROW
+from tidemark.spark.sources.intake import BLOCK, PATH, ROW, SourceRows
 from tidemark.spark.sources.intake_limits import DEFAULT_BYTES_PER_EPOCH, KAFKA
 from tidemark.spark.sources.kafka_errors import connector_missing
 from tidemark.state.encoding.redaction import without_secrets
@@ -128,7 +128,7 @@ def rows_of_epoch(
     ordered: Collection[str],
     few_tasks: bool,
     batch: DataFrame | None = None,
-) -> dict[str, DataFrame]:
+) -> dict[str, SourceRows]:
     """Return the rows of the sources that have any in an epoch, each read the cheapest way.
 
     Args:
@@ -140,12 +140,27 @@ def rows_of_epoch(
         batch: of a query, with the rows of sources that are no files; None where all are.
     """
     frames = unpack(batch, [source.name for source in sources]) if batch is not None else {}
+    found = {}
     for source in sources:
         if not taken.has_new_data(source.name):
-            frames.pop(source.name, None)
-        elif reads_files(source):
-            frames[source.name] = read_files_of_epoch(spark, source, taken.files[source.name], ordered=source.name in ordered)
-    return {name: in_one_task(rows) if few_tasks and taken.has_few_bytes(name) else rows for name, rows in frames.items()}
+            continue
+        if reads_files(source):
+            found[source.name] = _rows_of_files(spark, source, taken, ordered=source.name in ordered, few_tasks=few_tasks)
+        elif source.name in frames:
+            found[source.name] = SourceRows(partial(frames.__getitem__, source.name))
+    return found
+
+
+def _rows_of_files(spark: SparkSession, source: SourceNode, taken: EpochInput, *, ordered: bool, few_tasks: bool) -> SourceRows:
+    paths, few = taken.files[source.name], few_tasks and taken.has_few_bytes(source.name)
+
+    def read() -> DataFrame:
+        rows = read_files_of_epoch(spark, source, paths, ordered=ordered)
+        return in_one_task(rows) if few else rows
+
+    spec = source.spec
+    parquet = isinstance(spec, ElementsSpec) or (isinstance(spec, FilesSpec) and spec.format == "parquet")
+    return SourceRows(read, tuple(paths) if few and parquet else (), may_have_split=False)
 
 
 def pack(frames: Mapping[str, DataFrame]) -> DataFrame:

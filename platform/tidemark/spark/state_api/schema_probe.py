@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
@@ -22,7 +23,7 @@ from tidemark.spark.epoch.stateless import StatelessPlan
 from tidemark.spark.epoch.topology import build_topology
 from tidemark.spark.operators.base.schemas import OperatorSchemas
 from tidemark.spark.operators.registry.schemas import schemas_of
-from tidemark.spark.sources.intake import BLOCK, PATH, ROW, prepare_batch
+from tidemark.spark.sources.intake import BLOCK, PATH, ROW, SourceRows, prepare_batch
 from tidemark.spark.sources.sources import MARKS_CORRUPT, open_source
 from tidemark.state.store.store import JobStore
 
@@ -117,7 +118,7 @@ def probe_job(spark: SparkSession, job: Job, elements: JobStore) -> JobSchemas:
     intakes = {}
     for source in topology.sources:
         ordered = id(source) in topology.ordered
-        batch = _without_rows(spark, source, elements, ordered=ordered)
+        batch = SourceRows(partial(_without_rows, spark, source, elements, ordered=ordered))
         intakes[source.name] = prepare_batch(source, batch, 0, ordered=ordered, strict=False)
     rows = StatelessPlan(topology, intakes, {}, _no_side_rows, {}, run=lambda _: None)
     found = {}

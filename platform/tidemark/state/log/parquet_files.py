@@ -1,4 +1,7 @@
-"""Summaries of Parquet files, from their footers alone: rows, bytes, bounds of a time column, Delta's column statistics."""
+"""Parquet files of the job store: written from Arrow, and described from their footers alone.
+
+A description has the file's rows and bytes, the bounds of a time column, and column statistics in Delta's form.
+"""
 
 from __future__ import annotations
 
@@ -65,6 +68,27 @@ def describe_parquet(store: JobStore, paths: Sequence[str], time_column: str | N
         return list(threads.map(lambda path: _describe(store, path, time_column), paths))
 
 
+def write_parquet(store: JobStore, path: str, rows: pa.Table, *, compression: str, time_column: str | None = None) -> ParquetSummary:
+    """Write rows as one file, with a checksum per page; return its summary.
+
+    Args:
+        store: where the file lies.
+        path: its path there, which is new.
+        rows: few of them, since the file is made in memory.
+        compression: a codec of Parquet.
+        time_column: as for ``describe_parquet``.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    written = pa.BufferOutputStream()
+    collected: list[pq.FileMetaData] = []
+    pq.write_table(rows, written, compression=compression, write_page_checksum=True, metadata_collector=collected)
+    data = written.getvalue()
+    store.put(path, data.to_pybytes())
+    return _summary(store, path, collected[0], data.size, time_column)
+
+
 def parquet_schema(store: JobStore, path: str) -> pa.Schema:
     """Return the columns of a file, with what its writer noted about them; reads the file's end only.
 
@@ -81,6 +105,10 @@ def parquet_schema(store: JobStore, path: str) -> pa.Schema:
 
 def _describe(store: JobStore, path: str, time_column: str | None) -> ParquetSummary:
     metadata, size = _footer(store, path)
+    return _summary(store, path, metadata, size, time_column)
+
+
+def _summary(store: JobStore, path: str, metadata: pq.FileMetaData, size: int, time_column: str | None) -> ParquetSummary:
     low, high = None, None
     if time_column is not None:
         if time_column not in metadata.schema.names:

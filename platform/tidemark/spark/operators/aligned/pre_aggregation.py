@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
@@ -16,7 +16,7 @@ from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.spark.columns.expressions import ROW_STATUS, ROWS, START, TIME, quoted
 from tidemark.spark.columns.row_counts import FILTERED_START, PASSING, RowCounter
-from tidemark.spark.operators.base.contract import OperatorContext
+from tidemark.spark.operators.base.contract import OperatorContext, PortInput
 from tidemark.spark.operators.base.partials import Partials
 from tidemark.spark.operators.base.runtime_literals import runtime_literals
 from tidemark.spark.operators.base.tables import MAIN, StateTables
@@ -110,7 +110,7 @@ class AlignedRuntime(WindowRuntime):
         Args:
             rows: passing rows; with ``counter``, which requires ``can_fuse_counts``, all rows with their status.
             bounds: of the epoch.
-            observation: will have the counts, which ``counted`` reads after the rows were written.
+            observation: will have the counts, for ``counted``, after the rows were written.
             counter: of the rows; its counts come with the observation.
             now: the epoch's processing time.
             epoch: its number.
@@ -138,9 +138,8 @@ class AlignedRuntime(WindowRuntime):
         del bounds
         return groups
 
-    def counted(self, observation: Observation) -> ElementCounts:
-        """Read the counts of a pass that was written."""
-        found = observation.get
+    def counted(self, found: Mapping[str, Any]) -> ElementCounts:
+        """Return the counts of a pass that was written, by what it observed."""
         windows = set(map(self.last_window_of, found["late_starts"] or ()))
         return ElementCounts(
             accepted=found["accepted"] or 0,
@@ -193,12 +192,24 @@ class AlignedEpoch(WindowEpoch):
         """Return the last expired start of the epoch before, which greater allowed lateness does not bring back."""
         return max(start, self.context.before.counters.get(EXPIRED, MIN_WATERMARK))
 
-    def process_elements(self, rows: DataFrame, counter: RowCounter | None = None) -> ElementCounts:
+    def process_elements(self, elements: PortInput) -> ElementCounts:
         """Process an epoch's input into state; one Spark job."""
-        observation = Observation()
-        now, epoch = self.context.processing_time, self.context.epoch
-        self.tables.write_input(self.runtime.pre_aggregate(rows, self.thresholds, observation, counter, now=now, epoch=epoch))
-        self.counts = self.runtime.counted(observation)
+
+        def state_rows(numbers: Sequence[int], observation: Observation) -> DataFrame:
+            *bounds, now, epoch = numbers
+            return self.runtime.pre_aggregate(elements.rows, Thresholds(*bounds), observation, elements.counter, now=now, epoch=epoch)
+
+        numbers = (*astuple(self.thresholds), self.context.processing_time, self.context.epoch)
+        found = self.context.prepared[f"process {self.context.uid}"].run(elements.files, numbers, state_rows) if elements.files else None
+        if found is not None:
+            self.tables.write_rows(found.table, found.schema)
+            if elements.counter is not None:
+                elements.counter.set_counts(found.observed)
+            self.counts = self.runtime.counted(found.observed)
+        else:
+            observation = Observation()
+            self.tables.write_input(state_rows(numbers, observation))
+            self.counts = self.runtime.counted(observation.get)
         crash_point("state-staged")
         return self.counts
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tidemark.graph.model.nodes import StatefulNode
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
+from tidemark.spark.prepared.prepared_pass import PreparedPasses
 from tidemark.state.log.progress import OperatorProgress
 from tidemark.state.log.records import OperatorState
 from tidemark.state.store.store import JobStore
@@ -24,14 +26,21 @@ LATE = "late"
 
 @dataclass(frozen=True)
 class PortInput:
-    """The rows of one port in an epoch.
+    """The rows of one port in an epoch, made into a DataFrame where that is needed.
 
     With ``counter``, for a runtime that ``can_fuse_counts``, they are all rows with their status, and the counter gets its values from
-    the operator's pass; without, only the passing rows.
+    the operator's pass; without, only the passing rows. ``files`` are the ones that they are read from, where they are few and a plan
+    over these files alone, which differs between epochs by nothing else.
     """
 
-    rows: DataFrame
+    read: Callable[[], DataFrame]
     counter: RowCounter | None = None
+    files: tuple[str, ...] = ()
+
+    @cached_property
+    def rows(self) -> DataFrame:
+        """The rows."""
+        return self.read()
 
 
 @dataclass(frozen=True)
@@ -52,7 +61,7 @@ class OperatorContext:
     """The context of an operator in an epoch: the session, the job's folder, the state after the epoch before, the current epoch.
 
     ``processing_time`` is the epoch's; ``ends`` is whether no input comes after it; ``native`` whether the job runs no Python function, so
-    that few rows of state are read in one task.
+    that few rows of state are read in one task. ``prepared`` are the run's passes over few rows, whose plans are kept between epochs.
     """
 
     spark: SparkSession
@@ -64,6 +73,7 @@ class OperatorContext:
     processing_time: int
     ends: bool = False
     native: bool = False
+    prepared: PreparedPasses = field(default_factory=PreparedPasses)
 
 
 class OperatorRuntime(ABC):

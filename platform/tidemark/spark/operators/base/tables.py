@@ -16,10 +16,11 @@ from tidemark.spark.columns.few_rows import FEW_ROWS, in_one_task
 from tidemark.spark.columns.schemas import nullable
 from tidemark.spark.columns.state_files import read_files, write_folder
 from tidemark.spark.operators.base.contract import OperatorContext
-from tidemark.state.log.parquet_files import ParquetSummary
+from tidemark.state.log.parquet_files import ParquetSummary, write_parquet
 from tidemark.state.log.records import OperatorState, StateFile
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 STATE_COMPRESSION = "lz4"
@@ -60,9 +61,21 @@ class StateTables:
         Raises:
             StateMismatchError: a column would change its type.
         """
-        self.require_types(rows.schema)
-        self.schema = self._with_older(rows.schema)
+        self.adopt(rows.schema)
         self.added = self.write(rows)
+        return self.added
+
+    def write_rows(self, rows: pa.Table, schema: StructType) -> list[StateFile]:
+        """Write an epoch's input, grouped and read already, into the main table; without a Spark job.
+
+        Raises:
+            StateMismatchError: a column would change its type.
+        """
+        self.adopt(schema)
+        path = f"{self.new_folder()}/part-00000.parquet"
+        store = self._context.store
+        written = [write_parquet(store, path, rows, compression=STATE_COMPRESSION, time_column=self._time)] if rows.num_rows else []
+        self.added = self.add(written)
         return self.added
 
     def write(self, rows: DataFrame, part: str = MAIN, *, newest: int | None = None, rows_per_file: int | None = None) -> list[StateFile]:

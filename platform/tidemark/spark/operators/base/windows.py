@@ -14,7 +14,6 @@ from tidemark.state.log.progress import OperatorProgress
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation
 
-    from tidemark.spark.columns.row_counts import RowCounter
 
 MAX_LISTED_WINDOWS = 100
 
@@ -105,17 +104,11 @@ class WindowEpoch(OperatorEpoch):
 
     def process_batch(self, inputs: Mapping[str, PortInput]) -> None:
         """Process an epoch's elements into state."""
-        elements = inputs[self._port]
-        self.process_elements(elements.rows, elements.counter)
+        self.process_elements(inputs[self._port])
 
     @abstractmethod
-    def process_elements(self, rows: DataFrame, counter: RowCounter | None = None) -> ElementCounts | None:
-        """Process an epoch's elements into state; return None where the counts are known only after ``emit``.
-
-        Args:
-            rows: passing rows; with ``counter``, for a runtime that ``can_fuse_counts``, all rows with their status.
-            counter: gets its values from the same pass.
-        """
+    def process_elements(self, elements: PortInput) -> ElementCounts | None:
+        """Process an epoch's elements into state; return None where the counts are known only after ``emit``."""
 
     @property
     def input_counts(self) -> Mapping[str, InputCounts] | None:

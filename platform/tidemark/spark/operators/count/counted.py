@@ -18,8 +18,7 @@ from pyspark.storagelevel import StorageLevel
 from tidemark.crashpoints import crash_point
 from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
-from tidemark.spark.columns.row_counts import RowCounter
-from tidemark.spark.operators.base.contract import OperatorContext
+from tidemark.spark.operators.base.contract import OperatorContext, PortInput
 from tidemark.spark.operators.base.stored_columns import require_partials
 from tidemark.spark.operators.base.tables import StateTables
 from tidemark.spark.operators.base.windows import ElementCounts, Panes, WindowEpoch, WindowRuntime
@@ -79,9 +78,9 @@ class CountedEpoch(WindowEpoch):
     def oldest_open_window(self) -> None:
         """None: groups have no bounds."""
 
-    def process_elements(self, rows: DataFrame, counter: RowCounter | None = None) -> ElementCounts:  # noqa: ARG002
+    def process_elements(self, elements: PortInput) -> ElementCounts:
         """Number an epoch's elements and aggregate them into slices; one Spark job, two where few keys may have input."""
-        keyed = self.runtime.frames.keyed(rows)
+        keyed = self.runtime.frames.keyed(elements.rows)
         self.tables.require_types(self.runtime.frames.key_types(keyed))
         stored = self._counts()
         if stored is None or not self._may_touch_few:

@@ -25,10 +25,9 @@ from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.semantics.windows.assigners import DynamicSession
 from tidemark.spark.columns.expressions import START, TIME, quoted
-from tidemark.spark.columns.row_counts import RowCounter
 from tidemark.spark.columns.state_files import write_folder
 from tidemark.spark.operators.aligned.pre_aggregation import EXPIRED
-from tidemark.spark.operators.base.contract import OperatorContext, clamp_watermark, run_in_order
+from tidemark.spark.operators.base.contract import OperatorContext, PortInput, clamp_watermark, run_in_order
 from tidemark.spark.operators.base.partials import Partials
 from tidemark.spark.operators.base.runtime_literals import runtime_literals
 from tidemark.spark.operators.base.tables import MAIN, STATE_COMPRESSION, StateTables, is_current
@@ -145,8 +144,9 @@ class BufferedEpoch(WindowEpoch):
         oldest = self._counters.oldest
         return None if oldest >= MAX_WATERMARK or not self._counters.keys else clamp_watermark(oldest)
 
-    def process_elements(self, rows: DataFrame, counter: RowCounter | None = None) -> None:  # noqa: ARG002
+    def process_elements(self, elements: PortInput) -> None:
         """Stage an epoch's input, so that it is read once; one Spark job."""
+        rows = elements.rows
         timed = self._with_gap(rows)
         # Selected separately: the stream may have a column of that name.
         keys = dict(zip(self.runtime.partials.keys, self.runtime.partials.key_columns, strict=True))

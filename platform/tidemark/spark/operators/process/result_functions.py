@@ -20,10 +20,9 @@ from tidemark.graph.operators.window.node import WindowFunction, WindowNode
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.spark.columns.expressions import TIME, quoted
 from tidemark.spark.columns.replaced_sessions import bounds_of_replaced
-from tidemark.spark.columns.row_counts import RowCounter
 from tidemark.spark.columns.schemas import nullable
 from tidemark.spark.columns.state_files import read_files, write_folder
-from tidemark.spark.operators.base.contract import OperatorContext, run_in_order
+from tidemark.spark.operators.base.contract import OperatorContext, PortInput, run_in_order
 from tidemark.spark.operators.base.partials import Partials
 from tidemark.spark.operators.base.tables import STATE_COMPRESSION, StateTables
 from tidemark.spark.operators.base.windows import ElementCounts, Panes, WindowEpoch, WindowRuntime
@@ -107,9 +106,9 @@ class ResultFunctionEpoch(WindowEpoch):
         """As the inner runtime."""
         return self._inner.oldest_open_window
 
-    def process_elements(self, rows: DataFrame, counter: RowCounter | None = None) -> ElementCounts | None:
+    def process_elements(self, elements: PortInput) -> ElementCounts | None:
         """Take an epoch's input into state."""
-        self.counts = self._inner.process_elements(rows, counter)
+        self.counts = self._inner.process_elements(elements)
         return self.counts
 
     def late_rows(self, rows: DataFrame) -> DataFrame:

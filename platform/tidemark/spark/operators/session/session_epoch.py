@@ -20,7 +20,7 @@ from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMAR
 from tidemark.spark.columns.expressions import ROW_STATUS, ROWS, START, column, quoted
 from tidemark.spark.columns.row_counts import PASSING, RowCounter
 from tidemark.spark.columns.state_files import overlapping
-from tidemark.spark.operators.base.contract import OperatorContext, clamp_watermark
+from tidemark.spark.operators.base.contract import OperatorContext, PortInput, clamp_watermark
 from tidemark.spark.operators.base.runtime_literals import runtime_literals
 from tidemark.spark.operators.base.tables import MAIN, StateTables
 from tidemark.spark.operators.base.windows import MAX_LISTED_WINDOWS, ElementCounts, Panes, WindowEpoch
@@ -98,9 +98,9 @@ class SessionEpoch(WindowEpoch):
         """Additional counts of merged sessions: by name, a function and its argument."""
         return {}
 
-    def process_elements(self, rows: DataFrame, counter: RowCounter | None = None) -> ElementCounts:
+    def process_elements(self, elements: PortInput) -> ElementCounts:
         """Merge an epoch's input and the open sessions; one Spark job, two where only touched sessions are written."""
-        fresh = self._fresh(rows, counter)
+        fresh = self._fresh(elements.rows, elements.counter)
         older = [file for file in self._before if file.max_time is None or file.max_time > self._expired_end]
         if older:
             self.tables.require_types(fresh.schema)

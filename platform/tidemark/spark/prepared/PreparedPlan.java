@@ -1,0 +1,242 @@
+import java.io.FileOutputStream;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.rdd.RDD;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.MonotonicallyIncreasingID;
+import org.apache.spark.sql.catalyst.expressions.Nondeterministic;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.trees.TreeNode;
+import org.apache.spark.sql.catalyst.trees.TreePattern;
+import org.apache.spark.sql.catalyst.util.ArrayData;
+import org.apache.spark.sql.catalyst.util.GenericArrayData;
+import org.apache.spark.sql.classic.Dataset;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.CollectMetricsExec;
+import org.apache.spark.sql.execution.CollectMetricsExec$;
+import org.apache.spark.sql.execution.FileSourceScanExec;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.datasources.FileIndex;
+import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
+import org.apache.spark.sql.execution.datasources.InMemoryFileIndex;
+import org.apache.spark.sql.execution.datasources.NoopCache$;
+
+/**
+ * The physical plan of a DataFrame that reads files in one task, and is run again over other files and with other numbers.
+ *
+ * <p>Files are passed as one text, separated by NUL; numbers, too: each number in the plan, and the one that replaces it.
+ *
+ * <p>Written for the Java of Janino, Spark's own compiler: no type parameters, no lambdas.
+ */
+public final class PreparedPlan {
+  private static final String SEPARATOR = "\u0000";
+
+  private final Dataset made;
+  private final SparkPlan plan;
+  private final HadoopFsRelation relation;
+
+  /** Whose plan is kept. One of another shape, or whose rows differ each time, is refused by an IllegalArgumentException. */
+  public PreparedPlan(Dataset made) {
+    this.made = made;
+    requireSameRows(made.queryExecution().analyzed());
+    this.plan = made.queryExecution().executedPlan();
+    this.relation = relationOf(plan);
+  }
+
+  /** Whether a DataFrame's plan is this one, bound to the files and numbers. */
+  public boolean equalTo(Dataset other, String paths, String numbers) {
+    SparkPlan bound = unnamed(bind(paths, numbers));
+    return bound.sameResult(unnamed(other.queryExecution().executedPlan()));
+  }
+
+  /**
+   * Run the plan in one Spark job, and write its rows to a local file as record batches of Arrow, one after the other.
+   *
+   * @return the row of observed values, null without any
+   */
+  public Row run(String paths, String numbers, String file) throws IOException {
+    SparkPlan bound = bind(paths, numbers);
+    RDD batches = made.toArrowBatchRdd(bound);
+    byte[][] found = (byte[][]) batches.collect();
+    FileOutputStream out = new FileOutputStream(file);
+    try {
+      for (int i = 0; i < found.length; i++) {
+        out.write(found[i]);
+      }
+    } finally {
+      out.close();
+    }
+    scala.collection.Iterator observed = CollectMetricsExec$.MODULE$.collect(bound).valuesIterator();
+    return observed.hasNext() ? (Row) observed.next() : null;
+  }
+
+  private SparkPlan bind(String paths, String numbers) {
+    SparkPlan read = (SparkPlan) plan.transformUp(new Scans(over(paths)));
+    return numbers.isEmpty() ? read : (SparkPlan) read.transformAllExpressions(new Numbers(numbers));
+  }
+
+  private HadoopFsRelation over(String paths) {
+    List listed = new ArrayList();
+    String[] each = paths.split(SEPARATOR);
+    for (int i = 0; i < each.length; i++) {
+      listed.add(new Path(each[i]));
+    }
+    SparkSession session = made.sparkSession();
+    FileIndex index =
+        new InMemoryFileIndex(
+            session,
+            scala.jdk.javaapi.CollectionConverters.asScala(listed).toList(),
+            relation.options(),
+            new scala.Some(relation.dataSchema()),
+            NoopCache$.MODULE$,
+            scala.Option.empty(),
+            scala.Option.empty());
+    return new HadoopFsRelation(
+        index,
+        relation.partitionSchema(),
+        relation.dataSchema(),
+        relation.bucketSpec(),
+        relation.fileFormat(),
+        relation.options(),
+        session);
+  }
+
+  private static HadoopFsRelation relationOf(SparkPlan plan) {
+    Iterator leaves = scala.jdk.javaapi.CollectionConverters.asJava(plan.collectLeaves()).iterator();
+    Object leaf = leaves.next();
+    if (leaves.hasNext() || !(leaf instanceof FileSourceScanExec)) {
+      throw new IllegalArgumentException("the plan does not read one set of files: " + plan.nodeName());
+    }
+    if (plan.outputPartitioning().numPartitions() != 1) {
+      throw new IllegalArgumentException("the plan runs in several tasks");
+    }
+    return ((FileSourceScanExec) leaf).relation();
+  }
+
+  private static void requireSameRows(LogicalPlan plan) {
+    Varying varying = new Varying();
+    plan.transformAllExpressions(varying);
+    if (varying.found != null) {
+      throw new IllegalArgumentException("each run has other values of " + varying.found);
+    }
+    if (plan.containsPattern(TreePattern.CURRENT_LIKE())) {
+      throw new IllegalArgumentException("the plan asks for the time");
+    }
+  }
+
+  /** Names of observations differ between DataFrames. */
+  private static SparkPlan unnamed(SparkPlan plan) {
+    return (SparkPlan) plan.transformUp(new Unnamed());
+  }
+
+  private static TreeNode copy(TreeNode node, Object old, Object replacement) {
+    Object[] parts = new Object[node.productArity()];
+    for (int i = 0; i < parts.length; i++) {
+      parts[i] = node.productElement(i);
+      if (parts[i] == old) {
+        parts[i] = replacement;
+      }
+    }
+    return node.makeCopy(parts);
+  }
+
+  private static final class Scans extends scala.runtime.AbstractPartialFunction {
+    private final HadoopFsRelation relation;
+
+    Scans(HadoopFsRelation relation) {
+      this.relation = relation;
+    }
+
+    public boolean isDefinedAt(Object node) {
+      return node instanceof FileSourceScanExec;
+    }
+
+    public Object applyOrElse(Object node, scala.Function1 other) {
+      if (!isDefinedAt(node)) {
+        return other.apply(node);
+      }
+      return copy((TreeNode) node, ((FileSourceScanExec) node).relation(), relation);
+    }
+  }
+
+  private static final class Unnamed extends scala.runtime.AbstractPartialFunction {
+    public boolean isDefinedAt(Object node) {
+      return node instanceof CollectMetricsExec;
+    }
+
+    public Object applyOrElse(Object node, scala.Function1 other) {
+      return isDefinedAt(node) ? copy((TreeNode) node, ((CollectMetricsExec) node).name(), "observed") : other.apply(node);
+    }
+  }
+
+  /** Finds an expression with other values each time; numbers of rows begin anew in each run. */
+  private static final class Varying extends scala.runtime.AbstractPartialFunction {
+    private Expression found;
+
+    public boolean isDefinedAt(Object expression) {
+      if (found == null && expression instanceof Nondeterministic && !(expression instanceof MonotonicallyIncreasingID)) {
+        found = (Expression) expression;
+      }
+      return false;
+    }
+
+    public Object applyOrElse(Object expression, scala.Function1 other) {
+      isDefinedAt(expression);
+      return other.apply(expression);
+    }
+  }
+
+  /** Replaces literals, also those in an array, which is how numbers that change stay out of compiled code. */
+  private static final class Numbers extends scala.runtime.AbstractPartialFunction {
+    private final Map numbers = new HashMap();
+
+    Numbers(String pairs) {
+      String[] each = pairs.split(SEPARATOR);
+      for (int i = 0; i < each.length; i += 2) {
+        numbers.put(Long.valueOf(each[i]), Long.valueOf(each[i + 1]));
+      }
+    }
+
+    public boolean isDefinedAt(Object expression) {
+      return replacement(expression) != null;
+    }
+
+    public Object applyOrElse(Object expression, scala.Function1 other) {
+      Object found = replacement(expression);
+      return found == null ? other.apply(expression) : found;
+    }
+
+    private Object replacement(Object expression) {
+      if (!(expression instanceof Literal)) {
+        return null;
+      }
+      Literal literal = (Literal) expression;
+      Object found = numbers.get(literal.value());
+      if (found == null && literal.value() instanceof ArrayData) {
+        found = inArray(((ArrayData) literal.value()).array());
+      }
+      return found == null ? null : new Literal(found, literal.dataType());
+    }
+
+    private ArrayData inArray(Object[] items) {
+      Object[] replaced = Arrays.copyOf(items, items.length);
+      boolean any = false;
+      for (int i = 0; i < items.length; i++) {
+        Object found = numbers.get(items[i]);
+        if (found != null) {
+          replaced[i] = found;
+          any = true;
+        }
+      }
+      return any ? new GenericArrayData(replaced) : null;
+    }
+  }
+}

@@ -1,0 +1,96 @@
+"""A pass that each epoch makes over few rows: its plan is made once, checked against one made anew, and from then on only bound."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import Observation
+
+from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
+from tidemark.spark.prepared.prepared_plan import PassRows, PreparedPlan
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+logger = logging.getLogger("tidemark")
+
+Build = Callable[[Sequence[int], Observation], "DataFrame"]
+"""Makes the DataFrame of a pass over the epoch's files from the numbers that differ between epochs."""
+
+_FIRST_PLACEHOLDER: Final = 4_611_686_018_427_387_000
+"""Placeholders of numbers count from here: no other literal of a plan, and a valid watermark, as the numbers are."""
+
+
+class PreparedPass:
+    """One pass of a run.
+
+    ``PREPARED_AFTER`` is after how many epochs the plan is made: it costs as much as an epoch, which a run of a few would not win back.
+    With ``COMPARED_ALWAYS``, for tests, it is compared in each epoch with one made anew, not only once.
+    """
+
+    PREPARED_AFTER: ClassVar[int] = 2
+    COMPARED_ALWAYS: ClassVar[bool] = False
+
+    def __init__(self, name: str) -> None:
+        self.refused: str | None = None
+        self._name = name
+        self._epochs = 0
+        self._plan: PreparedPlan | None = None
+
+    def run(self, paths: Sequence[str], numbers: Sequence[int], build: Build) -> PassRows | None:
+        """Return the rows of the pass in this epoch; None where it has to be made as a DataFrame.
+
+        Args:
+            paths: the files that the DataFrame reads, few rows in all.
+            numbers: that the DataFrame is made with; within the range of watermarks, or clamped to it when made into SQL.
+            build: makes the DataFrame.
+        """
+        self._epochs += 1
+        if self.refused is not None or self._epochs <= self.PREPARED_AFTER:
+            return None
+        bound = {placeholder(index): max(MIN_WATERMARK, min(MAX_WATERMARK, number)) for index, number in enumerate(numbers)}
+        try:
+            if self._plan is None:
+                self._plan = self._prepare(paths, numbers, bound, build)
+            elif self.COMPARED_ALWAYS and not self._plan.equals(build(numbers, Observation()), paths, bound):
+                raise AssertionError(f"the plan of {self._name} differs from the one made before")
+            return self._plan.run(paths, bound) if self._plan is not None else None
+        except (Py4JError, PySparkException) as error:
+            # The DataFrame of the epoch fails in the same way, with an error that says where, or it does not fail.
+            logger.debug("the prepared %s: %s", self._name, error)
+            return None
+
+    def _prepare(self, paths: Sequence[str], numbers: Sequence[int], bound: dict[int, int], build: Build) -> PreparedPlan | None:
+        try:
+            plan = PreparedPlan(build(tuple(bound), Observation()))
+            if not plan.writable:
+                self.refused = f"Arrow does not write {plan.schema.simpleString()}"
+            elif not plan.equals(build(numbers, Observation()), paths, bound):
+                self.refused = "the plan differs between epochs by more than files and numbers"
+            else:
+                return plan
+        except Py4JError as error:
+            self.refused = str(error)
+        logger.debug("%s is planned in each epoch: %s", self._name, self.refused)
+        return None
+
+
+class PreparedPasses:
+    """The passes of a run, by name."""
+
+    def __init__(self) -> None:
+        self._passes: dict[str, PreparedPass] = {}
+
+    def __getitem__(self, name: str) -> PreparedPass:
+        if name not in self._passes:
+            self._passes[name] = PreparedPass(name)
+        return self._passes[name]
+
+
+def placeholder(index: int) -> int:
+    """Return the number that stands in a prepared plan for the one at an index."""
+    return _FIRST_PLACEHOLDER + index
