@@ -75,6 +75,11 @@ class RowCounter:
         self._found: RowCounts | None = None
 
     @property
+    def observation(self) -> Observation:
+        """The observation that has the values."""
+        return self._observation
+
+    @property
     def by_group(self) -> bool:
         """Whether splits need a separate groupBy.
 

@@ -52,7 +52,12 @@ def read_files(spark: SparkSession, store: JobStore, files: Iterable[StateFile],
     ``store`` is the store at the folder of the job whose record names the files; some may be in another job's folder.
     """
     reader = spark.read.schema(schema).option("parquet.page.verify-checksum.enabled", "true")
-    return reader.parquet(*(owner_store(store, file).spark_uri(file.path) for file in files))
+    return reader.parquet(*(address_of(store, file) for file in files))
+
+
+def address_of(store: JobStore, file: StateFile) -> str:
+    """Return the address of a state file, which may be in another job's folder; ``store`` as for ``read_files``."""
+    return owner_store(store, file).spark_uri(file.path)
 
 
 def overlapping(files: Sequence[StateFile], low: int, high: int) -> list[StateFile]:

@@ -29,6 +29,7 @@ from tidemark.spark.columns.few_rows import runs_python
 from tidemark.spark.columns.row_counts import observe_splits
 from tidemark.spark.epoch.background_jobs import BackgroundJobs, thread_pool
 from tidemark.spark.epoch.conservation import ConservationCheck
+from tidemark.spark.epoch.emission import Emission
 from tidemark.spark.epoch.schedule import EpochSchedule, Pass, What, build_schedule
 from tidemark.spark.epoch.stateless import StatelessPlan
 from tidemark.spark.epoch.topology import Topology
@@ -104,7 +105,7 @@ class EpochRun:
         self.early: dict[str, SideOutputNode] = {}
         self.observed.clear()
         self._staged: set[str] = set()
-        self._emitting: dict[int, tuple[Observation, float]] = {}
+        self._emitting: dict[int, Emission] = {}
         self.operators = {
             id(node): self._context.runtimes[id(node)].begin(self._operator_context(topology.name(node))) for node in topology.operators
         }
@@ -225,8 +226,7 @@ class EpochRun:
     def _process(self, planned: Pass) -> None:
         """Process input into an operator's state."""
         node = _operator_of(planned)
-        ports = [port for port in node.ports if self.rows.available(port.node)]
-        if ports:
+        if ports := [port for port in node.ports if self.rows.available(port.node)]:
             with self._stage(f"absorb {planned.subject}"):
                 self.operators[id(node)].process_batch({port.name: self._port_input(node, port) for port in ports})
                 self._collect_input_counts(node)
@@ -270,21 +270,21 @@ class EpochRun:
             results = run.emit(run.watermark_of(event_time), observation)
         self._collect_input_counts(node)
         if results is not None and self.topology.consumers.get(id(node)):
-            self.rows.set_results(node, results)
-            self._emitting[id(node)] = (observation, self._context.clock.monotonic())
+            emission = self._emitting[id(node)] = Emission(node, results, observation, self._context.clock.monotonic())
+            self.rows.set_results(node, emission.rows)
 
     def _consume(self, planned: Pass) -> None:
         """Read the counts of written results, and the results themselves where nothing else did."""
         node = _operator_of(planned)
         if id(node) not in self._emitting:
             return
-        observation, since = self._emitting.pop(id(node))
+        emission = self._emitting.pop(id(node))
         try:
             if planned.reads:
                 self.rows.rows(node).write.format("noop").mode("overwrite").save()
-            self.conservation.emitted[id(node)] = self.operators[id(node)].emitted(observation)
+            self.conservation.emitted[id(node)] = self.operators[id(node)].emitted(emission.counts)
         finally:
-            self._record_duration(f"fire {planned.subject}", since)
+            self._record_duration(f"fire {planned.subject}", emission.since)
 
     def _compact(self, planned: Pass) -> None:
         work = self.operators[id(_operator_of(planned))].compact()
@@ -297,8 +297,22 @@ class EpochRun:
 
     def _output(self, planned: Pass) -> None:
         """Stage an output that has rows in every epoch."""
-        if self.rows.available(_node_of(planned)):
+        if self.rows.available(node := _node_of(planned)) and not self._stage_prepared(planned.subject, node):
             self._stage_rows(planned.subject, self._rows_of(planned))
+
+    def _stage_prepared(self, name: str, node: Node) -> bool:
+        """Stage an output that is computed from few rows of state alone by its prepared pass; return whether it could be."""
+        sink, emission = self._context.sinks[name], self._emitting.get(id(self.topology.path_to_operator(node)))
+        if emission is None or not sink.takes_rows:
+            return False
+        with self._stage(f"output {name}"):
+            found = emission.prepared_rows(name, node, self.rows, self._context.prepared)
+            if found is None:
+                return False
+            self.outputs[name] = sink.stage_rows(found, self.plan.lineage, self.plan.epoch)
+        self._staged.add(name)
+        crash_point("output-staged")
+        return True
 
     def _side_output(self, planned: Pass) -> None:
         """Stage late, rejected or malformed rows in the background: where there are any, or where some are expected."""

@@ -90,7 +90,8 @@ class StatelessPlan:
         self._rows_and_filtered: dict[int, DataFrame] = {}
         self._rows: dict[int, DataFrame] = {}
         self._persisted: list[DataFrame] = []
-        self._results: dict[int, DataFrame] = {}
+        self._results: dict[int, Callable[[], DataFrame]] = {}
+        self._made_results: dict[int, DataFrame] = {}
         filters = [node for node in topology.nodes if isinstance(node, FilterNode)]
         self._statuses = {id(node): FIRST_FILTER + number for number, node in enumerate(filters)}
         self.row_counters: dict[int, RowCounter] = {}
@@ -100,9 +101,19 @@ class StatelessPlan:
         """Return the status of rows that a filter rejected."""
         return self._statuses[id(node)]
 
-    def set_results(self, operator: StatefulNode, results: DataFrame) -> None:
-        """Set an operator's results of this epoch; cached when more than one consumer reads them."""
-        self._results[id(operator)] = self._cache(results) if self._topology.shared(operator) else results
+    def set_results(self, operator: StatefulNode, results: Callable[[], DataFrame]) -> None:
+        """Set how an operator's results of this epoch are made; cached when more than one consumer reads them."""
+        self._results[id(operator)] = results
+
+    def after_results(self, node: Node, operator: StatefulNode, results: DataFrame) -> tuple[DataFrame, RowCounter | None]:
+        """Return the rows of a node that are computed from an operator's results alone, were these the results, and their counter."""
+        other = StatelessPlan(self._topology, {}, {}, self._side_rows, self._nondeterministic, run=self._run)
+        other.set_results(operator, lambda: results)
+        return other.rows(node), other.row_counters.get(id(node))
+
+    def set_counts(self, node: Node, observed: Mapping[str, object]) -> None:
+        """Set the counts of a node's rows, which were computed elsewhere."""
+        self._new_row_counter(node).set_counts(observed)
 
     def available(self, node: Node) -> bool:
         """Whether a node has rows in this epoch: its source was read, or the operator it follows emitted."""
@@ -239,7 +250,7 @@ class StatelessPlan:
 
     def _boundary(self, node: Node) -> DataFrame:
         if isinstance(node, StatefulNode):
-            return self._results[id(node)]
+            return self._results_of(node)
         if isinstance(node, SideOutputNode):
             return self._side_output(node)
         if isinstance(node, UnionNode):
@@ -263,6 +274,13 @@ class StatelessPlan:
         if isinstance(node, TransformNode):
             return self._transform(node, before, visible, hidden)
         raise TypeError(type(node).__name__)
+
+    def _results_of(self, operator: StatefulNode) -> DataFrame:
+        found = self._made_results.get(id(operator))
+        if found is None:
+            made = self._results[id(operator)]()
+            found = self._made_results[id(operator)] = self._cache(made) if self._topology.shared(operator) else made
+        return found
 
     def _counted(self, node: Node) -> DataFrame:
         """Return a node's rows, cached, after a separate pass: a transform may stop before it has read all of them."""

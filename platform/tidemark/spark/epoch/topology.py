@@ -104,6 +104,15 @@ class Topology:
             path.append(path[-1].input)
         return None if not isinstance(path[-1], SourceNode) or any(map(self.shared, path)) else tuple(path)
 
+    def path_to_operator(self, node: Node) -> StatefulNode | None:
+        """Return the operator whose results a node's rows are, after filters and expressions only, where nothing else reads them.
+
+        None otherwise.
+        """
+        while isinstance(node, FUSABLE) and self.consumers.get(id(node), 0) == 1:
+            node = node.input
+        return node if isinstance(node, StatefulNode) and self.consumers.get(id(node), 0) == 1 else None
+
     def upstream_sources(self, node: Node) -> tuple[SourceNode, ...]:
         """Return the sources a node's rows come from."""
         return tuple(found for found in walk([node]) if isinstance(found, SourceNode))

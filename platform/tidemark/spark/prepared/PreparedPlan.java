@@ -8,7 +8,6 @@ import java.util.List;
 import java.util.Map;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.rdd.RDD;
-import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.MonotonicallyIncreasingID;
@@ -60,9 +59,9 @@ public final class PreparedPlan {
   /**
    * Run the plan in one Spark job, and write its rows to a local file as record batches of Arrow, one after the other.
    *
-   * @return the row of observed values, null without any
+   * @return the names of observations, each followed by its row of values
    */
-  public Row run(String paths, String numbers, String file) throws IOException {
+  public Object[] run(String paths, String numbers, String file) throws IOException {
     SparkPlan bound = bind(paths, numbers);
     RDD batches = made.toArrowBatchRdd(bound);
     byte[][] found = (byte[][]) batches.collect();
@@ -74,8 +73,14 @@ public final class PreparedPlan {
     } finally {
       out.close();
     }
-    scala.collection.Iterator observed = CollectMetricsExec$.MODULE$.collect(bound).valuesIterator();
-    return observed.hasNext() ? (Row) observed.next() : null;
+    List observed = new ArrayList();
+    scala.collection.Iterator each = CollectMetricsExec$.MODULE$.collect(bound).iterator();
+    while (each.hasNext()) {
+      scala.Tuple2 pair = (scala.Tuple2) each.next();
+      observed.add(pair._1());
+      observed.add(pair._2());
+    }
+    return observed.toArray();
   }
 
   private SparkPlan bind(String paths, String numbers) {
@@ -99,14 +104,19 @@ public final class PreparedPlan {
             NoopCache$.MODULE$,
             scala.Option.empty(),
             scala.Option.empty());
+    return unnamed(relation, index);
+  }
+
+  /** A relation without the reader's option of a single path. */
+  private static HadoopFsRelation unnamed(HadoopFsRelation relation, FileIndex index) {
     return new HadoopFsRelation(
         index,
         relation.partitionSchema(),
         relation.dataSchema(),
         relation.bucketSpec(),
         relation.fileFormat(),
-        relation.options(),
-        session);
+        (scala.collection.immutable.Map) relation.options().removed("path"),
+        relation.sparkSession());
   }
 
   private static HadoopFsRelation relationOf(SparkPlan plan) {
@@ -169,11 +179,18 @@ public final class PreparedPlan {
 
   private static final class Unnamed extends scala.runtime.AbstractPartialFunction {
     public boolean isDefinedAt(Object node) {
-      return node instanceof CollectMetricsExec;
+      return node instanceof CollectMetricsExec || node instanceof FileSourceScanExec;
     }
 
     public Object applyOrElse(Object node, scala.Function1 other) {
-      return isDefinedAt(node) ? copy((TreeNode) node, ((CollectMetricsExec) node).name(), "observed") : other.apply(node);
+      if (node instanceof CollectMetricsExec) {
+        return copy((TreeNode) node, ((CollectMetricsExec) node).name(), "observed");
+      }
+      if (node instanceof FileSourceScanExec) {
+        HadoopFsRelation relation = ((FileSourceScanExec) node).relation();
+        return copy((TreeNode) node, relation, unnamed(relation, relation.location()));
+      }
+      return other.apply(node);
     }
   }
 

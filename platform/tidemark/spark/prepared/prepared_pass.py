@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import Observation
 
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.spark.prepared.prepared_plan import PassRows, PreparedPlan
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Observation
 
 logger = logging.getLogger("tidemark")
 
-Build = Callable[[Sequence[int], Observation], "DataFrame"]
-"""Makes the DataFrame of a pass over the epoch's files from the numbers that differ between epochs."""
+Build = Callable[[Sequence[int]], tuple["DataFrame", Sequence["Observation"]]]
+"""Makes the DataFrame of a pass over the epoch's files, with its observations, from the numbers that differ between epochs."""
 
 _FIRST_PLACEHOLDER: Final = 4_611_686_018_427_387_000
 """Placeholders of numbers count from here: no other literal of a plan, and a valid watermark, as the numbers are."""
@@ -56,7 +55,7 @@ class PreparedPass:
         try:
             if self._plan is None:
                 self._plan = self._prepare(paths, numbers, bound, build)
-            elif self.COMPARED_ALWAYS and not self._plan.equals(build(numbers, Observation()), paths, bound):
+            elif self.COMPARED_ALWAYS and not self._plan.equals(build(numbers)[0], paths, bound):
                 raise AssertionError(f"the plan of {self._name} differs from the one made before")
             return self._plan.run(paths, bound) if self._plan is not None else None
         except (Py4JError, PySparkException) as error:
@@ -66,10 +65,10 @@ class PreparedPass:
 
     def _prepare(self, paths: Sequence[str], numbers: Sequence[int], bound: dict[int, int], build: Build) -> PreparedPlan | None:
         try:
-            plan = PreparedPlan(build(tuple(bound), Observation()))
+            plan = PreparedPlan(*build(tuple(bound)))
             if not plan.writable:
                 self.refused = f"Arrow does not write {plan.schema.simpleString()}"
-            elif not plan.equals(build(numbers, Observation()), paths, bound):
+            elif not plan.equals(build(numbers)[0], paths, bound):
                 self.refused = "the plan differs between epochs by more than files and numbers"
             else:
                 return plan

@@ -23,7 +23,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import DataFrame, Observation, Row, SparkSession
 
 _SEPARATOR: Final = "\0"
 _CLASS: Final = "PreparedPlan"
@@ -46,25 +46,27 @@ _WRITABLE: Final = (
 
 @dataclass(frozen=True)
 class PassRows:
-    """The rows of a pass, their columns as Spark has them, and the values that it observed by their names."""
+    """The rows of a pass, their columns as Spark has them, and the values of each of its observations by their names."""
 
     table: pa.Table
     schema: T.StructType
-    observed: Mapping[str, object]
+    observed: Sequence[Mapping[str, object]]
 
 
 class PreparedPlan:
     """The plan of a DataFrame that reads one set of files in one task.
 
     Args:
-        frame: the DataFrame, with placeholders where numbers change; it may have one observation.
+        frame: the DataFrame, with placeholders where numbers change.
+        observations: all those in it.
 
     Raises:
         py4j.protocol.Py4JError: its plan has another shape, or its rows would differ in each run.
     """
 
-    def __init__(self, frame: DataFrame) -> None:
+    def __init__(self, frame: DataFrame, observations: Sequence[Observation] = ()) -> None:
         self.schema = frame.schema
+        self._names = [each._jo.name() for each in observations]  # type: ignore[union-attr]  # noqa: SLF001
         session = frame.sparkSession
         self._arrow = to_arrow_schema(self.schema, timezone="UTC")
         self._rows_to_python = session.sparkContext._jvm.org.apache.spark.sql.api.python.PythonSQLUtils  # type: ignore[union-attr]  # noqa: SLF001
@@ -92,12 +94,14 @@ class PreparedPlan:
             py4j.protocol.Py4JError: the job failed.
         """
         with _file() as file:
-            row = self._plan.run(_SEPARATOR.join(paths), _pairs(numbers), str(file))
+            found = list(self._plan.run(_SEPARATOR.join(paths), _pairs(numbers), str(file)))
             table = pa.Table.from_batches(list(_batches(file, self._arrow)), self._arrow)
-        if row is None:
-            return PassRows(table, self.schema, {})
-        observed: Row = CPickleSerializer().loads(self._rows_to_python.toPyRow(row))  # type: ignore[no-untyped-call]
-        return PassRows(table, self.schema, observed.asDict())
+        rows = dict(zip(found[::2], found[1::2], strict=True))
+        return PassRows(table, self.schema, [self._values(rows[name]) for name in self._names])
+
+    def _values(self, row: JavaObject) -> Mapping[str, object]:
+        values: Row = CPickleSerializer().loads(self._rows_to_python.toPyRow(row))  # type: ignore[no-untyped-call]
+        return values.asDict()
 
 
 def _pairs(numbers: Mapping[int, int]) -> str:

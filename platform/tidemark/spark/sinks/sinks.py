@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from tidemark.errors import CorruptStoreError, SinkError, StoreError
 from tidemark.graph.model.nodes import ConsoleSpec, DeltaSpec, MemorySpec, Output, ParquetSpec
 from tidemark.graph.operators.window.columns import REPLACES
 from tidemark.locations import Location
 from tidemark.savepoints.delta.missing_records import Retained
-from tidemark.savepoints.delta.result_tables import has_written_to
+from tidemark.savepoints.delta.result_tables import SPARK_SCHEMA, has_written_to
 from tidemark.spark.columns.expressions import visible_of
 from tidemark.spark.columns.replaced_sessions import LISTED, starts_of
 from tidemark.spark.columns.schemas import nullable
 from tidemark.spark.columns.state_files import write_folder
+from tidemark.spark.prepared.prepared_plan import PassRows
 from tidemark.spark.sinks.delta.delta_sink import DeltaSink
 from tidemark.spark.sinks.delta.delta_upsert import Upsert
 from tidemark.spark.sinks.local_sinks import ConsoleSink, MemorySink
@@ -27,6 +29,7 @@ from tidemark.spark.sinks.parquet_sink import ParquetSink
 from tidemark.spark.sinks.staging.missing import Expected
 from tidemark.spark.sinks.staging.staging import new_staging
 from tidemark.state.log.joblog import JobLog
+from tidemark.state.log.parquet_files import write_parquet
 from tidemark.state.log.records import EpochRecord, OutputRecord, SinkPosition
 from tidemark.state.store.store import JobStore
 
@@ -131,7 +134,7 @@ class BoundSink:
             lineage: the job's.
             epoch: the current epoch.
         """
-        visible = rows.drop(*(name for name in rows.columns if name not in visible_of(rows.columns)))
+        visible = visible_part(rows)
         schema = nullable(visible.schema)
         self.sink.require_whole()
         self.sink.check(schema)
@@ -153,6 +156,28 @@ class BoundSink:
             options=newest.options if newest else {},
         )
 
+    @property
+    def takes_rows(self) -> bool:
+        """Whether ``stage_rows`` can be called: rows are appended as they are."""
+        return not self.sink.starts_only and not (isinstance(self.sink, DeltaSink) and self.sink.upsert is not None)
+
+    def stage_rows(self, rows: PassRows, lineage: str, epoch: int) -> OutputRecord:
+        """Stage an epoch's rows that were read already, where the sink ``takes_rows``; arguments as of ``stage``."""
+        schema = nullable(rows.schema)
+        self.sink.require_whole()
+        self.sink.check(schema)
+        folder = self.sink.staging_folder(new_staging(lineage, epoch))
+        table = rows.table.cast(to_arrow_schema(schema, timezone="UTC")).replace_schema_metadata({SPARK_SCHEMA: schema.json()})
+        path = f"{folder}/part-00000.parquet"
+        files = [write_parquet(self.sink.staging, path, table, compression=SINK_COMPRESSION)] if table.num_rows else []
+        return OutputRecord(
+            sink=self.sink.kind,
+            location=self.sink.location,
+            schema=schema.json(),
+            files=tuple(file.as_staged_file() for file in files),
+            rows=table.num_rows,
+        )
+
     def empty_record(self) -> OutputRecord:
         """Return the record of an epoch without rows for this output."""
         return OutputRecord(sink=self.sink.kind, location=self.sink.location)
@@ -161,6 +186,11 @@ class BoundSink:
         """Make the rows visible, if there are any."""
         if record.files:
             self.sink.publish(record, lineage, epoch)
+
+
+def visible_part(rows: DataFrame) -> DataFrame:
+    """Return rows without the engine's columns."""
+    return rows.drop(*(name for name in rows.columns if name not in visible_of(rows.columns)))
 
 
 def require_not_ahead(sinks: Mapping[str, BoundSink], lineage: str, epoch: int) -> None:

@@ -31,7 +31,7 @@ from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.columns.expressions import META, POSITION, SPLIT, TIME, quoted, visible_of
 from tidemark.spark.operators.aligned.sliced import PREFIX, STACKS, SUFFIX
-from tidemark.spark.operators.base.contract import OperatorContext, PortInput
+from tidemark.spark.operators.base.contract import OperatorContext, PortInput, rows_of
 from tidemark.spark.operators.window.runtimes import window_runtime_of
 from tidemark.spark.state_api.rewriting import WITH_PARTIALS, Rewriting
 from tidemark.spark.state_api.schema_probe import probe_inputs
@@ -132,7 +132,7 @@ class SavepointWriter:
         observation = Observation()
         results = run.emit(run.watermark_of(watermark), observation)
         if results is not None:
-            results.write.format("noop").mode("overwrite").save()
+            rows_of(results, observation).write.format("noop").mode("overwrite").save()
             run.emitted(observation)
         compaction = run.compact()
         if compaction is not None:

@@ -126,10 +126,15 @@ def probe_job(spark: SparkSession, job: Job, elements: JobStore) -> JobSchemas:
         for node in topology.operators:
             given = {port.name: spark.createDataFrame([], rows.rows(port.node).schema) for port in node.ports}
             found[topology.name(node)] = InputSchema(node, given)
-            rows.set_results(node, spark.createDataFrame([], found[topology.name(node)].schemas.results()))
+            results = spark.createDataFrame([], found[topology.name(node)].schemas.results())
+            rows.set_results(node, partial(_same, results))
         return JobSchemas(found, _outputs(job, rows))
     finally:
         rows.release()
+
+
+def _same(rows: DataFrame) -> DataFrame:
+    return rows
 
 
 def _no_side_rows(_node: StatefulNode, _counter: str, inputs: Mapping[str, DataFrame]) -> DataFrame:

@@ -195,21 +195,24 @@ class AlignedEpoch(WindowEpoch):
     def process_elements(self, elements: PortInput) -> ElementCounts:
         """Process an epoch's input into state; one Spark job."""
 
-        def state_rows(numbers: Sequence[int], observation: Observation) -> DataFrame:
+        def state_rows(numbers: Sequence[int]) -> tuple[DataFrame, Sequence[Observation]]:
             *bounds, now, epoch = numbers
-            return self.runtime.pre_aggregate(elements.rows, Thresholds(*bounds), observation, elements.counter, now=now, epoch=epoch)
+            counts = Observation()
+            rows = self.runtime.pre_aggregate(elements.rows, Thresholds(*bounds), counts, elements.counter, now=now, epoch=epoch)
+            return rows, (counts,)
 
         numbers = (*astuple(self.thresholds), self.context.processing_time, self.context.epoch)
         found = self.context.prepared[f"process {self.context.uid}"].run(elements.files, numbers, state_rows) if elements.files else None
         if found is not None:
             self.tables.write_rows(found.table, found.schema)
+            (counts,) = found.observed
             if elements.counter is not None:
-                elements.counter.set_counts(found.observed)
-            self.counts = self.runtime.counted(found.observed)
+                elements.counter.set_counts(counts)
         else:
-            observation = Observation()
-            self.tables.write_input(state_rows(numbers, observation))
-            self.counts = self.runtime.counted(observation.get)
+            rows, (observation,) = state_rows(numbers)
+            self.tables.write_input(rows)
+            counts = observation.get
+        self.counts = self.runtime.counted(counts)
         crash_point("state-staged")
         return self.counts
 

@@ -23,7 +23,7 @@ from tidemark.spark.columns.state_files import overlapping
 from tidemark.spark.operators.aligned.pre_aggregation import EXPIRED, FIRST_START, AlignedEpoch, Thresholds
 from tidemark.spark.operators.aligned.slice_frames import INDEX, MARKS, SINCE, SliceFrames
 from tidemark.spark.operators.aligned.two_stacks import BLOCK, END, FIRST, LAST, LOW, REAL, Ends
-from tidemark.spark.operators.base.contract import OperatorContext, clamp_watermark, run_in_order
+from tidemark.spark.operators.base.contract import Observed, OperatorContext, clamp_watermark, run_in_order
 from tidemark.spark.operators.base.runtime_literals import runtime_literals
 from tidemark.spark.operators.base.tables import count_in_spans
 from tidemark.spark.operators.base.windows import MAX_LISTED_WINDOWS, Panes
@@ -124,7 +124,7 @@ class SlicedEpoch(AlignedEpoch):
             parts.append(self.runtime.results(touched, "LATE"))
         return reduce(DataFrame.union, parts) if parts else None
 
-    def emitted_panes(self, observation: Observation) -> Panes:
+    def emitted_panes(self, observation: Observed) -> Panes:
         """Read the counts of results that were written."""
         again = self._again.get if self._again is not None else {}
         # Cumulative windows share their starts.

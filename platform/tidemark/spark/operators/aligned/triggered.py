@@ -24,7 +24,7 @@ from tidemark.spark.operators.aligned.pre_aggregation import EXPIRED, FIRST_STAR
 from tidemark.spark.operators.aligned.purge_marks import HAD, HAD_LATE, MARK_FIELDS, after_marks, newest_marks, unmarked, with_mark
 from tidemark.spark.operators.aligned.trigger_frames import CLOCK, EPOCH, INDEX, TAKEN, TAKEN_LATE, TriggerFrames
 from tidemark.spark.operators.aligned.two_stacks import END
-from tidemark.spark.operators.base.contract import OperatorContext
+from tidemark.spark.operators.base.contract import Observed, OperatorContext
 from tidemark.spark.operators.base.runtime_literals import runtime_literals
 from tidemark.spark.operators.base.stored_columns import require_partials
 from tidemark.spark.operators.base.tables import MAIN
@@ -112,7 +112,7 @@ class TriggeredEpoch(AlignedEpoch):
         crash_point("state-staged")
         return self.runtime.results(self.tables.read(written, counted.schema), self.times) if written else None
 
-    def emitted_panes(self, observation: Observation) -> Panes:
+    def emitted_panes(self, observation: Observed) -> Panes:
         """Return the counts of panes that were written."""
         del observation
         found = self._counts.get if self._counts is not None else {}

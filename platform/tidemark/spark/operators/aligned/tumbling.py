@@ -23,7 +23,7 @@ from tidemark.semantics.windows.assigners import Tumbling
 from tidemark.spark.columns.expressions import POSITION, START, TIME
 from tidemark.spark.columns.state_files import overlapping
 from tidemark.spark.operators.aligned.pre_aggregation import FIRST_START, AlignedEpoch, AlignedRuntime, Thresholds
-from tidemark.spark.operators.base.contract import OperatorContext, clamp_watermark
+from tidemark.spark.operators.base.contract import Observed, OperatorContext, Results, clamp_watermark
 from tidemark.spark.operators.base.runtime_literals import runtime_literals
 from tidemark.spark.operators.base.tables import count_in_spans, shared_span, stagings
 from tidemark.spark.operators.base.windows import MAX_LISTED_WINDOWS, Panes
@@ -149,29 +149,38 @@ class TumblingEpoch(AlignedEpoch):
         """The start of the last window that is expired after this epoch."""
         return max(self.runtime.last_expired(self.watermark), self.expired_before)
 
-    def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
+    def emit(self, watermark: int, observation: Observation) -> DataFrame | Results | None:
         """Return the panes due at a watermark, None where there cannot be any. Nothing runs yet."""
         self.watermark = watermark
         if self.tables.empty:
             return None
-        parts: list[DataFrame] = []
         due_before = self.thresholds.fired
         low, high = due_before + 1, self.runtime.last_due(watermark)
         due = overlapping(self.tables.files(), low, high) if high >= low else []
         if due:
-            parts.append(self._due(due, low, high))
             self._closed = count_in_spans(due, low, high, self.runtime.size)
-        if self.counts and self.counts.refired_groups:
-            span = self.expired_before + 1, due_before
-            added = overlapping(self.tables.added, *span)
-            older = [file for file in overlapping(self.tables.files(), *span) if file not in self.tables.added]
-            parts.append(self.runtime.touched(self.tables.read(older), self.tables.read(added), self.expired_before, due_before))
-        if not parts:
-            return None
-        merged = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
-        return self.runtime.results(merged, due_before, observation)
+        if not (self.counts and self.counts.refired_groups):
+            return self._results(due, low, high) if due else None
+        span = self.expired_before + 1, due_before
+        added = overlapping(self.tables.added, *span)
+        older = [file for file in overlapping(self.tables.files(), *span) if file not in self.tables.added]
+        again = self.runtime.touched(self.tables.read(older), self.tables.read(added), self.expired_before, due_before)
+        if not due:
+            return self.runtime.results(again, due_before, observation)
+        first = self._due(due, low, high, shared_span(stagings(due), low, high))
+        return self.runtime.results(first.unionByName(again), due_before, observation)
 
-    def emitted_panes(self, observation: Observation) -> Panes:
+    def _results(self, due: Sequence[StateFile], low: int, high: int) -> Results:
+        """Return the panes of windows that start in [low, high] and fire for the first time."""
+        shared = shared_span(stagings(due), low, high)
+
+        def build(numbers: Sequence[int], observation: Observation) -> DataFrame:
+            first, last, fired = numbers
+            return self.runtime.results(self._due(due, first, last, shared), fired, observation)
+
+        return Results(build, (low, high, self.thresholds.fired), self.tables.few_files(due), "alone" if shared is None else "merged")
+
+    def emitted_panes(self, observation: Observed) -> Panes:
         """Read the counts of results that were written."""
         found = observation.get
         refired = tuple(sorted(found["refired"] or ())[-MAX_LISTED_WINDOWS:])
@@ -187,11 +196,10 @@ class TumblingEpoch(AlignedEpoch):
         oldest = min((file.min_time for file in self.tables.files() if file.min_time is not None), default=None)
         return None if oldest is None else clamp_watermark(max(oldest, self.expired + self.runtime.size))
 
-    def _due(self, files: Sequence[StateFile], low: int, high: int) -> DataFrame:
+    def _due(self, files: Sequence[StateFile], low: int, high: int, shared: tuple[int, int] | None) -> DataFrame:
         """Return due state rows, one per key and window; where there are many, merges only windows that several stagings share."""
         runtime = self.runtime
         due = runtime.between(self.tables.read(files), low, high)
-        shared = shared_span(stagings(files), low, high)
         if shared is None:
             return due
         alone = [file for file in files if overlapping([file], low, shared[0] - 1) or overlapping([file], shared[1] + 1, high)]

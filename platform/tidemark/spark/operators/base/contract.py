@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tidemark.graph.model.nodes import StatefulNode
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
@@ -41,6 +41,34 @@ class PortInput:
     def rows(self) -> DataFrame:
         """The rows."""
         return self.read()
+
+
+class Observed(Protocol):
+    """Values that a pass observed, known once it ran: an ``Observation``, or what took its place."""
+
+    @property
+    def get(self) -> Mapping[str, Any]:
+        """The values by name."""
+        ...
+
+
+@dataclass(frozen=True)
+class Results:
+    """Results of an operator, made into a DataFrame where that is needed.
+
+    ``build`` makes it from ``numbers`` and an observation for the counts that ``emitted`` reads. ``files`` are the ones that it is read
+    from, where they have few rows, and the DataFrames of one ``shape`` differ between epochs only by files and numbers.
+    """
+
+    build: Callable[[Sequence[int], Observation], DataFrame]
+    numbers: tuple[int, ...] = ()
+    files: tuple[str, ...] = ()
+    shape: str = ""
+
+
+def rows_of(results: DataFrame | Results, observation: Observation) -> DataFrame:
+    """Return results as a DataFrame, with the observation that ``emit`` was called with."""
+    return results.build(results.numbers, observation) if isinstance(results, Results) else results
 
 
 @dataclass(frozen=True)
@@ -157,16 +185,16 @@ class OperatorEpoch(ABC):
         """
 
     @abstractmethod
-    def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
+    def emit(self, watermark: int, observation: Observation) -> DataFrame | Results | None:
         """Return the results due at a watermark, None where there cannot be any. Results may be read until ``snapshot`` is called.
 
         Args:
             watermark: W(n) in the operator's time domain.
-            observation: for the counts that ``emitted`` reads.
+            observation: for the counts that ``emitted`` reads, where a DataFrame is returned.
         """
 
     @abstractmethod
-    def emitted(self, observation: Observation) -> int:
+    def emitted(self, observation: Observed) -> int:
         """Read the counts of written results; return the number of rows."""
 
     @abstractmethod

@@ -14,7 +14,7 @@ from tidemark.savepoints.model.stored_types import OLDER
 from tidemark.spark.columns.expressions import START
 from tidemark.spark.columns.few_rows import FEW_ROWS, in_one_task
 from tidemark.spark.columns.schemas import nullable
-from tidemark.spark.columns.state_files import read_files, write_folder
+from tidemark.spark.columns.state_files import address_of, read_files, write_folder
 from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.state.log.parquet_files import ParquetSummary, write_parquet
 from tidemark.state.log.records import OperatorState, StateFile
@@ -125,6 +125,11 @@ class StateTables:
         rows = read_files(self._context.spark, self._context.store, listed, wanted)
         few = self._context.native and sum(file.rows for file in listed) <= FEW_ROWS
         return in_one_task(rows) if few else rows
+
+    def few_files(self, files: Sequence[StateFile]) -> tuple[str, ...]:
+        """Return the addresses of files that have few rows together, and are read in one task; empty where they have more."""
+        few = self._context.native and sum(file.rows for file in files) <= FEW_ROWS
+        return tuple(address_of(self._context.store, file) for file in files) if few else ()
 
     def drop(self, files: Iterable[StateFile]) -> None:
         """Drop files from the state; the files themselves stay for earlier epochs."""

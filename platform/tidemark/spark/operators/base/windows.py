@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tidemark.graph.operators.window.node import WindowNode
-from tidemark.spark.operators.base.contract import LATE, InputCounts, OperatorContext, OperatorEpoch, OperatorRuntime, PortInput
+from tidemark.spark.operators.base.contract import LATE, InputCounts, Observed, OperatorContext, OperatorEpoch, OperatorRuntime, PortInput
 from tidemark.state.log.progress import OperatorProgress
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Observation
+    from pyspark.sql import DataFrame
 
 
 MAX_LISTED_WINDOWS = 100
@@ -125,13 +125,13 @@ class WindowEpoch(OperatorEpoch):
     def late_rows(self, rows: DataFrame) -> DataFrame:
         """Return the late rows of this epoch's input. May be called before counts are known, or only when the late count is positive."""
 
-    def emitted(self, observation: Observation) -> int:
+    def emitted(self, observation: Observed) -> int:
         """Read the counts of written panes; return the number of rows."""
         self.panes = self.emitted_panes(observation)
         return self.panes.rows
 
     @abstractmethod
-    def emitted_panes(self, observation: Observation) -> Panes:
+    def emitted_panes(self, observation: Observed) -> Panes:
         """Read the counts of written panes."""
 
     @property

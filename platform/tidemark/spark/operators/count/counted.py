@@ -18,7 +18,7 @@ from pyspark.storagelevel import StorageLevel
 from tidemark.crashpoints import crash_point
 from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
-from tidemark.spark.operators.base.contract import OperatorContext, PortInput
+from tidemark.spark.operators.base.contract import Observed, OperatorContext, PortInput
 from tidemark.spark.operators.base.stored_columns import require_partials
 from tidemark.spark.operators.base.tables import StateTables
 from tidemark.spark.operators.base.windows import ElementCounts, Panes, WindowEpoch, WindowRuntime
@@ -132,7 +132,7 @@ class CountedEpoch(WindowEpoch):
         grouped = frames.groups(self.tables.read(self.tables.files()), self.tables.read(self.tables.added))
         return frames.results(grouped.observe(observation, F.expr("count(1) AS groups")))
 
-    def emitted_panes(self, observation: Observation) -> Panes:
+    def emitted_panes(self, observation: Observed) -> Panes:
         """Read the number of written groups; each is a window."""
         groups = observation.get["groups"] if self._full else 0
         return Panes(on_time=groups, closed=groups)

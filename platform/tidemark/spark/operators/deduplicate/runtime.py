@@ -22,6 +22,7 @@ from tidemark.spark.columns.state_files import read_files, write_folder
 from tidemark.spark.operators.base.contract import (
     LATE,
     InputCounts,
+    Observed,
     OperatorContext,
     OperatorEpoch,
     OperatorRuntime,
@@ -149,7 +150,7 @@ class DeduplicateEpoch(OperatorEpoch):
         self.watermark = watermark
         return None if self._staged is None else self.runtime.frames.elements(self._staged)
 
-    def emitted(self, observation: Observation) -> int:
+    def emitted(self, observation: Observed) -> int:
         """Return the number of kept elements."""
         del observation
         return self._counts.accepted if self._counts is not None else 0

@@ -27,7 +27,7 @@ from tidemark.semantics.windows.assigners import DynamicSession
 from tidemark.spark.columns.expressions import START, TIME, quoted
 from tidemark.spark.columns.state_files import write_folder
 from tidemark.spark.operators.aligned.pre_aggregation import EXPIRED
-from tidemark.spark.operators.base.contract import OperatorContext, PortInput, clamp_watermark, run_in_order
+from tidemark.spark.operators.base.contract import Observed, OperatorContext, PortInput, clamp_watermark, run_in_order
 from tidemark.spark.operators.base.partials import Partials
 from tidemark.spark.operators.base.runtime_literals import runtime_literals
 from tidemark.spark.operators.base.tables import MAIN, STATE_COMPRESSION, StateTables, is_current
@@ -227,7 +227,7 @@ class BufferedEpoch(WindowEpoch):
         panes = passed.read(self.context, OUTPUT)
         return processed(self.node, panes, layout.results) if layout.results else aggregated(self.node, panes, layout)
 
-    def emitted_panes(self, observation: Observation) -> Panes:  # noqa: ARG002
+    def emitted_panes(self, observation: Observed) -> Panes:  # noqa: ARG002
         """Return the counts of the pass; aggregates return one row per pane, a function any number."""
         found = Panes() if self._passed is None else self._panes_of(self._passed)
         return found if self.node.function is not None else dataclasses.replace(found, result_rows=None)

@@ -22,7 +22,7 @@ from tidemark.spark.columns.expressions import TIME, quoted
 from tidemark.spark.columns.replaced_sessions import bounds_of_replaced
 from tidemark.spark.columns.schemas import nullable
 from tidemark.spark.columns.state_files import read_files, write_folder
-from tidemark.spark.operators.base.contract import OperatorContext, PortInput, run_in_order
+from tidemark.spark.operators.base.contract import Observed, OperatorContext, PortInput, rows_of, run_in_order
 from tidemark.spark.operators.base.partials import Partials
 from tidemark.spark.operators.base.tables import STATE_COMPRESSION, StateTables
 from tidemark.spark.operators.base.windows import ElementCounts, Panes, WindowEpoch, WindowRuntime
@@ -117,7 +117,8 @@ class ResultFunctionEpoch(WindowEpoch):
 
     def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
         """Call the function for each pane; return its rows, None where no pane fired."""
-        results = self._inner.emit(watermark, observation)
+        emitted = self._inner.emit(watermark, observation)
+        results = None if emitted is None else rows_of(emitted, observation)
         self.watermark, self.counts = self._inner.watermark, self._inner.counts
         clock = OperatorClock(
             self.node.assigner.domain, self.context.epoch, self.context.before.watermark, watermark, self.context.processing_time
@@ -145,7 +146,7 @@ class ResultFunctionEpoch(WindowEpoch):
         self.context.store.delete(self._staged)
         return processed(self.node, passed.read(self.context, OUTPUT), layout.results) if self._panes_of(passed).panes else None
 
-    def emitted_panes(self, observation: Observation) -> Panes:
+    def emitted_panes(self, observation: Observed) -> Panes:
         """Return the panes that the function was called for, and its number of rows."""
         del observation  # read together with the results
         if self._passed is None:

@@ -20,7 +20,7 @@ from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMAR
 from tidemark.spark.columns.expressions import ROW_STATUS, ROWS, START, column, quoted
 from tidemark.spark.columns.row_counts import PASSING, RowCounter
 from tidemark.spark.columns.state_files import overlapping
-from tidemark.spark.operators.base.contract import OperatorContext, PortInput, clamp_watermark
+from tidemark.spark.operators.base.contract import Observed, OperatorContext, PortInput, clamp_watermark
 from tidemark.spark.operators.base.runtime_literals import runtime_literals
 from tidemark.spark.operators.base.tables import MAIN, StateTables
 from tidemark.spark.operators.base.windows import MAX_LISTED_WINDOWS, ElementCounts, Panes, WindowEpoch
@@ -272,7 +272,7 @@ class SessionEpoch(WindowEpoch):
         self._found[NEXT_END] = max((file.max_time or high for file in self.tables.files()), default=high)
         return rows.observe(self._ahead, F.expr(f"min(CASE WHEN {END} > {runtime_literals(high, varying=END)[0]} THEN {END} END) AS next"))
 
-    def emitted_panes(self, observation: Observation) -> Panes:
+    def emitted_panes(self, observation: Observed) -> Panes:
         """Read the counts of written results."""
         found = observation.get
         late = found.get("late") or 0

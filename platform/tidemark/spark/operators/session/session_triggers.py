@@ -20,7 +20,7 @@ from tidemark.spark.columns.expressions import POSITION, START, TIME, quoted
 from tidemark.spark.columns.replaced_sessions import replaced_sessions
 from tidemark.spark.columns.state_files import overlapping
 from tidemark.spark.operators.aligned.firing_rules import Times
-from tidemark.spark.operators.base.contract import OperatorContext, clamp_watermark
+from tidemark.spark.operators.base.contract import Observed, OperatorContext, clamp_watermark
 from tidemark.spark.operators.base.runtime_literals import runtime_literals
 from tidemark.spark.operators.base.stored_columns import require_partials
 from tidemark.spark.operators.base.windows import ElementCounts, Panes
@@ -158,7 +158,7 @@ class TriggeredSessionEpoch(SessionEpoch):
         crash_point("state-staged")
         return self.runtime.panes(self.tables.read(written), times) if written else None
 
-    def emitted_panes(self, observation: Observation) -> Panes:
+    def emitted_panes(self, observation: Observed) -> Panes:
         """Return the counts of written panes."""
         del observation
         found = self._panes.get if self._panes is not None else {}

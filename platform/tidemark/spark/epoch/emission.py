@@ -1,0 +1,76 @@
+"""The results that an operator emitted in an epoch, until they were written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Observation
+
+from tidemark.graph.model.nodes import Node, StatefulNode
+from tidemark.spark.epoch.stateless import StatelessPlan
+from tidemark.spark.operators.base.contract import Observed, Results, rows_of
+from tidemark.spark.prepared.prepared_pass import PreparedPasses
+from tidemark.spark.prepared.prepared_plan import PassRows
+from tidemark.spark.sinks.sinks import visible_part
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True)
+class KnownValues:
+    """Observed values that are known already."""
+
+    get: Mapping[str, Any]
+
+
+class Emission:
+    """Results that an operator emitted.
+
+    ``counts`` has the values that the operator's ``emitted`` reads, once the results were written.
+
+    Args:
+        operator: that emitted them.
+        results: as returned by ``emit``.
+        observation: that ``emit`` was called with.
+        since: when it was called, in seconds.
+    """
+
+    def __init__(self, operator: StatefulNode, results: DataFrame | Results, observation: Observation, since: float) -> None:
+        self.counts: Observed = observation
+        self.since = since
+        self._operator = operator
+        self._results = results
+        self._observation = observation
+
+    def rows(self) -> DataFrame:
+        """Return the results as a DataFrame."""
+        return rows_of(self._results, self._observation)
+
+    def prepared_rows(self, output: str, node: Node, plan: StatelessPlan, prepared: PreparedPasses) -> PassRows | None:
+        """Return the visible rows of an output by its prepared pass, and set the counts; None where they are not few, or not yet prepared.
+
+        Args:
+            output: its name.
+            node: its rows, computed from these results alone by filters and expressions.
+            plan: the epoch's rows.
+            prepared: the passes of the run.
+        """
+        results = self._results
+        if not isinstance(results, Results) or not results.files:
+            return None
+
+        def visible_rows(numbers: Sequence[int]) -> tuple[DataFrame, Sequence[Observation]]:
+            counts = Observation()
+            rows, counter = plan.after_results(node, self._operator, results.build(numbers, counts))
+            return visible_part(rows), (counts,) if counter is None else (counts, counter.observation)
+
+        found = prepared[f"output {output} {results.shape}"].run(results.files, results.numbers, visible_rows)
+        if found is not None:
+            emitted, *filtered = found.observed
+            self.counts = KnownValues(emitted)
+            for observed in filtered:
+                plan.set_counts(node, observed)
+        return found
