@@ -57,3 +57,8 @@ class WatermarkStrategy:
             raise DefinitionError(
                 "ingestion time is never idle: its watermark follows the clock, with or without rows", fix="leave out idle_after"
             )
+
+
+def clamp_watermark(watermark: int) -> int:
+    """Return a watermark, or a time computed from one, clamped to the range of watermarks."""
+    return max(MIN_WATERMARK, min(MAX_WATERMARK, watermark))

@@ -24,7 +24,13 @@ from tidemark.semantics.watermarks.watermark_progress import (
     read_to_end,
     with_splits_of,
 )
-from tidemark.semantics.watermarks.watermark_strategy import DEFAULT_FUTURE_SKEW_MS, MAX_WATERMARK, MIN_WATERMARK, WatermarkStrategy
+from tidemark.semantics.watermarks.watermark_strategy import (
+    DEFAULT_FUTURE_SKEW_MS,
+    MAX_WATERMARK,
+    MIN_WATERMARK,
+    WatermarkStrategy,
+    clamp_watermark,
+)
 
 __all__ = [
     "DEFAULT_FUTURE_SKEW_MS",
@@ -42,6 +48,7 @@ __all__ = [
     "WatermarkGenerator",
     "WatermarkStrategy",
     "advance",
+    "clamp_watermark",
     "decode_source",
     "encode_source",
     "end_of_input",

@@ -15,7 +15,7 @@ from pyspark.sql import Observation
 
 from tidemark.clock import Clock
 from tidemark.crashpoints import crash_point
-from tidemark.graph.model.nodes import Node, Port, SideOutputNode, SourceNode, StatefulNode
+from tidemark.graph.model.nodes import Node, SideOutputNode, SourceNode, StatefulNode
 from tidemark.semantics.watermarks.watermarks import (
     SourceEnd,
     SourceState,
@@ -30,10 +30,11 @@ from tidemark.spark.columns.row_counts import observe_splits
 from tidemark.spark.epoch.background_jobs import BackgroundJobs, thread_pool
 from tidemark.spark.epoch.conservation import ConservationCheck
 from tidemark.spark.epoch.emission import Emission
+from tidemark.spark.epoch.port_input import port_input
 from tidemark.spark.epoch.schedule import EpochSchedule, Pass, What, build_schedule
 from tidemark.spark.epoch.stateless import StatelessPlan
 from tidemark.spark.epoch.topology import Topology
-from tidemark.spark.operators.base.contract import OperatorContext, OperatorRuntime, PortInput
+from tidemark.spark.operators.base.contract import OperatorContext, OperatorRuntime
 from tidemark.spark.prepared.prepared_pass import PreparedPasses
 from tidemark.spark.sinks.sinks import BoundSink
 from tidemark.spark.sources.intake import prepare_batch
@@ -228,14 +229,9 @@ class EpochRun:
         node = _operator_of(planned)
         if ports := [port for port in node.ports if self.rows.available(port.node)]:
             with self._stage(f"absorb {planned.subject}"):
-                self.operators[id(node)].process_batch({port.name: self._port_input(node, port) for port in ports})
+                run = self.operators[id(node)]
+                run.process_batch({port.name: port_input(self.rows, port.node, run.runtime) for port in ports})
                 self._collect_input_counts(node)
-
-    def _port_input(self, node: StatefulNode, port: Port) -> PortInput:
-        counter = self.rows.counter_of_group(port.node) if self.operators[id(node)].runtime.can_fuse_counts else None
-        if counter is None:
-            return PortInput(partial(self.rows.rows, port.node))
-        return PortInput(partial(self.rows.rows_and_filtered, port.node), counter, self.rows.few_files(port.node))
 
     def _collect_input_counts(self, node: StatefulNode) -> None:
         """Store the counts of an operator's input, as soon as they are known."""

@@ -6,7 +6,7 @@ the pass covers every filter, and expressions after a filter are not evaluated f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
@@ -204,12 +204,18 @@ class StatelessPlan:
         counter = self._new_row_counter(node)
         return None if counter.by_group else counter
 
-    def few_files(self, node: Node) -> tuple[str, ...]:
-        """Return the files that a node's few rows are computed from by filters and expressions alone; empty where it is not so."""
+    def few_rows(self, node: Node) -> Intake | None:
+        """Return the intake whose few rows are a node's, after filters and expressions alone; None where it is not so."""
         path = self._topology.path_to_source(node)
-        if path is None or not isinstance(path[-1], SourceNode) or any(map(self._must_be_cached, path)):
-            return ()
-        return self._intakes[path[-1].name].few_files
+        intake = self._intakes[path[-1].name] if path is not None and isinstance(path[-1], SourceNode) else None
+        return None if path is None or intake is None or any(map(self._must_be_cached, path)) or not intake.batch.few_files else intake
+
+    def rows_of_intake(self, node: Node, intake: Intake, numbers: Sequence[int]) -> DataFrame:
+        """Return a node's rows with their status, were its source's made with other numbers."""
+        if tuple(numbers) == intake.numbers:
+            return self.rows_and_filtered(node)
+        intakes = {intake.node.name: intake.with_numbers(numbers)}
+        return StatelessPlan(self._topology, intakes, {}, self._side_rows, self._nondeterministic, run=self._run).rows_and_filtered(node)
 
     def passing_rows(self, node: Node) -> DataFrame:
         """Return the node's passing rows without a count."""

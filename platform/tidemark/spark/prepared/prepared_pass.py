@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
+from tidemark.semantics.watermarks.watermarks import clamp_watermark
 from tidemark.spark.prepared.prepared_plan import PassRows, PreparedPlan
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class PreparedPass:
 
     def __init__(self, name: str) -> None:
         self.refused: str | None = None
-        self._name = name
+        self.name = name
         self._epochs = 0
         self._plan: PreparedPlan | None = None
 
@@ -51,16 +51,16 @@ class PreparedPass:
         self._epochs += 1
         if self.refused is not None or self._epochs <= self.PREPARED_AFTER:
             return None
-        bound = {placeholder(index): max(MIN_WATERMARK, min(MAX_WATERMARK, number)) for index, number in enumerate(numbers)}
+        bound = {placeholder(index): clamp_watermark(number) for index, number in enumerate(numbers)}
         try:
             if self._plan is None:
                 self._plan = self._prepare(paths, numbers, bound, build)
             elif self.COMPARED_ALWAYS and not self._plan.equals(build(numbers)[0], paths, bound):
-                raise AssertionError(f"the plan of {self._name} differs from the one made before")
+                raise AssertionError(f"the plan of {self.name} differs from the one made before")
             return self._plan.run(paths, bound) if self._plan is not None else None
         except (Py4JError, PySparkException) as error:
             # The DataFrame of the epoch fails in the same way, with an error that says where, or it does not fail.
-            logger.debug("the prepared %s: %s", self._name, error)
+            logger.debug("the prepared %s: %s", self.name, error)
             return None
 
     def _prepare(self, paths: Sequence[str], numbers: Sequence[int], bound: dict[int, int], build: Build) -> PreparedPlan | None:
@@ -74,7 +74,7 @@ class PreparedPass:
                 return plan
         except Py4JError as error:
             self.refused = str(error)
-        logger.debug("%s is planned in each epoch: %s", self._name, self.refused)
+        logger.debug("%s is planned in each epoch: %s", self.name, self.refused)
         return None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +17,7 @@ from tidemark.spark.columns.expressions import CORRUPT, POSITION, RAW, ROW_STATU
 from tidemark.spark.columns.few_rows import has_few_rows
 from tidemark.spark.columns.row_counts import MALFORMED, PASSING
 from tidemark.spark.columns.schemas import may_forbid_nulls, struct_of
+from tidemark.spark.prepared.runtime_literals import runtime_literals
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -61,8 +62,8 @@ class Intake:
     """One source's rows of one epoch.
 
     ``batch`` are its rows as ``tidemark.spark.sources.sources`` reads them, ``ordered`` says whether they need a position.
-    ``latest`` is the latest valid event time. Only a ``strict`` intake marks rows beyond it: the bound changes with every epoch, and
-    Spark would compile its code again for rows that are rare. Where such a row is found, the epoch's input is read again, strictly.
+    ``latest`` is the latest valid event time. Only a ``strict`` intake marks rows beyond it, which are rare. Where such a row is found,
+    the epoch's input is read again, strictly.
     ``texts`` reads the epoch's records again with their texts, for malformed ones.
     """
 
@@ -85,10 +86,14 @@ class Intake:
         return self.node.watermarks.split_by is not None or (self.batch.may_have_split and SPLIT in self.batch.rows.columns)
 
     @property
-    def few_files(self) -> tuple[str, ...]:
-        """The files of a batch of few rows, whose plan differs between epochs by these files alone; empty otherwise."""
-        # The bound of a strict intake, and the time of rows without a timestamp, are in the plan.
-        return () if self.strict or self.node.watermarks.timestamp is None else self.batch.few_files
+    def numbers(self) -> tuple[int, int]:
+        """The numbers that its rows are made with and that differ between epochs."""
+        return self.processing_time, self.latest
+
+    def with_numbers(self, numbers: Sequence[int]) -> Intake:
+        """Return the same rows as made with other numbers."""
+        processing_time, latest = numbers
+        return replace(self, processing_time=processing_time, latest=latest)
 
     @property
     def bounded(self) -> bool:
@@ -135,8 +140,8 @@ def _with_status(intake: Intake, batch: DataFrame) -> DataFrame:
     corrupt = [F.col(CORRUPT)] if CORRUPT in names else []
     raw = [F.col(RAW)] if RAW in names else []
     timed = batch.select(*kept, *corrupt, *raw, *hidden)
-    bound = intake.latest if intake.strict else MAX_EVENT_TIME
-    conditions = [f"{TIME} BETWEEN {MIN_EVENT_TIME}L AND {bound}L", *(f"({present})" for _, present in required_values(node))]
+    bound = runtime_literals(intake.latest, varying=TIME)[0] if intake.strict else f"{MAX_EVENT_TIME}L"
+    conditions = [f"{TIME} BETWEEN {MIN_EVENT_TIME}L AND {bound}", *(f"({present})" for _, present in required_values(node))]
     good = " AND ".join([*conditions, f"{CORRUPT} IS NULL"] if corrupt else conditions)
     return timed.withColumn(ROW_STATUS, F.expr(f"if({good}, {PASSING}, {MALFORMED})"))
 

@@ -18,7 +18,7 @@ from tidemark.semantics.triggers.builtin_triggers import (
 from tidemark.semantics.triggers.triggers import Trigger
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.spark.operators.aligned.two_stacks import END
-from tidemark.spark.operators.base.runtime_literals import runtime_literals
+from tidemark.spark.prepared.runtime_literals import runtime_literals
 
 BEFORE = "__tm_before"
 NOW = "__tm_now"

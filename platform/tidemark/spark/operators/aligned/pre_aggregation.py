@@ -18,9 +18,9 @@ from tidemark.spark.columns.expressions import ROW_STATUS, ROWS, START, TIME, qu
 from tidemark.spark.columns.row_counts import FILTERED_START, PASSING, RowCounter
 from tidemark.spark.operators.base.contract import OperatorContext, PortInput
 from tidemark.spark.operators.base.partials import Partials
-from tidemark.spark.operators.base.runtime_literals import runtime_literals
 from tidemark.spark.operators.base.tables import MAIN, StateTables
 from tidemark.spark.operators.base.windows import MAX_LISTED_WINDOWS, ElementCounts, WindowEpoch, WindowRuntime
+from tidemark.spark.prepared.runtime_literals import runtime_literals
 from tidemark.state.gc.compaction import CompactionPlan, plan_compaction
 from tidemark.state.log.records import OperatorState, StateFile
 
@@ -196,13 +196,16 @@ class AlignedEpoch(WindowEpoch):
         """Process an epoch's input into state; one Spark job."""
 
         def state_rows(numbers: Sequence[int]) -> tuple[DataFrame, Sequence[Observation]]:
-            *bounds, now, epoch = numbers
+            (*bounds, now, epoch), given = numbers[:own], numbers[own:]
             counts = Observation()
-            rows = self.runtime.pre_aggregate(elements.rows, Thresholds(*bounds), counts, elements.counter, now=now, epoch=epoch)
-            return rows, (counts,)
+            rows = elements.build(given)
+            state = self.runtime.pre_aggregate(rows, Thresholds(*bounds), counts, elements.counter, now=now, epoch=epoch)
+            return state, (counts,)
 
-        numbers = (*astuple(self.thresholds), self.context.processing_time, self.context.epoch)
-        found = self.context.prepared[f"process {self.context.uid}"].run(elements.files, numbers, state_rows) if elements.files else None
+        numbers: tuple[int, ...] = (*astuple(self.thresholds), self.context.processing_time, self.context.epoch)
+        own, numbers = len(numbers), numbers + elements.numbers
+        prepared = self.context.prepared[f"process {self.context.uid} {elements.shape}".strip()]
+        found = prepared.run(elements.files, numbers, state_rows) if elements.files else None
         if found is not None:
             self.tables.write_rows(found.table, found.schema)
             (counts,) = found.observed

@@ -16,7 +16,7 @@ from pyspark.sql.types import LongType, StructField
 from tidemark.spark.operators.aligned.firing_rules import BEFORE, FIRST_TIME, LATE_BEFORE, LATE_NOW, NOW
 from tidemark.spark.operators.aligned.trigger_frames import EPOCH, INDEX, TAKEN, TAKEN_LATE
 from tidemark.spark.operators.aligned.two_stacks import END
-from tidemark.spark.operators.base.runtime_literals import runtime_literals
+from tidemark.spark.prepared.runtime_literals import runtime_literals
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -13,7 +13,7 @@ from tidemark.semantics.windows.slices import Slices
 from tidemark.spark.columns.expressions import POSITION, START, TIME
 from tidemark.spark.operators.aligned.pre_aggregation import FIRST_START, AlignedRuntime, Thresholds
 from tidemark.spark.operators.aligned.two_stacks import END, Ends, TwoStacks
-from tidemark.spark.operators.base.runtime_literals import runtime_literals
+from tidemark.spark.prepared.runtime_literals import runtime_literals
 from tidemark.state.log.records import OperatorState
 
 if TYPE_CHECKING:

@@ -17,16 +17,16 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
 from tidemark.crashpoints import crash_point
-from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
+from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK, clamp_watermark
 from tidemark.spark.columns.expressions import START, quoted
 from tidemark.spark.columns.state_files import overlapping
 from tidemark.spark.operators.aligned.pre_aggregation import EXPIRED, FIRST_START, AlignedEpoch, Thresholds
 from tidemark.spark.operators.aligned.slice_frames import INDEX, MARKS, SINCE, SliceFrames
 from tidemark.spark.operators.aligned.two_stacks import BLOCK, END, FIRST, LAST, LOW, REAL, Ends
-from tidemark.spark.operators.base.contract import Observed, OperatorContext, clamp_watermark, run_in_order
-from tidemark.spark.operators.base.runtime_literals import runtime_literals
+from tidemark.spark.operators.base.contract import Observed, OperatorContext, run_in_order
 from tidemark.spark.operators.base.tables import count_in_spans
 from tidemark.spark.operators.base.windows import MAX_LISTED_WINDOWS, Panes
+from tidemark.spark.prepared.runtime_literals import runtime_literals
 from tidemark.state.gc.compaction import plan_compaction
 from tidemark.state.log.records import OperatorState, StateFile
 

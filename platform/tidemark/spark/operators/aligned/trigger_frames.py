@@ -17,8 +17,8 @@ from tidemark.spark.columns.expressions import POSITION, START, TIME
 from tidemark.spark.operators.aligned.firing_rules import FIRST_TIME, Times, next_step, next_tick, waits
 from tidemark.spark.operators.aligned.pre_aggregation import AlignedRuntime, Thresholds
 from tidemark.spark.operators.aligned.two_stacks import END
-from tidemark.spark.operators.base.runtime_literals import runtime_literals
 from tidemark.spark.operators.base.tables import MAIN
+from tidemark.spark.prepared.runtime_literals import runtime_literals
 from tidemark.state.log.records import OperatorState
 
 if TYPE_CHECKING:

@@ -25,10 +25,10 @@ from tidemark.spark.operators.aligned.purge_marks import HAD, HAD_LATE, MARK_FIE
 from tidemark.spark.operators.aligned.trigger_frames import CLOCK, EPOCH, INDEX, TAKEN, TAKEN_LATE, TriggerFrames
 from tidemark.spark.operators.aligned.two_stacks import END
 from tidemark.spark.operators.base.contract import Observed, OperatorContext
-from tidemark.spark.operators.base.runtime_literals import runtime_literals
 from tidemark.spark.operators.base.stored_columns import require_partials
 from tidemark.spark.operators.base.tables import MAIN
 from tidemark.spark.operators.base.windows import MAX_LISTED_WINDOWS, Panes
+from tidemark.spark.prepared.runtime_literals import runtime_literals
 from tidemark.state.gc.compaction import plan_compaction
 from tidemark.state.log.records import OperatorState, StateFile
 

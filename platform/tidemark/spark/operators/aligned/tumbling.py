@@ -18,15 +18,15 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from tidemark.graph.operators.window.node import WindowNode
-from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
+from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, clamp_watermark
 from tidemark.semantics.windows.assigners import Tumbling
 from tidemark.spark.columns.expressions import POSITION, START, TIME
 from tidemark.spark.columns.state_files import overlapping
 from tidemark.spark.operators.aligned.pre_aggregation import FIRST_START, AlignedEpoch, AlignedRuntime, Thresholds
-from tidemark.spark.operators.base.contract import Observed, OperatorContext, Results, clamp_watermark
-from tidemark.spark.operators.base.runtime_literals import runtime_literals
+from tidemark.spark.operators.base.contract import Observed, OperatorContext, Results
 from tidemark.spark.operators.base.tables import count_in_spans, shared_span, stagings
 from tidemark.spark.operators.base.windows import MAX_LISTED_WINDOWS, Panes
+from tidemark.spark.prepared.runtime_literals import runtime_literals
 from tidemark.state.log.records import OperatorState, StateFile
 
 if TYPE_CHECKING:

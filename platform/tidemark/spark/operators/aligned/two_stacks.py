@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from tidemark.semantics.windows.slices import Slices
 from tidemark.spark.columns.expressions import START, quoted
 from tidemark.spark.operators.base.partials import Partials
-from tidemark.spark.operators.base.runtime_literals import runtime_literals
+from tidemark.spark.prepared.runtime_literals import runtime_literals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidemark.graph.model.nodes import StatefulNode
-from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
+from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.spark.prepared.prepared_pass import PreparedPasses
 from tidemark.state.log.progress import OperatorProgress
 from tidemark.state.log.records import OperatorState
@@ -29,18 +29,20 @@ class PortInput:
     """The rows of one port in an epoch, made into a DataFrame where that is needed.
 
     With ``counter``, for a runtime that ``can_fuse_counts``, they are all rows with their status, and the counter gets its values from
-    the operator's pass; without, only the passing rows. ``files`` are the ones that they are read from, where they are few and a plan
-    over these files alone, which differs between epochs by nothing else.
+    the operator's pass; without, only the passing rows. ``build`` makes them from ``numbers``. ``files`` are the ones that they are read
+    from, where they are few, and the DataFrames of one ``shape`` differ between epochs only by files and numbers.
     """
 
-    read: Callable[[], DataFrame]
+    build: Callable[[Sequence[int]], DataFrame]
     counter: RowCounter | None = None
+    numbers: tuple[int, ...] = ()
     files: tuple[str, ...] = ()
+    shape: str = ""
 
     @cached_property
     def rows(self) -> DataFrame:
         """The rows."""
-        return self.read()
+        return self.build(self.numbers)
 
 
 class Observed(Protocol):
@@ -218,11 +220,6 @@ class OperatorEpoch(ABC):
     def progress(self, common: OperatorProgress) -> OperatorProgress:
         """Return the operator's progress: the fields common to all kinds, with those of this kind."""
         return common
-
-
-def clamp_watermark(watermark: int) -> int:
-    """Return a watermark, or a time computed from one, clamped to the range of watermarks."""
-    return max(MIN_WATERMARK, min(MAX_WATERMARK, watermark))
 
 
 def run_in_order(work: Sequence[Callable[[], None]]) -> None:

@@ -14,8 +14,8 @@ from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.semantics.windows.assigners import CountWindows
 from tidemark.spark.columns.expressions import POSITION, ROWS, TIME, quoted
 from tidemark.spark.operators.base.partials import Partials
-from tidemark.spark.operators.base.runtime_literals import runtime_literals
 from tidemark.spark.operators.keyed.key_table import union_of
+from tidemark.spark.prepared.runtime_literals import runtime_literals
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from tidemark.graph.operators.deduplicate.node import DeduplicateNode
 from tidemark.graph.operators.state_names import key_column
 from tidemark.spark.columns.expressions import POSITION, START, TIME, column, quoted, visible_of
-from tidemark.spark.operators.base.runtime_literals import runtime_literals
+from tidemark.spark.prepared.runtime_literals import runtime_literals
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation

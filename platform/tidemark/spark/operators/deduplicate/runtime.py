@@ -15,24 +15,15 @@ from pyspark.storagelevel import StorageLevel
 
 from tidemark.crashpoints import crash_point
 from tidemark.graph.operators.deduplicate.node import DeduplicateNode
-from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
+from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK, clamp_watermark
 from tidemark.spark.columns.expressions import START, TIME
 from tidemark.spark.columns.schemas import nullable
 from tidemark.spark.columns.state_files import read_files, write_folder
-from tidemark.spark.operators.base.contract import (
-    LATE,
-    InputCounts,
-    Observed,
-    OperatorContext,
-    OperatorEpoch,
-    OperatorRuntime,
-    PortInput,
-    clamp_watermark,
-)
-from tidemark.spark.operators.base.runtime_literals import runtime_literals
+from tidemark.spark.operators.base.contract import LATE, InputCounts, Observed, OperatorContext, OperatorEpoch, OperatorRuntime, PortInput
 from tidemark.spark.operators.base.tables import MAIN, STATE_COMPRESSION, StateTables
 from tidemark.spark.operators.deduplicate.frames import DeduplicateFrames
 from tidemark.spark.operators.keyed.key_table import rows_of_keys
+from tidemark.spark.prepared.runtime_literals import runtime_literals
 from tidemark.state.gc.compaction import plan_compaction
 from tidemark.state.log.records import OperatorState, StateFile
 

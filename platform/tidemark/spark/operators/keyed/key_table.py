@@ -19,9 +19,9 @@ from tidemark.crashpoints import crash_point
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.spark.columns.expressions import START, quoted
-from tidemark.spark.operators.base.runtime_literals import runtime_literals
 from tidemark.spark.operators.base.tables import StateTables
 from tidemark.spark.operators.keyed.columns import DUE, EPOCH, OLDEST, STATE, TIMER
+from tidemark.spark.prepared.runtime_literals import runtime_literals
 from tidemark.state.gc.compaction import LARGEST_FILE, plan_compaction
 from tidemark.state.log.records import StateFile
 

@@ -22,14 +22,13 @@ from tidemark.graph.operators.window.node import WindowNode
 from tidemark.graph.operators.window.state_columns import looks_at_rows
 from tidemark.semantics.process.window_process import WindowProcess
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
-from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
+from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK, clamp_watermark
 from tidemark.semantics.windows.assigners import DynamicSession
 from tidemark.spark.columns.expressions import START, TIME, quoted
 from tidemark.spark.columns.state_files import write_folder
 from tidemark.spark.operators.aligned.pre_aggregation import EXPIRED
-from tidemark.spark.operators.base.contract import Observed, OperatorContext, PortInput, clamp_watermark, run_in_order
+from tidemark.spark.operators.base.contract import Observed, OperatorContext, PortInput, run_in_order
 from tidemark.spark.operators.base.partials import Partials
-from tidemark.spark.operators.base.runtime_literals import runtime_literals
 from tidemark.spark.operators.base.tables import MAIN, STATE_COMPRESSION, StateTables, is_current
 from tidemark.spark.operators.base.windows import ElementCounts, Panes, WindowEpoch, WindowRuntime
 from tidemark.spark.operators.keyed.columns import EPOCH, LATE, OUTPUT, SORT, STORED, TAG, VERSION
@@ -48,6 +47,7 @@ from tidemark.spark.operators.process.results import aggregated, processed
 from tidemark.spark.operators.process.stored_elements import StoredElements
 from tidemark.spark.operators.process.trigger_rules import expires_by_time, fires_when_due, longest_window, trigger_in_effect
 from tidemark.spark.operators.session.session_input import END, SessionInput
+from tidemark.spark.prepared.runtime_literals import runtime_literals
 from tidemark.state.gc.compaction import plan_compaction
 from tidemark.state.log.parquet_files import ParquetSummary
 from tidemark.state.log.records import OperatorState, StateFile

@@ -14,11 +14,11 @@ from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.spark.columns.expressions import START, TIME
 from tidemark.spark.columns.state_files import overlapping
-from tidemark.spark.operators.base.runtime_literals import runtime_literals
 from tidemark.spark.operators.base.tables import StateTables
 from tidemark.spark.operators.keyed.columns import SORT, STORED, TAG
 from tidemark.spark.operators.keyed.input import StoredRows
 from tidemark.spark.operators.keyed.layout import Layout
+from tidemark.spark.prepared.runtime_literals import runtime_literals
 from tidemark.state.log.parquet_files import ParquetSummary
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from pyspark.sql import functions as F
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.spark.columns.expressions import POSITION, ROWS, START, quoted
 from tidemark.spark.operators.base.partials import Partials
-from tidemark.spark.operators.base.runtime_literals import runtime_literals
 from tidemark.spark.operators.base.tables import StateTables
 from tidemark.spark.operators.session.session_input import END
 from tidemark.spark.operators.session.session_merging import (
@@ -42,6 +41,7 @@ from tidemark.spark.operators.session.session_rules import (
     has,
 )
 from tidemark.spark.operators.session.session_state import EPOCH, SessionState
+from tidemark.spark.prepared.runtime_literals import runtime_literals
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -15,10 +15,10 @@ from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
 from tidemark.crashpoints import crash_point
-from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
+from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK, clamp_watermark
 from tidemark.spark.columns.expressions import ROWS, quoted
 from tidemark.spark.columns.state_files import overlapping
-from tidemark.spark.operators.base.contract import OperatorContext, clamp_watermark
+from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.spark.operators.base.tables import MAIN, stagings
 from tidemark.spark.operators.session.session_epoch import FEW_TOUCHED, OPEN, TAKEN, SessionEpoch
 from tidemark.spark.operators.session.session_merging import HELD, SESSION

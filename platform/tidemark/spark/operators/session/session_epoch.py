@@ -16,17 +16,17 @@ from pyspark.sql.types import StructType
 from pyspark.storagelevel import StorageLevel
 
 from tidemark.crashpoints import crash_point
-from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
+from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK, clamp_watermark
 from tidemark.spark.columns.expressions import ROW_STATUS, ROWS, START, column, quoted
 from tidemark.spark.columns.row_counts import PASSING, RowCounter
 from tidemark.spark.columns.state_files import overlapping
-from tidemark.spark.operators.base.contract import Observed, OperatorContext, PortInput, clamp_watermark
-from tidemark.spark.operators.base.runtime_literals import runtime_literals
+from tidemark.spark.operators.base.contract import Observed, OperatorContext, PortInput
 from tidemark.spark.operators.base.tables import MAIN, StateTables
 from tidemark.spark.operators.base.windows import MAX_LISTED_WINDOWS, ElementCounts, Panes, WindowEpoch
 from tidemark.spark.operators.session.session_input import END
 from tidemark.spark.operators.session.session_merging import HELD, OUT, SESSION, STARTS_OUT, SessionMerging, classify_rows
 from tidemark.spark.operators.session.session_state import EPOCH, PENDING, SessionState, bounds_column
+from tidemark.spark.prepared.runtime_literals import runtime_literals
 from tidemark.state.gc.compaction import CompactionPlan, plan_compaction
 from tidemark.state.log.records import OperatorState, StateFile
 

@@ -23,7 +23,7 @@ from tidemark.spark.columns.expressions import POSITION, ROW_STATUS, ROWS, START
 from tidemark.spark.columns.row_counts import FILTERED_START, PASSING, RowCounter
 from tidemark.spark.operators.aligned.pre_aggregation import FIRST_START, LATEST
 from tidemark.spark.operators.base.partials import Partials
-from tidemark.spark.operators.base.runtime_literals import runtime_literals
+from tidemark.spark.prepared.runtime_literals import runtime_literals
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -18,8 +18,8 @@ from pyspark.sql import functions as F
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.spark.columns.expressions import POSITION, ROWS, START, quoted
 from tidemark.spark.operators.base.partials import Partials
-from tidemark.spark.operators.base.runtime_literals import literal, runtime_literals
 from tidemark.spark.operators.session.session_input import END
+from tidemark.spark.prepared.runtime_literals import literal, runtime_literals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

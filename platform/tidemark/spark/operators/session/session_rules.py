@@ -20,8 +20,8 @@ from tidemark.semantics.triggers.builtin_triggers import (
 from tidemark.semantics.triggers.triggers import Trigger
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.spark.operators.aligned.firing_rules import Times
-from tidemark.spark.operators.base.runtime_literals import runtime_literals
 from tidemark.spark.operators.session.session_input import END
+from tidemark.spark.prepared.runtime_literals import runtime_literals
 
 NEXT = "__tm_next"
 """The next step of event time at which a session fires, null for none."""

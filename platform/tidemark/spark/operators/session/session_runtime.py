@@ -10,16 +10,17 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from tidemark.graph.operators.window.node import WindowNode
+from tidemark.semantics.watermarks.watermarks import clamp_watermark
 from tidemark.spark.columns.expressions import POSITION, START, TIME
 from tidemark.spark.columns.replaced_sessions import NOTHING_REPLACED, replaced_sessions
-from tidemark.spark.operators.base.contract import OperatorContext, clamp_watermark
+from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.spark.operators.base.partials import Partials
-from tidemark.spark.operators.base.runtime_literals import runtime_literals
 from tidemark.spark.operators.base.windows import WindowRuntime
 from tidemark.spark.operators.session.session_deferral import DeferringSessionEpoch
 from tidemark.spark.operators.session.session_epoch import NEXT_END, SessionEpoch, newest
 from tidemark.spark.operators.session.session_input import END, SessionInput
 from tidemark.spark.operators.session.session_merging import GROWN, OUT, PANES
+from tidemark.spark.prepared.runtime_literals import runtime_literals
 from tidemark.state.log.records import OperatorState
 
 

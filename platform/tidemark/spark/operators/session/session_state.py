@@ -20,10 +20,10 @@ from pyspark.sql.types import StructField
 from tidemark.spark.columns.expressions import ROWS, START, quoted
 from tidemark.spark.columns.schemas import struct_of
 from tidemark.spark.operators.base.partials import Partials
-from tidemark.spark.operators.base.runtime_literals import runtime_literals
 from tidemark.spark.operators.base.tables import StateTables, stagings
 from tidemark.spark.operators.session.session_input import END
 from tidemark.spark.operators.session.session_merging import GROWN, NOTHING_OUT, OUT, OUT_KIND, OWN_BOUNDS, PANES, STARTS_OUT, over
+from tidemark.spark.prepared.runtime_literals import runtime_literals
 from tidemark.state.log.records import StateFile
 
 if TYPE_CHECKING:

@@ -15,13 +15,12 @@ from pyspark.sql import functions as F
 
 from tidemark.crashpoints import crash_point
 from tidemark.graph.operators.window.node import WindowNode
-from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
+from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK, clamp_watermark
 from tidemark.spark.columns.expressions import POSITION, START, TIME, quoted
 from tidemark.spark.columns.replaced_sessions import replaced_sessions
 from tidemark.spark.columns.state_files import overlapping
 from tidemark.spark.operators.aligned.firing_rules import Times
-from tidemark.spark.operators.base.contract import Observed, OperatorContext, clamp_watermark
-from tidemark.spark.operators.base.runtime_literals import runtime_literals
+from tidemark.spark.operators.base.contract import Observed, OperatorContext
 from tidemark.spark.operators.base.stored_columns import require_partials
 from tidemark.spark.operators.base.windows import ElementCounts, Panes
 from tidemark.spark.operators.session.session_counting import COUNTED, COUNTED_LATE, CountedMerging, CountedState
@@ -31,6 +30,7 @@ from tidemark.spark.operators.session.session_merging import GROWN, OUT, PANES, 
 from tidemark.spark.operators.session.session_rules import ASKED, FIRED, NEVER, NEXT, TICKS, SessionRules, due_conditions
 from tidemark.spark.operators.session.session_runtime import SessionRuntime, least_end
 from tidemark.spark.operators.session.session_state import EPOCH
+from tidemark.spark.prepared.runtime_literals import runtime_literals
 from tidemark.state.log.records import OperatorState, StateFile
 
 _CLOCK, _STEP = "processing_time", "next_step"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
+from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK, clamp_watermark
 from tidemark.spark.columns.expressions import START
-from tidemark.spark.operators.base.contract import clamp_watermark
 
 
 def runtime_literals(*values: int, varying: str = START) -> list[str]:

@@ -1,0 +1,326 @@
+"""Passes over few rows whose plan is kept between epochs: the same rows, counts and files as DataFrames made in each epoch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import functions as F
+
+import tidemark as tm
+from tests.engine.lab import NOW, require_conservation
+from tidemark.spark.columns import few_rows
+from tidemark.spark.prepared import prepared_plan
+from tidemark.spark.prepared.prepared_pass import PreparedPass
+from tidemark.spark.prepared.prepared_plan import PassRows
+from tidemark.state.log.progress import EpochProgress
+from tidemark.testing.manual_clock import ManualClock
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+MINUTE = 60_000
+NEVER = 10**9
+Streams = Mapping[str, tm.Stream]
+
+
+class Passes:
+    """The prepared passes that ran, and those that were refused with their reasons."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ran: list[str] = []
+        self.refused: dict[str, str] = {}
+        self._monkeypatch = monkeypatch
+        run = PreparedPass.run
+
+        def noted(prepared: PreparedPass, paths: Sequence[str], numbers: Sequence[int], build: Any) -> PassRows | None:
+            rows = run(prepared, paths, numbers, build)
+            if rows is not None:
+                self.ran.append(prepared.name)
+            if prepared.refused is not None:
+                self.refused[prepared.name] = prepared.refused
+            return rows
+
+        monkeypatch.setattr(PreparedPass, "run", noted)
+        monkeypatch.setattr(PreparedPass, "COMPARED_ALWAYS", True)
+
+    def after(self, epochs: int) -> None:
+        """Have plans made after so many epochs."""
+        self._monkeypatch.setattr(PreparedPass, "PREPARED_AFTER", epochs)
+
+
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch) -> Passes:
+    return Passes(monkeypatch)
+
+
+class Bench:
+    """A folder of Parquet files, one per epoch, and jobs over them."""
+
+    def __init__(self, spark: SparkSession, folder: Path, files: Sequence[pa.Table], schema: str) -> None:
+        self.spark, self.folder, self.schema = spark, folder, schema
+        self.landing = folder / "land ing é"
+        self.landing.mkdir()
+        for number, rows in enumerate(files):
+            self.land(f"a file {number}.parquet", rows, number)
+
+    def land(self, name: str, rows: pa.Table, number: int) -> None:
+        pq.write_table(rows, self.landing / name)
+        os.utime(self.landing / name, (1_600_000_000 + number,) * 2)
+
+    def run(self, name: str, declare: Callable[[tm.Stream], Streams], **settings: Any) -> tuple[list[EpochProgress], dict[str, list[Any]]]:
+        """Run a job to the end of input; returns its epochs, and the rows of each output, sorted."""
+        spec = tm.files(str(self.landing), format="parquet", schema=self.schema, max_files_per_epoch=settings.pop("files", 1))
+        watermarks = tm.bounded_out_of_orderness("1 minute", timestamp="t", **settings.pop("watermarks", {}))
+        streams = declare(tm.source("landing", spec, watermarks=watermarks))
+        places = {output: self.folder / name / output for output in streams}
+        outputs = {output: tm.parquet(stream, str(places[output])) for output, stream in streams.items()}
+        job = tm.Job(name, outputs=outputs, store=str(self.folder / "store"))
+        done = tm.run(job, spark=self.spark, clock=ManualClock(NOW), end_of_input=True, **settings)
+        for epoch in done.epochs:
+            require_conservation(epoch)
+        rows = {output: self.spark.read.parquet(str(place)).collect() for output, place in places.items()}
+        return list(done.epochs), {output: sorted(map(repr, found)) for output, found in rows.items()}
+
+
+def comparable(epochs: Sequence[EpochProgress]) -> list[Any]:
+    """Return what epochs counted, without what they took and the bytes they wrote."""
+    found = []
+    for epoch in epochs:
+        counted = asdict(epoch)
+        for name in ("job", "lineage", "duration_ms", "stages", "spark_jobs"):
+            counted.pop(name)
+        for operator in counted["operators"].values():
+            operator.pop("state_bytes", None)
+            operator.pop("state_files", None)
+        for output in counted["outputs"].values():
+            output.pop("bytes", None)
+            output.pop("files", None)
+        found.append(counted)
+    return found
+
+
+def rides(epochs: int) -> list[pa.Table]:
+    """Return rows by epoch: on time, late within and beyond the allowed lateness, with nulls, and without a time."""
+    tables = []
+    for epoch in range(epochs):
+        base = epoch * MINUTE
+        times = [base + 1_000, base + 30_000, base - 90_000, base - 4 * MINUTE, None, base + 59_999]
+        keys = ["a", None, "b", "a", "c", f"k{epoch}"]
+        fares = [1.5, None, float(epoch), -2.0, 3.0, float("nan")]
+        tables.append(pa.table({"k": keys, "t": pa.array(times, pa.int64()), "fare": fares}))
+    return tables
+
+
+def windows_of_rides(rows: tm.Stream) -> Streams:
+    late, small = tm.OutputTag("late"), tm.OutputTag("small")
+    known = rows.filter("fare > -1 OR fare IS NULL", rejects_to=small).with_columns(twice="fare * 2")
+    panes = (
+        known.key_by("k")
+        .window(tm.tumbling("1 minute"))
+        .allowed_lateness("1 minute")
+        .late_to(late)
+        .aggregate(n=tm.count(), total=tm.sum("twice"), most=tm.max("fare"))
+        .uid("per-minute")
+    )
+    shown = panes.filter("n > 0").select("k", "n", "total", "most", "window_start", "pane_timing", "pane_index")
+    return {"panes": shown, "late": panes.side_output(late), "small": known.side_output(small)}
+
+
+def test_rows_and_counts_are_those_of_data_frames(spark: SparkSession, tmp_path: Path, passes: Passes) -> None:
+    bench = Bench(spark, tmp_path, rides(8), "k STRING, t BIGINT, fare DOUBLE")
+    passes.after(NEVER)
+    made_epochs, made_rows = bench.run("made", windows_of_rides)
+    assert passes.ran == []
+    passes.after(0)
+    epochs, rows = bench.run("prepared", windows_of_rides)
+    assert passes.refused == {}
+    # After the first, each epoch begins strictly, since the one before had malformed rows.
+    assert passes.ran.count("process per-minute") == 1
+    assert passes.ran.count("process per-minute strict") == 7
+    assert "output panes merged" in passes.ran or "output panes alone" in passes.ran
+    assert rows == made_rows
+    assert comparable(epochs) == comparable(made_epochs)
+    assert len(rows["panes"]) > 8
+    assert len(rows["late"]) > 0
+
+
+def test_plans_made_after_two_epochs_go_on_from_their_state(spark: SparkSession, tmp_path: Path, passes: Passes) -> None:
+    bench = Bench(spark, tmp_path, rides(6), "k STRING, t BIGINT, fare DOUBLE")
+    passes.after(NEVER)
+    _, made = bench.run("made", windows_of_rides, files=2)
+    passes.after(1)
+    _, rows = bench.run("prepared", windows_of_rides, files=2)
+    assert rows == made
+    assert "process per-minute strict" in passes.ran
+
+
+def test_columns_of_many_types(spark: SparkSession, tmp_path: Path, passes: Passes) -> None:
+    schema = (
+        "t BIGINT, b BOOLEAN, i INT, s SMALLINT, y TINYINT, f FLOAT, d DECIMAL(20, 3), x BINARY, da DATE, ts TIMESTAMP, tn TIMESTAMP_NTZ, "
+        "w STRING"
+    )
+    tables = []
+    for epoch in range(5):
+        at = datetime(1969, 12, 31, 23, 59, epoch, 123_456, UTC)
+        tables.append(
+            pa.table(
+                {
+                    "t": pa.array([epoch * MINUTE, epoch * MINUTE + 1]),
+                    "b": [True, None],
+                    "i": pa.array([epoch, None], pa.int32()),
+                    "s": pa.array([epoch, None], pa.int16()),
+                    "y": pa.array([-epoch, None], pa.int8()),
+                    "f": pa.array([epoch / 3, None], pa.float32()),
+                    "d": pa.array([Decimal("12345678901234567.125"), None], pa.decimal128(20, 3)),
+                    "x": pa.array([b"\x00\xff", None]),
+                    "da": pa.array([date(1582, 10, 15), None]),
+                    "ts": pa.array([at, None], pa.timestamp("us", "UTC")),
+                    "tn": pa.array([at.replace(tzinfo=None), None], pa.timestamp("us")),
+                    "w": ["é\n", None],
+                }
+            )
+        )
+
+    def declare(rows: tm.Stream) -> Streams:
+        keyed = rows.key_by("b", "i", "s", "y", "f", "d", "x", "da", "ts", "tn", "w")
+        return {"panes": keyed.window(tm.tumbling("1 minute")).aggregate(n=tm.count(), least=tm.min("d"), whole=tm.sum("d")).uid("w")}
+
+    bench = Bench(spark, tmp_path, tables, schema)
+    passes.after(NEVER)
+    _, made = bench.run("made", declare)
+    passes.after(0)
+    _, rows = bench.run("prepared", declare)
+    assert rows == made
+    assert len(rows["panes"]) == 10
+    assert passes.refused == {}
+    assert {"process w", "output panes alone"} <= set(passes.ran)
+
+
+@pytest.mark.parametrize(
+    ("expression", "reason"),
+    [
+        ("fare + rand()", "each run has other values of rand"),
+        ("if(current_date() > DATE'2000-01-01', fare, 0)", "the plan asks for the time"),
+        ("if(current_timestamp() > TIMESTAMP'2000-01-01', fare, 0)", "the plan asks for the time"),
+    ],
+)
+def test_plans_whose_rows_differ_each_time_are_not_kept(
+    expression: str, reason: str, spark: SparkSession, tmp_path: Path, passes: Passes
+) -> None:
+    def declare(rows: tm.Stream) -> Streams:
+        noted = rows.with_columns(noted=expression)
+        return {"panes": noted.key_by("k").window(tm.tumbling("1 minute")).aggregate(n=tm.sum("noted")).uid("w")}
+
+    passes.after(0)
+    bench = Bench(spark, tmp_path, rides(3), "k STRING, t BIGINT, fare DOUBLE")
+    bench.run("job", declare)
+    assert "process w" not in passes.ran
+    assert reason in passes.refused["process w"]
+
+
+def test_a_column_made_by_a_function_is_kept(spark: SparkSession, tmp_path: Path, passes: Passes) -> None:
+    def declare(rows: tm.Stream) -> Streams:
+        noted = rows.with_columns(noted=lambda: F.col("fare") * 2)
+        return {"panes": noted.key_by("k").window(tm.tumbling("1 minute")).aggregate(n=tm.max("noted")).uid("w")}
+
+    bench = Bench(spark, tmp_path, rides(4), "k STRING, t BIGINT, fare DOUBLE")
+    passes.after(NEVER)
+    _, made = bench.run("made", declare)
+    passes.after(0)
+    _, rows = bench.run("prepared", declare)
+    assert rows == made
+    assert "process w" in passes.ran
+
+
+def test_many_rows_in_few_bytes_are_read_by_spark(
+    spark: SparkSession, tmp_path: Path, passes: Passes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(few_rows, "FEW_ROWS", 5)  # a file has six
+    passes.after(0)
+    bench = Bench(spark, tmp_path, rides(3), "k STRING, t BIGINT, fare DOUBLE")
+    bench.run("job", windows_of_rides)
+    assert "process per-minute" not in passes.ran
+
+
+def test_rows_ahead_of_processing_time_are_found(spark: SparkSession, tmp_path: Path, passes: Passes) -> None:
+    tables = [pa.table({"k": ["a", "b"], "t": [NOW - 10 * MINUTE + epoch, NOW - 9 * MINUTE], "fare": [1.0, 2.0]}) for epoch in range(4)]
+    tables[2] = pa.table({"k": ["a", "z"], "t": [NOW - 8 * MINUTE, NOW + 100 * MINUTE], "fare": [1.0, 2.0]})
+    bench = Bench(spark, tmp_path, tables, "k STRING, t BIGINT, fare DOUBLE")
+
+    def declare(rows: tm.Stream) -> Streams:
+        return {"panes": rows.key_by("k").window(tm.tumbling("1 minute")).aggregate(n=tm.count()).uid("w")}
+
+    settings = {"max_future_skew": "5 minutes"}
+    passes.after(NEVER)
+    made_epochs, made = bench.run("made", declare, watermarks=settings)
+    passes.after(0)
+    epochs, rows = bench.run("prepared", declare, watermarks=settings)
+    assert rows == made
+    assert [epoch.sources["landing"].rows_malformed for epoch in epochs] == [
+        epoch.sources["landing"].rows_malformed for epoch in made_epochs
+    ]
+    assert sum(epoch.sources["landing"].rows_malformed for epoch in epochs) == 1
+
+
+def test_a_damaged_file_is_named_as_ever(spark: SparkSession, tmp_path: Path, passes: Passes) -> None:
+    bench = Bench(spark, tmp_path, rides(3), "k STRING, t BIGINT, fare DOUBLE")
+    torn = bench.landing / "a file 2.parquet"
+    content = torn.read_bytes()
+    torn.write_bytes(content[:4] + b"\xff" * (len(content) // 3) + content[4 + len(content) // 3 :])
+    os.utime(torn, (1_600_000_002,) * 2)
+    passes.after(0)
+    with pytest.raises(tm.TidemarkError, match=r"a%20file%202\.parquet"):
+        bench.run("job", windows_of_rides)
+    assert passes.ran.count("process per-minute") <= 2
+
+
+def test_a_failing_expression_is_named_as_ever(spark: SparkSession, tmp_path: Path, passes: Passes) -> None:
+    def declare(rows: tm.Stream) -> Streams:
+        odd = rows.with_columns(odd="1 / (fare - 2.0)")
+        return {"panes": odd.key_by("k").window(tm.tumbling("1 minute")).aggregate(n=tm.max("odd")).uid("w")}
+
+    passes.after(0)
+    bench = Bench(spark, tmp_path, rides(4), "k STRING, t BIGINT, fare DOUBLE")
+    with pytest.raises(tm.TidemarkError, match=r"(?i)divi(de|sion).by.zero"):
+        bench.run("job", declare)
+    assert "process w" in passes.ran
+
+
+def test_a_plan_is_not_that_of_other_numbers_or_files(spark: SparkSession, tmp_path: Path) -> None:
+    for number in range(2):
+        pq.write_table(pa.table({"v": [number, number + 10]}), tmp_path / f"{number}.parquet")
+
+    def rows(number: int, more_than: int) -> DataFrame:
+        frame = spark.read.schema("v BIGINT").parquet(f"file://{tmp_path}/{number}.parquet").coalesce(1)
+        return frame.where(f"v > get(array({more_than}L), CAST(pmod(v, 1) AS INT))")
+
+    plan = prepared_plan.PreparedPlan(rows(0, 77_777))
+    place = f"file://{tmp_path}/1.parquet"
+    assert plan.equals(rows(1, 5), [place], {77_777: 5})
+    assert not plan.equals(rows(1, 5), [place], {77_777: 6})
+    assert not plan.equals(rows(0, 5), [place], {77_777: 5})
+    assert not plan.equals(rows(1, 5).where("v < 100"), [place], {77_777: 5})
+    assert plan.run([place], {77_777: 5}).table.to_pydict() == {"v": [11]}
+    assert plan.run([place], {77_777: -5}).table.to_pydict() == {"v": [1, 11]}
+
+
+def test_a_plan_of_several_tasks_or_sources_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"v": [1]}), tmp_path / "1.parquet")
+    rows = spark.read.schema("v BIGINT").parquet(f"file://{tmp_path}/1.parquet")
+    with pytest.raises(Exception, match="several tasks"):
+        prepared_plan.PreparedPlan(rows.repartition(2))
+    with pytest.raises(Exception, match="one set of files"):
+        prepared_plan.PreparedPlan(rows.coalesce(1).union(rows))
+    with pytest.raises(Exception, match="one set of files"):
+        prepared_plan.PreparedPlan(spark.range(3).coalesce(1))
