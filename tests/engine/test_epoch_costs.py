@@ -1,4 +1,4 @@
-"""What a small epoch costs, in numbers that do not depend on the machine: Spark jobs, calls to the JVM, new files.
+"""What a small epoch costs, in numbers that do not depend on the machine: Spark jobs, rules applied to plans, calls to the JVM, new files.
 
 The bounds are today's numbers, a little rounded up. A change that exceeds one makes every epoch of every job slower.
 """
@@ -25,13 +25,16 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-EPOCHS = 6
+EPOCHS = 8
 MINUTE = 60_000
 
 SPARK_JOBS = 1
-CALLS = 220
-FILES = 4
-"""A state file with its checksum, the epoch's record, and the entry in the log of files read."""
+RULES = 60
+"""Rules that Spark applied to plans and expressions: 2,800 where the pass is analysed, optimised and planned."""
+
+CALLS = 25
+FILES = 3
+"""A state file, the epoch's record, and the entry in the log of files read."""
 
 
 def test_an_epoch_of_few_rows_from_files(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,7 +50,8 @@ def test_an_epoch_of_few_rows_from_files(spark: SparkSession, tmp_path: Path, mo
     panes = rows.key_by("k").window(tm.tumbling("1 hour")).late_to(late).aggregate(n=tm.count()).uid("w")
     outputs = {"panes": tm.parquet(panes, str(tmp_path / "panes")), "late": tm.parquet(panes.side_output(late), str(tmp_path / "late"))}
     calls: list[int] = [0]
-    costs: list[tuple[int, int, int]] = []
+    costs: list[tuple[int, int, int, int]] = []
+    rules = spark.sparkContext._jvm.org.apache.spark.sql.catalyst.rules.RuleExecutor  # type: ignore[union-attr]  # noqa: SLF001
     before: list[set[Path]] = [set()]
     send = py4j.java_gateway.GatewayClient.send_command
 
@@ -58,14 +62,17 @@ def test_an_epoch_of_few_rows_from_files(spark: SparkSession, tmp_path: Path, mo
 
     def note(epoch: EpochProgress) -> None:
         files = {path for path in store.rglob("*") if path.is_file()}
-        costs.append((epoch.spark_jobs, calls[0], len(files - before[0])))
+        costs.append((epoch.spark_jobs, rules.getCurrentMetrics().numRuns(), calls[0], len(files - before[0])))
+        rules.resetMetrics()
         calls[0], before[0] = 0, files
 
     monkeypatch.setattr(py4j.java_gateway.GatewayClient, "send_command", counted)
     tm.run(tm.Job("job", outputs=outputs, store=str(store)), spark=spark, clock=ManualClock(NOW), on_epoch=note)
     assert len(costs) == EPOCHS
     # The first epochs set up what the later ones reuse.
-    jobs, called, written = (max(column) for column in zip(*costs[2:], strict=True))
+    jobs, applied, called, written = (max(column) for column in zip(*costs[3:], strict=True))
     assert jobs == SPARK_JOBS
+    assert applied <= RULES, costs
+    assert costs[0][1] > 1_000  # the first epoch's plans were made
     assert 0 < called <= CALLS, costs
     assert 0 < written <= FILES, costs

@@ -83,7 +83,7 @@ def write_parquet(store: JobStore, path: str, rows: pa.Table, *, compression: st
     """
     written = pa.BufferOutputStream()
     collected: list[pq.FileMetaData] = []
-    pq.write_table(rows, written, compression=compression, write_page_checksum=True, metadata_collector=collected)
+    pq.write_table(rows, written, compression=compression, write_page_checksum=True, store_schema=False, metadata_collector=collected)
     data = written.getvalue()
     store.put(path, data.to_pybytes())
     return _summary(store, path, collected[0], data.size, time_column)
