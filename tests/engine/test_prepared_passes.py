@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from py4j.protocol import Py4JError
 from pyspark.sql import functions as F
 
 import tidemark as tm
@@ -294,6 +295,25 @@ def test_a_failing_expression_is_named_as_ever(spark: SparkSession, tmp_path: Pa
     assert "process w" in passes.ran
 
 
+def test_a_pass_that_fails_by_itself_is_given_up(
+    spark: SparkSession, tmp_path: Path, passes: Passes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+
+    def fail(*_args: Any) -> PassRows:
+        calls.append(1)
+        raise Py4JError("no such method")
+
+    monkeypatch.setattr(prepared_plan.PreparedPlan, "run", fail)
+    passes.after(0)
+    bench = Bench(spark, tmp_path, rides(6), "k STRING, t BIGINT, fare DOUBLE")
+    epochs, rows = bench.run("job", lambda stream: {"panes": in_order(stream)})
+    assert sum(epoch.rows_in for epoch in epochs) == 6 * 7
+    assert len(rows["panes"]) > 6
+    assert "no such method" in passes.refused["process w strict"]
+    assert len(calls) <= 2 + 3 + 3  # the input of the first epoch, that of later ones, and the results
+
+
 def test_a_plan_is_not_that_of_other_numbers_or_files(spark: SparkSession, tmp_path: Path) -> None:
     for number in range(2):
         pq.write_table(pa.table({"v": [number, number + 10]}), tmp_path / f"{number}.parquet")
@@ -321,3 +341,34 @@ def test_a_plan_of_several_tasks_or_sources_is_refused(spark: SparkSession, tmp_
         prepared_plan.PreparedPlan(rows.coalesce(1).union(rows))
     with pytest.raises(Exception, match="one set of files"):
         prepared_plan.PreparedPlan(spark.range(3).coalesce(1))
+
+
+def sliding(rows: tm.Stream) -> tm.Stream:
+    late = tm.OutputTag("late")
+    windowed = rows.key_by("k").window(tm.sliding("5 minutes", "1 minute")).allowed_lateness("1 minute").late_to(late)
+    return windowed.aggregate(n=tm.count(), first=tm.first("fare"), last=tm.last("fare")).uid("w")
+
+
+def in_order(rows: tm.Stream) -> tm.Stream:
+    windowed = rows.key_by("k").window(tm.tumbling("1 minute"))
+    return windowed.aggregate(n=tm.count(), first=tm.first("fare"), all=tm.collect_list("k")).uid("w")
+
+
+def early(rows: tm.Stream) -> tm.Stream:
+    windowed = rows.key_by("k").window(tm.tumbling("5 minutes")).trigger(tm.count_trigger(2))
+    return windowed.aggregate(n=tm.count(), most=tm.max("fare")).uid("w")
+
+
+@pytest.mark.parametrize(("declare", "splits"), [(sliding, None), (in_order, None), (in_order, "k"), (early, None)])
+def test_other_windows(
+    declare: Callable[[tm.Stream], tm.Stream], splits: str | None, spark: SparkSession, tmp_path: Path, passes: Passes
+) -> None:
+    bench = Bench(spark, tmp_path, rides(7), "k STRING, t BIGINT, fare DOUBLE")
+    passes.after(NEVER)
+    made_epochs, made = bench.run("made", lambda rows: {"panes": declare(rows)}, watermarks={"split_by": splits})
+    passes.after(0)
+    epochs, rows = bench.run("prepared", lambda rows: {"panes": declare(rows)}, watermarks={"split_by": splits})
+    assert passes.refused == {}
+    assert any(name.startswith("process w strict") for name in passes.ran)
+    assert rows == made
+    assert counted(epochs) ^ counted(made_epochs) == set()

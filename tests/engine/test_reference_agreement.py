@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import fields
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import Phase, given, settings
@@ -22,9 +22,12 @@ from tests.engine.streams import Case, Scenario, assigners, scenarios, sliced_as
 from tests.seeds import REPEATABLE, times
 from tests.short_lived import compiling
 from tidemark.semantics.windows.assigners import GlobalWindows
+from tidemark.spark.prepared.prepared_pass import PreparedPass
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tidemark.spark.prepared.prepared_plan import PassRows
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -74,6 +77,24 @@ def test_one_source_and_several_operators(spark: SparkSession, tmp_path: Path) -
     # Compiling takes most of a small job's time, so only here plans are compiled as a job's are.
     cases = see_agreement(drawn, compiling(spark), tmp_path, examples=examples)
     require_variety(cases, least=120 * examples, settings_least=4 * examples)
+
+
+def test_one_operator_whose_plans_are_kept(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PreparedPass, "PREPARED_AFTER", 0)
+    ran: list[bool] = []
+    run = PreparedPass.run
+
+    def noted(prepared: PreparedPass, *args: Any) -> PassRows | None:
+        rows = run(prepared, *args)
+        ran.append(rows is not None)
+        return rows
+
+    monkeypatch.setattr(PreparedPass, "run", noted)
+    examples = times(3)
+    drawn = scenarios(sources=1, operator_count=1, keys=60, rows=600)
+    cases = see_agreement(drawn, spark, tmp_path, examples=examples)
+    require_variety(cases, least=40 * examples, settings_least=examples)
+    assert ran.count(True) >= 2 * examples
 
 
 def test_two_sources_with_splits_that_fall_silent(spark: SparkSession, tmp_path: Path) -> None:

@@ -64,7 +64,9 @@ class Emission:
 
         def visible_rows(numbers: Sequence[int]) -> tuple[DataFrame, Sequence[Observation]]:
             counts = Observation()
-            rows, counter = plan.after_results(node, self._operator, results.build(numbers, counts))
+            made, other = results.build(numbers, counts), plan.copy()
+            other.set_results(self._operator, lambda: made)
+            rows, counter = other.rows(node), other.row_counters.get(id(node))
             return visible_part(rows), (counts,) if counter is None else (counts, counter.observation)
 
         found = prepared[f"output {output} {results.shape}"].run(results.files, results.numbers, visible_rows)

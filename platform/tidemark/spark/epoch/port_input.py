@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from tidemark.graph.model.nodes import Node
+from tidemark.spark.columns.row_counts import RowCounter
 from tidemark.spark.epoch.stateless import StatelessPlan
 from tidemark.spark.operators.base.contract import OperatorRuntime, PortInput
+from tidemark.spark.prepared.prepared_pass import Frame
 
 
 def port_input(plan: StatelessPlan, node: Node, runtime: OperatorRuntime) -> PortInput:
@@ -18,10 +21,22 @@ def port_input(plan: StatelessPlan, node: Node, runtime: OperatorRuntime) -> Por
         runtime: of the operator.
     """
     counter = plan.counter_of_group(node) if runtime.can_fuse_counts else None
-    if counter is None:
-        return PortInput(lambda _: plan.rows(node))
     few = plan.few_rows(node)
     if few is None:
-        return PortInput(lambda _: plan.rows_and_filtered(node), counter)
-    build = partial(plan.rows_of_intake, node, few)
-    return PortInput(build, counter, few.numbers, few.batch.few_files, "strict" if few.strict else "")
+        return PortInput(lambda _: _frame(plan, node, counter), counter)
+
+    def build(numbers: Sequence[int]) -> Frame:
+        return _frame(plan if tuple(numbers) == few.numbers else plan.copy(few.with_numbers(numbers)), node, counter)
+
+    shape = ["strict"] if few.strict else []
+    # A counter of the rows has the known splits in its expressions.
+    shape += [f"splits {plan.splits_of(few.node)}"] if counter is None and few.has_splits else []
+    return PortInput(build, counter, few.numbers, few.batch.few_files, " ".join(shape), partial(plan.set_counts, node))
+
+
+def _frame(plan: StatelessPlan, node: Node, counter: RowCounter | None) -> Frame:
+    """Return the rows that an operator counts by their status, or the passing ones, with the observation that counts them."""
+    if counter is not None:
+        return plan.rows_and_filtered(node), ()
+    rows, own = plan.rows(node), plan.row_counters.get(id(node))
+    return rows, () if own is None else (own.observation,)

@@ -6,7 +6,7 @@ the pass covers every filter, and expressions after a filter are not evaluated f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
@@ -105,11 +105,10 @@ class StatelessPlan:
         """Set how an operator's results of this epoch are made; cached when more than one consumer reads them."""
         self._results[id(operator)] = results
 
-    def after_results(self, node: Node, operator: StatefulNode, results: DataFrame) -> tuple[DataFrame, RowCounter | None]:
-        """Return the rows of a node that are computed from an operator's results alone, were these the results, and their counter."""
-        other = StatelessPlan(self._topology, {}, {}, self._side_rows, self._nondeterministic, run=self._run)
-        other.set_results(operator, lambda: results)
-        return other.rows(node), other.row_counters.get(id(node))
+    def copy(self, *intakes: Intake) -> StatelessPlan:
+        """Return the plan as it begins, without results, and with these intakes only."""
+        made = {intake.node.name: intake for intake in intakes}
+        return StatelessPlan(self._topology, made, self._known_splits, self._side_rows, self._nondeterministic, run=self._run)
 
     def set_counts(self, node: Node, observed: Mapping[str, object]) -> None:
         """Set the counts of a node's rows, which were computed elsewhere."""
@@ -180,7 +179,7 @@ class StatelessPlan:
     def _new_row_counter(self, node: Node) -> RowCounter:
         start, filters = self._topology.fused_path(node)
         source = start if isinstance(start, SourceNode) else None
-        splits = self._known_splits.get(source.name, ()) if source else ()
+        splits = self.splits_of(source) if source else ()
         statuses = [self.status_of(found) for found in filters]
         counter = RowCounter([MALFORMED, *statuses] if source else statuses, source, splits)
         self.row_counters[id(node)] = counter
@@ -204,18 +203,15 @@ class StatelessPlan:
         counter = self._new_row_counter(node)
         return None if counter.by_group else counter
 
+    def splits_of(self, source: SourceNode) -> tuple[str, ...]:
+        """Return the known splits of a source."""
+        return self._known_splits.get(source.name, ())
+
     def few_rows(self, node: Node) -> Intake | None:
         """Return the intake whose few rows are a node's, after filters and expressions alone; None where it is not so."""
         path = self._topology.path_to_source(node)
         intake = self._intakes[path[-1].name] if path is not None and isinstance(path[-1], SourceNode) else None
         return None if path is None or intake is None or any(map(self._must_be_cached, path)) or not intake.batch.few_files else intake
-
-    def rows_of_intake(self, node: Node, intake: Intake, numbers: Sequence[int]) -> DataFrame:
-        """Return a node's rows with their status, were its source's made with other numbers."""
-        if tuple(numbers) == intake.numbers:
-            return self.rows_and_filtered(node)
-        intakes = {intake.node.name: intake.with_numbers(numbers)}
-        return StatelessPlan(self._topology, intakes, {}, self._side_rows, self._nondeterministic, run=self._run).rows_and_filtered(node)
 
     def passing_rows(self, node: Node) -> DataFrame:
         """Return the node's passing rows without a count."""

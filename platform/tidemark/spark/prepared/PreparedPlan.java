@@ -6,12 +6,16 @@ import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
+import java.util.UUID;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.rdd.RDD;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.ExprId;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.MonotonicallyIncreasingID;
 import org.apache.spark.sql.catalyst.expressions.Nondeterministic;
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.catalyst.trees.TreePattern;
@@ -52,8 +56,12 @@ public final class PreparedPlan {
 
   /** Whether a DataFrame's plan is this one, bound to the files and numbers. */
   public boolean equalTo(Dataset other, String paths, String numbers) {
-    SparkPlan bound = unnamed(bind(paths, numbers));
-    return bound.sameResult(unnamed(other.queryExecution().executedPlan()));
+    scala.Option before = activate();
+    try {
+      return unnamed(bind(paths, numbers)).sameResult(unnamed(other.queryExecution().executedPlan()));
+    } finally {
+      restore(before);
+    }
   }
 
   /**
@@ -62,25 +70,52 @@ public final class PreparedPlan {
    * @return the names of observations, each followed by its row of values
    */
   public Object[] run(String paths, String numbers, String file) throws IOException {
-    SparkPlan bound = bind(paths, numbers);
-    RDD batches = made.toArrowBatchRdd(bound);
-    byte[][] found = (byte[][]) batches.collect();
+    scala.Option before = activate();
+    try {
+      SparkPlan bound = bind(paths, numbers);
+      RDD batches = made.toArrowBatchRdd(bound);
+      write((byte[][]) batches.collect(), file);
+      return observed(bound);
+    } finally {
+      restore(before);
+    }
+  }
+
+  /** Make the session that of this thread, which nodes of a plan take theirs from; returns the one before. */
+  private scala.Option activate() {
+    scala.Option before = SparkSession.getActiveSession();
+    SparkSession.setActiveSession(made.sparkSession());
+    return before;
+  }
+
+  private static void restore(scala.Option session) {
+    if (session.isDefined()) {
+      SparkSession.setActiveSession((org.apache.spark.sql.SparkSession) session.get());
+    } else {
+      SparkSession.clearActiveSession();
+    }
+  }
+
+  private static void write(byte[][] batches, String file) throws IOException {
     FileOutputStream out = new FileOutputStream(file);
     try {
-      for (int i = 0; i < found.length; i++) {
-        out.write(found[i]);
+      for (int i = 0; i < batches.length; i++) {
+        out.write(batches[i]);
       }
     } finally {
       out.close();
     }
-    List observed = new ArrayList();
-    scala.collection.Iterator each = CollectMetricsExec$.MODULE$.collect(bound).iterator();
+  }
+
+  private static Object[] observed(SparkPlan ran) {
+    List found = new ArrayList();
+    scala.collection.Iterator each = CollectMetricsExec$.MODULE$.collect(ran).iterator();
     while (each.hasNext()) {
       scala.Tuple2 pair = (scala.Tuple2) each.next();
-      observed.add(pair._1());
-      observed.add(pair._2());
+      found.add(pair._1());
+      found.add(pair._2());
     }
-    return observed.toArray();
+    return found.toArray();
   }
 
   private SparkPlan bind(String paths, String numbers) {
@@ -142,9 +177,12 @@ public final class PreparedPlan {
     }
   }
 
-  /** Names of observations differ between DataFrames. */
+  /** Names of observations differ between DataFrames, as do ids; those of aggregates' results are not made equal by Spark. */
   private static SparkPlan unnamed(SparkPlan plan) {
-    return (SparkPlan) plan.transformUp(new Unnamed());
+    ResultIds ids = new ResultIds();
+    plan.transformAllExpressions(ids);
+    ids.replaces = true;
+    return (SparkPlan) ((SparkPlan) plan.transformUp(new Unnamed())).transformAllExpressions(ids);
   }
 
   private static TreeNode copy(TreeNode node, Object old, Object replacement) {
@@ -191,6 +229,38 @@ public final class PreparedPlan {
         return copy((TreeNode) node, relation, unnamed(relation, relation.location()));
       }
       return other.apply(node);
+    }
+  }
+
+  /** Collects the ids of aggregates' results, then replaces them by numbers in the order of the plan. */
+  private static final class ResultIds extends scala.runtime.AbstractPartialFunction {
+    private final Map ids = new HashMap();
+    private boolean replaces;
+
+    public boolean isDefinedAt(Object expression) {
+      if (!replaces) {
+        if (expression instanceof AggregateExpression) {
+          ExprId found = ((AggregateExpression) expression).resultId();
+          if (!ids.containsKey(found)) {
+            ids.put(found, new ExprId(-1L - ids.size(), new UUID(0L, 0L)));
+          }
+        }
+        return false;
+      }
+      return expression instanceof AggregateExpression
+          || (expression instanceof AttributeReference && ids.containsKey(((AttributeReference) expression).exprId()));
+    }
+
+    public Object applyOrElse(Object expression, scala.Function1 other) {
+      if (!isDefinedAt(expression)) {
+        return other.apply(expression);
+      }
+      if (expression instanceof AttributeReference) {
+        AttributeReference found = (AttributeReference) expression;
+        return found.withExprId((ExprId) ids.get(found.exprId()));
+      }
+      AggregateExpression found = (AggregateExpression) expression;
+      return found.copy(found.aggregateFunction(), found.mode(), found.isDistinct(), found.filter(), (ExprId) ids.get(found.resultId()));
     }
   }
 

@@ -10,6 +10,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from tidemark.semantics.watermarks.watermarks import clamp_watermark
+from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.prepared.prepared_plan import PassRows, PreparedPlan
 
 if TYPE_CHECKING:
@@ -17,11 +18,18 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("tidemark")
 
-Build = Callable[[Sequence[int]], tuple["DataFrame", Sequence["Observation"]]]
-"""Makes the DataFrame of a pass over the epoch's files, with its observations, from the numbers that differ between epochs."""
+Frame = tuple["DataFrame", Sequence["Observation"]]
+"""A DataFrame, and the observations in it whose values are wanted."""
+
+Build = Callable[[Sequence[int]], Frame]
+"""Makes the DataFrame of a pass over the epoch's files from the numbers that differ between epochs."""
 
 _FIRST_PLACEHOLDER: Final = 4_611_686_018_427_387_000
 """Placeholders of numbers count from here: no other literal of a plan, and a valid watermark, as the numbers are."""
+
+
+_FAILURES: Final = 2
+"""After more failures than these, each of which costs a part of an epoch, a pass is made of DataFrames."""
 
 
 class PreparedPass:
@@ -38,6 +46,7 @@ class PreparedPass:
         self.refused: str | None = None
         self.name = name
         self._epochs = 0
+        self._failures = 0
         self._plan: PreparedPlan | None = None
 
     def run(self, paths: Sequence[str], numbers: Sequence[int], build: Build) -> PassRows | None:
@@ -60,7 +69,10 @@ class PreparedPass:
             return self._plan.run(paths, bound) if self._plan is not None else None
         except (Py4JError, PySparkException) as error:
             # The DataFrame of the epoch fails in the same way, with an error that says where, or it does not fail.
-            logger.debug("the prepared %s: %s", self.name, error)
+            logger.debug("the prepared pass %r failed: %s", self.name, error)
+            self._failures += 1
+            if self._failures > _FAILURES:
+                self.refused = f"it failed {self._failures} times, at last: {first_line(error)}"
             return None
 
     def _prepare(self, paths: Sequence[str], numbers: Sequence[int], bound: dict[int, int], build: Build) -> PreparedPlan | None:

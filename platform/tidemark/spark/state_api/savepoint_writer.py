@@ -128,7 +128,7 @@ class SavepointWriter:
         run = window_runtime_of(node).begin(context)
         (port,) = node.ports
         elements = _as_elements(history, columns.names, {field.name: field.dataType.simpleString() for field in columns}, time, uid)
-        run.process_batch({port.name: PortInput(lambda _: elements)})
+        run.process_batch({port.name: PortInput(lambda _: (elements, ()))})
         observation = Observation()
         results = run.emit(run.watermark_of(watermark), observation)
         if results is not None:

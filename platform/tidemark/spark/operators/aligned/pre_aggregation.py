@@ -36,12 +36,13 @@ EXPIRED = "expired"
 class Thresholds:
     """Bounds of an epoch: rows up to the start ``expired`` are late, those up to ``fired`` belong to a window that has fired.
 
-    ``window_expired`` is the end of the last window that accepts no more elements.
+    ``window_expired`` is the end of the last window that accepts no more elements, ``reached`` the start after ``fired``.
     """
 
     expired: int
     fired: int
     window_expired: int = MIN_WATERMARK
+    reached: int = MIN_WATERMARK
 
 
 class AlignedRuntime(WindowRuntime):
@@ -198,9 +199,9 @@ class AlignedEpoch(WindowEpoch):
         def state_rows(numbers: Sequence[int]) -> tuple[DataFrame, Sequence[Observation]]:
             (*bounds, now, epoch), given = numbers[:own], numbers[own:]
             counts = Observation()
-            rows = elements.build(given)
+            rows, observations = elements.build(given)
             state = self.runtime.pre_aggregate(rows, Thresholds(*bounds), counts, elements.counter, now=now, epoch=epoch)
-            return state, (counts,)
+            return state, (counts, *observations)
 
         numbers: tuple[int, ...] = (*astuple(self.thresholds), self.context.processing_time, self.context.epoch)
         own, numbers = len(numbers), numbers + elements.numbers
@@ -208,11 +209,13 @@ class AlignedEpoch(WindowEpoch):
         found = prepared.run(elements.files, numbers, state_rows) if elements.files else None
         if found is not None:
             self.tables.write_rows(found.table, found.schema)
-            (counts,) = found.observed
+            counts, *others = found.observed
             if elements.counter is not None:
                 elements.counter.set_counts(counts)
+            elif elements.set_counts is not None and others:
+                elements.set_counts(*others)
         else:
-            rows, (observation,) = state_rows(numbers)
+            rows, (observation, *_) = state_rows(numbers)
             self.tables.write_input(rows)
             counts = observation.get
         self.counts = self.runtime.counted(counts)

@@ -61,7 +61,7 @@ class SliceFrames(AlignedRuntime):
         """Return the columns that determine a window's number of panes: up to where windows had fired when a row came, and refirings."""
         if not self.lateness:
             return []
-        reached, number = runtime_literals(bounds.fired + self.width, epoch)
+        reached, number = runtime_literals(bounds.reached, epoch)
         mark = f"array(named_struct('epoch', {number}, 'fired', {reached}))"
         return [f"{reached} AS {SINCE}", f"if({fired}, {mark}, CAST(array() AS ARRAY<STRUCT<epoch: BIGINT, fired: BIGINT>>)) AS {MARKS}"]
 

@@ -85,7 +85,9 @@ class SlicedEpoch(AlignedEpoch):
     def thresholds(self) -> Thresholds:
         """Bounds of the epoch before, by slices."""
         fired = max(FIRST_START, self._slices.last_fired(self.context.before.watermark))
-        return Thresholds(max(FIRST_START, self._slices.last_expired(self.expired_before - 1, 0)), fired)
+        return Thresholds(
+            max(FIRST_START, self._slices.last_expired(self.expired_before - 1, 0)), fired, reached=fired + self.runtime.width
+        )
 
     @property
     def expired_before(self) -> int:

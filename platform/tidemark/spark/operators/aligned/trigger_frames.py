@@ -107,7 +107,7 @@ class TriggerFrames(AlignedRuntime):
         if slices is None:
             return groups.selectExpr("*", f"{MAX_WATERMARK}L AS {END}", f"0L AS {TAKEN_LATE}")
         (ended,) = runtime_literals(bounds.window_expired)
-        (due,) = runtime_literals(bounds.fired + self.width, varying=END)
+        (due,) = runtime_literals(bounds.reached, varying=END)
         grid = slices.last_end(0)
         first = f"greatest({START} + {slices.width}L, {ended} + 1L)"
         last = f"{START} - pmod({START} - {slices.offset}L, {slices.starts}L) + {slices.span}L"

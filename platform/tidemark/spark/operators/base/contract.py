@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tidemark.graph.model.nodes import StatefulNode
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
-from tidemark.spark.prepared.prepared_pass import PreparedPasses
+from tidemark.spark.prepared.prepared_pass import Build, PreparedPasses
 from tidemark.state.log.progress import OperatorProgress
 from tidemark.state.log.records import OperatorState
 from tidemark.state.store.store import JobStore
@@ -30,19 +30,22 @@ class PortInput:
 
     With ``counter``, for a runtime that ``can_fuse_counts``, they are all rows with their status, and the counter gets its values from
     the operator's pass; without, only the passing rows. ``build`` makes them from ``numbers``. ``files`` are the ones that they are read
-    from, where they are few, and the DataFrames of one ``shape`` differ between epochs only by files and numbers.
+    from, where they are few, and the DataFrames of one ``shape`` differ between epochs only by files and numbers. A pass over them that
+    was prepared gives ``set_counts`` the values of the observation that ``build`` returned, if any.
     """
 
-    build: Callable[[Sequence[int]], DataFrame]
+    build: Build
     counter: RowCounter | None = None
     numbers: tuple[int, ...] = ()
     files: tuple[str, ...] = ()
     shape: str = ""
+    set_counts: Callable[[Mapping[str, object]], None] | None = None
 
     @cached_property
     def rows(self) -> DataFrame:
         """The rows."""
-        return self.build(self.numbers)
+        rows, _ = self.build(self.numbers)
+        return rows
 
 
 class Observed(Protocol):
