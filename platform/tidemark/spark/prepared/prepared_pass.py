@@ -1,4 +1,4 @@
-"""A pass that each epoch makes over few rows: its plan is made once, checked against one made anew, and from then on only bound."""
+"""A pass that each epoch makes over few rows: its plan is made once, compared with a new one once, and from then on only bound."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class PreparedPass:
     """One pass of a run.
 
     ``PREPARED_AFTER`` is after how many epochs the plan is made: it costs as much as an epoch, which a run of a few would not win back.
-    With ``COMPARED_ALWAYS``, for tests, it is compared in each epoch with one made anew, not only once.
+    With ``COMPARED_ALWAYS``, for tests, it is compared with a new one in each epoch, not only once.
     """
 
     PREPARED_AFTER: ClassVar[int] = 2
