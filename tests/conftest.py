@@ -42,4 +42,4 @@ def queries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have jobs read files and elements by queries of Spark's, too."""
     from tidemark.spark.loop.driver import JobDriver
 
-    monkeypatch.setattr(JobDriver, "plans_files", False)
+    monkeypatch.setattr(JobDriver, "plans_epochs", False)

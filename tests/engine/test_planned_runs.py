@@ -17,7 +17,7 @@ from tidemark.graph.model.nodes import SourceNode
 from tidemark.spark.loop.driver import JobDriver
 from tidemark.spark.loop.planned_run import PlannedRun
 from tidemark.spark.loop.query.query_run import QueryRun
-from tidemark.spark.sources.file_planner import reads_only_files
+from tidemark.spark.sources.planning.file_planner import has_files
 from tidemark.state.log.progress import EpochProgress
 from tidemark.testing.manual_clock import ManualClock
 
@@ -71,7 +71,7 @@ class Landing:
         """Run the job, with a query or as it likes; returns the run's epochs."""
         with self._monkeypatch.context() as patch:
             if query:
-                patch.setattr(JobDriver, "plans_files", False)
+                patch.setattr(JobDriver, "plans_epochs", False)
             done = tm.run(job or self.job(), spark=self._spark, clock=ManualClock(NOW), **settings)
         for epoch in done.epochs:
             require_conservation(epoch)
@@ -130,7 +130,7 @@ def test_options_that_choose_files_are_left_to_a_query(name: str) -> None:
     spec = tm.files("/data", format="json", schema=SCHEMA, options={name: "1 day"})
     source = tm.source("landing", spec, watermarks=tm.bounded_out_of_orderness("1 minute", timestamp="t"))
     assert isinstance(source.node, SourceNode)
-    assert not reads_only_files([source.node])
+    assert not has_files(source.node.spec)
 
 
 def test_a_folder_that_a_query_writes_is_read_by_a_query(landing: Landing, spark: SparkSession, tmp_path: Path) -> None:

@@ -38,8 +38,8 @@ from tidemark.spark.sources.adaptive_intake import AdaptiveIntake
 from tidemark.spark.sources.backlog import FilesRead
 from tidemark.spark.sources.checkpoint import SparkCheckpoint
 from tidemark.spark.sources.epoch_input import EpochInput, committed_batch, input_of_batch
-from tidemark.spark.sources.file_planner import FilePlanner, reads_only_files, written_by_query
 from tidemark.spark.sources.intake_limits import limited
+from tidemark.spark.sources.planning.epoch_planner import EpochPlanner, needs_no_query
 from tidemark.spark.sources.record_texts import RecordTexts
 from tidemark.spark.sources.source_ends import filled, maybe_backlogged, with_malformed_rows
 from tidemark.spark.sources.sources import open_sources, rows_of_epoch
@@ -229,16 +229,16 @@ class JobDriver:
             self._run(batch.sparkSession, taken, batch, at=self.now())
 
     @property
-    def plans_files(self) -> bool:
-        """Whether this run's epochs can be planned without a query: all sources are files, and no query of Spark's writes them."""
-        return reads_only_files(self._topology.sources) and not written_by_query(self.session, self._topology.sources)
+    def plans_epochs(self) -> bool:
+        """Whether this run's epochs can be planned without a query: of files that no query of Spark's writes, and of Kafka."""
+        return needs_no_query(self.session, self._topology.sources)
 
-    def planner(self) -> FilePlanner:
-        """Return what plans this run's epochs, where it ``plans_files``; raises as ``streaming`` does."""
+    def planner(self) -> EpochPlanner:
+        """Return what plans this run's epochs, where it ``plans_epochs``; raises as ``streaming`` does."""
         self.streaming()  # stores elements, and raises what is wrong with a source
-        return FilePlanner(self.session, self._topology.sources, self._elements, self._checkpoint)
+        return EpochPlanner(self.session, self._topology.sources, self._elements, self._checkpoint, self._offsets)
 
-    def run_planned(self, planner: FilePlanner, *, polled_at: int) -> None:
+    def run_planned(self, planner: EpochPlanner, *, polled_at: int) -> None:
         """Run the next epoch that a planner plans, with the current bounds of an epoch's intake."""
         with self.lock, self.activity.epoch(self.now()):
             taken = planner.plan(self._offsets, self._limit_intake(), polled_at=polled_at)

@@ -161,7 +161,7 @@ def run(
                 with contextlib.suppress(StoreError):
                     write_failure(root, job.name, error, owner=term.owner, at=clock.now_ms())
                 raise
-            kind = PlannedRun if driver.plans_files else QueryRun
+            kind = PlannedRun if driver.plans_epochs else QueryRun
             kind(driver, stopping=stopping, fenced=fenced, done=enough).run(
                 interval, end_of_input=end_of_input, adaptive_intake=adaptive_intake
             )

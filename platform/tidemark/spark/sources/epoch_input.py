@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +12,7 @@ from py4j.protocol import Py4JJavaError
 from tidemark.errors import OffsetMismatchError
 from tidemark.graph.model.nodes import ElementsSpec, FilesSpec, FormatSpec, SourceNode
 from tidemark.semantics.watermarks.watermarks import SourceEnd
-from tidemark.spark.columns.few_rows import FEW_BYTES, local_path
+from tidemark.spark.columns.few_rows import FEW_BYTES, FEW_ROWS, local_path
 from tidemark.spark.sources.checkpoint import SparkCheckpoint
 from tidemark.spark.sources.source_ends import elements_end, files_end, format_end, may_have_unseen_rows
 from tidemark.state.encoding.envelope import canonical
@@ -20,7 +20,7 @@ from tidemark.state.log.offset_log import log_offset, positions
 from tidemark.state.log.records import EpochRecord
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _MAX_CALLS: Final = 100
 
@@ -31,7 +31,8 @@ class EpochInput:
 
     ``offsets`` is the text of Spark's offset log, ``before`` and ``now`` the sources' positions, ``files`` the new files of file
     sources, ``polled_at`` the processing time at which Spark polled the sources (None: when the batch came).
-    ``batch`` is false for an epoch without input. ``sizes`` are the bytes of a source's files together, where a listing has them.
+    ``batch`` is false for an epoch without input. ``sizes`` are the bytes of a source's files together, where a listing has them. Of other
+    sources that are read without a query, ``reads`` return the rows, and ``rows`` are their numbers, where these are known.
     """
 
     offsets: str = ""
@@ -41,6 +42,8 @@ class EpochInput:
     polled_at: int | None = None
     batch: bool = False
     sizes: Mapping[str, int] = field(default_factory=dict)
+    reads: Mapping[str, Callable[[], DataFrame]] = field(default_factory=dict)
+    rows: Mapping[str, int] = field(default_factory=dict)
 
     def has_new_data(self, source: str) -> bool:
         """Whether a source may have rows in this epoch."""
@@ -58,6 +61,10 @@ class EpochInput:
             return len(paths) == len(addresses) and sum(path.stat().st_size for path in paths) <= FEW_BYTES
         except OSError:
             return False
+
+    def has_few_rows(self, source: str) -> bool:
+        """Whether a source that is no folder has few rows; False where that is not known."""
+        return self.rows.get(source, FEW_ROWS + 1) <= FEW_ROWS
 
     def digest(self, *, end_of_input: bool) -> str:
         """Return a checksum that two epochs share only when they read the same input."""

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from tidemark.errors import SourceError
-from tidemark.graph.model.nodes import PATTERN_CHARACTERS, ElementsSpec, FilesSpec, FormatSpec, RateSpec, SourceNode
+from tidemark.graph.model.nodes import PATTERN_CHARACTERS, ElementsSpec, FilesSpec, FormatSpec, RateSpec, SourceNode, SourceSpec
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.columns.expressions import CORRUPT, SOURCE, SPLIT, quoted
 from tidemark.spark.columns.few_rows import in_one_task
@@ -146,9 +146,16 @@ def rows_of_epoch(
             continue
         if reads_files(source):
             found[source.name] = _rows_of_files(spark, source, taken, ordered=source.name in ordered, few_tasks=few_tasks)
+        elif source.name in taken.reads:
+            found[source.name] = SourceRows(partial(_rows_read, source, taken, few_tasks=few_tasks))
         elif source.name in frames:
             found[source.name] = SourceRows(partial(frames.__getitem__, source.name))
     return found
+
+
+def _rows_read(source: SourceNode, taken: EpochInput, *, few_tasks: bool) -> DataFrame:
+    rows = _with_origin(source.spec, taken.reads[source.name]())
+    return in_one_task(rows) if few_tasks and taken.has_few_rows(source.name) else rows
 
 
 def _rows_of_files(spark: SparkSession, source: SourceNode, taken: EpochInput, *, ordered: bool, few_tasks: bool) -> SourceRows:
@@ -245,8 +252,12 @@ def _format(reader: DataStreamReader, spec: FormatSpec) -> DataFrame:
     reader = reader.format(spec.format).options(**dict(spec.options))
     # Of a column that may not be null Spark takes a null for a value, and fails; the intake looks for nulls itself.
     schema = nullable(struct_of(spec.schema)) if spec.schema and may_forbid_nulls(spec.schema) else spec.schema
-    frame = (reader.schema(schema) if schema else reader).load()
-    if spec.format.lower() != KAFKA:
+    return _with_origin(spec, (reader.schema(schema) if schema else reader).load())
+
+
+def _with_origin(spec: SourceSpec, frame: DataFrame) -> DataFrame:
+    """Return rows with the engine's columns of where they come from, for formats where that is known."""
+    if not isinstance(spec, FormatSpec) or spec.format.lower() != KAFKA:
         return frame
     split = F.concat_ws("-", F.col("topic"), F.col("partition"))
     return frame.withColumns({SPLIT: split, PATH: F.col("topic"), BLOCK: F.col("partition"), ROW: F.col("offset")})

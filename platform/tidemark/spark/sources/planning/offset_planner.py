@@ -1,0 +1,105 @@
+"""Plans a source whose position is offsets, such as Kafka."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from tidemark.graph.model.nodes import FormatSpec, SourceNode
+from tidemark.spark.sources.intake_limits import KAFKA, KAFKA_MAX_OFFSETS
+from tidemark.spark.sources.planning.offset_stream import OffsetStream
+from tidemark.spark.sources.planning.source_planner import Taken
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PLANNED_FORMATS: Final = {KAFKA}
+"""Formats whose streams are planned without a query."""
+
+_NEEDS_QUERY: Final = frozenset({"minoffsetspertrigger", "maxtriggerdelay"})
+"""Options by which a query leaves out triggers."""
+
+
+def has_offsets(spec: object) -> bool:
+    """Whether a source is planned by its offsets."""
+    return isinstance(spec, FormatSpec) and spec.format.lower() in PLANNED_FORMATS and not _NEEDS_QUERY & {*map(str.lower, spec.options)}
+
+
+class OffsetPlanner:
+    """Plans one source.
+
+    Args:
+        spark: the session.
+        spec: of the source.
+        position: the offsets that the job has read, None before the first epoch.
+        folder: address of a local folder of this run's.
+    """
+
+    def __init__(self, spark: SparkSession, spec: FormatSpec, position: object, folder: str) -> None:
+        self._stream = OffsetStream(spark, spec.format, spec.options, folder)
+        try:
+            self._read = self._stream.initial() if position is None else json.dumps(position)
+        except BaseException:
+            self.close()
+            raise
+        self._latest = self._read
+        self._rows: int | None = None
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether the last look found newer offsets than those read."""
+        return bool(json.loads(self._latest) != json.loads(self._read))
+
+    def look(self) -> None:
+        """Ask for the newest offsets."""
+        if not self.has_unread:
+            self._latest = self._stream.latest(self._read)
+
+    def fix_end(self) -> None:
+        """Let the source end at its newest offsets."""
+        self._stream.fix_end()
+
+    def take(self, source: SourceNode, before: object) -> Taken | None:
+        """Return the rows of the next epoch."""
+        del before  # the offsets read are those of the epoch before, or the first ones
+        if not self.has_unread:
+            return None
+        start, end = self._read, self._stream.latest(self._read, rows=_most(source))
+        position = json.loads(end)
+        if position == json.loads(start):
+            self._latest = start
+            return None
+        self._read, self._latest = end, self._stream.latest(end)
+        self._rows = _rows_between(json.loads(start), position)
+        return Taken(position, read=partial(self._stream.rows, start, end), rows=self._rows)
+
+    def metrics(self) -> Mapping[str, object]:
+        """Return the rows of the last epoch, and how far it is behind."""
+        read, latest = json.loads(self._read), json.loads(self._latest)
+        behind, partitions = _rows_between(read, latest), sum(map(len, read.values())) if isinstance(read, dict) else 0
+        if behind is None or not partitions:
+            return {}
+        metrics = {"avgOffsetsBehindLatest": str(max(behind, 0) / partitions)}
+        return {"numInputRows": self._rows or 0, "endOffset": self._read, "metrics": metrics}
+
+    def close(self) -> None:
+        """Close the connections to the source."""
+        self._stream.close()
+
+
+def _most(source: SourceNode) -> int | None:
+    options = source.spec.options if isinstance(source.spec, FormatSpec) else {}
+    given = {name.lower(): value for name, value in options.items()}.get(KAFKA_MAX_OFFSETS.lower())
+    return None if given is None else int(given)
+
+
+def _rows_between(start: object, end: object) -> int | None:
+    """Return the number of offsets between two positions of Kafka's; None for other formats."""
+    try:
+        first = {(topic, number): offset for topic, numbers in start.items() for number, offset in numbers.items()}  # type: ignore[attr-defined]
+        last = {(topic, number): offset for topic, numbers in end.items() for number, offset in numbers.items()}  # type: ignore[attr-defined]
+    except AttributeError:
+        return None
+    return sum(int(offset) - int(first.get(place, 0)) for place, offset in last.items())

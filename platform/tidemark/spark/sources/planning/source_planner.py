@@ -1,0 +1,61 @@
+"""What plans one source: looks for new input, and says what the next epoch reads of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from tidemark.graph.model.nodes import SourceNode
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What an epoch reads of a source.
+
+    ``position`` is the one after it, as in Spark's offset log. Of a folder, ``files`` are the addresses and ``bytes`` their size; of
+    other sources ``read`` returns the rows, and ``rows`` is their number where it is known.
+    """
+
+    position: object
+    files: Sequence[str] = ()
+    bytes: int | None = None
+    read: Callable[[], DataFrame] | None = None
+    rows: int | None = None
+
+
+class SourcePlanner(Protocol):
+    """Plans one source of a run."""
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether the last look found input that is not read yet."""
+        ...
+
+    def look(self) -> None:
+        """Look for new input, where none is known to be unread."""
+        ...
+
+    def fix_end(self) -> None:
+        """Let the source end with the input that it has now."""
+        ...
+
+    def take(self, source: SourceNode, before: object) -> Taken | None:
+        """Return what the next epoch reads, None where there is nothing.
+
+        Args:
+            source: with the bounds of an epoch.
+            before: the position after the epoch before, None before the first.
+        """
+        ...
+
+    def metrics(self) -> Mapping[str, object]:
+        """Return what Spark's progress of a query would say of the source; empty where the backlog is measured otherwise."""
+        ...
+
+    def close(self) -> None:
+        """Close connections."""
+        ...
