@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from pyspark.sql import DataFrame
 from pyspark.sql import types as T
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _NOT_NULL: Final = re.compile(r"\bNOT\s+NULL\b", re.IGNORECASE)
 
@@ -36,3 +40,10 @@ def _nullable(kind: T.DataType) -> T.DataType:
     if isinstance(kind, T.MapType):
         return T.MapType(_nullable(kind.keyType), _nullable(kind.valueType), valueContainsNull=True)
     return kind
+
+
+def no_rows(spark: SparkSession, schema: T.StructType) -> DataFrame:
+    """Return an empty DataFrame. PySpark would start from an RDD of Python's, which takes far longer."""
+    session = spark._jsparkSession  # noqa: SLF001
+    rows = spark.sparkContext._jvm.java.util.ArrayList()  # type: ignore[union-attr]  # noqa: SLF001
+    return DataFrame(session.createDataFrame(rows, session.parseDataType(schema.json())), spark)

@@ -18,7 +18,7 @@ from tidemark.graph.job.job import Job
 from tidemark.graph.model.nodes import ElementsSpec, FilesSpec, RateSpec, SourceNode, StatefulNode, UnionNode
 from tidemark.spark.columns.aggregate_functions import register_functions
 from tidemark.spark.columns.expressions import CORRUPT, visible_of
-from tidemark.spark.columns.schemas import nullable, struct_of
+from tidemark.spark.columns.schemas import no_rows, nullable, struct_of
 from tidemark.spark.epoch.stateless import StatelessPlan
 from tidemark.spark.epoch.topology import build_topology
 from tidemark.spark.operators.base.schemas import OperatorSchemas
@@ -124,9 +124,9 @@ def probe_job(spark: SparkSession, job: Job, elements: JobStore) -> JobSchemas:
     found = {}
     try:
         for node in topology.operators:
-            given = {port.name: spark.createDataFrame([], rows.rows(port.node).schema) for port in node.ports}
+            given = {port.name: no_rows(spark, rows.rows(port.node).schema) for port in node.ports}
             found[topology.name(node)] = InputSchema(node, given)
-            results = spark.createDataFrame([], found[topology.name(node)].schemas.results())
+            results = no_rows(spark, found[topology.name(node)].schemas.results())
             rows.set_results(node, partial(_same, results))
         return JobSchemas(found, _outputs(job, rows))
     finally:
@@ -169,4 +169,4 @@ def _without_rows(spark: SparkSession, node: SourceNode, elements: JobStore, *, 
             schema = T.StructType().add("timestamp", "timestamp").add("value", "long")
         case _:
             schema = open_source(spark, node, elements, ordered=ordered, read=0).schema
-    return spark.createDataFrame([], schema)
+    return no_rows(spark, schema)

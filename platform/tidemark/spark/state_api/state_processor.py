@@ -29,7 +29,7 @@ from tidemark.semantics.windows.assigners import CountWindows
 from tidemark.spark.columns.aggregate_functions import register_functions
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.columns.expressions import POSITION, START, TIME, quoted
-from tidemark.spark.columns.schemas import nullable
+from tidemark.spark.columns.schemas import no_rows, nullable
 from tidemark.spark.operators.base.contract import OperatorContext, OperatorEpoch
 from tidemark.spark.operators.base.partials import Partials
 from tidemark.spark.operators.base.windows import WindowEpoch
@@ -362,6 +362,6 @@ def _no_windows(spark: SparkSession, node: WindowNode, state: OperatorState) -> 
     bounds = [StructField(name, TimestampType()) for name in ("window_start", "window_end")]
     more = [StructField("first_element", LongType())] if isinstance(node.assigner, CountWindows) else []
     if not all(name in fields for name in partials.columns):
-        return spark.createDataFrame([], StructType([*keys, *bounds, *more]))
-    made = spark.createDataFrame([], nullable(StructType([*keys, *bounds, *more, *(fields[name] for name in partials.columns)])))
+        return no_rows(spark, StructType([*keys, *bounds, *more]))
+    made = no_rows(spark, nullable(StructType([*keys, *bounds, *more, *(fields[name] for name in partials.columns)])))
     return made.selectExpr(*(quoted(field.name) for field in (*keys, *bounds, *more)), *partials.results, *map(quoted, partials.columns))

@@ -12,6 +12,7 @@ from pyspark.sql import types as T
 from tidemark.graph.operators.state_names import key_column
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.spark.columns.expressions import quoted
+from tidemark.spark.columns.schemas import no_rows
 from tidemark.spark.columns.state_files import read_files
 from tidemark.spark.operators.keyed.columns import DUE, EPOCH, OLDEST, STATE, TIMER, VERSION_FIELDS
 from tidemark.state.log.records import OperatorState
@@ -93,7 +94,7 @@ class StoredKeys:
         # If an operator never stored anything, the types of the keys are not known.
         schema = T.StructType([*(known.get(name, T.StructField(name, T.StringType())) for name in columns), *VERSION_FIELDS])
         files = [file for file in self.state.files if file.part == self.part]
-        rows = read_files(self.spark, self.store, files, schema) if files else self.spark.createDataFrame([], schema)
+        rows = read_files(self.spark, self.store, files, schema) if files else no_rows(self.spark, schema)
         others = [F.expr(f"max_by({name}, {EPOCH}) AS {name}") for name in (STATE, DUE, TIMER, OLDEST)]
         newest = rows.groupBy(*map(quoted, columns)).agg(*others).where(f"{STATE} IS NOT NULL")
         renamed = (F.col(quoted(column)).alias(name) for column, name in zip(columns, self.keys, strict=True))

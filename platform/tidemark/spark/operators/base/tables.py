@@ -13,7 +13,7 @@ from tidemark.errors import StateMismatchError
 from tidemark.savepoints.model.stored_types import OLDER
 from tidemark.spark.columns.expressions import START
 from tidemark.spark.columns.few_rows import FEW_ROWS, in_one_task
-from tidemark.spark.columns.schemas import nullable
+from tidemark.spark.columns.schemas import no_rows, nullable
 from tidemark.spark.columns.state_files import address_of, read_files, write_folder
 from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.state.log.parquet_files import ParquetSummary, write_parquet
@@ -121,7 +121,7 @@ class StateTables:
         listed = list(files)
         if not listed:
             # Files are read with nullable columns.
-            return self._context.spark.createDataFrame([], nullable(wanted))
+            return no_rows(self._context.spark, nullable(wanted))
         rows = read_files(self._context.spark, self._context.store, listed, wanted)
         few = self._context.native and sum(file.rows for file in listed) <= FEW_ROWS
         return in_one_task(rows) if few else rows

@@ -17,7 +17,7 @@ from tidemark.crashpoints import crash_point
 from tidemark.graph.operators.deduplicate.node import DeduplicateNode
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK, clamp_watermark
 from tidemark.spark.columns.expressions import START, TIME
-from tidemark.spark.columns.schemas import nullable
+from tidemark.spark.columns.schemas import no_rows, nullable
 from tidemark.spark.columns.state_files import read_files, write_folder
 from tidemark.spark.operators.base.contract import LATE, InputCounts, Observed, OperatorContext, OperatorEpoch, OperatorRuntime, PortInput
 from tidemark.spark.operators.base.tables import MAIN, STATE_COMPRESSION, StateTables
@@ -197,7 +197,7 @@ class DeduplicateEpoch(OperatorEpoch):
     def _nothing_kept(self) -> DataFrame:
         """Return an empty frame; if the job never had an element, the types of keys are not known."""
         names = [T.StructField(name, T.StringType()) for name, _ in self.runtime.node.keys]
-        return self.context.spark.createDataFrame([], T.StructType([*names, T.StructField("event_time", T.TimestampType())]))
+        return no_rows(self.context.spark, T.StructType([*names, T.StructField("event_time", T.TimestampType())]))
 
     def snapshot(self) -> OperatorState:
         """Return the operator's state after this epoch."""

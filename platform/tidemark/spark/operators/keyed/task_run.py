@@ -13,6 +13,7 @@ from pyspark.sql import types as T
 from tidemark.crashpoints import crash_point
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.spark.columns.expressions import POSITION, START, nulls_in, quoted
+from tidemark.spark.columns.schemas import no_rows
 from tidemark.spark.columns.state_files import read_files, write_folder
 from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.spark.operators.base.tables import STATE_COMPRESSION, StateTables
@@ -67,7 +68,7 @@ class TaskOutput:
         """Return the rows of a tag."""
         schema = T.StructType([field for field in self.columns if field.name != TAG])
         files = [file.as_state_file(context.epoch) for file in self.files.get(tag, ())]
-        return read_files(context.spark, context.store, files, schema) if files else context.spark.createDataFrame([], schema)
+        return read_files(context.spark, context.store, files, schema) if files else no_rows(context.spark, schema)
 
     def count(self, name: str) -> int:
         """Return a count, 0 where nothing was counted."""

@@ -20,7 +20,7 @@ from tidemark.graph.operators.window.node import WindowFunction, WindowNode
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.spark.columns.expressions import TIME, quoted
 from tidemark.spark.columns.replaced_sessions import bounds_of_replaced
-from tidemark.spark.columns.schemas import nullable
+from tidemark.spark.columns.schemas import no_rows, nullable
 from tidemark.spark.columns.state_files import read_files, write_folder
 from tidemark.spark.operators.base.contract import Observed, OperatorContext, PortInput, rows_of, run_in_order
 from tidemark.spark.operators.base.partials import Partials
@@ -193,7 +193,7 @@ class ResultFunctionEpoch(WindowEpoch):
         self._staged = tuple(file.path for file in written)
         files = [file.as_state_file(context.epoch) for file in written]
         schema = nullable(new.schema)
-        return read_files(context.spark, context.store, files, schema) if files else context.spark.createDataFrame([], schema)
+        return read_files(context.spark, context.store, files, schema) if files else no_rows(context.spark, schema)
 
     def _task(self, layout: Layout, clock: OperatorClock) -> KeyTask:
         declared, node = self.runtime.function, self.node

@@ -12,7 +12,7 @@ from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.windows.assigners import DynamicSession
 from tidemark.spark.columns.expressions import POSITION, TIME
 from tidemark.spark.columns.replaced_sessions import REPLACED_TYPE
-from tidemark.spark.columns.schemas import nullable, struct_of
+from tidemark.spark.columns.schemas import no_rows, nullable, struct_of
 from tidemark.spark.operators.base.partials import Partials
 from tidemark.spark.operators.base.schemas import OperatorSchemas
 from tidemark.spark.operators.process.layout import layout_of_rows
@@ -55,7 +55,7 @@ class WindowSchemas(OperatorSchemas):
             made = struct_of(node.function.returns)
         else:
             # Nullable, as when read from files: merging some partials fails where they cannot be null.
-            stored = rows.sparkSession.createDataFrame([], nullable(self._groups()))
+            stored = no_rows(rows.sparkSession, nullable(self._groups()))
             made = partials.grouped(stored).selectExpr(*partials.results).schema
         bounds = T.StructType().add("window_start", "timestamp").add("window_end", "timestamp")
         pane = T.StructType().add("pane_timing", "string").add("pane_index", "integer")
