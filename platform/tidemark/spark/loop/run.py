@@ -21,7 +21,6 @@ from tidemark.spark.env.interrupts import run_interruptibly
 from tidemark.spark.env.jvm import new_log
 from tidemark.spark.env.session import engine_settings, session_of_job
 from tidemark.spark.env.uncaught import in_one_line
-from tidemark.spark.env.warm_up import warmed_up
 from tidemark.spark.loop.driver import JobDriver
 from tidemark.spark.loop.housekeeping import beating
 from tidemark.spark.loop.planned_run import PlannedRun
@@ -127,7 +126,7 @@ def run(
         require_no_secret(job.name, run_id=run_id)
         root = root_store(store, job.store)
     session = _session(job, spark)
-    stage = warmed_up(session, on_stage)
+    stage = on_stage or (lambda _: None)
     stage("recovery")
     term = JobLog(root.at(job.name), job.name, clock).acquire(current_owner(run_id), takeover=takeover)
     stopping = stop or threading.Event()
