@@ -1,0 +1,127 @@
+"""What a process function is given: times, key, timers, side outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidemark.errors import UserCodeError
+from tidemark.semantics.keyed_process.timers import KeyTimers
+from tidemark.semantics.keyed_process.times import Now
+
+Row = Mapping[str, object]
+
+
+class TimerService:
+    """Sets and deletes the timers of the current key; times are milliseconds since 1970."""
+
+    def __init__(self, now: Now) -> None:
+        self._now = now
+        self.timers: KeyTimers | None = None
+
+    def current_watermark(self) -> int:
+        """Return the watermark of the operator at this element or timer."""
+        return self._now.watermark
+
+    def current_processing_time(self) -> int:
+        """Return the processing time of the epoch."""
+        return self._now.processing_time
+
+    def register_event_time_timer(self, time: int, name: str | None = None) -> None:
+        """Have ``on_timer`` called when the watermark reaches a time. A timer with a name replaces an earlier one of this name."""
+        self._of_key.register("event", _time(time), _name(name))
+
+    def register_processing_time_timer(self, time: int, name: str | None = None) -> None:
+        """Have ``on_timer`` called in the first epoch whose processing time is a time or later; names as for event time."""
+        self._of_key.register("processing", _time(time), _name(name))
+
+    def delete_event_time_timer(self, time: int | None = None, *, name: str | None = None) -> None:
+        """Delete the timer at a time, or the one with a name, if there is one."""
+        self._of_key.delete("event", *_which(time, name))
+
+    def delete_processing_time_timer(self, time: int | None = None, *, name: str | None = None) -> None:
+        """Delete the timer at a time, or the one with a name, if there is one."""
+        self._of_key.delete("processing", *_which(time, name))
+
+    @property
+    def _of_key(self) -> KeyTimers:
+        if self.timers is None:
+            raise UserCodeError("timers belong to a key, and there is none in open() and close()", fix="set them in process or on_timer")
+        return self.timers
+
+
+class ProcessContext:
+    """The context of a call of ``process`` or ``on_timer``.
+
+    ``timer_name`` is the name of the timer that fires, None in ``process`` and for a timer without one.
+    """
+
+    def __init__(self, now: Now, tags: frozenset[str]) -> None:
+        self.timer_name: str | None = None
+        self._now = now
+        self._tags = tags
+        self._service = TimerService(now)
+        self._key: Mapping[str, object] | None = None
+        self._outputs: list[tuple[str, Row]] = []
+
+    @property
+    def timestamp(self) -> int:
+        """The event time of the element, or the time of the timer, milliseconds."""
+        return self._now.timestamp
+
+    @property
+    def current_key(self) -> Mapping[str, object]:
+        """The key's columns by name."""
+        if self._key is None:
+            raise UserCodeError("there is no key in open() and close()", fix="read it in process or on_timer")
+        return self._key
+
+    def current_watermark(self) -> int:
+        """Return the watermark of the operator at this element or timer."""
+        return self._now.watermark
+
+    def current_processing_time(self) -> int:
+        """Return the processing time of the epoch."""
+        return self._now.processing_time
+
+    def timer_service(self) -> TimerService:
+        """Return what sets and deletes timers."""
+        return self._service
+
+    def output(self, tag: object, row: Row) -> None:
+        """Emit a row to a side output.
+
+        Raises:
+            UserCodeError: the operator has no such side output.
+        """
+        name = getattr(tag, "name", tag)
+        if name not in self._tags:
+            known = ", ".join(sorted(self._tags)) or "none"
+            raise UserCodeError(f"there is no side output {name!r}", fix=f"declare it: side_outputs=[...]; there are: {known}")
+        self._outputs.append((name, row))
+
+    def begin_key(self, key: Mapping[str, object] | None, timers: KeyTimers | None) -> None:
+        """Set the key that is processed, None between keys."""
+        self._key, self._service.timers = key, timers
+
+    def take_outputs(self) -> list[tuple[str, Row]]:
+        """Return the rows of side outputs since the last call."""
+        taken, self._outputs = self._outputs, []
+        return taken
+
+
+def _time(time: object) -> int:
+    if isinstance(time, bool) or not isinstance(time, int):
+        raise UserCodeError(f"a timer's time is {time!r}, not milliseconds since 1970", fix="give an int, such as ctx.timestamp + 60_000")
+    return time
+
+
+def _name(name: object) -> str | None:
+    if name is not None and (not isinstance(name, str) or not name):
+        raise UserCodeError(f"a timer's name is {name!r}, not a text", fix="give a text, or leave it out")
+    return name
+
+
+def _which(time: int | None, name: str | None) -> tuple[int | None, str | None]:
+    if (time is None) == (name is None):
+        raise UserCodeError("a timer is deleted by its time or by its name", fix="give one of them")
+    return (None if time is None else _time(time)), _name(name)

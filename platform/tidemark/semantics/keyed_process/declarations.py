@@ -1,0 +1,69 @@
+"""The states that a process function declares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tidemark.semantics.windows.windows import TimeDomain
+
+StateKind = Literal["value", "list", "map", "reducing", "aggregating"]
+
+
+@dataclass(frozen=True)
+class StateTtl:
+    """How long state lives after it was written, or read, in the time of ``domain``: processing time, or the operator's watermark.
+
+    Of a list and a map each entry has its own time. ``on_read`` renews it at each reading, too; else only when it is written.
+    """
+
+    ms: int
+    domain: TimeDomain = "processing"
+    on_read: bool = False
+
+    def is_expired(self, renewed: int, now: int) -> bool:
+        """Whether state that was renewed at a time has expired at another."""
+        return renewed + self.ms <= now
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """The function of a reducing or an aggregating state: an accumulator is created, values are added, the result is computed."""
+
+    create: Callable[[], Any]
+    add: Callable[[Any, Any], Any]
+    result: Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class StateDeclaration:
+    """A state of each key.
+
+    Args:
+        name: of the state.
+        kind: which operations it has.
+        default: of a value state without a value.
+        aggregation: of a reducing or an aggregating state.
+        ttl: None where it never expires.
+        nested: whether values are lists, dicts or the like, which are copied, so that a change of one changes no state.
+    """
+
+    name: str
+    kind: StateKind
+    default: object = None
+    aggregation: Aggregation | None = None
+    ttl: StateTtl | None = None
+    nested: bool = False
+
+
+_NOTHING = object()
+
+
+def reducing(function: Callable[[Any, Any], Any]) -> Aggregation:
+    """Return the aggregation of a reducing state: the first value, and then the function of the result so far and each value."""
+    return Aggregation(
+        create=lambda: _NOTHING,
+        add=lambda so_far, value: value if so_far is _NOTHING else function(so_far, value),
+        result=lambda so_far: so_far,
+    )

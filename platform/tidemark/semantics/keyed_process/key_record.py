@@ -1,0 +1,61 @@
+"""What is kept of one key between epochs: the entries of its states, and its timers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tidemark.semantics.keyed_process.declarations import StateDeclaration
+from tidemark.semantics.windows.windows import TimeDomain
+
+
+class Entry(NamedTuple):
+    """A value, and the time at which its lifetime was last renewed; 0 where it never expires."""
+
+    value: object
+    renewed: int = 0
+
+
+class Timer(NamedTuple):
+    """A timer: when it is due, and its name, None for one without."""
+
+    time: int
+    name: str | None = None
+
+
+Stored = Entry | list[Entry] | dict[object, Entry]
+"""A value, reducing or aggregating state has one entry, a list state several, a map state one by key."""
+
+
+@dataclass
+class KeyRecord:
+    """The states that have entries, by name, and the timers, by domain."""
+
+    states: dict[str, Stored] = field(default_factory=dict)
+    timers: dict[TimeDomain, set[Timer]] = field(default_factory=lambda: {"event": set(), "processing": set()})
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is kept, so that the key need not be."""
+        return not self.states and not any(self.timers.values())
+
+    def next_timer(self, domain: TimeDomain) -> int | None:
+        """Return the time of the first timer of a domain, None without any."""
+        return min((timer.time for timer in self.timers[domain]), default=None)
+
+    def next_expiry(self, declarations: Mapping[str, StateDeclaration], domain: TimeDomain) -> int | None:
+        """Return the time in a domain at which the first entry expires, None where none does."""
+        times = []
+        for name, stored in self.states.items():
+            ttl = declarations[name].ttl if name in declarations else None
+            if ttl is not None and ttl.domain == domain:
+                times += [entry.renewed + ttl.ms for entry in entries_of(stored)]
+        return min(times, default=None)
+
+
+def entries_of(stored: Stored) -> list[Entry]:
+    """Return the entries of a state."""
+    if isinstance(stored, Entry):
+        return [stored]
+    return list(stored.values()) if isinstance(stored, dict) else stored

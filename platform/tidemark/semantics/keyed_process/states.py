@@ -1,0 +1,244 @@
+"""The handles of a key's states, with the operations that a function calls, each of which can be undone."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from tidemark.semantics.keyed_process.declarations import Aggregation, StateDeclaration
+from tidemark.semantics.keyed_process.key_record import Entry, KeyRecord, Stored, entries_of
+from tidemark.semantics.keyed_process.times import Now
+
+Undo = list[Callable[[], None]]
+"""What takes back the changes of a call, in the order in which they were made."""
+
+
+class State:
+    """A state of the key that is processed.
+
+    Args:
+        declared: as declared.
+        record: of the key.
+        now: the times of the call.
+        undo: gets what takes changes back; None where that is never asked for.
+    """
+
+    def __init__(self, declared: StateDeclaration, record: KeyRecord, now: Now, undo: Undo | None) -> None:
+        self._declared = declared
+        self._states = record.states
+        self._now = now
+        self._undo = undo
+
+    def clear(self) -> None:
+        """Drop all that the state has."""
+        if self._declared.name in self._states:
+            self._set(None)
+
+    def _stored(self) -> Any:  # noqa: ANN401  # each kind has its own form
+        return self._states.get(self._declared.name)
+
+    def _set(self, stored: Stored | None) -> None:
+        name, before = self._declared.name, self._stored()
+        if stored is None:
+            self._states.pop(name, None)
+        else:
+            self._states[name] = stored
+        self._may_undo(lambda: self._put_back(before))
+
+    def _put_back(self, before: Stored | None) -> None:
+        if before is None:
+            self._states.pop(self._declared.name, None)
+        else:
+            self._states[self._declared.name] = before
+
+    def _may_undo(self, take_back: Callable[[], None]) -> None:
+        if self._undo is not None:
+            self._undo.append(take_back)
+
+    def _entry(self, value: object) -> Entry:
+        ttl = self._declared.ttl
+        return Entry(self._own(value), 0 if ttl is None else self._now.of(ttl.domain))
+
+    def _is_live(self, entry: Entry) -> bool:
+        ttl = self._declared.ttl
+        return ttl is None or not ttl.is_expired(entry.renewed, self._now.of(ttl.domain))
+
+    @property
+    def _renews(self) -> bool:
+        return self._declared.ttl is not None and self._declared.ttl.on_read
+
+    def _own(self, value: object) -> object:
+        return copy.deepcopy(value) if self._declared.nested else value
+
+
+class ValueState(State):
+    """One value per key."""
+
+    def value(self) -> Any:  # noqa: ANN401  # of the declared type
+        """Return the value; the declared default where there is none."""
+        entry = self._stored()
+        if entry is None or not self._is_live(entry):
+            return self._own(self._declared.default)
+        if self._renews:
+            self._set(self._entry(entry.value))
+        return self._own(entry.value)
+
+    def update(self, value: object) -> None:
+        """Set the value; None clears the state, as in Flink."""
+        self._set(None if value is None else self._entry(value))
+
+
+class ListState(State):
+    """Any number of values per key, in the order in which they were added."""
+
+    def get(self) -> list[Any]:
+        """Return the values."""
+        stored: list[Entry] = self._stored() or []
+        live = [entry for entry in stored if self._is_live(entry)]
+        if self._renews and live:
+            self._set([self._entry(entry.value) for entry in live])
+        return [self._own(entry.value) for entry in live]
+
+    def add(self, value: object) -> None:
+        """Add a value."""
+        stored = self._stored()
+        if stored is None:
+            self._set([self._entry(value)])
+            return
+        stored.append(self._entry(value))
+        self._may_undo(stored.pop)
+
+    def add_all(self, values: Iterable[object]) -> None:
+        """Add values."""
+        for value in values:
+            self.add(value)
+
+    def update(self, values: Iterable[object]) -> None:
+        """Replace all values."""
+        self._set([self._entry(value) for value in values] or None)
+
+
+class MapState(State):
+    """Values by key of the map, per key of the stream."""
+
+    def get(self, key: object) -> Any:  # noqa: ANN401  # of the declared type
+        """Return the value of a key, None where there is none."""
+        entry = self._live(key)
+        if entry is None:
+            return None
+        if self._renews:
+            self._put(key, self._entry(entry.value))
+        return self._own(entry.value)
+
+    def put(self, key: object, value: object) -> None:
+        """Set the value of a key."""
+        if self._stored() is None:
+            self._set({})
+        self._put(key, self._entry(value))
+
+    def put_all(self, values: Mapping[Any, object]) -> None:
+        """Set the values of several keys."""
+        for key, value in values.items():
+            self.put(key, value)
+
+    def remove(self, key: object) -> None:
+        """Drop a key."""
+        stored = self._stored()
+        if stored is None or key not in stored:
+            return
+        if len(stored) == 1:
+            self._set(None)
+            return
+        entry = stored.pop(key)
+        self._may_undo(lambda: stored.__setitem__(key, entry))
+
+    def contains(self, key: object) -> bool:
+        """Whether there is a value of a key."""
+        return self._live(key) is not None
+
+    def items(self) -> Iterator[tuple[Any, Any]]:
+        """Return the keys with their values."""
+        live = [(key, entry) for key, entry in (self._stored() or {}).items() if self._is_live(entry)]
+        for key, entry in live:
+            if self._renews:
+                self._put(key, self._entry(entry.value))
+        return iter([(key, self._own(entry.value)) for key, entry in live])
+
+    def keys(self) -> Iterator[Any]:
+        """Return the keys."""
+        return iter([key for key, _ in self.items()])
+
+    def values(self) -> Iterator[Any]:
+        """Return the values."""
+        return iter([value for _, value in self.items()])
+
+    def is_empty(self) -> bool:
+        """Whether there is no key."""
+        return not any(map(self._is_live, entries_of(self._stored() or {})))
+
+    def _live(self, key: object) -> Entry | None:
+        entry = (self._stored() or {}).get(key)
+        return entry if entry is not None and self._is_live(entry) else None
+
+    def _put(self, key: object, entry: Entry) -> None:
+        stored = self._stored()
+        before = stored.get(key)
+        stored[key] = entry
+        self._may_undo(lambda: stored.pop(key, None) if before is None else stored.__setitem__(key, before))
+
+
+class AggregatingState(State):
+    """The aggregate of all values that were added, per key. A reducing state is one whose function takes and returns a value."""
+
+    def get(self) -> Any:  # noqa: ANN401  # of the declared type
+        """Return the result so far, None before the first value."""
+        entry = self._stored()
+        if entry is None or not self._is_live(entry):
+            return None
+        if self._renews:
+            self._set(self._entry(entry.value))
+        return self._own(self._aggregation.result(entry.value))
+
+    def add(self, value: object) -> None:
+        """Add a value."""
+        entry = self._stored()
+        so_far = self._aggregation.create() if entry is None or not self._is_live(entry) else self._own(entry.value)
+        self._set(self._entry(self._aggregation.add(so_far, value)))
+
+    @property
+    def _aggregation(self) -> Aggregation:
+        if self._declared.aggregation is None:
+            raise ValueError(f"the state {self._declared.name!r} has no aggregation")
+        return self._declared.aggregation
+
+
+STATES: Mapping[str, type[State]] = {
+    "value": ValueState,
+    "list": ListState,
+    "map": MapState,
+    "reducing": AggregatingState,
+    "aggregating": AggregatingState,
+}
+
+
+def drop_expired(record: KeyRecord, declarations: Mapping[str, StateDeclaration], now: Now) -> int:
+    """Drop the entries of a key that have expired; return their number."""
+    dropped = 0
+    for name, stored in list(record.states.items()):
+        ttl = declarations[name].ttl if name in declarations else None
+        if ttl is None:
+            continue
+        at = now.of(ttl.domain)
+        if isinstance(stored, Entry):
+            left: Any = None if ttl.is_expired(stored.renewed, at) else stored
+        elif isinstance(stored, dict):
+            left = {key: entry for key, entry in stored.items() if not ttl.is_expired(entry.renewed, at)}
+        else:
+            left = [entry for entry in stored if not ttl.is_expired(entry.renewed, at)]
+        dropped += len(entries_of(stored)) - (len(entries_of(left)) if left else 0)
+        if left:
+            record.states[name] = left
+        else:
+            del record.states[name]
+    return dropped

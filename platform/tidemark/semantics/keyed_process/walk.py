@@ -1,0 +1,200 @@
+"""Walks through one key's epoch: elements and timers in the contract's order, each a call of the user's function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, NamedTuple, Protocol
+
+from tidemark.errors import TidemarkError, UserCodeError
+from tidemark.semantics.keyed_process.context import ProcessContext, Row
+from tidemark.semantics.keyed_process.declarations import StateDeclaration
+from tidemark.semantics.keyed_process.key_record import KeyRecord, Timer
+from tidemark.semantics.keyed_process.states import STATES, State, Undo, drop_expired
+from tidemark.semantics.keyed_process.timers import KeyTimers
+from tidemark.semantics.keyed_process.times import EpochTimes, Now
+from tidemark.semantics.user_lines import raised_at
+from tidemark.semantics.windows.windows import TimeDomain
+
+MAX_FIRINGS: Final = 100_000
+"""So many firings of a key in an epoch may be of timers that are due no later than one that fired before."""
+
+
+class ProcessFunction(Protocol):
+    """The user's function, with its states; an instance lives as long as a task."""
+
+    def bind(self, states: Mapping[str, State]) -> None:
+        """Make the states of a key those that the function sees."""
+        ...
+
+    def process(self, row: Row | None, ctx: ProcessContext) -> Iterable[Row] | None:
+        """Process an element."""
+        ...
+
+    def on_timer(self, timestamp: int, ctx: ProcessContext) -> Iterable[Row] | None:
+        """Handle a timer that fires."""
+        ...
+
+
+class Element(NamedTuple):
+    """An element and its event time; of a timer there is no row."""
+
+    row: Row | None
+    time: int
+
+
+class Output(NamedTuple):
+    """A row that was emitted: its side output, None for the main one, and its event time."""
+
+    tag: str | None
+    row: Row
+    time: int
+
+
+class Failed(NamedTuple):
+    """A call that failed and was undone: its element, None for that of a timer, its time, and what went wrong."""
+
+    row: Row | None
+    time: int
+    error: str
+
+
+@dataclass
+class Walked:
+    """What a key's epoch came to, in numbers: elements processed, calls that failed, timers that fired, entries that expired."""
+
+    elements: int = 0
+    failed: int = 0
+    fired: int = 0
+    expired: int = 0
+
+
+@dataclass
+class KeyWalk:
+    """Walks through the keys of a task, one after the other.
+
+    Args:
+        function: of the user.
+        declarations: of its states, by name.
+        tags: names of its side outputs.
+        times: of the operator in the epoch.
+        forgives: whether a call that fails is undone and reported, instead of ending the epoch.
+    """
+
+    function: ProcessFunction
+    declarations: Mapping[str, StateDeclaration]
+    tags: frozenset[str]
+    times: EpochTimes
+    forgives: bool = False
+    _now: Now = field(init=False)
+    _context: ProcessContext = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._now = Now(self.times.before, self.times.processing_time)
+        self._context = ProcessContext(self._now, self.tags)
+
+    def run(self, key: Mapping[str, object], record: KeyRecord, elements: Iterable[Element], walked: Walked) -> Iterator[Output | Failed]:
+        """Yield what one key's epoch emits; when it is used up, the record is that after the epoch.
+
+        Args:
+            key: its columns by name.
+            record: of the key, which is changed.
+            elements: in the order of their times, and of their positions where these are equal.
+            walked: is added to.
+
+        Raises:
+            UserCodeError: the function failed, or returned something else than rows, or its timers do not end.
+        """
+        undo: Undo | None = [] if self.forgives else None
+        self._now.watermark = self.times.before
+        timers = KeyTimers(record, undo)
+        self._context.begin_key(key, timers)
+        self.function.bind({name: STATES[each.kind](each, record, self._now, undo) for name, each in self.declarations.items()})
+        firings = _Firings(key)
+        for element in elements:
+            self._now.watermark = self.times.watermark_at(element.time)
+            yield from self._fire(timers, firings, undo, walked)
+            walked.elements += 1
+            yield from self._call(partial(self.function.process, element.row), element, undo, walked)
+        self._now.watermark = self.times.watermark
+        yield from self._fire(timers, firings, undo, walked)
+        self._context.begin_key(None, None)
+        walked.expired += drop_expired(record, self.declarations, self._now)
+
+    def _fire(self, timers: KeyTimers, firings: _Firings, undo: Undo | None, walked: Walked) -> Iterator[Output | Failed]:
+        while (due := timers.due(self._now)) is not None:
+            domain, timer = due
+            firings.count(domain, timer)
+            walked.fired += 1
+            self._context.timer_name = timer.name
+            # A timer that fired stays so, whatever its call does.
+            if undo is not None:
+                undo.clear()
+            yield from self._call(partial(self.function.on_timer, timer.time), Element(None, timer.time), undo, walked)
+            self._context.timer_name = None
+
+    def _call(self, method: partial[Iterable[Row] | None], cause: Element, undo: Undo | None, walked: Walked) -> Iterator[Output | Failed]:
+        """Yield what a call emits; ``cause`` is its element, without a row for a timer."""
+        self._now.timestamp = cause.time
+        if undo is None:
+            yield from self._outputs(method, cause.time)
+            return
+        undo.clear()
+        try:
+            emitted = list(self._outputs(method, cause.time))
+        except Exception as error:  # noqa: BLE001  # whatever the user's function raises
+            while undo:
+                undo.pop()()
+            self._context.take_outputs()
+            walked.failed += 1
+            yield Failed(cause.row, cause.time, _described(error))
+        else:
+            yield from emitted
+
+    def _outputs(self, method: partial[Iterable[Row] | None], time: int) -> Iterator[Output]:
+        """Yield the rows of a call, main and tagged ones in the order in which they were emitted."""
+        for row in _rows(method(self._context), method.func.__name__):
+            for tag, other in self._context.take_outputs():
+                yield Output(tag, other, time)
+            yield Output(None, row, time)
+        for tag, other in self._context.take_outputs():
+            yield Output(tag, other, time)
+
+
+class _Firings:
+    """Counts the firings of a key that do not move on."""
+
+    def __init__(self, key: Mapping[str, object]) -> None:
+        self._key = key
+        self._latest: dict[TimeDomain, int] = {}
+        self._standing = 0
+
+    def count(self, domain: TimeDomain, timer: Timer) -> None:
+        latest = self._latest.get(domain)
+        if latest is None or timer.time > latest:
+            self._latest[domain] = timer.time
+            return
+        self._standing += 1
+        if self._standing > MAX_FIRINGS:
+            raise UserCodeError(
+                f"timers of the key {dict(self._key)} fired more than {MAX_FIRINGS:,} times in one epoch at {timer.time} or before",
+                fix="have on_timer set a later time than the one that it is called with",
+            )
+
+
+def _rows(returned: object, name: str) -> Iterator[Row]:
+    if returned is None:
+        return
+    if not isinstance(returned, Iterable) or isinstance(returned, Mapping | str | bytes):
+        raise UserCodeError(f"{name} returned {returned!r}, not rows", fix="yield each row as a dict, or return a list of dicts, or None")
+    for row in returned:
+        if not isinstance(row, Mapping):
+            raise UserCodeError(f"{name} emitted {row!r} as a row", fix="yield each row as a dict of column names and values")
+        yield row
+
+
+def _described(error: BaseException) -> str:
+    what = error.what if isinstance(error, TidemarkError) else f"{type(error).__name__}: {error}"
+    place = raised_at(error)
+    return what if place is None else f"{what} (at {place})"
