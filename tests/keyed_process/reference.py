@@ -74,7 +74,7 @@ class Reference:
         elif name in ("register", "delete"):
             self._set_timer(name, given, time)
         else:
-            state = {"clear": given[0], "update": "value", "add": "list", "replace": "list", "put": "map", "remove": "map"}.get(name, name)
+            state: str = {"clear": str(given[0]), "update": "value", "add": "list", "replace": "list", "put": "map", "remove": "map"}.get(name, name)
             self.kept.states[state] = self._changed(name, given, self.kept.states[state])
 
     def _changed(self, name: str, given: Sequence[Any], entries: list[list[Any]]) -> list[list[Any]]:
