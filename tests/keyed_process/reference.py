@@ -10,6 +10,8 @@ from typing import Any
 from tests.keyed_process.programs import Op, Ops, Program
 
 Fact = tuple[Any, ...]
+_STATES = {"update": "value", "add": "list", "replace": "list", "put": "map", "remove": "map"}
+"""The state that an operation changes, where it is not the operation's own name."""
 
 
 @dataclass
@@ -74,7 +76,7 @@ class Reference:
         elif name in ("register", "delete"):
             self._set_timer(name, given, time)
         else:
-            state: str = {"clear": str(given[0]), "update": "value", "add": "list", "replace": "list", "put": "map", "remove": "map"}.get(name, name)
+            state = str(given[0]) if name == "clear" else _STATES.get(name, name)
             self.kept.states[state] = self._changed(name, given, self.kept.states[state])
 
     def _changed(self, name: str, given: Sequence[Any], entries: list[list[Any]]) -> list[list[Any]]:

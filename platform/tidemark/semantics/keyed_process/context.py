@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from tidemark.errors import UserCodeError
 from tidemark.semantics.keyed_process.timers import KeyTimers
@@ -52,8 +53,11 @@ class TimerService:
 class ProcessContext:
     """The context of a call of ``process`` or ``on_timer``.
 
-    ``timer_name`` is the name of the timer that fires, None in ``process`` and for a timer without one.
+    ``timer_name`` is the name of the timer that fires, None in ``process`` and for a timer without one. ``state`` has the states that were
+    declared beside the function.
     """
+
+    state: Any
 
     def __init__(self, now: Now, tags: frozenset[str]) -> None:
         self.timer_name: str | None = None

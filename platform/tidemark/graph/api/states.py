@@ -1,0 +1,144 @@
+"""Declares the states of process functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tidemark.durations import Duration, to_ms
+from tidemark.errors import DefinitionError
+from tidemark.graph.expressions.function_checks import check_takes
+from tidemark.graph.model.call_site import call_site
+from tidemark.graph.operators.keyed_process.descriptors import StateDescriptor, spark_type
+from tidemark.semantics.keyed_process.declarations import Aggregation, StateTtl, reducing
+from tidemark.semantics.windows.windows import TimeDomain
+
+
+def state_ttl(after: Duration, *, domain: TimeDomain = "processing", on_read: bool = False) -> StateTtl:
+    """Return how long state lives after it was last written, and with ``on_read`` also after it was last read.
+
+    Expired state is never returned, and dropped at the end of the epoch. Each entry of a list and of a map has its own time.
+
+    Args:
+        after: how long.
+        domain: ``processing`` time, or ``event`` time: the operator's watermark.
+        on_read: whether reading renews it, too.
+
+    Raises:
+        DurationError: cannot be read, or is negative.
+        DefinitionError: zero, or another domain.
+
+    >>> state_ttl("7 days").ms
+    604800000
+    """
+    place = call_site()
+    ms = to_ms(after, what="state_ttl", place=place)
+    if ms < 1:
+        raise DefinitionError("state_ttl of zero length keeps nothing", fix="write state_ttl('7 days')", place=place)
+    if domain not in ("processing", "event"):
+        raise DefinitionError(f"state_ttl(domain={domain!r}) is no time", fix="write domain='processing' or domain='event'", place=place)
+    return StateTtl(ms, domain, on_read)
+
+
+def value_state(type: str, *, default: object = None, ttl: StateTtl | None = None) -> StateDescriptor:
+    """Return a state of one value per key: ``value()``, ``update(value)``, ``clear()``.
+
+    Args:
+        type: Spark type of the value, such as ``"DOUBLE"`` or ``"STRUCT<start: TIMESTAMP, fare: DOUBLE>"``.
+        default: what ``value()`` returns where there is none.
+        ttl: how long the value lives.
+
+    Raises:
+        DefinitionError: the type cannot be read, or the default could be changed.
+
+    >>> value_state("double").type
+    'DOUBLE'
+    """
+    place = call_site()
+    if isinstance(default, list | dict | set):
+        raise DefinitionError(
+            f"value_state(default={default!r}) is one object for all keys", fix="leave it out, and read None as an empty one", place=place
+        )
+    return StateDescriptor("value", spark_type(type, "value_state", place), default=default, ttl=ttl, place=place)
+
+
+def list_state(type: str, *, ttl: StateTtl | None = None) -> StateDescriptor:
+    """Return a state of any number of values per key: ``get()``, ``add(value)``, ``add_all(values)``, ``update(values)``, ``clear()``.
+
+    Args:
+        type: Spark type of a value.
+        ttl: how long each value lives.
+
+    Raises:
+        DefinitionError: the type cannot be read.
+    """
+    place = call_site()
+    return StateDescriptor("list", spark_type(type, "list_state", place), ttl=ttl, place=place)
+
+
+def map_state(key_type: str, type: str, *, ttl: StateTtl | None = None) -> StateDescriptor:
+    """Return a state of values by a key of its own, per key of the stream.
+
+    It has ``get(key)``, ``put(key, value)``, ``put_all(values)``, ``remove(key)``, ``contains(key)``, ``items()``, ``keys()``,
+    ``values()``, ``is_empty()`` and ``clear()``.
+
+    Args:
+        key_type: Spark type of a key.
+        type: Spark type of a value.
+        ttl: how long each entry lives.
+
+    Raises:
+        DefinitionError: a type cannot be read.
+    """
+    place = call_site()
+    key = spark_type(key_type, "map_state's keys", place)
+    return StateDescriptor("map", spark_type(type, "map_state", place), key_type=key, ttl=ttl, place=place)
+
+
+def reducing_state(type: str, function: Callable[[Any, Any], Any], *, ttl: StateTtl | None = None) -> StateDescriptor:
+    """Return a state of all values added so far, reduced to one: ``get()``, ``add(value)``, ``clear()``.
+
+    Args:
+        type: Spark type of a value.
+        function: of the value so far and another one, returns the next.
+        ttl: how long it lives after the last value.
+
+    Raises:
+        DefinitionError: the type cannot be read, or the function does not take two arguments.
+
+    >>> reducing_state("BIGINT", max).kind
+    'reducing'
+    """
+    place = call_site()
+    check_takes(function, "reducing_state", count=2, fix="pass a function of two values: reducing_state('BIGINT', max)", place=place)
+    return StateDescriptor("reducing", spark_type(type, "reducing_state", place), aggregation=reducing(function), ttl=ttl, place=place)
+
+
+def aggregating_state(
+    type: str,
+    *,
+    create: Callable[[], Any],
+    add: Callable[[Any, Any], Any],
+    result: Callable[[Any], Any],
+    ttl: StateTtl | None = None,
+) -> StateDescriptor:
+    """Return a state of all values added so far, aggregated: ``get()``, ``add(value)``, ``clear()``.
+
+    Args:
+        type: Spark type of the accumulator.
+        create: returns an empty accumulator.
+        add: of the accumulator and a value, returns the next accumulator.
+        result: of the accumulator, returns what ``get()`` returns.
+        ttl: how long it lives after the last value.
+
+    Raises:
+        DefinitionError: the type cannot be read, or a function takes another number of arguments.
+    """
+    place = call_site()
+    fix = "pass create=lambda: 0, add=lambda total, value: total + value, result=lambda total: total"
+    check_takes(add, "aggregating_state(add=...)", count=2, fix=fix, place=place)
+    check_takes(result, "aggregating_state(result=...)", count=1, fix=fix, place=place)
+    if not callable(create):
+        raise DefinitionError(f"aggregating_state(create={create!r}) is not a function", fix=fix, place=place)
+    aggregation = Aggregation(create, add, result)
+    return StateDescriptor("aggregating", spark_type(type, "aggregating_state", place), aggregation=aggregation, ttl=ttl, place=place)

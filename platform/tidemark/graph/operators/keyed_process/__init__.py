@@ -1,0 +1,1 @@
+"""Keyed process functions as an operator kind in the graph."""

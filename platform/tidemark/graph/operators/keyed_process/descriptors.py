@@ -1,0 +1,133 @@
+"""The states of a process function as users declare them: by descriptors, or by a dataclass with defaults."""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from tidemark.errors import DefinitionError
+from tidemark.graph.expressions.ddl import parse_schema
+from tidemark.graph.expressions.name_checks import check_column_names
+from tidemark.semantics.keyed_process.declarations import Aggregation, StateDeclaration, StateKind, StateTtl
+
+STATES: Final = "__tm_states"
+"""The attribute of a function's instance with the handles of the current key's states."""
+
+_PLAIN: Final[Mapping[type, str]] = {int: "BIGINT", float: "DOUBLE", str: "STRING", bool: "BOOLEAN", bytes: "BINARY"}
+"""The types of a dataclass's fields, with those of their columns."""
+
+
+@dataclass(frozen=True, eq=False)
+class StateDescriptor:
+    """A state of each key, declared as a class attribute of the function, or in ``state={...}``.
+
+    ``type`` is the Spark type of its values, of an aggregating state that of the accumulator; ``key_type`` is that of a map state's keys.
+    As a class attribute it gives the function the handle of the current key's state.
+    """
+
+    kind: StateKind
+    type: str
+    key_type: str | None = None
+    default: object = None
+    aggregation: Aggregation | None = None
+    ttl: StateTtl | None = None
+    place: str | None = None
+
+    def __get__(self, instance: object, owner: builtins.type[object]) -> Any:  # noqa: ANN401  # the handle's type depends on the kind
+        if instance is None:
+            return self
+        handles = instance.__dict__.get(STATES)
+        name = name_in(owner, self)
+        if handles is None:
+            raise DefinitionError(
+                f"the state {name!r} is read where there is no key: in __init__, open() or close()",
+                fix="read it in process or on_timer, which are called for a key",
+                place=self.place,
+            )
+        return handles[name]
+
+    def __set__(self, instance: object, value: object) -> None:
+        name = name_in(type(instance), self)
+        raise DefinitionError(f"the state {name!r} is assigned to", fix=f"write self.{name}.update({value!r})", place=self.place)
+
+    def declaration(self, name: str) -> StateDeclaration:
+        """Return what the semantics knows of it."""
+        nested = any(part in self.type for part in ("<", "VARIANT"))
+        return StateDeclaration(name, self.kind, default=self.default, aggregation=self.aggregation, ttl=self.ttl, nested=nested)
+
+
+def name_in(owner: type, descriptor: StateDescriptor) -> str:
+    """Return the name of a descriptor that is an attribute of a class."""
+    return next(name for each in owner.__mro__ for name, value in vars(each).items() if value is descriptor)
+
+
+def declared_states(function: object, state: object, place: str) -> dict[str, StateDescriptor]:
+    """Return all states of a function: those that are attributes of its class, and those of ``state``.
+
+    Args:
+        function: the user's, an instance or a plain function.
+        state: descriptors by name, or a dataclass whose fields have defaults, or None.
+        place: of the definition.
+
+    Raises:
+        DefinitionError: a name or a type is not allowed, a default is missing or can be changed, or a state is declared twice.
+    """
+    found = {
+        name: value for each in reversed(type(function).__mro__) for name, value in vars(each).items() if isinstance(value, StateDescriptor)
+    }
+    for name, descriptor in _of_argument(state, place).items():
+        if name in found:
+            raise DefinitionError(
+                f"the state {name!r} is declared in the class and in state=", fix="declare it in one of them", place=place
+            )
+        found[name] = descriptor
+    check_column_names(found, "process(state=...)", place)
+    return {name: replace(descriptor, type=spark_type(descriptor.type, f"state {name!r}", place)) for name, descriptor in found.items()}
+
+
+def _of_argument(state: object, place: str) -> Mapping[str, StateDescriptor]:
+    if state is None:
+        return {}
+    if isinstance(state, type) and dataclasses.is_dataclass(state):
+        return {field.name: _of_field(state, field, place) for field in dataclasses.fields(state)}
+    if isinstance(state, Mapping) and all(isinstance(value, StateDescriptor) for value in state.values()):
+        return {str(name): value for name, value in state.items()}
+    raise DefinitionError(
+        f"process(state={state!r}) is neither states by name nor a dataclass",
+        fix="give state={'last': tm.value_state('DOUBLE')}, or a dataclass whose fields have types and defaults",
+        place=place,
+    )
+
+
+def _of_field(owner: type, field: dataclasses.Field[Any], place: str) -> StateDescriptor:
+    from typing import get_type_hints
+
+    kind = get_type_hints(owner).get(field.name)
+    type_ = _PLAIN.get(kind) if isinstance(kind, type) else None
+    if type_ is None:
+        known = ", ".join(each.__name__ for each in _PLAIN)
+        raise DefinitionError(
+            f"the field {field.name!r} of {owner.__name__} is of type {kind!r}, for which no column is known",
+            fix=f"use one of {known}, or declare it: state={{{field.name!r}: tm.value_state('...')}}",
+            place=place,
+        )
+    if field.default is dataclasses.MISSING:
+        raise DefinitionError(
+            f"the field {field.name!r} of {owner.__name__} has no default, which a key has before its first element",
+            fix=f"write {field.name}: {getattr(kind, '__name__', kind)} = ...",
+            place=place,
+        )
+    return StateDescriptor("value", type_, default=field.default, place=place)
+
+
+def spark_type(text: str, what: str, place: str) -> str:
+    """Return a Spark type in one spelling.
+
+    Raises:
+        DefinitionError: it cannot be read.
+    """
+    (column,) = parse_schema(f"value {text}", place=place, what=f"the type of {what}").columns
+    return str(column.type)
