@@ -68,7 +68,7 @@ class Reference:
         self.facts += facts
 
     def _run(self, op: Op, time: int, facts: list[Fact]) -> None:
-        name, *given = op
+        name, *given = str(op[0]), *op[1:]
         if name == "emit":
             facts.append(("main", time, {"found": self._read(given[0], time)}))
         elif name == "aside":
