@@ -124,7 +124,7 @@ class Upper:
         (lambda: value_state(""), "the type of value_state"),
         (lambda: value_state("ARRAY<INT>", default=[]), "value_state(default=[]) is one object for all keys"),
         (lambda: map_state("WORD", "INT"), "the type of map_state's keys"),
-        (lambda: list_state("INT INT"), "the type of list_state"),
+        (lambda: list_state("DUBLE"), "the type of list_state"),
         (lambda: reducing_state("INT", abs), "reducing_state calls 'abs' with two arguments"),  # type: ignore[arg-type]
         (lambda: aggregating_state("INT", create=0, add=max, result=str), "aggregating_state(create=0) is not a function"),  # type: ignore[arg-type]
         (lambda: state_ttl("0 days"), "state_ttl of zero length keeps nothing"),
