@@ -203,6 +203,7 @@ def test_a_standbys_life(tmp_path: Path) -> None:
     assert shown(landing.store) == {"state": "ready", "pid": ready.pid, "host": first.host}
     landing.land(2)
     kill(first)
+    until(lambda: landing.launcher.driver_pid(first) is None, "the end of the killed driver")
     second = landing.start(spec)
     assert second.pid == ready.pid
     landing.wait_for_rows(second)
