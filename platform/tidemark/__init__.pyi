@@ -31,6 +31,12 @@ from .graph.api.sources import from_elements as from_elements
 from .graph.api.sources import rate as rate
 from .graph.api.sources import source as source
 from .graph.api.sources import streaming_format as streaming_format
+from .graph.api.states import aggregating_state as aggregating_state
+from .graph.api.states import list_state as list_state
+from .graph.api.states import map_state as map_state
+from .graph.api.states import reducing_state as reducing_state
+from .graph.api.states import state_ttl as state_ttl
+from .graph.api.states import value_state as value_state
 from .graph.api.streams import Stream as Stream
 from .graph.api.watermark_strategies import ascending as ascending
 from .graph.api.watermark_strategies import bounded_out_of_orderness as bounded_out_of_orderness
@@ -70,6 +76,7 @@ from .savepoints.compatibility.checking import check as check
 from .savepoints.core.savepoint_store import SavepointStore as SavepointStore
 from .savepoints.model.restore import Restore as Restore
 from .savepoints.model.savepoint import Savepoint as Savepoint
+from .semantics.keyed_process.context import ProcessContext as ProcessContext
 from .semantics.process.evictors import Evictor as Evictor
 from .semantics.process.evictors import TimedRow as TimedRow
 from .semantics.process.window_function_calls import WindowContext as WindowContext

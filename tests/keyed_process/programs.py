@@ -114,7 +114,7 @@ class Interpreter:
     on_timers: Sequence[Ops]
     states: Mapping[str, Any] = field(default_factory=dict)
 
-    def bind(self, states: Mapping[str, State]) -> None:
+    def bind(self, states: Mapping[str, State], _ctx: ProcessContext) -> None:
         self.states = states
 
     def process(self, row: Row | None, ctx: ProcessContext) -> Iterator[Row]:

@@ -15,7 +15,7 @@ from tidemark.graph.operators.keyed_process.function import BoundFunction
 from tidemark.semantics.keyed_process.context import ProcessContext, Row
 from tidemark.semantics.keyed_process.key_record import KeyRecord
 from tidemark.semantics.keyed_process.times import EpochTimes
-from tidemark.semantics.keyed_process.walk import Element, KeyWalk, Output, Walked
+from tidemark.semantics.keyed_process.walk import KeyWalk, Output, Walked
 
 PLACE = "job.py:1"
 MINUTE = 60_000
@@ -72,7 +72,7 @@ class ByAttributes:
         self.last.update(row["fare"])
 
 
-def run(function: object, elements: list[Element], *, state: object = None, watermark: int = 10**9) -> tuple[list[Row], KeyRecord]:
+def run(function: object, elements: list[tuple[Row, int]], *, state: object = None, watermark: int = 10**9) -> tuple[list[Row], KeyRecord]:
     declared = declared_states(function, state, PLACE)
     bound = BoundFunction(function, fields=isinstance(state, type))
     walk = KeyWalk(bound, {name: each.declaration(name) for name, each in declared.items()}, frozenset(), EpochTimes(-1, watermark, 0, 0))
@@ -82,18 +82,18 @@ def run(function: object, elements: list[Element], *, state: object = None, wate
 
 
 def test_three_ways_that_mean_the_same() -> None:
-    elements = [Element({"fare": fare}, number) for number, fare in enumerate([4.0, 5.0, 11.0, 22.0, 50.0])]
+    elements = [({"fare": fare}, number) for number, fare in enumerate([4.0, 5.0, 11.0, 22.0, 50.0])]
     ways = [(ByAttributes(), None), (beside, {"last": value_state("DOUBLE")}), (by_fields, Trip)]
     assert [run(function, elements, state=state)[0] for function, state in ways] == [[{"jump": 11.0}, {"jump": 50.0}]] * 3
 
 
 def test_flinks_long_rides() -> None:
-    early = [Element({"is_start": True}, 0), Element({"is_start": False}, 119 * MINUTE)]
+    early = [({"is_start": True}, 0), ({"is_start": False}, 119 * MINUTE)]
     assert run(LongRides(), early) == ([], KeyRecord())
-    rows, record = run(LongRides(), [Element({"is_start": True}, 0), Element({"is_start": False}, 150 * MINUTE)])
+    rows, record = run(LongRides(), [({"is_start": True}, 0), ({"is_start": False}, 150 * MINUTE)])
     assert rows == [{"ride": 7, "since": 0}]
     assert record.is_empty
-    rows, record = run(LongRides(), [Element({"is_start": True}, 0)], watermark=100 * MINUTE)
+    rows, record = run(LongRides(), [({"is_start": True}, 0)], watermark=100 * MINUTE)
     assert rows == []
     assert record.next_timer("event") == 120 * MINUTE
 
@@ -159,5 +159,5 @@ def test_wrong_declarations_are_refused(declare: Callable[[], Any], message: str
 )
 def test_wrong_uses_are_refused(call: Callable[[ProcessContext], Any], message: str) -> None:
     with pytest.raises(UserCodeError) as raised:
-        run(lambda _row, ctx: call(ctx) and None, [Element({}, 1)], state={"last": value_state("INT")})
+        run(lambda _row, ctx: call(ctx) and None, [({}, 1)], state={"last": value_state("INT")})
     assert raised.value.what == message

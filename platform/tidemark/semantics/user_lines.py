@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 from pathlib import Path
 from types import CodeType
 
@@ -17,6 +18,12 @@ def raised_at(error: BaseException) -> str | None:
             found = f"{file}:{trace.tb_lineno}"
         trace = trace.tb_next
     return found
+
+
+def source_of(place: str | None) -> str:
+    """Return the line of source at ``file:line``, empty where it cannot be read."""
+    file, _, line = (place or "").rpartition(":")
+    return linecache.getline(file, int(line)).strip() if file and line.isdigit() else ""
 
 
 def defined_at(function: object) -> str | None:

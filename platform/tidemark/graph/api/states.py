@@ -140,5 +140,5 @@ def aggregating_state(
     check_takes(result, "aggregating_state(result=...)", count=1, fix=fix, place=place)
     if not callable(create):
         raise DefinitionError(f"aggregating_state(create={create!r}) is not a function", fix=fix, place=place)
-    aggregation = Aggregation(create, add, result)
+    aggregation = Aggregation(create, add, result, (create, add, result))
     return StateDescriptor("aggregating", spark_type(type, "aggregating_state", place), aggregation=aggregation, ttl=ttl, place=place)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from tidemark.durations import Duration, to_ms
 from tidemark.errors import DefinitionError
+from tidemark.graph.api.process_functions import keyed_process
 from tidemark.graph.api.window_evictors import require_evictor
 from tidemark.graph.api.window_functions import function_on_results, process_function
 from tidemark.graph.api.window_triggers import require_trigger
@@ -35,6 +36,7 @@ from tidemark.semantics.windows.windows import WindowAssigner
 
 if TYPE_CHECKING:
     from tidemark.graph.api.streams import Stream
+    from tidemark.graph.operators.keyed_process.descriptors import StateDescriptor
 
 
 @checked_methods()
@@ -65,6 +67,63 @@ class KeyedStream:
         place = call_site()
         check_assigner(assigner, place)
         return WindowedStream(node=self.node, keys=self.keys, assigner=assigner, place=place)
+
+    def process(
+        self,
+        function: object,
+        *,
+        returns: str | type,
+        state: Mapping[str, StateDescriptor] | type | None = None,
+        side_outputs: Mapping[OutputTag, str | type] | None = None,
+        on_error: OutputTag | None = None,
+    ) -> Stream:
+        """Call a Python function for each element, with the state of the element's key; and when a timer of the key is due.
+
+        Elements of a key come in order of (event time, source position) within an epoch. Between two elements time goes on: timers that
+        are due before the second fire before it. The operator keeps states and timers: name it with ``.uid("...")``. It must be free of
+        side effects: a replayed epoch calls it again.
+
+        Args:
+            function: an object, or a class, with ``process(element, ctx)`` and, where it sets timers, ``on_timer(timestamp, ctx)``; or a
+                plain function of the element and the context. ``element`` is a dict of the stream's columns, ``ctx`` a ``ProcessContext``.
+                Both yield rows as dicts, or return a list of them, or nothing. ``open(ctx)`` is called once per task, ``close()`` at its
+                end.
+            returns: Spark DDL of the rows, or a dataclass with their columns.
+            state: states beside those that are class attributes of the function: descriptors by name (``value_state`` and the like), or a
+                dataclass whose fields have defaults; ``ctx.state`` has them.
+            side_outputs: the tags that ``ctx.output(tag, row)`` is called with, with the DDL of their rows, or a dataclass.
+            on_error: takes elements whose call raises, with the error in a column ``error``; what the call had changed and emitted is
+                undone. Without it the epoch fails.
+
+        Raises:
+            DefinitionError: the function does not have these methods, ``returns`` or a state's type cannot be read, or a state is declared
+                twice or has a default that could be changed.
+
+        >>> import tidemark as tm
+        >>> rides = tm.source(
+        ...     "rides", tm.files("in", format="json", schema="at TIMESTAMP, car INT, fare DOUBLE"), watermarks=tm.ascending(timestamp="at")
+        ... )
+        >>> def running(ride, ctx):
+        ...     ctx.state.total.update(ctx.state.total.value() + ride["fare"])
+        ...     yield {"car": ride["car"], "total": ctx.state.total.value()}
+        >>> totals = {"total": tm.value_state("DOUBLE", default=0.0)}
+        >>> rides.key_by("car").process(running, returns="car INT, total DOUBLE", state=totals).uid("running")
+        <Stream: process by car with running, total: value of DOUBLE, returns car INT, total DOUBLE>
+        """
+        from tidemark.graph.api.streams import Stream
+
+        place = call_site()
+        made = keyed_process(
+            self.node,
+            self.keys,
+            function,
+            returns=returns,
+            state=state,
+            side_outputs=side_outputs,
+            on_error=on_error,
+            place=place,
+        )
+        return Stream(made)
 
     def deduplicate(
         self,

@@ -15,7 +15,7 @@ def tags_of(node: Node) -> tuple[OutputTag, ...]:
         case FilterNode():
             tags = [node.rejects_to]
         case StatefulNode():
-            tags = list(node.side_tags.values())
+            tags = [*node.side_tags.values(), *node.emitted_tags.values()]
         case SplitNode():
             tags = [*(tag for tag, _ in node.branches), node.otherwise]
         case _:
@@ -57,6 +57,6 @@ def emitter_of(node: Node, tag: OutputTag, place: str) -> Node:
     there = ", ".join(repr(other.name) for ancestor in ancestors for other in tags_of(ancestor))
     raise DefinitionError(
         f"no operator before this point emits side output tag {name!r}; tags here: {there or 'none'}",
-        fix="name the tag in late_to, rejects_to, malformed_to or split, and take the side output from the stream that follows",
+        fix="name the tag in late_to, rejects_to, malformed_to, side_outputs, on_error or split, and take the side output from the stream that follows",
         place=place,
     )

@@ -86,6 +86,8 @@ def _check_operator(node: StatefulNode) -> None:
     kind = kind_of(node)
     for counter, tag in node.side_tags.items():
         check_tag(tag, f"{counter}_to", node.place)
+    for tag in node.emitted_tags.values():
+        check_tag(tag, "side_outputs", node.place)
     kind.validate(node, input_schemas(node))
     if not kind.needs_time(node):
         return

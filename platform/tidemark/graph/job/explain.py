@@ -87,7 +87,8 @@ def _details(node: Node, unbound: list[str]) -> Iterator[str]:
 def _side_outputs(node: Node) -> list[tuple[str, OutputTag | None]]:
     """Return the rows that a node does not pass on, in a word, and their side outputs; None if they are counted only."""
     if isinstance(node, StatefulNode):
-        return [(counter, node.side_tags.get(counter)) for counter in kind_of(node).counters(node)]
+        emitted = [("emitted", tag) for tag in node.emitted_tags.values()]
+        return [(counter, node.side_tags.get(counter)) for counter in kind_of(node).counters(node)] + emitted
     role = {SourceNode: "malformed", FilterNode: "rejected", SplitNode: "branch"}.get(type(node))
     return [(role, tag) for tag in tags_of(node) or (None,)] if role else []
 

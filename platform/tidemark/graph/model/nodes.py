@@ -221,7 +221,12 @@ class StatefulNode(Node, ABC):
     @property
     @abstractmethod
     def side_tags(self) -> Mapping[str, OutputTag]:
-        """The side outputs that the job declares, by the name of the counter of their rows, such as ``late``."""
+        """The side outputs of rows that it does not accept, as far as the job declares them, by their counter, such as ``late``."""
+
+    @property
+    def emitted_tags(self) -> Mapping[str, OutputTag]:
+        """The side outputs of rows that the operator makes, by the name of the counter of these; none, unless the kind says otherwise."""
+        return {}
 
     def counter_of(self, tag: OutputTag) -> str:
         """Return the counter of the rows that a side output holds.
@@ -229,7 +234,7 @@ class StatefulNode(Node, ABC):
         Raises:
             KeyError: the operator has no such side output.
         """
-        return {own.name: counter for counter, own in self.side_tags.items()}[tag.name]
+        return {own.name: counter for counter, own in (*self.side_tags.items(), *self.emitted_tags.items())}[tag.name]
 
     @property
     @abstractmethod

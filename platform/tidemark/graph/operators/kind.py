@@ -34,6 +34,7 @@ class OperatorKind(ABC, Generic[N]):
     """The rules of one kind of operator.
 
     ``name`` is its nodes' ``KIND``. For messages: ``noun`` and ``nouns`` name the kind, ``state_noun`` names what is lost with its state.
+    ``part_noun`` is a part of its state that users name, and ``added_part`` what a new one lacks at first.
     ``chooses_rows`` says that its results are unchanged rows of its input, so that their columns mean the same as the input's.
     """
 
@@ -41,6 +42,8 @@ class OperatorKind(ABC, Generic[N]):
     noun: ClassVar[str]
     nouns: ClassVar[str]
     state_noun: ClassVar[str]
+    part_noun: ClassVar[str] = "aggregate"
+    added_part: ClassVar[str] = "in open windows it covers only elements from now on"
     chooses_rows: ClassVar[bool] = False
 
     @abstractmethod
@@ -136,6 +139,11 @@ class OperatorKind(ABC, Generic[N]):
         A type is None if it is not certain; the result is None if only the running source knows the columns.
         """
 
+    def state_parts(self, definition: Definition) -> Mapping[str, Sequence[str]]:
+        """Return the parts of state that users name, such as aggregates, with their columns in the main state table; none by default."""
+        del definition
+        return {}
+
     def upsert_keys(self, node: N) -> UpsertKeys | None:
         """Return the key columns of its results, None if users must name them."""
         del node
@@ -152,6 +160,11 @@ class OperatorKind(ABC, Generic[N]):
         return True
 
     def late_known_after_emit(self, node: N) -> bool:
-        """Return whether the rows that were not accepted are known only after an epoch's results were emitted."""
+        """Return whether the rows of side outputs are known only after an epoch's results were emitted."""
         del node
         return False
+
+    def looks_up_side_rows(self, node: N) -> bool:
+        """Return whether rows of side outputs are looked up in a second reading of the operator's input; else it has them itself."""
+        del node
+        return True

@@ -61,10 +61,14 @@ class _Case:
         self._state = state
         self._names = names
         self._node = node
+        self._kind = kind_of(node)
         self._old = {key: value for key, value in state.definition.items() if key != "schema"}
         self._new = encode(node)
+        same = self._old.get("kind") == self._kind.name
+        self._parts_before = self._kind.state_parts(self._old) if same else {}
+        self._parts = self._kind.state_parts(self._new)
         self._columns = stored_columns(state.definition.get("schema"))
-        self._kept: Kept = kind_of(node).keeps(node)
+        self._kept: Kept = self._kind.keeps(node)
         before: Kept = self._kept if not self._columns else "elements" if ELEMENT_ORDER in self._columns else "partials"
         self._changes = definition_changes(self._old, self._new, names, kept=(before, self._kept))
         older = older_columns(state.definition.get("schema"))
@@ -86,8 +90,8 @@ class _Case:
     def rewrite(self) -> Rewrite:
         """Return how the columns of its state change."""
         new_names = self._new_names()
-        dropped = [column for change in self._changes if change.effect == "left" for column in self._partials(self._old, change.name)]
-        added = [column for change in self._changes if change.effect == "added" for column in self._partials(self._new, change.name)]
+        dropped = [column for change in self._changes if change.effect == "left" for column in self._parts_before[change.name]]
+        added = [column for change in self._changes if change.effect == "added" for column in self._parts[change.name]]
         if self._kept == "elements":
             added = list(self._new_elements())
         widened = {name: self._wanted[name] for name, _ in self._retyped("wider")}
@@ -112,12 +116,13 @@ class _Case:
             case "renamed":
                 return Finding(change.what, "migrates")
             case "added":
-                return Finding(change.what, "migrates", "in open windows it covers only elements from now on")
+                return Finding(change.what, "migrates", self._kind.added_part)
             case "left":
                 return Finding(change.what, "migrates", f"its part of {rows}")
             case "gone":
                 return Finding(change.what, "incompatible", f"its part of {rows}", self._fix_of_removed(change.name))
-        what = {"key": "keep the key", "aggregate": "keep the aggregate as it was, and add another beside it"}
+        part = self._kind.part_noun
+        what = {"key": "keep the key", part: f"keep the {part} as it was, and add another beside it"}
         fix = f"{what.get(change.about, 'undo the change')}{self._rename_hint(change)}, {_LEAVE_ALL}"
         return Finding(change.what, "incompatible", rows, fix)
 
@@ -128,7 +133,7 @@ class _Case:
         leave = f"drop it: {self._renaming(name, None)}"
         if alike:
             return f"map it to its new name {alike[0]!r}: {self._renaming(name, alike[0])}; or {leave}"
-        return f"keep the aggregate, or {leave}"
+        return f"keep the {self._kind.part_noun}, or {leave}"
 
     def _renaming(self, old: str, new: str | None) -> str:
         return by_restore(f"columns={{{self._uid!r}: {{{old!r}: {new!r}}}}}", f"--column {self._uid}:{old}={new or ''}")
@@ -147,7 +152,7 @@ class _Case:
             yield Finding(f"{self._shown(name)} was {shown_type(old)} and is now {shown_type(self._wanted[name])}", "migrates")
         for name, old in self._retyped("other"):
             was, now = shown_type(old), shown_type(self._wanted[name])
-            fix = f"cast it to {was} before the {kind_of(self._node).noun}, {_LEAVE_ALL}"
+            fix = f"cast it to {was} before the {self._kind.noun}, {_LEAVE_ALL}"
             yield Finding(f"{self._shown(name)} was {was} and is now {now}", "incompatible", "values that do not fit the new type", fix)
 
     def _retyped(self, how: str) -> list[tuple[str, object]]:
@@ -203,21 +208,16 @@ class _Case:
             element = element_name(column)
             if element is not None:
                 found[column] = element_column(renamed(element, self._names))
-        for name, entry in entries(self._old, "aggregates").items():
+        for name, columns in self._parts_before.items():
             if self._kept == "partials" and not (name in self._names and self._names[name] is None):
                 now = renamed(name, self._names)
-                for partial in cast("list[Mapping[str, str]]", entry.get("partials", [])):
-                    found[partial_column(name, partial["name"])] = partial_column(now, partial["name"])
+                found |= {column: partial_column(now, column.removeprefix(partial_column(name, ""))) for column in columns}
         return found
-
-    def _partials(self, definition: Mapping[str, object], aggregate: str) -> list[str]:
-        parts = cast("list[Mapping[str, str]]", entries(definition, "aggregates").get(aggregate, {}).get("partials", []))
-        return [partial_column(aggregate, part["name"]) for part in parts]
 
     def _owner(self, column: str) -> str:
         """Return the key or aggregate that a column belongs to."""
-        for name in entries(self._new, "aggregates"):
-            if column in self._partials(self._new, name):
+        for name, columns in self._parts.items():
+            if column in columns:
                 return name
         return next((name for name in entries(self._new, "keys") if key_column(name) == column), "")
 
@@ -226,17 +226,17 @@ class _Case:
         if element_name(column) is not None:
             return f"the column {element_name(column)!r} of kept elements"
         owner = self._owner(column)
-        return f"the key {owner!r}" if column == key_column(owner) else f"the state of aggregate {owner!r}"
+        return f"the key {owner!r}" if column == key_column(owner) else f"the {_state_of(self._kind.part_noun)} {owner!r}"
 
     def _check_names(self) -> None:
         """Refuse a map that names nothing stored, drops what cannot be dropped, or maps two columns to one."""
-        known = {*entries(self._old, "keys"), *entries(self._old, "aggregates")}
+        known = {*entries(self._old, "keys"), *entries(self._old, "aggregates"), *self._parts_before}
         known |= {name for name in map(element_name, self._columns) if name is not None}
         texts = [str(entry.get("expression")) for entry in entries(self._old, "keys").values()]
         for entry in entries(self._old, "aggregates").values():
             texts += cast("list[str]", entry.get("arguments", []))
             texts += [part["create"] for part in cast("list[Mapping[str, str]]", entry.get("partials", []))]
-        aggregates = sorted(entries(self._old, "aggregates"))
+        part, parts = self._kind.part_noun, sorted(self._parts_before)
         for name, new in self._names.items():
             # A column of the stream is not stored by its name, where only an expression over it is.
             if name not in known and not any(name in text for text in texts):
@@ -245,10 +245,10 @@ class _Case:
                     fix=f"name existing ones: {', '.join(sorted(known)) or 'none'}; stored names stand on the left",
                     uid=self._uid,
                 )
-            if new is None and name not in aggregates:
+            if new is None and name not in parts:
                 raise DefinitionError(
-                    f"the map of columns drops {name!r}, and only the state of an aggregate can be dropped",
-                    fix=f"give its new name, or drop an aggregate: {', '.join(aggregates) or 'it has none'}",
+                    f"the map of columns drops {name!r}, and only {'' if part == 'state' else 'the state of '}{_one(part)} can be dropped",
+                    fix=f"give its new name, or drop {_one(part)}: {', '.join(parts) or 'it has none'}",
                     uid=self._uid,
                 )
         new_names = [column.lower() for column in self._new_names().values()]
@@ -256,9 +256,17 @@ class _Case:
         if twice:
             raise DefinitionError(
                 f"with the map of columns two columns of the stored state would be one: {', '.join(map(repr, twice))}",
-                fix=f"give each another name, or drop an aggregate, with no new name (--column {self._uid}:NAME=)",
+                fix=f"give each another name, or drop {_one(part)}, with no new name (--column {self._uid}:NAME=)",
                 uid=self._uid,
             )
+
+
+def _one(part: str) -> str:
+    return f"{'an' if part == 'aggregate' else 'a'} {part}"
+
+
+def _state_of(part: str) -> str:
+    return "state" if part == "state" else f"state of {part}"
 
 
 def _known_types(node: StatefulNode) -> dict[str, object]:

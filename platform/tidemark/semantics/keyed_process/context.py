@@ -107,6 +107,11 @@ class ProcessContext:
         """Set the key that is processed, None between keys."""
         self._key, self._service.timers = key, timers
 
+    @property
+    def has_outputs(self) -> bool:
+        """Whether rows of side outputs were emitted since they were taken."""
+        return bool(self._outputs)
+
     def take_outputs(self) -> list[tuple[str, Row]]:
         """Return the rows of side outputs since the last call."""
         taken, self._outputs = self._outputs, []

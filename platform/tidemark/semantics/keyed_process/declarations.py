@@ -29,11 +29,15 @@ class StateTtl:
 
 @dataclass(frozen=True)
 class Aggregation:
-    """The function of a reducing or an aggregating state: an accumulator is created, values are added, the result is computed."""
+    """The function of a reducing or an aggregating state: an accumulator is created, values are added, the result is computed.
+
+    ``functions`` are the user's, of which it was made.
+    """
 
     create: Callable[[], Any]
     add: Callable[[Any, Any], Any]
     result: Callable[[Any], Any]
+    functions: tuple[Callable[..., Any], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,8 @@ class StateDeclaration:
         aggregation: of a reducing or an aggregating state.
         ttl: None where it never expires.
         nested: whether values are lists, dicts or the like, which are copied, so that a change of one changes no state.
+        convert: of a value that is written, returns the one that is kept, or raises; None where each is kept as it is.
+        convert_key: the same of a map's keys.
     """
 
     name: str
@@ -55,6 +61,8 @@ class StateDeclaration:
     aggregation: Aggregation | None = None
     ttl: StateTtl | None = None
     nested: bool = False
+    convert: Callable[[Any], Any] | None = None
+    convert_key: Callable[[Any], Any] | None = None
 
 
 _NOTHING = object()
@@ -66,4 +74,5 @@ def reducing(function: Callable[[Any, Any], Any]) -> Aggregation:
         create=lambda: _NOTHING,
         add=lambda so_far, value: value if so_far is _NOTHING else function(so_far, value),
         result=lambda so_far: so_far,
+        functions=(function,),
     )

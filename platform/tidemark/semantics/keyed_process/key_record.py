@@ -44,14 +44,21 @@ class KeyRecord:
         """Return the time of the first timer of a domain, None without any."""
         return min((timer.time for timer in self.timers[domain]), default=None)
 
-    def next_expiry(self, declarations: Mapping[str, StateDeclaration], domain: TimeDomain) -> int | None:
-        """Return the time in a domain at which the first entry expires, None where none does."""
-        times = []
+    def deadlines(self, declarations: Mapping[str, StateDeclaration]) -> tuple[int | None, int | None]:
+        """Return the watermark and the processing time at which the key has something to do without an element, None for never.
+
+        That is when a timer fires, or, for a key without timers, when the last of its entries expires, and nothing is kept any more.
+        """
+        event, processing = self.next_timer("event"), self.next_timer("processing")
+        if event is not None or processing is not None:
+            return event, processing
+        last: dict[TimeDomain, int] = {}
         for name, stored in self.states.items():
             ttl = declarations[name].ttl if name in declarations else None
-            if ttl is not None and ttl.domain == domain:
-                times += [entry.renewed + ttl.ms for entry in entries_of(stored)]
-        return min(times, default=None)
+            if ttl is None:
+                return None, None
+            last[ttl.domain] = max([last.get(ttl.domain, 0), *(entry.renewed + ttl.ms for entry in entries_of(stored))])
+        return last.get("event"), last.get("processing")
 
 
 def entries_of(stored: Stored) -> list[Entry]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -26,50 +25,54 @@ class State:
 
     def __init__(self, declared: StateDeclaration, record: KeyRecord, now: Now, undo: Undo | None) -> None:
         self._declared = declared
+        self._name = declared.name
+        self._ttl = declared.ttl
+        self._convert = declared.convert or (copied if declared.nested else None)
+        self._nested = declared.nested
         self._states = record.states
         self._now = now
         self._undo = undo
 
     def clear(self) -> None:
         """Drop all that the state has."""
-        if self._declared.name in self._states:
+        if self._name in self._states:
             self._set(None)
 
     def _stored(self) -> Any:  # noqa: ANN401  # each kind has its own form
-        return self._states.get(self._declared.name)
+        return self._states.get(self._name)
 
     def _set(self, stored: Stored | None) -> None:
-        name, before = self._declared.name, self._stored()
-        if stored is None:
-            self._states.pop(name, None)
-        else:
-            self._states[name] = stored
-        self._may_undo(lambda: self._put_back(before))
+        if self._undo is not None:
+            before = self._stored()
+            self._undo.append(lambda: self._put_back(before))
+        self._put_back(stored)
 
-    def _put_back(self, before: Stored | None) -> None:
-        if before is None:
-            self._states.pop(self._declared.name, None)
+    def _put_back(self, stored: Stored | None) -> None:
+        if stored is None:
+            self._states.pop(self._name, None)
         else:
-            self._states[self._declared.name] = before
+            self._states[self._name] = stored
 
     def _may_undo(self, take_back: Callable[[], None]) -> None:
         if self._undo is not None:
             self._undo.append(take_back)
 
     def _entry(self, value: object) -> Entry:
-        ttl = self._declared.ttl
-        return Entry(self._own(value), 0 if ttl is None else self._now.of(ttl.domain))
+        return self._again(value if self._convert is None else self._convert(value))
+
+    def _again(self, kept: object) -> Entry:
+        """Return an entry of a value that is kept already, renewed."""
+        return Entry(kept, 0 if self._ttl is None else self._now.of(self._ttl.domain))
 
     def _is_live(self, entry: Entry) -> bool:
-        ttl = self._declared.ttl
-        return ttl is None or not ttl.is_expired(entry.renewed, self._now.of(ttl.domain))
+        return self._ttl is None or not self._ttl.is_expired(entry.renewed, self._now.of(self._ttl.domain))
 
     @property
     def _renews(self) -> bool:
-        return self._declared.ttl is not None and self._declared.ttl.on_read
+        return self._ttl is not None and self._ttl.on_read
 
     def _own(self, value: object) -> object:
-        return copy.deepcopy(value) if self._declared.nested else value
+        return copied(value) if self._nested else value
 
 
 class ValueState(State):
@@ -77,12 +80,12 @@ class ValueState(State):
 
     def value(self) -> Any:  # noqa: ANN401  # of the declared type
         """Return the value; the declared default where there is none."""
-        entry = self._stored()
-        if entry is None or not self._is_live(entry):
-            return self._own(self._declared.default)
+        entry = self._states.get(self._name)
+        if entry is None or (self._ttl is not None and not self._is_live(entry)):
+            return self._declared.default
         if self._renews:
-            self._set(self._entry(entry.value))
-        return self._own(entry.value)
+            self._set(self._again(entry.value))
+        return copied(entry.value) if self._nested else entry.value
 
     def update(self, value: object) -> None:
         """Set the value; None clears the state, as in Flink."""
@@ -97,7 +100,7 @@ class ListState(State):
         stored: list[Entry] = self._stored() or []
         live = [entry for entry in stored if self._is_live(entry)]
         if self._renews and live:
-            self._set([self._entry(entry.value) for entry in live])
+            self._set([self._again(entry.value) for entry in live])
         return [self._own(entry.value) for entry in live]
 
     def add(self, value: object) -> None:
@@ -124,18 +127,21 @@ class MapState(State):
 
     def get(self, key: object) -> Any:  # noqa: ANN401  # of the declared type
         """Return the value of a key, None where there is none."""
+        key = self._key(key)
         entry = self._live(key)
         if entry is None:
             return None
         if self._renews:
-            self._put(key, self._entry(entry.value))
+            self._put(key, self._again(entry.value))
         return self._own(entry.value)
 
     def put(self, key: object, value: object) -> None:
         """Set the value of a key."""
+        entry = self._entry(value)
+        key = self._key(key)
         if self._stored() is None:
             self._set({})
-        self._put(key, self._entry(value))
+        self._put(key, entry)
 
     def put_all(self, values: Mapping[Any, object]) -> None:
         """Set the values of several keys."""
@@ -144,7 +150,7 @@ class MapState(State):
 
     def remove(self, key: object) -> None:
         """Drop a key."""
-        stored = self._stored()
+        stored, key = self._stored(), self._key(key)
         if stored is None or key not in stored:
             return
         if len(stored) == 1:
@@ -155,14 +161,14 @@ class MapState(State):
 
     def contains(self, key: object) -> bool:
         """Whether there is a value of a key."""
-        return self._live(key) is not None
+        return self._live(self._key(key)) is not None
 
     def items(self) -> Iterator[tuple[Any, Any]]:
         """Return the keys with their values."""
         live = [(key, entry) for key, entry in (self._stored() or {}).items() if self._is_live(entry)]
         for key, entry in live:
             if self._renews:
-                self._put(key, self._entry(entry.value))
+                self._put(key, self._again(entry.value))
         return iter([(key, self._own(entry.value)) for key, entry in live])
 
     def keys(self) -> Iterator[Any]:
@@ -176,6 +182,10 @@ class MapState(State):
     def is_empty(self) -> bool:
         """Whether there is no key."""
         return not any(map(self._is_live, entries_of(self._stored() or {})))
+
+    def _key(self, key: object) -> object:
+        convert = self._declared.convert_key
+        return key if convert is None else convert(key)
 
     def _live(self, key: object) -> Entry | None:
         entry = (self._stored() or {}).get(key)
@@ -197,14 +207,15 @@ class AggregatingState(State):
         if entry is None or not self._is_live(entry):
             return None
         if self._renews:
-            self._set(self._entry(entry.value))
-        return self._own(self._aggregation.result(entry.value))
+            self._set(self._again(entry.value))
+        return self._aggregation.result(self._own(entry.value))
 
     def add(self, value: object) -> None:
-        """Add a value."""
+        """Add a value. An accumulator that becomes None clears the state."""
         entry = self._stored()
         so_far = self._aggregation.create() if entry is None or not self._is_live(entry) else self._own(entry.value)
-        self._set(self._entry(self._aggregation.add(so_far, value)))
+        accumulator = self._aggregation.add(so_far, value)
+        self._set(None if accumulator is None else self._entry(accumulator))
 
     @property
     def _aggregation(self) -> Aggregation:
@@ -220,6 +231,15 @@ STATES: Mapping[str, type[State]] = {
     "reducing": AggregatingState,
     "aggregating": AggregatingState,
 }
+
+
+def copied(value: Any) -> Any:  # noqa: ANN401
+    """Return a value whose lists and dicts are new ones; what else there is in a column cannot be changed."""
+    if type(value) is list:
+        return [copied(item) for item in value]
+    if type(value) is dict:
+        return {name: copied(item) for name, item in value.items()}
+    return value
 
 
 def drop_expired(record: KeyRecord, declarations: Mapping[str, StateDeclaration], now: Now) -> int:

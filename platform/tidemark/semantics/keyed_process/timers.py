@@ -41,6 +41,11 @@ class KeyTimers:
         if found is not None:
             self._remove(domain, found)
 
+    @property
+    def queued(self) -> bool:
+        """Whether there may be a timer."""
+        return bool(self._queues["event"] or self._queues["processing"])
+
     def due(self, now: Now) -> tuple[TimeDomain, Timer] | None:
         """Take the next timer that is due, None without any: first those of processing time, each domain in the order of times."""
         for domain in ("processing", "event"):

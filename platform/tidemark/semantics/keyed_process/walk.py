@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from types import GeneratorType
 from typing import Final, NamedTuple, Protocol
 
 from tidemark.errors import TidemarkError, UserCodeError
@@ -24,7 +25,7 @@ MAX_FIRINGS: Final = 100_000
 class ProcessFunction(Protocol):
     """The user's function, with its states; an instance lives as long as a task."""
 
-    def bind(self, states: Mapping[str, State]) -> None:
+    def bind(self, states: Mapping[str, State], ctx: ProcessContext) -> None:
         """Make the states of a key those that the function sees."""
         ...
 
@@ -35,13 +36,6 @@ class ProcessFunction(Protocol):
     def on_timer(self, timestamp: int, ctx: ProcessContext) -> Iterable[Row] | None:
         """Handle a timer that fires."""
         ...
-
-
-class Element(NamedTuple):
-    """An element and its event time; of a timer there is no row."""
-
-    row: Row | None
-    time: int
 
 
 class Output(NamedTuple):
@@ -80,6 +74,8 @@ class KeyWalk:
         tags: names of its side outputs.
         times: of the operator in the epoch.
         forgives: whether a call that fails is undone and reported, instead of ending the epoch.
+
+    ``timer`` is the time of the timer that fires, None in calls of ``process``.
     """
 
     function: ProcessFunction
@@ -91,75 +87,95 @@ class KeyWalk:
     _context: ProcessContext = field(init=False)
 
     def __post_init__(self) -> None:
+        self.timer: int | None = None
         self._now = Now(self.times.before, self.times.processing_time)
         self._context = ProcessContext(self._now, self.tags)
 
-    def run(self, key: Mapping[str, object], record: KeyRecord, elements: Iterable[Element], walked: Walked) -> Iterator[Output | Failed]:
+    @property
+    def context(self) -> ProcessContext:
+        """What the function is given."""
+        return self._context
+
+    def run(
+        self, key: Mapping[str, object], record: KeyRecord, elements: Iterable[tuple[Row, int]], walked: Walked
+    ) -> Iterator[Output | Failed]:
         """Yield what one key's epoch emits; when it is used up, the record is that after the epoch.
 
         Args:
             key: its columns by name.
             record: of the key, which is changed.
-            elements: in the order of their times, and of their positions where these are equal.
+            elements: rows with their times, in the order of these, and of their positions where these are equal.
             walked: is added to.
 
         Raises:
             UserCodeError: the function failed, or returned something else than rows, or its timers do not end.
         """
         undo: Undo | None = [] if self.forgives else None
-        self._now.watermark = self.times.before
+        now, context, times, process = self._now, self._context, self.times, self.function.process
+        now.watermark = times.before
         timers = KeyTimers(record, undo)
-        self._context.begin_key(key, timers)
-        self.function.bind({name: STATES[each.kind](each, record, self._now, undo) for name, each in self.declarations.items()})
+        context.begin_key(key, timers)
+        self.function.bind({name: STATES[each.kind](each, record, now, undo) for name, each in self.declarations.items()}, context)
         firings = _Firings(key)
-        for element in elements:
-            self._now.watermark = self.times.watermark_at(element.time)
-            yield from self._fire(timers, firings, undo, walked)
+        for row, time in elements:
+            now.watermark = times.watermark_at(time)
+            if timers.queued:
+                yield from self._fire(timers, firings, undo, walked)
             walked.elements += 1
-            yield from self._call(partial(self.function.process, element.row), element, undo, walked)
-        self._now.watermark = self.times.watermark
+            now.timestamp = time
+            if undo is None:
+                returned = process(row, context)
+                if returned is not None or context.has_outputs:
+                    yield from self._outputs(returned, "process", time)
+            else:
+                yield from self._forgiving(partial(process, row), row, time, undo, walked)
+        now.watermark = times.watermark
         yield from self._fire(timers, firings, undo, walked)
-        self._context.begin_key(None, None)
-        walked.expired += drop_expired(record, self.declarations, self._now)
+        context.begin_key(None, None)
+        walked.expired += drop_expired(record, self.declarations, now)
 
     def _fire(self, timers: KeyTimers, firings: _Firings, undo: Undo | None, walked: Walked) -> Iterator[Output | Failed]:
         while (due := timers.due(self._now)) is not None:
             domain, timer = due
             firings.count(domain, timer)
             walked.fired += 1
-            self._context.timer_name = timer.name
-            # A timer that fired stays so, whatever its call does.
-            if undo is not None:
+            self.timer, self._context.timer_name = timer
+            self._now.timestamp = timer.time
+            if undo is None:
+                yield from self._outputs(self.function.on_timer(timer.time, self._context), "on_timer", timer.time)
+            else:
+                # A timer that fired stays so, whatever its call does.
                 undo.clear()
-            yield from self._call(partial(self.function.on_timer, timer.time), Element(None, timer.time), undo, walked)
-            self._context.timer_name = None
+                yield from self._forgiving(partial(self.function.on_timer, timer.time), None, timer.time, undo, walked)
+            self.timer = self._context.timer_name = None
 
-    def _call(self, method: partial[Iterable[Row] | None], cause: Element, undo: Undo | None, walked: Walked) -> Iterator[Output | Failed]:
-        """Yield what a call emits; ``cause`` is its element, without a row for a timer."""
-        self._now.timestamp = cause.time
-        if undo is None:
-            yield from self._outputs(method, cause.time)
-            return
+    def _forgiving(
+        self, call: partial[Iterable[Row] | None], row: Row | None, time: int, undo: Undo, walked: Walked
+    ) -> Iterator[Output | Failed]:
+        """Yield what a call emits, or, if it fails, that; ``row`` is its element, None for a timer."""
         undo.clear()
         try:
-            emitted = list(self._outputs(method, cause.time))
+            emitted = list(self._outputs(call(self._context), call.func.__name__, time))
         except Exception as error:  # noqa: BLE001  # whatever the user's function raises
             while undo:
                 undo.pop()()
             self._context.take_outputs()
             walked.failed += 1
-            yield Failed(cause.row, cause.time, _described(error))
+            yield Failed(row, time, _described(error))
         else:
             yield from emitted
 
-    def _outputs(self, method: partial[Iterable[Row] | None], time: int) -> Iterator[Output]:
+    def _outputs(self, returned: object, name: str, time: int) -> Iterator[Output]:
         """Yield the rows of a call, main and tagged ones in the order in which they were emitted."""
-        for row in _rows(method(self._context), method.func.__name__):
-            for tag, other in self._context.take_outputs():
-                yield Output(tag, other, time)
+        context = self._context
+        for row in _rows(returned, name):
+            if context.has_outputs:
+                for tag, other in context.take_outputs():
+                    yield Output(tag, other, time)
             yield Output(None, row, time)
-        for tag, other in self._context.take_outputs():
-            yield Output(tag, other, time)
+        if context.has_outputs:
+            for tag, other in context.take_outputs():
+                yield Output(tag, other, time)
 
 
 class _Firings:
@@ -186,10 +202,10 @@ class _Firings:
 def _rows(returned: object, name: str) -> Iterator[Row]:
     if returned is None:
         return
-    if not isinstance(returned, Iterable) or isinstance(returned, Mapping | str | bytes):
+    if type(returned) is not GeneratorType and (not isinstance(returned, Iterable) or isinstance(returned, Mapping | str | bytes)):
         raise UserCodeError(f"{name} returned {returned!r}, not rows", fix="yield each row as a dict, or return a list of dicts, or None")
     for row in returned:
-        if not isinstance(row, Mapping):
+        if type(row) is not dict and not isinstance(row, Mapping):
             raise UserCodeError(f"{name} emitted {row!r} as a row", fix="yield each row as a dict of column names and values")
         yield row
 

@@ -41,6 +41,13 @@ def is_name(expression: Expression) -> bool:
     return isinstance(expression, str) and _NAME.fullmatch(expression.strip()) is not None and not expression.strip()[0].isdigit()
 
 
+def key_hash(columns: Sequence[str]) -> str:
+    """Return SQL of a number that orders the rows of one time by their keys, as positions order a source's rows."""
+    # A hash ignores nulls, so it needs to include which of several keys are null.
+    nulls = [f"{quoted(key)} IS NULL" for key in columns] if len(columns) > 1 else []
+    return f"xxhash64({', '.join([*map(quoted, columns), *nulls])})" if columns else "0L"
+
+
 def nth_position(number: str) -> str:
     """Return SQL of the position of the row made of another one as its ``number``-th, from 0.
 

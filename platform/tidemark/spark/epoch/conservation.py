@@ -30,7 +30,8 @@ from tidemark.state.log.records import OutputRecord
 class ConservationCheck:
     """Counts of one epoch.
 
-    ``input_counts`` (by port) and ``emitted`` (rows of results) are by operator, ``staged`` by output name; all exact.
+    ``input_counts`` (by port), ``emitted`` (rows of results) and ``side_counts`` (of operators that make rows of side outputs, by counter)
+    are by operator, ``staged`` by output name; all exact.
     ``unstaged`` are side outputs of the job that seemed to have no rows. Row counts of passes are exact unless Spark ran a task twice,
     which appears as a difference to the exact counts; then they are counted again, and ``recounted`` is set.
     """
@@ -39,6 +40,7 @@ class ConservationCheck:
     rows: StatelessPlan
     input_counts: dict[int, Mapping[str, InputCounts]] = field(default_factory=dict)
     emitted: dict[int, int] = field(default_factory=dict)
+    side_counts: dict[int, Mapping[str, int]] = field(default_factory=dict)
     staged: dict[str, OutputRecord] = field(default_factory=dict)
     unstaged: list[SideOutputNode] = field(default_factory=list)
     recounted: bool = False
@@ -66,6 +68,8 @@ class ConservationCheck:
         emitter = node.emitter
         if isinstance(emitter, StatefulNode):
             counter = emitter.counter_of(node.tag)
+            if id(emitter) in self.side_counts:
+                return self.side_counts[id(emitter)].get(counter, 0)
             return sum(counts.others.get(counter, 0) for counts in self.input_counts.get(id(emitter), {}).values())
         if isinstance(emitter, SplitNode):
             row_counts = self.counts_of(emitter)

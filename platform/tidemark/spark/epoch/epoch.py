@@ -235,9 +235,12 @@ class EpochRun:
 
     def _collect_input_counts(self, node: StatefulNode) -> None:
         """Store the counts of an operator's input, as soon as they are known."""
-        counts = self.operators[id(node)].input_counts
-        if counts is not None:
-            self.conservation.input_counts[id(node)] = counts
+        run = self.operators[id(node)]
+        if run.input_counts is not None:
+            self.conservation.input_counts[id(node)] = run.input_counts
+        if run.side_counts is not None:
+            self.conservation.side_counts[id(node)] = run.side_counts
+            self.rows.set_side_outputs(node, {counter for counter, rows in run.side_counts.items() if rows})
 
     def _count(self, planned: Pass) -> None:
         """Count the rows of a source or filter that no pass reads, unless an expected side output did."""

@@ -12,7 +12,7 @@ from typing import Literal
 
 from tidemark.graph.model.nodes import FilterNode, Node, SideOutputNode, SourceNode, SplitNode, StatefulNode, UnionNode
 from tidemark.graph.operators.registry import kind_of
-from tidemark.spark.epoch.topology import FUSABLE, Topology, operators_before, result_operators
+from tidemark.spark.epoch.topology import FUSABLE, Topology, looked_up, operators_before, result_operators
 
 What = Literal["process", "count", "watermarks", "emit", "output", "side_output", "consume", "compact"]
 When = Literal["always", "has_input", "has_rows", "emitted", "expected", "has_work"]
@@ -300,9 +300,9 @@ class _Counted:
             self._tallied[id(emitter)] = emitter
             self.read(emitter.input)
         elif isinstance(emitter, StatefulNode):
-            for port in emitter.ports:
-                behind_others = isinstance(port.node, UnionNode | SideOutputNode | StatefulNode)
-                (self.read if behind_others else self._mark)(port.node)
+            for node in looked_up(emitter):
+                behind_others = isinstance(node, UnionNode | SideOutputNode | StatefulNode)
+                (self.read if behind_others else self._mark)(node)
         else:
             self._mark(emitter)
 

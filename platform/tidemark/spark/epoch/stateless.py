@@ -6,7 +6,7 @@ the pass covers every filter, and expressions after a filter are not evaluated f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
@@ -48,7 +48,7 @@ from tidemark.spark.columns.expressions import (
 from tidemark.spark.columns.row_counts import MALFORMED, PASSING, RowCounter
 from tidemark.spark.columns.unions import union_rows
 from tidemark.spark.epoch.functions import apply_function
-from tidemark.spark.epoch.topology import FUSABLE, Topology, may_be_nondeterministic
+from tidemark.spark.epoch.topology import FUSABLE, Topology, looked_up, may_be_nondeterministic
 from tidemark.spark.sources.intake import FIRST_FILTER, Intake
 from tidemark.spark.sources.malformed import malformed_rows
 
@@ -92,6 +92,7 @@ class StatelessPlan:
         self._persisted: list[DataFrame] = []
         self._results: dict[int, Callable[[], DataFrame]] = {}
         self._made_results: dict[int, DataFrame] = {}
+        self._side_outputs: dict[int, Collection[str]] = {}
         filters = [node for node in topology.nodes if isinstance(node, FilterNode)]
         self._statuses = {id(node): FIRST_FILTER + number for number, node in enumerate(filters)}
         self.row_counters: dict[int, RowCounter] = {}
@@ -104,6 +105,10 @@ class StatelessPlan:
     def set_results(self, operator: StatefulNode, results: Callable[[], DataFrame]) -> None:
         """Set how an operator's results of this epoch are made; cached when more than one consumer reads them."""
         self._results[id(operator)] = results
+
+    def set_side_outputs(self, operator: StatefulNode, counters: Collection[str]) -> None:
+        """Set which side outputs an operator emitted to, which makes their rows itself."""
+        self._side_outputs[id(operator)] = counters
 
     def copy(self, *intakes: Intake) -> StatelessPlan:
         """Return the plan as it begins, without results, and with these intakes only."""
@@ -121,6 +126,8 @@ class StatelessPlan:
         if isinstance(node, StatefulNode):
             return id(node) in self._results
         if isinstance(node, SideOutputNode) and isinstance(node.emitter, StatefulNode):
+            if not looked_up(node.emitter):
+                return node.emitter.counter_of(node.tag) in self._side_outputs.get(id(node.emitter), ())
             return any(self.available(port.node) for port in node.emitter.ports)
         return any(self.available(parent) for parent in node.inputs)
 
@@ -159,7 +166,7 @@ class StatelessPlan:
         if found is None:
             sides = [side for side in self._topology.nodes if isinstance(side, SideOutputNode)]
             looked_up = not isinstance(node, SourceNode | StatefulNode) and any(
-                found is node for side in sides for found in _looked_up(side)
+                found is node for side in sides for found in looked_up(side.emitter)
             )
             found = looked_up and (may_be_nondeterministic(node) or not _is_deterministic(self._make_rows_and_filtered(node)))
             # Of a union only the streams that have rows in this epoch were checked.
@@ -339,8 +346,8 @@ class StatelessPlan:
 
     def _looked_up_in(self, operator: StatefulNode) -> dict[str, DataFrame]:
         """Return the rows of an operator's ports, read again, to look up those that it did not accept."""
-        found = {}
-        for port in operator.ports:
+        found: dict[str, DataFrame] = {}
+        for port in operator.ports if looked_up(operator) else ():
             if self.available(port.node):
                 behind_others = isinstance(port.node, UnionNode | SideOutputNode | StatefulNode)
                 found[port.name] = self.rows(port.node) if behind_others else self.passing_rows(port.node)
@@ -378,12 +385,6 @@ def _branch_number(node: SplitNode, tag: OutputTag) -> int:
         if found.name == tag.name:
             return number
     return len(node.branches)
-
-
-def _looked_up(side: SideOutputNode) -> tuple[Node, ...]:
-    """Return the nodes in whose rows a side output is looked up."""
-    emitter = side.emitter
-    return tuple(port.node for port in emitter.ports) if isinstance(emitter, StatefulNode) else (emitter,)
 
 
 def _is_deterministic(frame: DataFrame) -> bool:

@@ -145,6 +145,13 @@ def operators_before(*nodes: Node) -> tuple[StatefulNode, ...]:
     return tuple({id(found): found for found in (*result_operators(*nodes), *late)}.values())
 
 
+def looked_up(emitter: Node) -> tuple[Node, ...]:
+    """Return the nodes in whose rows the side outputs of a node are looked up: none, where an operator makes these rows itself."""
+    if isinstance(emitter, StatefulNode):
+        return tuple(port.node for port in emitter.ports) if kind_of(emitter).looks_up_side_rows(emitter) else ()
+    return (emitter,)
+
+
 def may_be_nondeterministic(node: Node) -> bool:
     """Whether reading the node's rows twice could return different rows, according to the graph."""
     return any(isinstance(found, FunctionNode | TransformNode) for found in walk([node]))

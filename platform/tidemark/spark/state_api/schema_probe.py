@@ -120,14 +120,20 @@ def probe_job(spark: SparkSession, job: Job, elements: JobStore) -> JobSchemas:
         ordered = id(source) in topology.ordered
         batch = SourceRows(partial(_without_rows, spark, source, elements, ordered=ordered))
         intakes[source.name] = prepare_batch(source, batch, 0, ordered=ordered, strict=False)
-    rows = StatelessPlan(topology, intakes, {}, _no_side_rows, {}, run=lambda _: None)
-    found = {}
+    found: dict[str, InputSchema] = {}
+
+    def no_side_rows(node: StatefulNode, counter: str, inputs: Mapping[str, DataFrame]) -> DataFrame:
+        own = found[topology.name(node)].schemas.side_output(counter)
+        return no_rows(spark, own) if own is not None else next(iter(inputs.values())).where("false")
+
+    rows = StatelessPlan(topology, intakes, {}, no_side_rows, {}, run=lambda _: None)
     try:
         for node in topology.operators:
             given = {port.name: no_rows(spark, rows.rows(port.node).schema) for port in node.ports}
             found[topology.name(node)] = InputSchema(node, given)
             results = no_rows(spark, found[topology.name(node)].schemas.results())
             rows.set_results(node, partial(_same, results))
+            rows.set_side_outputs(node, (*node.side_tags, *node.emitted_tags))
         return JobSchemas(found, _outputs(job, rows))
     finally:
         rows.release()
@@ -135,11 +141,6 @@ def probe_job(spark: SparkSession, job: Job, elements: JobStore) -> JobSchemas:
 
 def _same(rows: DataFrame) -> DataFrame:
     return rows
-
-
-def _no_side_rows(_node: StatefulNode, _counter: str, inputs: Mapping[str, DataFrame]) -> DataFrame:
-    """Return the columns of an operator's side output: those of its input."""
-    return next(iter(inputs.values())).where("false")
 
 
 def _outputs(job: Job, rows: StatelessPlan) -> dict[str, T.StructType]:

@@ -64,6 +64,9 @@ class OperatorProgress:
     ``late_windows`` are the starts of windows that late (not accepted) rows would have belonged to, the newest 100;
     ``refired_windows`` the starts of windows that fired a late pane, the newest 100. ``windows_closed`` is how many windows, whatever
     the key, had their panes on time; of sessions, which are each key's own, how many in all.
+
+    Of process functions: ``keys`` that keep anything, ``timers`` that wait, and what happened in the epoch: ``timers_fired``,
+    ``state_expired`` (values, and entries of lists and maps), ``keys_emptied`` and ``keys_expired``, which keep nothing any more.
     """
 
     rows_in: int
@@ -82,6 +85,12 @@ class OperatorProgress:
     panes_early: int = added_field(0)
     windows_closed: int = added_field(0)
     counters: Mapping[str, int] = added_mapping_field()
+    keys: int = added_field(0)
+    timers: int = added_field(0)
+    timers_fired: int = added_field(0)
+    state_expired: int = added_field(0)
+    keys_emptied: int = added_field(0)
+    keys_expired: int = added_field(0)
 
 
 MissingEpochs = Literal["republish", "accept"]

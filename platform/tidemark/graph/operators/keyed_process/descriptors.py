@@ -9,16 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tidemark.errors import DefinitionError
+from tidemark.graph.expressions.annotations import KNOWN, field_types
 from tidemark.graph.expressions.ddl import parse_schema
 from tidemark.graph.expressions.name_checks import check_column_names
 from tidemark.semantics.keyed_process.declarations import Aggregation, StateDeclaration, StateKind, StateTtl
 
 STATES: Final = "__tm_states"
 """The attribute of a function's instance with the handles of the current key's states."""
-
-_PLAIN: Final[Mapping[type, str]] = {int: "BIGINT", float: "DOUBLE", str: "STRING", bool: "BOOLEAN", bytes: "BINARY"}
-"""The types of a dataclass's fields, with those of their columns."""
-
 
 @dataclass(frozen=True, eq=False)
 class StateDescriptor:
@@ -35,33 +32,36 @@ class StateDescriptor:
     aggregation: Aggregation | None = None
     ttl: StateTtl | None = None
     place: str | None = None
+    _attribute: str = dataclasses.field(default="", init=False, repr=False)
+
+    def __set_name__(self, owner: builtins.type[object], name: str) -> None:
+        object.__setattr__(self, "_attribute", name)
 
     def __get__(self, instance: object, owner: builtins.type[object]) -> Any:  # noqa: ANN401  # the handle's type depends on the kind
         if instance is None:
             return self
-        handles = instance.__dict__.get(STATES)
-        name = name_in(owner, self)
-        if handles is None:
+        try:
+            return instance.__dict__[STATES][self._attribute]
+        except KeyError:
             raise DefinitionError(
-                f"the state {name!r} is read where there is no key: in __init__, open() or close()",
+                f"the state {self._attribute!r} is read where there is no key: in __init__, open() or close()",
                 fix="read it in process or on_timer, which are called for a key",
                 place=self.place,
-            )
-        return handles[name]
+            ) from None
 
     def __set__(self, instance: object, value: object) -> None:
-        name = name_in(type(instance), self)
+        name = self._attribute
         raise DefinitionError(f"the state {name!r} is assigned to", fix=f"write self.{name}.update({value!r})", place=self.place)
+
+    @property
+    def functions(self) -> tuple[Any, ...]:
+        """The user's functions in it."""
+        return () if self.aggregation is None else self.aggregation.functions
 
     def declaration(self, name: str) -> StateDeclaration:
         """Return what the semantics knows of it."""
         nested = any(part in self.type for part in ("<", "VARIANT"))
         return StateDeclaration(name, self.kind, default=self.default, aggregation=self.aggregation, ttl=self.ttl, nested=nested)
-
-
-def name_in(owner: type, descriptor: StateDescriptor) -> str:
-    """Return the name of a descriptor that is an attribute of a class."""
-    return next(name for each in owner.__mro__ for name, value in vars(each).items() if value is descriptor)
 
 
 def declared_states(function: object, state: object, place: str) -> dict[str, StateDescriptor]:
@@ -103,21 +103,17 @@ def _of_argument(state: object, place: str) -> Mapping[str, StateDescriptor]:
 
 
 def _of_field(owner: type, field: dataclasses.Field[Any], place: str) -> StateDescriptor:
-    from typing import get_type_hints
-
-    kind = get_type_hints(owner).get(field.name)
-    type_ = _PLAIN.get(kind) if isinstance(kind, type) else None
+    type_ = field_types(owner).get(field.name)
     if type_ is None:
-        known = ", ".join(each.__name__ for each in _PLAIN)
         raise DefinitionError(
-            f"the field {field.name!r} of {owner.__name__} is of type {kind!r}, for which no column is known",
-            fix=f"use one of {known}, or declare it: state={{{field.name!r}: tm.value_state('...')}}",
+            f"the field {field.name!r} of {owner.__name__} is of type {field.type!r}, for which no column is known",
+            fix=f"use {KNOWN}; or declare it: state={{{field.name!r}: tm.value_state('...')}}",
             place=place,
         )
     if field.default is dataclasses.MISSING:
         raise DefinitionError(
             f"the field {field.name!r} of {owner.__name__} has no default, which a key has before its first element",
-            fix=f"write {field.name}: {getattr(kind, '__name__', kind)} = ...",
+            fix=f"write {field.name}: {getattr(field.type, '__name__', field.type)} = ...",
             place=place,
         )
     return StateDescriptor("value", type_, default=field.default, place=place)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from types import FunctionType
 from typing import Any
 
 from tidemark.errors import UserCodeError
@@ -49,7 +50,7 @@ class BoundFunction:
     def __init__(self, function: object, *, fields: bool = False) -> None:
         self._function = function
         self._fields = fields
-        self._handles: Mapping[str, State] = {}
+        self._has_attributes = hasattr(function, "__dict__") and not isinstance(function, FunctionType)
         method = getattr(function, "process", None)
         self._process: Callable[..., Any] = method if callable(method) else function  # type: ignore[assignment]
         self._on_timer: Callable[..., Any] | None = getattr(function, "on_timer", None)
@@ -66,15 +67,14 @@ class BoundFunction:
         if callable(closed):
             closed()
 
-    def bind(self, states: Mapping[str, State]) -> None:
+    def bind(self, states: Mapping[str, State], ctx: ProcessContext) -> None:
         """Make the states of a key those that the function sees."""
-        self._handles = states
-        if hasattr(self._function, "__dict__") and not isinstance(self._function, type(lambda: None)):
+        ctx.state = StateView(states, fields=self._fields)
+        if self._has_attributes:
             vars(self._function)[STATES] = states
 
     def process(self, row: Row | None, ctx: ProcessContext) -> Iterable[Row] | None:
         """Process an element."""
-        ctx.state = StateView(self._handles, fields=self._fields)
         return self._process(row, ctx)  # type: ignore[no-any-return]
 
     def on_timer(self, timestamp: int, ctx: ProcessContext) -> Iterable[Row] | None:
@@ -86,5 +86,4 @@ class BoundFunction:
         if self._on_timer is None:
             name = getattr(self._function, "__name__", type(self._function).__name__)
             raise UserCodeError(f"{name} sets timers and has no on_timer", fix="give it on_timer(self, timestamp, ctx)")
-        ctx.state = StateView(self._handles, fields=self._fields)
         return self._on_timer(timestamp, ctx)  # type: ignore[no-any-return]

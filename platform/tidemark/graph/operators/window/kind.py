@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from tidemark.graph.aggregates.aggregate_types import aggregate_type
 from tidemark.graph.expressions.column_origins import ColumnOrigins
@@ -11,9 +11,10 @@ from tidemark.graph.expressions.ddl import parse_schema
 from tidemark.graph.model.aggregates import Aggregate
 from tidemark.graph.model.nodes import Expression
 from tidemark.graph.model.schema import Schema, SchemaColumn
-from tidemark.graph.operators.changes import Definition, DefinitionChange, Kept, Names
+from tidemark.graph.operators.changes import Definition, DefinitionChange, Kept, Names, entries
 from tidemark.graph.operators.keys import typed
 from tidemark.graph.operators.kind import OperatorKind, Schemas, UpsertKeys
+from tidemark.graph.operators.state_names import partial_column
 from tidemark.graph.operators.window.checks import check_window
 from tidemark.graph.operators.window.columns import BOUNDS, PANE_INDEX, REPLACED_SESSIONS, REPLACES
 from tidemark.graph.operators.window.definition import operator_definition
@@ -117,6 +118,13 @@ class WindowKind(OperatorKind[WindowNode]):
     def state_columns(self, node: WindowNode, schemas: Schemas) -> dict[str, str | None] | None:
         """Return keys, and partials or the columns of elements."""
         return state_columns(node, schemas[0])
+
+    def state_parts(self, definition: Definition) -> dict[str, list[str]]:
+        """Return the columns of partial results, by aggregate."""
+        return {
+            name: [partial_column(name, str(part["name"])) for part in cast("list[Definition]", entry.get("partials", []))]
+            for name, entry in entries(definition, "aggregates").items()
+        }
 
     def upsert_keys(self, node: WindowNode) -> UpsertKeys:
         """Return the key's columns and both bounds; of groups by number, which have no bounds, the group's index."""

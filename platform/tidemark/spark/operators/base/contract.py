@@ -180,13 +180,19 @@ class OperatorEpoch(ABC):
     def input_counts(self) -> Mapping[str, InputCounts] | None:
         """The counts of ports that had input; None without any, and until they are known: for some kinds that is after ``emit``."""
 
+    @property
+    def side_counts(self) -> Mapping[str, int] | None:
+        """The numbers of rows of side outputs by counter, known after ``emit``; None where they are those of ``input_counts``."""
+        return None
+
     @abstractmethod
     def side_rows(self, counter: str, inputs: Mapping[str, DataFrame]) -> DataFrame:
-        """Return the rows of the epoch's input that a counter counts. May be called before the counts are known.
+        """Return the rows of a side output. May be called before the counts are known, unless these are known only after ``emit``.
 
         Args:
-            counter: one of the node's ``side_tags``.
-            inputs: passing rows by port, read a second time; only of ports that have rows in this epoch.
+            counter: one of the node's ``side_tags`` or ``emitted_tags``.
+            inputs: passing rows by port, read a second time; only of ports that have rows in this epoch. Empty, unless the kind
+                ``looks_up_side_rows``.
         """
 
     @abstractmethod

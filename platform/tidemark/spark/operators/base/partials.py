@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from tidemark.graph.model.aggregates import Aggregate, Partial
 from tidemark.graph.operators.state_names import key_column, partial_column
 from tidemark.graph.operators.window.node import WindowNode
-from tidemark.spark.columns.expressions import POSITION, TIME, column, is_name, quoted
+from tidemark.spark.columns.expressions import POSITION, TIME, column, is_name, key_hash, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -121,9 +121,7 @@ class Partials:
     @property
     def key_hash(self) -> str:
         """SQL of a number that orders the results of one window, as positions order a source's rows."""
-        # A hash ignores nulls, so it needs to include which of several keys are null.
-        nulls = [f"{quoted(key)} IS NULL" for key in self.keys] if len(self.keys) > 1 else []
-        return f"xxhash64({', '.join([*map(quoted, self.keys), *nulls])})" if self.keys else "0L"
+        return key_hash(self.keys)
 
     def _each(self) -> list[tuple[str, dict[str, str], Partial]]:
         return [

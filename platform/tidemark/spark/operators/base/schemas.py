@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import types as T
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql import types as T
+
+POSITION_TYPE: Final = T.StructType().add("origin", "string").add("block", "long").add("row", "long")
+"""The type of the hidden column by which rows of one time are ordered."""
 
 
 class OperatorSchemas(ABC):
@@ -20,6 +24,10 @@ class OperatorSchemas(ABC):
     @abstractmethod
     def results(self) -> T.StructType:
         """Return the columns of its results, including the engine's own."""
+
+    def side_output(self, counter: str) -> T.StructType | None:
+        """Return the columns of a side output, including the engine's own; None where its rows are rows of the input."""
+        del counter
 
     def empty_accumulators(self) -> DataFrame | None:
         """Return one row of state without elements, which merges with other rows without changing them. None where there is no such row."""

@@ -1,8 +1,8 @@
 """Columns of a keyed task's input and output rows, and the tags that distinguish them.
 
 Input, per key: ``VERSION`` rows (the key's state, the newest first), ``NEW`` rows (the epoch's input in order), ``STORED`` rows (rows of
-earlier epochs in order). Output: ``VERSION`` and ``STORED`` rows to keep, ``LATE`` rows, ``OUTPUT`` rows with results, and ``NOTE`` rows,
-which are counted and never stored; the same holds for rows of greater tags, which belong to an operator kind.
+earlier epochs in order). Output: ``VERSION`` and ``STORED`` rows to keep, ``LATE`` rows, ``OUTPUT`` rows with results, rows of greater tags
+that belong to an operator kind, and from ``NOTE`` on rows that are counted and never stored.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NEW: Final = 1
 STORED: Final = 2
 LATE: Final = 3
 OUTPUT: Final = 4
-NOTE: Final = 5
+NOTE: Final = 1_000
 
 TAG = "__tm_tag"
 HASH = "__tm_hash"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -28,18 +28,19 @@ from tidemark.spark.operators.keyed.rows import KeyRows, Place
 NOTES = Shape(made=(ACCEPTED, REFUSED, OPENED, DUE, TIMER, OLDEST))
 
 
-def version_shape(keys: Mapping[str, str]) -> Shape:
-    """Return the columns of ``VERSION`` rows; ``keys`` are the key columns by their names."""
-    return Shape(carried=tuple(keys.values()), made=names_of(VERSION_FIELDS))
+def version_shape(keys: Mapping[str, str], more: Sequence[str] = ()) -> Shape:
+    """Return the columns of ``VERSION`` rows; ``keys`` are the key columns by their names, ``more`` those of the operator kind."""
+    return Shape(carried=tuple(keys.values()), made=(*names_of(VERSION_FIELDS), *more))
 
 
 class Version(NamedTuple):
-    """The state of a key: its text, its deadlines, the oldest time of rows that it needs."""
+    """The state of a key: its text, its deadlines, the oldest time of rows that it needs, and the columns of its operator kind."""
 
     state: str | None = None
     due: int | None = None
     timer: int | None = None
     oldest: int | None = None
+    more: tuple[object, ...] = ()
 
     def is_due(self, clock: OperatorClock) -> bool:
         """Return whether the key needs a call even without elements."""
@@ -50,13 +51,15 @@ class Version(NamedTuple):
 EMPTY_VERSION = Version()
 
 
-def newest_version(rows: KeyRows) -> Version:
-    """Return the newest version of a key; versions come newest first."""
+def newest_version(rows: KeyRows, more: Sequence[str] = ()) -> Version:
+    """Return the newest version of a key; versions come newest first. ``more`` are the columns of the operator kind."""
     run = next(rows.of(VERSION), None)
     if run is None:
         return EMPTY_VERSION
-    values = (run.batch.column(name)[run.start].as_py() for name in (STATE, DUE, TIMER, OLDEST))
-    return Version(*values)
+    state, due, timer, oldest = (run.first(name) for name in (STATE, DUE, TIMER, OLDEST))
+    if state is None:
+        return EMPTY_VERSION
+    return Version(state, due, timer, oldest, tuple(map(run.first, more)))  # type: ignore[arg-type]
 
 
 class TaskStats:
@@ -71,6 +74,7 @@ class TaskStats:
         self._due: int | None = None
         self._timer: int | None = None
         self._oldest: int | None = None
+        self._accepted = self._refused = self._opened = 0
         self._place: Place | None = None
 
     def leave(self, version: Version, place: Place) -> None:
@@ -81,21 +85,29 @@ class TaskStats:
             self._timer = _least(self._timer, version.timer)
             self._oldest = _least(self._oldest, version.oldest)
 
-    def replace(self, before: Version, after: Version, epoch: int, place: Place) -> int:
-        """Write a key's next version; return the change in the number of keys."""
+    def replace(self, before: Version, after: Version, epoch: int, place: Place) -> None:
+        """Write a key's next version, and count the change in the number of keys."""
         if after != before:
-            self._out.add(VERSION, place, (*after, epoch))
+            made = after.more or before.more and (None,) * len(before.more)
+            self._out.add(VERSION, place, (*after[:4], epoch, *made))
         self.leave(after, place)
-        return int(after.state is not None) - int(before.state is not None)
+        self._opened += (after.state is not None) - (before.state is not None)
 
-    def key(self, place: Place, *, accepted: int = 0, refused: int = 0, opened: int = 0) -> None:
-        """Count a key's accepted and late rows, and whether the key is new or removed."""
-        self._out.add(NOTE, place, (accepted, refused, opened, None, None, None))
+    def count(self, *, accepted: int, refused: int) -> None:
+        """Count a key's accepted and late rows."""
+        self._accepted += accepted
+        self._refused += refused
+
+    @property
+    def place(self) -> Place | None:
+        """A row of the newest key that the task has seen, None before the first."""
+        return self._place
 
     def end(self) -> None:
-        """Write the least deadlines and the oldest time of all keys that the task has seen."""
+        """Write the counts, the least deadlines and the oldest time of all keys that the task has seen."""
         if self._place is not None:
-            self._out.add(NOTE, self._place, (None, None, None, self._due, self._timer, self._oldest))
+            counts = (self._accepted, self._refused, self._opened)
+            self._out.add(NOTE, self._place, (*counts, self._due, self._timer, self._oldest))
 
 
 def origin_of(key: Mapping[str, object]) -> str:

@@ -128,7 +128,7 @@ class KeyTable:
         for group in groups:
             rows = self._tables.read(group, T.StructType([*schema, T.StructField(START, T.LongType())]))
             others = [field.name for field in schema if field.name not in keys and field.name != EPOCH]
-            newest = [f"max_by({name}, {EPOCH}) AS {name}" for name in others]
+            newest = [f"max_by({quoted(name)}, {EPOCH}) AS {quoted(name)}" for name in others]
             merged = rows.groupBy(*map(quoted, keys)).agg(*map(F.expr, newest), F.max(EPOCH).alias(EPOCH))
             if whole:
                 merged = merged.where(f"{STATE} IS NOT NULL")

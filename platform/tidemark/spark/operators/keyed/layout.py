@@ -38,8 +38,8 @@ class Layout:
 
     ``keys`` and ``elements`` are columns of state by the users' names; ``engine`` are the engine's that stay with an element (its event
     time, its position); ``late_only`` are those that only late elements need. ``results`` are columns of the function, where the task
-    returns its rows. ``fields`` has the types of all. An operator kind may add columns: ``input_fields`` of its input, ``output_fields``
-    of its results, ``more_shapes`` of rows that it counts.
+    returns its rows. ``fields`` has the types of all. An operator kind may add columns: ``input_fields`` of its input, ``version_fields``
+    of a key's state, ``output_fields`` of its results, ``more_fields`` of other rows, with their ``more_shapes``.
     """
 
     keys: Mapping[str, str]
@@ -49,7 +49,9 @@ class Layout:
     late_only: Mapping[str, str] = field(default_factory=dict)
     results: Mapping[str, str] = field(default_factory=dict)
     input_fields: tuple[T.StructField, ...] = ()
+    version_fields: tuple[T.StructField, ...] = ()
     output_fields: tuple[T.StructField, ...] = ()
+    more_fields: tuple[T.StructField, ...] = ()
     more_shapes: Mapping[int, Shape] = field(default_factory=dict)
 
     @property
@@ -60,7 +62,7 @@ class Layout:
     @property
     def versions(self) -> T.StructType:
         """The columns of keys' versions."""
-        return self._struct([*self.keys.values()], VERSION_FIELDS)
+        return self._struct([*self.keys.values()], (*VERSION_FIELDS, *self.version_fields))
 
     @property
     def new(self) -> T.StructType:
@@ -72,7 +74,8 @@ class Layout:
     def output(self) -> T.StructType:
         """The columns of all rows that a task returns."""
         names = [*self.keys.values(), *self.elements.values(), *self.late_only.values(), *self.engine]
-        return self._struct(names, (_TIME, _ORDER, *VERSION_FIELDS, *self.output_fields, *self._results(), *NOTE_FIELDS), first=(_TAG,))
+        made = (*VERSION_FIELDS, *self.version_fields, *self.output_fields, *self._results(), *self.more_fields, *NOTE_FIELDS)
+        return self._struct(names, (_TIME, _ORDER, *made), first=(_TAG,))
 
     @property
     def shapes(self) -> dict[int, Shape]:
@@ -80,7 +83,7 @@ class Layout:
         keys = tuple(self.keys.values())
         element = (*keys, *self.elements.values(), *self.engine)
         return {
-            VERSION: version_shape(self.keys),
+            VERSION: version_shape(self.keys, names_of(self.version_fields)),
             STORED: Shape(element, (START, ORDER)),
             LATE: Shape((*self.elements.values(), *self.late_only.values(), *self.engine)),
             OUTPUT: Shape(

@@ -36,7 +36,7 @@ class _Section:
     places: list[Place] = field(default_factory=list)
     values: list[tuple[object, ...]] = field(default_factory=list)
     results: list[Mapping[str, object]] = field(default_factory=list)
-    origins: list[str] = field(default_factory=list)
+    origins: list[object] = field(default_factory=list)
 
 
 class OutputBuffer:
@@ -59,7 +59,7 @@ class OutputBuffer:
         self._batches: set[int] = set()
 
     def add(
-        self, tag: int, place: Place, values: tuple[object, ...] = (), *, result: Mapping[str, object] | None = None, origin: str = ""
+        self, tag: int, place: Place, values: tuple[object, ...] = (), *, result: Mapping[str, object] | None = None, origin: object = ""
     ) -> None:
         """Add a row.
 
@@ -68,7 +68,7 @@ class OutputBuffer:
             place: its input row.
             values: of the columns that its shape has as ``made``.
             result: the function's result.
-            origin: key and window of the result, for errors.
+            origin: key and window of the result, for errors; converted to text only then.
         """
         section = self._sections.setdefault(tag, _Section())
         section.places.append(place)
@@ -79,9 +79,14 @@ class OutputBuffer:
         self._rows += 1
         self._batches.add(id(place.batch))
 
+    @property
+    def is_full(self) -> bool:
+        """Whether enough rows were collected."""
+        return self._rows >= MAX_ROWS or len(self._batches) >= MAX_BATCHES
+
     def full_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the collected rows, once there are enough."""
-        if self._rows >= MAX_ROWS or len(self._batches) >= MAX_BATCHES:
+        if self.is_full:
             yield from self.remaining_batches()
 
     def remaining_batches(self) -> Iterator[pa.RecordBatch]:
@@ -116,11 +121,13 @@ class OutputBuffer:
             return pa.nulls(count, field.type)
         return column if column.type == field.type else column.cast(field.type)
 
-    def _results(self, names: Mapping[str, str], rows: Sequence[Mapping[str, object]], origins: Sequence[str]) -> dict[str, pa.Array]:
+    def _results(self, names: Mapping[str, str], rows: Sequence[Mapping[str, object]], origins: Sequence[object]) -> dict[str, pa.Array]:
         import pyarrow as pa
 
+        known = frozenset(names.values())
         for row, origin in zip(rows, origins, strict=True):
-            if unknown := [name for name in row if name not in names.values()]:
+            if not row.keys() <= known:
+                unknown = [name for name in row if name not in known]
                 raise UserCodeError(
                     f"{self._function} returned a row with a column {unknown[0]!r}, which it does not declare, {origin}",
                     fix=f"name it in returns=..., or return only {', '.join(names.values())}",
@@ -133,11 +140,12 @@ class OutputBuffer:
             raise self._misfit(schema, rows, origins, error) from error
         return dict(zip(names, made.columns, strict=True))
 
-    def _misfit(self, schema: pa.Schema, rows: Sequence[Mapping[str, object]], origins: Sequence[str], error: Exception) -> UserCodeError:
+    def _misfit(self, schema: pa.Schema, rows: Sequence[Mapping[str, object]], origins: Sequence[object], error: Exception) -> UserCodeError:
         """Return the error for the first row that does not fit."""
         import pyarrow as pa
 
-        where, why = "", error
+        where: object = ""
+        why = error
         for row, origin in zip(rows, origins, strict=True):
             try:
                 coerce_batch([row], schema)

@@ -41,28 +41,48 @@ class Place:
         return self
 
 
+class BatchValues:
+    """The columns of a batch as Python values, each made at its first use: a batch may have thousands of keys."""
+
+    __slots__ = ("_batch", "_found")
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._batch = batch
+        self._found: dict[str, list[object]] = {}
+
+    def __getitem__(self, column: str) -> list[object]:
+        found = self._found.get(column)
+        if found is None:
+            found = self._found[column] = self._batch.column(column).to_pylist()
+        return found
+
+
 class Run(NamedTuple):
-    """Consecutive rows of one key and one tag, in one batch."""
+    """Consecutive rows of one key and one tag, in one batch, of which ``all`` has the values."""
 
     batch: pa.RecordBatch
     tag: int
     start: int
     stop: int
+    all: BatchValues
 
     def values(self, column: str) -> list[object]:
         """Return the values of a column as Python values."""
-        found: list[object] = self.batch.column(column).slice(self.start, self.stop - self.start).to_pylist()
-        return found
+        return self.all[column][self.start : self.stop]
+
+    def first(self, column: str) -> object:
+        """Return the value of a column in the first row."""
+        return self.all[column][self.start]
 
     def rows(self, columns: Mapping[str, str]) -> list[dict[str, object]]:
         """Return the rows as dicts; ``columns`` are names in the batch by names in the dicts."""
-        named = _named(self.batch.slice(self.start, self.stop - self.start), columns)
-        found: list[dict[str, object]] = named.to_pylist()
-        return found
+        if not columns:
+            return [{} for _ in range(self.start, self.stop)]
+        return [dict(zip(columns, values, strict=True)) for values in zip(*map(self.values, columns.values()), strict=True)]
 
 
 class KeyRows:
-    """The rows of one key, in order of their tags. ``first`` is one of them, to read the key from."""
+    """The rows of one key, in order of their tags. ``first`` is one of them, to read the key from, and ``values`` those of its batch."""
 
     def __init__(self, runs: Iterator[Run]) -> None:
         self._runs = runs
@@ -70,6 +90,7 @@ class KeyRows:
         if self._ahead is None:
             raise ValueError("a key without rows")
         self.first = Place(self._ahead.batch, self._ahead.start)
+        self.values = self._ahead.all
 
     def of(self, tag: int) -> Iterator[Run]:
         """Yield the rows of a tag; skips unread rows of lower tags."""
@@ -155,10 +176,10 @@ class RowReader:
 def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[tuple[int, int], Run]]:
     for batch in batches:
         marks = zip(*(batch.column(name).to_pylist() for name in (HASH, HASH_AGAIN, TAG)), strict=True)
-        start = 0
+        start, values = 0, BatchValues(batch)
         for (first, second, tag), same in groupby(marks):
             stop = start + sum(1 for _ in same)
-            yield (first, second), Run(batch, tag, start, stop)
+            yield (first, second), Run(batch, tag, start, stop, values)
             start = stop
 
 

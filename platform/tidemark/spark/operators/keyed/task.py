@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -11,7 +12,7 @@ from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.spark.operators.keyed.columns import NEW
 from tidemark.spark.operators.keyed.key_state import ErrorContext, TaskStats, Version, newest_version
 from tidemark.spark.operators.keyed.output_buffer import OutputBuffer, Shape
-from tidemark.spark.operators.keyed.rows import KeyRows, Place, keys_of
+from tidemark.spark.operators.keyed.rows import BatchValues, KeyRows, Place, keys_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,6 +51,18 @@ class KeyFunction(ABC):
 
     read_only: ClassVar[bool] = False
 
+    @property
+    def version_columns(self) -> tuple[str, ...]:
+        """The columns of its kind in a key's version."""
+        return ()
+
+    def begin(self) -> AbstractContextManager[KeyFunction]:
+        """Return the function of one task, begun before its first key and ended after its last, or where it fails."""
+        return nullcontext(self)
+
+    def end(self, out: OutputBuffer, place: Place) -> None:  # noqa: B027 - most add none
+        """Add rows at the end of a task; ``place`` is one of its rows."""
+
     @abstractmethod
     def run(self, call: KeyCall) -> KeyRun:
         """Add results, and yield the batches of ``call.out.full_batches()``; return the key's result.
@@ -82,35 +95,42 @@ class KeyTask:
         """Yield the output rows of a task's keys; called by Spark in a worker."""
         out = OutputBuffer(self.schema, self.shapes, self.errors.uid, self.errors.function)
         stats = TaskStats(out)
-        for rows in keys_of(batches):
-            yield from self._run_key(rows, out, stats)
-            yield from out.full_batches()
+        with ExitStack() as task:
+            function: KeyFunction | None = None
+            for rows in keys_of(batches):
+                if function is None:
+                    function = task.enter_context(self.function.begin())
+                yield from self._run_key(function, rows, out, stats)
+                if out.is_full:
+                    yield from out.remaining_batches()
+            if stats.place is not None and function is not None:
+                function.end(out, stats.place)
         if not self.function.read_only:
             stats.end()
         yield from out.remaining_batches()
 
-    def _run_key(self, rows: KeyRows, out: OutputBuffer, stats: TaskStats) -> Iterator[pa.RecordBatch]:
-        before, first, clock = newest_version(rows), rows.first, self.clock
-        if not self.function.read_only and not rows.has(NEW) and not before.is_due(clock):
+    def _run_key(self, function: KeyFunction, rows: KeyRows, out: OutputBuffer, stats: TaskStats) -> Iterator[pa.RecordBatch]:
+        before, first, clock = newest_version(rows, function.version_columns), rows.first, self.clock
+        if not function.read_only and not rows.has(NEW) and not before.is_due(clock):
             stats.leave(before, first)
             return
-        key = key_of(first, self.keys)
+        key = key_of(rows.values, first.number, self.keys)
         try:
-            result = yield from self.function.run(KeyCall(key, before, rows, clock, out))
+            result = yield from function.run(KeyCall(key, before, rows, clock, out))
         except Exception as error:
-            if self.function.read_only:
+            if function.read_only:
                 raise
             named = self.errors.of(error, key)
             if named is error:
                 raise
             raise named from error
-        if self.function.read_only:
+        if function.read_only:
             return
-        opened = stats.replace(before, result.version, clock.epoch, first)
+        stats.replace(before, result.version, clock.epoch, first)
         yield from result.rest
-        stats.key(first, accepted=result.accepted, refused=result.refused, opened=opened)
+        stats.count(accepted=result.accepted, refused=result.refused)
 
 
-def key_of(place: Place, keys: Mapping[str, str]) -> dict[str, object]:
-    """Return a key's values by the names of the keys."""
-    return {name: place.batch.column(column)[place.number].as_py() for name, column in keys.items()}
+def key_of(values: BatchValues, number: int, keys: Mapping[str, str]) -> dict[str, object]:
+    """Return a key's values by the names of the keys, from one of its rows."""
+    return {name: values[column][number] for name, column in keys.items()}

@@ -9,10 +9,11 @@ from typing import Any, Final
 from tidemark.graph.model.nodes import StatefulNode
 from tidemark.spark.operators.base.contract import OperatorRuntime
 from tidemark.spark.operators.deduplicate.runtime import DeduplicateRuntime
+from tidemark.spark.operators.keyed_process.runtime import KeyedProcessRuntime
 from tidemark.spark.operators.window.runtimes import window_runtime_of
 
 _RUNTIMES: Final[Mapping[str, Callable[[Any], OperatorRuntime]]] = MappingProxyType(
-    {"deduplicate": DeduplicateRuntime, "window": window_runtime_of}
+    {"deduplicate": DeduplicateRuntime, "keyed_process": KeyedProcessRuntime, "window": window_runtime_of}
 )
 
 

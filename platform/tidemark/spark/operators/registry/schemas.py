@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 from tidemark.graph.model.nodes import StatefulNode
 from tidemark.spark.operators.base.schemas import OperatorSchemas
 from tidemark.spark.operators.deduplicate.schemas import DeduplicateSchemas
+from tidemark.spark.operators.keyed_process.schemas import KeyedProcessSchemas
 from tidemark.spark.operators.window.schemas import WindowSchemas
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _SCHEMAS: Final[Mapping[str, Callable[[Any, Mapping[str, DataFrame]], OperatorSchemas]]] = MappingProxyType(
-    {"deduplicate": DeduplicateSchemas, "window": WindowSchemas}
+    {"deduplicate": DeduplicateSchemas, "keyed_process": KeyedProcessSchemas, "window": WindowSchemas}
 )
 
 

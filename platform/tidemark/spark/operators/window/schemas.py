@@ -14,13 +14,11 @@ from tidemark.spark.columns.expressions import POSITION, TIME
 from tidemark.spark.columns.replaced_sessions import REPLACED_TYPE
 from tidemark.spark.columns.schemas import no_rows, nullable, struct_of
 from tidemark.spark.operators.base.partials import Partials
-from tidemark.spark.operators.base.schemas import OperatorSchemas
+from tidemark.spark.operators.base.schemas import POSITION_TYPE, OperatorSchemas
 from tidemark.spark.operators.process.layout import layout_of_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-_POSITION = T.StructType().add("origin", "string").add("block", "long").add("row", "long")
 
 
 class WindowSchemas(OperatorSchemas):
@@ -61,7 +59,7 @@ class WindowSchemas(OperatorSchemas):
         pane = T.StructType().add("pane_timing", "string").add("pane_index", "integer")
         if node.assigner.merging:
             pane = pane.add("replaces", REPLACED_TYPE)
-        return T.StructType([*keyed, *bounds, *made, *pane]).add(TIME, "long").add(POSITION, _POSITION)
+        return T.StructType([*keyed, *bounds, *made, *pane]).add(TIME, "long").add(POSITION, POSITION_TYPE)
 
     def empty_accumulators(self) -> DataFrame | None:
         """Return a row with the partials of no elements."""

@@ -1,0 +1,70 @@
+"""Checks of a process function where it is declared."""
+
+from __future__ import annotations
+
+import inspect
+
+from tidemark.errors import ColumnError, DefinitionError
+from tidemark.graph.expressions.ddl import parse_schema
+from tidemark.graph.expressions.function_checks import check_takes
+from tidemark.graph.expressions.name_checks import check_column_names
+from tidemark.graph.model.schema import Schema
+from tidemark.graph.operators.keyed_process.node import KeyedProcessNode
+
+_FIX = "give it process(self, element, ctx), or pass a function of the element and the context"
+
+
+def check_process(node: KeyedProcessNode, given: Schema | None) -> None:
+    """Check the function, what it returns, and its side outputs.
+
+    Raises:
+        DefinitionError: or one of its kinds.
+    """
+    _check_function(node)
+    _check_rows(node, node.returns, "process(returns=...)")
+    tags = [tag.name for tag, _ in node.side_outputs]
+    for tag, ddl in node.side_outputs:
+        _check_rows(node, ddl, f"the side output {tag.name!r}")
+    if node.on_error is not None and node.on_error.name in tags:
+        raise DefinitionError(
+            f"process uses the tag {node.on_error.name!r} for on_error and in side_outputs",
+            fix="give each its own tag",
+            uid=node.uid,
+            place=node.place,
+        )
+    if node.on_error is not None and given is not None and given.find("error") is not None:
+        raise ColumnError(
+            "process(on_error=...) adds a column 'error' to failed elements, and the stream has one already",
+            fix="rename it before: .select(..., message='error')",
+            uid=node.uid,
+            place=node.place,
+        )
+
+
+def _check_rows(node: KeyedProcessNode, ddl: str, what: str) -> None:
+    check_column_names(parse_schema(ddl, place=node.place, what=what).names, what, node.place, uid=node.uid)
+
+
+def _check_function(node: KeyedProcessNode) -> None:
+    function = node.function
+    process = getattr(function, "process", function)
+    if not callable(process):
+        raise DefinitionError(f"process is given {function!r}, which has no process(element, ctx)", fix=_FIX, uid=node.uid, place=node.place)
+    _check_method(node, process, "process", 2, _FIX)
+    for name, count in (("on_timer", 2), ("open", 1), ("close", 0)):
+        method = getattr(function, name, None)
+        if callable(method):
+            arguments = {"on_timer": "self, timestamp, ctx", "open": "self, ctx", "close": "self"}[name]
+            _check_method(node, method, name, count, f"write def {name}({arguments})")
+
+
+def _check_method(node: KeyedProcessNode, method: object, name: str, count: int, fix: str) -> None:
+    if count:
+        check_takes(method, name, count=count, fix=fix, place=node.place, uid=node.uid)
+    if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
+        raise DefinitionError(
+            f"{name} is an async function, and process functions are called one element after the other",
+            fix="write def instead of async def",
+            uid=node.uid,
+            place=node.place,
+        )

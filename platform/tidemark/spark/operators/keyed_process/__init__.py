@@ -1,0 +1,1 @@
+"""Keyed process functions in the engine."""

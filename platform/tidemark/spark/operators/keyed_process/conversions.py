@@ -1,0 +1,60 @@
+"""Converts values that are written to state to those that will be read from it, so that it does not matter when it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from tidemark.errors import UserCodeError
+from tidemark.graph.operators.keyed_process.descriptors import StateDescriptor
+from tidemark.semantics.keyed_process.declarations import StateDeclaration
+from tidemark.spark.columns.user_values import MisfitError, coerce_values
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_KINDS: Final[Mapping[str, type]] = {"double": float, "string": str, "large_string": str, "bool": bool, "binary": bytes}
+"""By the name of an Arrow type: the type of values that stay as they are."""
+
+
+def declarations(states: Mapping[str, StateDescriptor], types: Mapping[str, tuple[pa.DataType, pa.DataType | None]]) -> dict[str, StateDeclaration]:
+    """Return states with the conversions of their values.
+
+    Args:
+        states: as the user declared them, by name.
+        types: of the values, and of a map's keys, by name.
+    """
+    found = {}
+    for name, descriptor in states.items():
+        value, key = types[name]
+        convert_key = None if key is None else conversion(key, f"a key of the state {name!r}", none=False)
+        convert = conversion(value, f"the state {name!r}")
+        found[name] = replace(descriptor.declaration(name), convert=convert, convert_key=convert_key)
+    return found
+
+
+def conversion(kind: pa.DataType, what: str, *, none: bool = True) -> Callable[[Any], Any]:
+    """Return a function that converts a value, or raises a ``UserCodeError``; ``what`` is given the value, ``none`` whether None may be."""
+    import pyarrow as pa
+
+    def slow(value: object) -> object:
+        if value is None and none:
+            return None
+        try:
+            if value is None:
+                raise MisfitError(None, "NOT NULL")
+            (coerced,) = coerce_values([value], kind)
+            (found,) = pa.array([coerced], kind).to_pylist()
+        except (MisfitError, pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            said = str(error) if isinstance(error, MisfitError) else f"{value!r}: {' '.join(str(error).split())}"
+            raise UserCodeError(f"{what} is given {said}", fix="give a value of the declared type") from None
+        return found
+
+    plain = _KINDS.get(str(kind))
+    if plain is not None:
+        return lambda value: value if type(value) is plain else slow(value)
+    if pa.types.is_signed_integer(kind):
+        bound = 1 << (kind.bit_width - 1)
+        return lambda value: value if type(value) is int and -bound <= value < bound else slow(value)
+    return slow

@@ -1,0 +1,283 @@
+"""Keyed process functions: one pass over the keys that have elements, or a timer that is due, calls the user's function in tasks.
+
+State is one table, a row per key and epoch that changed it, with a column per state. An epoch's input is staged before the sources'
+watermarks are known; the pass reads it with the newest state of its keys, and writes results, side outputs and new state separately.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StructField, StructType
+
+from tidemark.crashpoints import crash_point
+from tidemark.graph.model.nodes import SourceNode, walk
+from tidemark.graph.operators.keyed_process.node import FAILED, KeyedProcessNode
+from tidemark.graph.operators.keyed_process.state_columns import value_column
+from tidemark.semantics.keyed_process.times import EpochTimes
+from tidemark.semantics.watermarks.operator_clock import OperatorClock
+from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
+from tidemark.spark.columns.expressions import POSITION, START, TIME, column, quoted
+from tidemark.spark.columns.state_files import write_folder
+from tidemark.spark.operators.base.contract import InputCounts, Observed, OperatorContext, OperatorEpoch, OperatorRuntime, PortInput
+from tidemark.spark.operators.base.tables import MAIN, STATE_COMPRESSION, StateTables
+from tidemark.spark.operators.keyed.columns import OUTPUT, VERSION, names_of
+from tidemark.spark.operators.keyed.input import TaskInput
+from tidemark.spark.operators.keyed.key_state import ErrorContext
+from tidemark.spark.operators.keyed.key_table import Counters, KeyTable
+from tidemark.spark.operators.keyed.layout import Layout
+from tidemark.spark.operators.keyed.task import KeyTask
+from tidemark.spark.operators.keyed.task_run import TaskOutput, run_task
+from tidemark.spark.operators.keyed_process.columns import (
+    EMPTIED_KEYS,
+    EXPIRED,
+    EXPIRED_KEYS,
+    FAILED_ROW,
+    FAILED_TIMER,
+    FIRED,
+    TIMERS,
+    side_tags,
+)
+from tidemark.spark.operators.keyed_process.layout import keys_of_node, layout_of
+from tidemark.spark.operators.keyed_process.rows import emitted_rows, failed_rows
+from tidemark.spark.operators.keyed_process.stored_tables import stored_keys, stored_timers
+from tidemark.spark.operators.keyed_process.task import ProcessKeys
+from tidemark.state.log.parquet_files import ParquetSummary
+from tidemark.state.log.progress import OperatorProgress
+from tidemark.state.log.records import OperatorState
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+_COUNTS: Final = {"fired": FIRED, "expired": EXPIRED, "emptied_keys": EMPTIED_KEYS, "expired_keys": EXPIRED_KEYS, "timers": TIMERS}
+_TIMERS: Final = "timers_set"
+"""The counter of timers that wait."""
+
+
+class KeyedProcessRuntime(OperatorRuntime):
+    """A process function of a run.
+
+    Args:
+        node: its declaration.
+    """
+
+    def __init__(self, node: KeyedProcessNode) -> None:
+        super().__init__(node)
+        self._declared = node
+        self.keys = keys_of_node(node)
+        self.tags = side_tags(node)
+        sources = (found for found in walk(node.inputs) if isinstance(found, SourceNode))
+        self.bound = max((source.watermarks.generator.bound_ms for source in sources), default=0)
+
+    @property
+    def node(self) -> KeyedProcessNode:
+        """The operator's declaration."""
+        return self._declared
+
+    def begin(self, context: OperatorContext) -> KeyedProcessEpoch:
+        """Return the operator at work on an epoch."""
+        return KeyedProcessEpoch(self, context)
+
+    def task(self, layout: Layout, clock: OperatorClock) -> KeyTask:
+        """Return the task of an epoch."""
+        node = self.node
+        times = EpochTimes(clock.before, clock.watermark, self.bound, clock.processing_time)
+        function = ProcessKeys(
+            uid=node.uid or "",
+            name=node.function_name,
+            function=node.function,
+            fields=node.fields,
+            states=dict(node.states),
+            types=_types(node, layout),
+            stored=names_of(layout.version_fields),
+            elements=layout.elements,
+            tags={tag.name: self.tags[counter] for counter, tag in node.emitted_tags.items()},
+            times=times,
+            forgives=node.on_error is not None,
+        )
+        errors = ErrorContext(node.uid or "", node.function_name, "correct the function", node.function_name)
+        return KeyTask(function, clock, layout.keys, layout.arrow(layout.output), layout.shapes, errors)
+
+    def next_timer(self, state: OperatorState) -> int | None:
+        """Return the least watermark at which a timer fires, or a key expires."""
+        due = Counters.of(state.counters).due
+        return None if due >= MAX_WATERMARK else due
+
+    def next_processing_time(self, state: OperatorState) -> int | None:
+        """Return the least processing time at which a timer fires, or a key expires."""
+        timer = Counters.of(state.counters).timer
+        return None if timer >= MAX_WATERMARK else timer
+
+
+class KeyedProcessEpoch(OperatorEpoch):
+    """A process function in one epoch."""
+
+    runtime: KeyedProcessRuntime
+
+    def __init__(self, runtime: KeyedProcessRuntime, context: OperatorContext) -> None:
+        super().__init__(runtime, context)
+        self._tables = StateTables(context, runtime.node.place)
+        self._before = Counters.of(context.before.counters)
+        self._keys = KeyTable(self._tables, MAIN, self._before)
+        self._counters = dataclasses.replace(self._before, clock=context.processing_time)
+        self._layout: Layout | None = None
+        self._staged: tuple[ParquetSummary, ...] = ()
+        self._took_input = False
+        self._had_turn = False
+        self._passed: TaskOutput | None = None
+
+    def process_batch(self, inputs: Mapping[str, PortInput]) -> None:
+        """Stage an epoch's input, so that it is read once; one Spark job."""
+        (given,) = inputs.values()
+        rows, node = given.rows, self.runtime.node
+        keys = {name: column(expression).alias(self.runtime.keys[name]) for name, expression in node.keys}
+        layout = layout_of(node, rows.select(*keys.values()).schema, rows.schema)
+        self._adopt(layout)
+        names = {stored: name for name, stored in layout.elements.items()}
+        columns = {stored: keys[name] for name, stored in layout.keys.items()}
+        staged = rows.select(*(columns.get(name, F.col(quoted(names.get(name, name))).alias(name)) for name in layout.new.names))
+        folder = self._tables.new_folder()
+        self._staged = tuple(write_folder(staged, self.context.store, folder, compression=STATE_COMPRESSION, time_column=TIME))
+        self._layout, self._took_input = layout, True
+        crash_point("state-staged")
+
+    def _adopt(self, layout: Layout) -> None:
+        self._tables.adopt(StructType([*layout.versions, StructField(START, LongType())]))
+
+    def _layout_of_state(self) -> Layout:
+        """Return the columns in an epoch without input."""
+        if self._tables.schema is None:
+            raise ValueError("a deadline without state")
+        keys = StructType([self._tables.schema[name] for name in self.runtime.keys.values()])
+        layout = layout_of(self.runtime.node, keys, None)
+        self._adopt(layout)
+        return layout
+
+    @property
+    def _clock(self) -> OperatorClock:
+        context = self.context
+        return OperatorClock("event", context.epoch, context.before.watermark, self.watermark, processing_time=context.processing_time)
+
+    def emit(self, watermark: int, observation: Observed) -> DataFrame | None:  # type: ignore[override]
+        """Process the keys that have input or are due; return the function's rows, None where there are none."""
+        del observation  # the pass has its own
+        self.watermark, self._had_turn = watermark, True
+        clock = self._clock
+        if not self._staged and not self._before.reached(clock):
+            return None
+        layout = self._layout or self._layout_of_state()
+        feed = TaskInput(layout, keys=self._keys, context=self.context, clock=clock)
+        fed, others = feed.rows(feed.new(self._staged))
+        passed = run_task(
+            fed,
+            self.runtime.task(layout, clock),
+            layout.output,
+            keys=list(layout.keys.values()),
+            context=self.context,
+            tables=self._tables,
+            counts=[f"sum({column}) AS {name}" for name, column in _COUNTS.items()],
+        )
+        self._layout, self._passed = layout, passed
+        self._tables.add(passed.files.get(VERSION, ()), MAIN)
+        self._counters = passed.counters(self._before, self.context.processing_time, others)
+        self.context.store.delete(tuple(file.path for file in self._staged))
+        self._staged = ()
+        if not passed.rows(OUTPUT):
+            return None
+        return emitted_rows(self.runtime.node, passed.read(self.context, OUTPUT), layout.results)
+
+    @property
+    def input_counts(self) -> Mapping[str, InputCounts] | None:
+        """The numbers of elements that were processed, and that failed."""
+        if not self._took_input or not self._had_turn:
+            return None
+        accepted, failed = (0, 0) if self._passed is None else (self._passed.count("accepted"), self._passed.count("late"))
+        others = {FAILED: failed} if self.runtime.node.on_error is not None else {}
+        return {port.name: InputCounts(accepted, others) for port in self.node.ports}
+
+    @property
+    def side_counts(self) -> Mapping[str, int] | None:
+        """The numbers of rows that were emitted to side outputs, and of calls that failed."""
+        if not self._had_turn:
+            return None
+        if self._passed is None:
+            return {}
+        found = {counter: self._passed.rows(tag) for counter, tag in self.runtime.tags.items()}
+        return {**found, FAILED: self._passed.rows(FAILED_ROW) + self._passed.rows(FAILED_TIMER)}
+
+    def side_rows(self, counter: str, inputs: Mapping[str, DataFrame]) -> DataFrame:
+        """Return the rows that were emitted to a side output, or the elements that failed."""
+        del inputs
+        passed, layout = self._passed, self._layout
+        if passed is None or layout is None:
+            raise ValueError(f"no rows of {counter}")
+        if counter == FAILED:
+            return failed_rows(passed.read(self.context, FAILED_ROW), passed.read(self.context, FAILED_TIMER), layout)
+        tag = self.runtime.tags[counter]
+        return emitted_rows(self.runtime.node, passed.read(self.context, tag), layout.shapes[tag].results, named=True)
+
+    def emitted(self, observation: Observed) -> int:
+        """Return the number of the function's rows."""
+        del observation
+        return 0 if self._passed is None else self._passed.rows(OUTPUT)
+
+    def compact(self) -> Callable[[], None] | None:
+        """Drop files without keys; return the work that merges others into larger ones, None where there is nothing to merge."""
+        if self._tables.schema is None:
+            return None
+        layout = self._layout or self._layout_of_state()
+        return self._keys.compact(layout.versions, list(layout.keys.values()), self._counters.keys)
+
+    def stored_tables(self) -> Mapping[str, DataFrame]:
+        """Return ``keys``, a row per key with its states, and ``timers``, a row per timer."""
+        node = self.runtime.node
+        names = {value_column(name): name for name, _ in node.states}
+        if self._tables.schema is None:
+            return {"keys": stored_keys(None, node, names, self.context), "timers": stored_timers(None, node, self.context)}
+        layout = self._layout_of_state()
+        rows = self._keys.read(layout.versions)
+        return {"keys": stored_keys(rows, node, names, self.context), "timers": stored_timers(rows, node, self.context)}
+
+    @property
+    def _timers_set(self) -> int:
+        passed = 0 if self._passed is None else self._passed.count("timers")
+        return self.context.before.counters.get(_TIMERS, 0) + passed
+
+    def progress(self, common: OperatorProgress) -> OperatorProgress:
+        """Return the operator's progress, with the numbers of keys and timers."""
+        passed = self._passed
+        numbers = {} if passed is None else {name: passed.count(name) for name in ("fired", "expired", "emptied_keys", "expired_keys")}
+        return dataclasses.replace(
+            common,
+            keys=self._counters.keys,
+            timers=self._timers_set,
+            timers_fired=numbers.get("fired", 0),
+            state_expired=numbers.get("expired", 0),
+            keys_emptied=numbers.get("emptied_keys", 0),
+            keys_expired=numbers.get("expired_keys", 0),
+        )
+
+    def snapshot(self) -> OperatorState:
+        """Return the operator's state after this epoch."""
+        return self._tables.snapshot(self.watermark, {**self._counters.named(), _TIMERS: self._timers_set})
+
+
+def _types(node: KeyedProcessNode, layout: Layout) -> dict[str, tuple[pa.DataType, pa.DataType | None]]:
+    """Return the Arrow types of each state's values, and of a map's keys."""
+    schema = layout.arrow(layout.versions)
+    found: dict[str, tuple[pa.DataType, pa.DataType | None]] = {}
+    for name, descriptor in node.states:
+        kind = schema.field(value_column(name)).type
+        if descriptor.kind == "list":
+            found[name] = kind.value_type, None
+        elif descriptor.kind == "map":
+            found[name] = kind.item_type, kind.key_type
+        else:
+            found[name] = kind, None
+    return found
+
+

@@ -1,0 +1,213 @@
+"""The process function of a task: walks through the epoch of one key after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tidemark.errors import TidemarkError, UserCodeError
+from tidemark.graph.expressions.expression_text import shortened
+from tidemark.graph.operators.keyed_process.descriptors import StateDescriptor
+from tidemark.graph.operators.keyed_process.function import BoundFunction
+from tidemark.semantics.keyed_process.declarations import StateDeclaration
+from tidemark.semantics.keyed_process.key_record import KeyRecord
+from tidemark.semantics.keyed_process.times import EpochTimes
+from tidemark.semantics.keyed_process.walk import Failed, KeyWalk, Row, Walked
+from tidemark.semantics.user_lines import raised_at, source_of
+from tidemark.spark.columns.expressions import TIME
+from tidemark.spark.operators.keyed.columns import NEW, OUTPUT
+from tidemark.spark.operators.keyed.key_state import EMPTY_VERSION, Version, one_line, origin_of
+from tidemark.spark.operators.keyed.output_buffer import OutputBuffer
+from tidemark.spark.operators.keyed.rows import KeyRows, Place
+from tidemark.spark.operators.keyed.task import KeyCall, KeyFunction, KeyResult, KeyRun
+from tidemark.spark.operators.keyed_process.columns import FAILED_ROW, FAILED_TIMER, KEY_NOTE
+from tidemark.spark.operators.keyed_process.conversions import declarations
+from tidemark.spark.operators.keyed_process.stored_record import read_record, write_record
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LIVE = ""
+"""The text of the state of a key that keeps anything."""
+
+
+@dataclass(frozen=True)
+class ProcessKeys(KeyFunction):
+    """Calls a process function. Immutable: it is sent to the workers.
+
+    Args:
+        uid: of the operator.
+        name: of the function.
+        function: the user's.
+        fields: whether its states are those of a dataclass.
+        states: by name.
+        types: of their values, and of a map's keys, by name.
+        stored: the columns of a key's version.
+        elements: columns of elements by their names in the stream.
+        tags: of rows of side outputs, by their names.
+        times: of the operator in the epoch.
+        forgives: whether a call that fails is undone, and its element put aside.
+    """
+
+    uid: str
+    name: str
+    function: object
+    fields: bool
+    states: Mapping[str, StateDescriptor]
+    types: Mapping[str, tuple[pa.DataType, pa.DataType | None]]
+    stored: tuple[str, ...]
+    elements: Mapping[str, str]
+    tags: Mapping[str, int]
+    times: EpochTimes
+    forgives: bool
+
+    @contextmanager
+    def begin(self) -> Iterator[KeyFunction]:
+        """Open the function, and close it at the end."""
+        bound = BoundFunction(self.function, fields=self.fields)
+        declared = declarations(self.states, self.types)
+        walk = KeyWalk(bound, declared, frozenset(self.tags), self.times, forgives=self.forgives)
+        try:
+            with self._named("open"):
+                bound.open(walk.context)
+            yield _OpenFunction(self, walk, declared)
+        finally:
+            with self._named("close"):
+                bound.close()
+
+    @contextmanager
+    def _named(self, method: str) -> Iterator[None]:
+        try:
+            yield
+        except TidemarkError as error:
+            if error.uid is not None:
+                raise
+            raise UserCodeError(error.what, fix=error.fix, uid=self.uid, place=error.place) from error
+        except Exception as error:
+            what = f"{method} of {self.name} failed: {type(error).__name__}: {one_line(str(error))}"
+            raise UserCodeError(what, fix="correct the function", uid=self.uid, place=raised_at(error)) from error
+
+    def run(self, call: KeyCall) -> KeyRun:
+        """Not called: ``begin`` returns the function of a task."""
+        raise NotImplementedError
+
+
+@dataclass
+class _OpenFunction(KeyFunction):
+    """The function between ``open`` and ``close``."""
+
+    declared: ProcessKeys
+    walk: KeyWalk
+    states: Mapping[str, StateDeclaration]
+    _walked: Walked = field(default_factory=Walked)
+    _emptied: int = 0
+    _expired: int = 0
+    _timers: int = 0
+
+    @property
+    def version_columns(self) -> tuple[str, ...]:
+        """The columns of states and timers."""
+        return self.declared.stored
+
+    def run(self, call: KeyCall) -> KeyRun:
+        """Add the rows that the function emits for a key, and elements that failed; return the key's next version."""
+        walked, out, first = self._walked, call.out, call.rows.first
+        record = read_record(call.before.more, self.states, self.declared.times)
+        timers, expired = _count_timers(record), walked.expired
+        elements = _Elements(call.rows, self.declared.elements)
+        count = walked.elements
+        tags, origin, number = self.declared.tags, _Origin(call.key), 0
+        try:
+            for each in self.walk.run(call.key, record, elements, walked):
+                if isinstance(each, Failed):
+                    self._put_aside(each, elements, out, first)
+                elif each.tag is None:
+                    out.add(OUTPUT, first, (each.time, number), result=each.row, origin=origin)
+                    number += 1
+                else:
+                    out.add(tags[each.tag], first, (each.time, number), result=each.row, origin=origin)
+                    number += 1
+                if out.is_full:
+                    yield from out.remaining_batches()
+        except Exception as error:
+            raise self._described(error, elements) from error
+        after = self._version(record)
+        self._timers += _count_timers(record) - timers
+        if after.state is None and call.before.state is not None:
+            if walked.expired > expired:
+                self._expired += 1
+            else:
+                self._emptied += 1
+        return KeyResult(after, accepted=walked.elements - count - elements.failed, refused=elements.failed)
+
+    def _put_aside(self, failed: Failed, elements: _Elements, out: OutputBuffer, first: Place) -> None:
+        if failed.row is None:
+            out.add(FAILED_TIMER, first, (f"timer at {failed.time} {origin_of(self.walk.context.current_key)}: {failed.error}", failed.time))
+        else:
+            elements.failed += 1
+            out.add(FAILED_ROW, elements.place, (failed.error,))
+
+    def _version(self, record: KeyRecord) -> Version:
+        if record.is_empty:
+            return EMPTY_VERSION
+        due, timer = record.deadlines(self.states)
+        return Version(LIVE, due, timer, None, write_record(record, self.states))
+
+    def _described(self, error: Exception, elements: _Elements) -> UserCodeError:
+        """Return the error of a call, with its element or timer, and the line of the user's code."""
+        name, timer = self.declared.name, self.walk.timer
+        about = f"element {shortened(repr(dict(elements.row)), 300)}" if timer is None and elements.row is not None else "no element"
+        about = about if timer is None else f"timer at {timer}"
+        place = raised_at(error)
+        line = source_of(place)
+        shown = f" in `{line}`" if line else ""
+        if isinstance(error, TidemarkError):
+            return UserCodeError(f"{name}: {one_line(error.what)}{shown}, {about}", fix=error.fix, place=place)
+        what = f"{name} raised {type(error).__name__}: {one_line(str(error))}{shown}, {about}"
+        return UserCodeError(what, fix="correct the function, or take such elements aside: on_error=tm.OutputTag('failed')", place=place)
+
+    def end(self, out: OutputBuffer, place: Place) -> None:
+        """Add the numbers of the task."""
+        out.add(KEY_NOTE, place, (self._walked.fired, self._walked.expired, self._emptied, self._expired, self._timers))
+
+
+class _Elements:
+    """The new elements of a key with their times; knows the newest one that was taken."""
+
+    def __init__(self, rows: KeyRows, columns: Mapping[str, str]) -> None:
+        self._rows = rows
+        self._columns = columns
+        self.failed = 0
+        self.row: Row | None = None
+        self._run: tuple[pa.RecordBatch, int] | None = None
+
+    def __iter__(self) -> Iterator[tuple[Row, int]]:
+        for run in self._rows.of(NEW):
+            number = run.start
+            for row, time in zip(run.rows(self._columns), run.values(TIME), strict=True):
+                self.row, self._run = row, (run.batch, number)
+                number += 1
+                yield row, time  # type: ignore[misc]
+
+    @property
+    def place(self) -> Place:
+        """The place of the newest element."""
+        if self._run is None:
+            raise ValueError("no element was taken")
+        return Place(*self._run)
+
+
+@dataclass(frozen=True)
+class _Origin:
+    """A key, as errors of its results show it."""
+
+    key: Mapping[str, object]
+
+    def __str__(self) -> str:
+        return origin_of(self.key)
+
+
+def _count_timers(record: KeyRecord) -> int:
+    return len(record.timers["event"]) + len(record.timers["processing"])
