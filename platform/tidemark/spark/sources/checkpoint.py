@@ -91,8 +91,15 @@ class SparkCheckpoint:
         if (number + 1) % _COMPACT_INTERVAL:
             _write(folder / str(number), "\n".join([_LOG_VERSION, *entries]))
             return
-        earlier = (line for file in _needed(folder) for line in file.read_text(encoding="utf-8").split("\n")[1:] if line) if number else ()
-        _write(folder / f"{number}.compact", "\n".join([_LOG_VERSION, *earlier, *entries]))
+        kept, compacted = _needed(folder) if number else [], folder / f"{number}.compact"
+        earlier = (line for file in kept for line in file.read_text(encoding="utf-8").split("\n")[1:] if line)
+        # A batch that is planned a second time has an entry already.
+        others = [line for line in earlier if compacted not in kept or json.loads(line)["batchId"] != number]
+        _write(compacted, "\n".join([_LOG_VERSION, *others, *entries]))
+        # They are listed in every epoch, and a run may have any number of these.
+        for file in kept:
+            if file != compacted:
+                file.unlink()
 
     def files_read(self, source: str) -> list[str]:
         """Return all files that a file source's log names: those that were ever read from it."""
@@ -107,11 +114,13 @@ class SparkCheckpoint:
         root = Path(self._folder.name) / "sources"
         if not root.is_dir():
             return {}
-        return {
-            folder.name: SourceLogRef(tuple(self._save(folder.name, file) for file in _needed(folder)))
-            for folder in sorted(root.iterdir())
-            if folder.is_dir()
-        }
+        found = {}
+        for folder in sorted(root.iterdir()):
+            if folder.is_dir():
+                needed = {file.name: self._save(folder.name, file) for file in _needed(folder)}
+                self._saved[folder.name] = needed
+                found[folder.name] = SourceLogRef(tuple(needed.values()))
+        return found
 
     def close(self) -> None:
         """Remove the folder."""
