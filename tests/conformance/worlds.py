@@ -134,17 +134,17 @@ def run_harness(harness: OperatorHarness, case: Case, epochs: Sequence[Sequence[
     found: list[Seen] = []
     newest = None
     for number, epoch in enumerate(epochs):
-        before = (harness.counts, {counter: len(harness.side_output(counter)) for counter in case.tags})
+        before = (harness.counts, {counter: len(harness.side_output(tag)) for counter, tag in case.tags.items()})
         for when, key, value in epoch:
             harness.process({"at": when, "k": key, "v": value}, at=when)
             newest = max(newest or when, when)
         last = to_the_end and number == len(epochs) - 1
         rows = harness.end_input() if last or newest is None else harness.advance_watermark(round(newest.timestamp() * 1000) - BOUND_MS - 1)
-        counts = {counter: rows_now - before[0][counter] for counter, rows_now in harness.counts.items()}
+        counts = {counter: rows_now - before[0].get(counter, 0) for counter, rows_now in harness.counts.items()}
         found.append(
             Seen(
                 texts(rows),
-                {counter: texts(harness.side_output(counter)[before[1][counter] :]) for counter in case.tags},
+                {counter: texts(harness.side_output(tag)[before[1][counter] :]) for counter, tag in case.tags.items()},
                 {counter: count for counter, count in counts.items() if count},
             )
         )

@@ -119,13 +119,13 @@ class Interpreter:
 
     def process(self, row: Row | None, ctx: ProcessContext) -> Iterator[Row]:
         assert row is not None
-        yield from self._run(row["ops"], ctx)  # type: ignore[arg-type]
+        yield from self.run(row["ops"], ctx)  # type: ignore[arg-type]
 
     def on_timer(self, timestamp: int, ctx: ProcessContext) -> Iterator[Row]:
         yield {"timer": timestamp, "name": ctx.timer_name}
-        yield from self._run(self.on_timers[timestamp % len(self.on_timers)], ctx)
+        yield from self.run(self.on_timers[timestamp % len(self.on_timers)], ctx)
 
-    def _run(self, ops: Ops, ctx: ProcessContext) -> Iterator[Row]:
+    def run(self, ops: Ops, ctx: ProcessContext) -> Iterator[Row]:
         for name, *arguments in ops:
             if name == "emit":
                 yield {"found": self._read(arguments[0], ctx)}

@@ -105,7 +105,7 @@ class NoDefault:
 
 @dataclass
 class OddType:
-    last: list[float]
+    last: complex
 
 
 class Badly:
@@ -136,7 +136,7 @@ class Upper:
         (lambda: declared_states(beside, NoDefault, PLACE), "the field 'last' of NoDefault has no default"),
         (
             lambda: declared_states(beside, OddType, PLACE),
-            "the field 'last' of OddType is of type list[float], for which no",
+            "the field 'last' of OddType is of type",
         ),
         (lambda: Badly().last, "the state 'last' is read where there is no key"),
         (lambda: setattr(Badly(), "last", 5), "the state 'last' is assigned to"),

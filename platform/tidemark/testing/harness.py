@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
 from typing import Final
@@ -18,6 +19,15 @@ from tidemark.testing.operators.contract import Arrived, Emitted, Folds, Row
 from tidemark.testing.operators.registry import pure_operator
 
 _NO_FOLDS: Final[Folds] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class HarnessSnapshot:
+    """What ``OperatorHarness.snapshot`` returns: the operator's state, its watermark, and the processing time."""
+
+    state: object
+    watermark: int
+    processing_time: int
 
 
 class OperatorHarness:
@@ -56,8 +66,9 @@ class OperatorHarness:
         self._node = node
         self._operator = pure_operator(node, folds)
         self._arrived: list[Arrived] = []
-        self._side: dict[str, list[dict[str, object]]] = {counter: [] for counter in kind_of(node).counters(node)}
-        self._counts: Counter[str] = Counter({"in": 0, "accepted": 0, **dict.fromkeys(self._side, 0)})
+        counters = kind_of(node).counters(node)
+        self._side: dict[str, list[dict[str, object]]] = {counter: [] for counter in (*counters, *node.emitted_tags)}
+        self._counts: Counter[str] = Counter({"in": 0, "accepted": 0, **dict.fromkeys(counters, 0)})
         self._watermark = MIN_WATERMARK
         self._processing_time = 0
         self._emitted: list[Emitted] = []
@@ -109,13 +120,26 @@ class OperatorHarness:
         return self._end_epoch(MAX_WATERMARK)
 
     def side_output(self, tag: OutputTag | str) -> list[dict[str, object]]:
-        """Return all rows so far of a side output, by its tag or the name of its counter, such as ``late``."""
+        """Return all rows so far of a side output, by its tag or, for rows that were not accepted, the name of their counter, such as ``late``."""
         counter = tag if isinstance(tag, str) else self._node.counter_of(tag)
         return list(self._side[counter])
 
     def state(self) -> list[dict[str, object]]:
         """Return the operator's state, as rows."""
         return self._operator.state()
+
+    def timers(self) -> list[dict[str, object]]:
+        """Return the timers that a process function has set: key, ``domain``, the time when each is ``due``, and its ``name``."""
+        return self._operator.timers()
+
+    def snapshot(self) -> HarnessSnapshot:
+        """Return the state and the watermark after the newest epoch, for another harness of the same operator, or a changed one."""
+        return HarnessSnapshot(self._operator.snapshot(), self._watermark, self._processing_time)
+
+    def restore(self, snapshot: HarnessSnapshot) -> None:
+        """Go on from a snapshot, as a job does from a savepoint; rows that were emitted before stay."""
+        self._operator.restore(snapshot.state)
+        self._watermark, self._processing_time = snapshot.watermark, snapshot.processing_time
 
     def _end_epoch(self, watermark: int) -> list[dict[str, object]]:
         self._operator.begin_epoch(self._processing_time)
@@ -128,6 +152,12 @@ class OperatorHarness:
         self._arrived.clear()
         self._watermark = max(self._watermark, watermark)
         emitted = self._operator.end_epoch(self._watermark)
+        rows, counts = self._operator.take_side_rows()
+        for counter, found in rows.items():
+            self._side[counter] += found
+        for counter, number in counts.items():
+            self._counts[counter] += number
+            self._counts["accepted"] -= number
         self._emitted += emitted
         return [each.row for each in emitted]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -50,9 +51,47 @@ class PureOperator(Protocol):
         """End the epoch with the inputs' watermark; return the results."""
         ...
 
+    def take_side_rows(self) -> tuple[dict[str, list[dict[str, object]]], dict[str, int]]:
+        """Return the rows of side outputs that are known only at an epoch's end, by counter, and how many elements each counter has."""
+        ...
+
     def state(self) -> list[dict[str, object]]:
         """Return the state, as rows."""
         ...
+
+    def timers(self) -> list[dict[str, object]]:
+        """Return the timers that users set, as rows."""
+        ...
+
+    def snapshot(self) -> object:
+        """Return a copy of the state."""
+        ...
+
+    def restore(self, snapshot: object) -> None:
+        """Go on from a copy of the state."""
+        ...
+
+
+class PureOperatorBase:
+    """The parts of an operator that most kinds have in common; ``_operator`` is what holds its state."""
+
+    _operator: Any
+
+    def take_side_rows(self) -> tuple[dict[str, list[dict[str, object]]], dict[str, int]]:
+        """Return nothing: each element's counter is known when it is processed."""
+        return {}, {}
+
+    def timers(self) -> list[dict[str, object]]:
+        """Return nothing: users set no timers."""
+        return []
+
+    def snapshot(self) -> object:
+        """Return a copy of what holds the state."""
+        return copy.deepcopy(self._operator)
+
+    def restore(self, snapshot: object) -> None:
+        """Go on from a copy of what holds the state."""
+        self._operator = copy.deepcopy(snapshot)
 
 
 def value_of(expression: Expression, row: Row, *, what: str, node: StatefulNode) -> object:

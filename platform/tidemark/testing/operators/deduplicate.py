@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tidemark.graph.operators.deduplicate.node import DeduplicateNode
 from tidemark.semantics.deduplicate.deduplicate import DeduplicationByElement
-from tidemark.testing.operators.contract import Arrived, Emitted, Folds, instant, value_of
+from tidemark.testing.operators.contract import Arrived, Emitted, Folds, PureOperatorBase, instant, value_of
 
 
-class PureDeduplicate:
+class PureDeduplicate(PureOperatorBase):
     """A deduplication.
 
     Args:

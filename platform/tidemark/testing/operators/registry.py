@@ -9,10 +9,11 @@ from typing import Any, Final
 from tidemark.graph.model.nodes import StatefulNode
 from tidemark.testing.operators.contract import Folds, PureOperator
 from tidemark.testing.operators.deduplicate import PureDeduplicate
+from tidemark.testing.operators.keyed_process import PureKeyedProcess
 from tidemark.testing.operators.window import PureWindows
 
 _KINDS: Final[Mapping[str, Callable[[Any, Folds], PureOperator]]] = MappingProxyType(
-    {"window": PureWindows, "deduplicate": PureDeduplicate}
+    {"window": PureWindows, "deduplicate": PureDeduplicate, "keyed_process": PureKeyedProcess}
 )
 
 

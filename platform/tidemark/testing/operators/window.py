@@ -18,7 +18,7 @@ from tidemark.semantics.triggers.panes import Pane
 from tidemark.semantics.windows.assigners import CountWindows, DynamicSession
 from tidemark.semantics.windows.windows import GLOBAL_WINDOW, Window
 from tidemark.testing import folds as known
-from tidemark.testing.operators.contract import Arrived, Emitted, Folds, instant, value_of
+from tidemark.testing.operators.contract import Arrived, Emitted, Folds, PureOperatorBase, instant, value_of
 
 _FOLDS: Final[Mapping[str, Callable[[], Fold[Any]]]] = MappingProxyType(
     {
@@ -40,7 +40,7 @@ _FOLDS: Final[Mapping[str, Callable[[], Fold[Any]]]] = MappingProxyType(
 )
 
 
-class PureWindows:
+class PureWindows(PureOperatorBase):
     """A window operator.
 
     Args:

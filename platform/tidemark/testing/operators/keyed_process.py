@@ -1,0 +1,173 @@
+"""Keyed process functions in plain Python: the walk that the engine's tasks make."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tidemark.errors import UserCodeError
+from tidemark.graph.model.nodes import SourceNode, walk
+from tidemark.graph.operators.keyed_process.descriptors import StateDescriptor
+from tidemark.graph.operators.keyed_process.function import BoundFunction
+from tidemark.graph.operators.keyed_process.node import FAILED, KeyedProcessNode, emitted_counter
+from tidemark.semantics.keyed_process.key_record import KeyRecord
+from tidemark.semantics.keyed_process.states import STATES
+from tidemark.semantics.keyed_process.times import EpochTimes, Now
+from tidemark.semantics.keyed_process.walk import Failed, KeyWalk, Walked
+from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
+from tidemark.spark.columns.user_values import MisfitError, coerce_batch
+from tidemark.spark.operators.keyed_process.conversions import declarations
+from tidemark.testing.arrow_types import arrow_schema, arrow_type
+from tidemark.testing.operators.contract import Arrived, Emitted, Folds, instant, value_of
+
+if TYPE_CHECKING:
+    from tidemark.semantics.windows.windows import TimeDomain
+
+Key = tuple[object, ...]
+
+
+@dataclass
+class _Kept:
+    """What an operator keeps: a record by key, and the watermark of the epoch before."""
+
+    keys: dict[Key, KeyRecord] = field(default_factory=dict)
+    watermark: int = MIN_WATERMARK
+
+
+class PureKeyedProcess:
+    """A process function.
+
+    Args:
+        node: its declaration.
+        folds: not used.
+    """
+
+    def __init__(self, node: KeyedProcessNode, folds: Folds) -> None:
+        del folds
+        self._node = node
+        self._names = [name for name, _ in node.keys]
+        states = dict(node.states)
+        self._states = declarations(states, {name: _types_of(each) for name, each in states.items()})
+        self._results = arrow_schema(node.returns)
+        self._sides = {tag.name: arrow_schema(ddl) for tag, ddl in node.side_outputs}
+        sources = (found for found in walk(node.inputs) if isinstance(found, SourceNode))
+        self._bound = max((source.watermarks.generator.bound_ms for source in sources), default=0)
+        self._kept = _Kept()
+        self._processing_time = 0
+        self._arrived: dict[Key, list[tuple[Mapping[str, object], int]]] = {}
+        self._side: dict[str, list[dict[str, object]]] = {}
+        self._failed = 0
+
+    def begin_epoch(self, processing_time: int) -> None:
+        """Fix the epoch's processing time."""
+        self._processing_time = processing_time
+
+    def process(self, element: Arrived) -> str | None:
+        """Take an element, whose turn comes when the watermark is known."""
+        key = tuple(value_of(expression, element.row, what=f"key {name!r}", node=self._node) for name, expression in self._node.keys)
+        self._arrived.setdefault(key, []).append((element.row, element.time))
+        return None
+
+    def end_epoch(self, watermark: int) -> list[Emitted]:
+        """Walk through the keys that have elements or are due; return the function's rows."""
+        watermark = max(watermark, self._kept.watermark)
+        times = EpochTimes(self._kept.watermark, watermark, self._bound, self._processing_time)
+        # As a task of the engine, which is sent the function as the job declares it.
+        function = BoundFunction(copy.deepcopy(self._node.function), fields=self._node.fields)
+        forgives = self._node.on_error is not None
+        keys = KeyWalk(function, self._states, frozenset(self._sides), times, forgives=forgives)
+        emitted: list[Emitted] = []
+        due = [key for key, record in self._kept.keys.items() if self._is_due(record, watermark)]
+        function.open(keys.context)
+        try:
+            for key in dict.fromkeys((*self._arrived, *due)):
+                emitted += self._walk(keys, key)
+        finally:
+            function.close()
+            self._arrived = {}
+        self._kept.watermark = watermark
+        return emitted
+
+    def _is_due(self, record: KeyRecord, watermark: int) -> bool:
+        event, processing = record.deadlines(self._states)
+        return (event is not None and event <= watermark) or (processing is not None and processing <= self._processing_time)
+
+    def _walk(self, keys: KeyWalk, key: Key) -> list[Emitted]:
+        record = self._kept.keys.setdefault(key, KeyRecord())
+        emitted = []
+        for each in keys.run(dict(zip(self._names, key, strict=True)), record, self._arrived.get(key, ()), Walked()):
+            if isinstance(each, Failed):
+                self._failed += each.row is not None
+                self._side.setdefault(FAILED, []).append({**(each.row or {}), "error": each.error})
+            elif each.tag is None:
+                emitted.append(Emitted(self._typed(each.row, self._results), each.time))
+            else:
+                counter = next(emitted_counter(tag) for tag, _ in self._node.side_outputs if tag.name == each.tag)
+                self._side.setdefault(counter, []).append(self._typed(each.row, self._sides[each.tag]))
+        if record.is_empty:
+            del self._kept.keys[key]
+        return emitted
+
+    def _typed(self, row: Mapping[str, object], schema: pa.Schema) -> dict[str, object]:
+        """Return a row with the values that its columns would hold."""
+        name = self._node.function_name
+        try:
+            if unknown := [column for column in row if column not in schema.names]:
+                raise MisfitError(dict(row), f"its columns {', '.join(schema.names)}: it has {unknown[0]!r}")
+            return dict(coerce_batch([row], schema).to_pylist()[0])
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            what = f"{name} returned {' '.join(str(error).split())}"
+            raise UserCodeError(what, fix="return values of the types in returns=...", uid=self._node.uid) from error
+
+    def take_side_rows(self) -> tuple[dict[str, list[dict[str, object]]], dict[str, int]]:
+        """Return the rows of side outputs since the last call, by counter, and how many of the elements each counter has."""
+        found, counts = self._side, {FAILED: self._failed} if self._failed else {}
+        self._side, self._failed = {}, 0
+        return found, counts
+
+    def state(self) -> list[dict[str, object]]:
+        """Return a row per key, with what has not expired of each of its states."""
+        now = Now(self._kept.watermark, self._processing_time)
+        found = []
+        for key, record in self._kept.keys.items():
+            row = dict(zip(self._names, key, strict=True))
+            for name, declared in self._states.items():
+                handle: Any = STATES[declared.kind](declared, copy.deepcopy(record), now, None)
+                if declared.kind == "value":
+                    row[name] = handle.value() if name in record.states else None
+                else:
+                    row[name] = dict(handle.items()) if declared.kind == "map" else handle.get()
+            found.append(row)
+        return found
+
+    def timers(self) -> list[dict[str, object]]:
+        """Return a row per timer: its key, ``domain``, when it is ``due``, and its ``name``."""
+        domains: Sequence[TimeDomain] = ("event", "processing")
+        return [
+            {**dict(zip(self._names, key, strict=True)), "domain": domain, "due": _instant(timer.time), "name": timer.name}
+            for key, record in self._kept.keys.items()
+            for domain in domains
+            for timer in sorted(record.timers[domain], key=lambda each: (each.time, each.name or ""))
+        ]
+
+    def snapshot(self) -> object:
+        """Return a copy of all that is kept."""
+        return copy.deepcopy(self._kept)
+
+    def restore(self, snapshot: object) -> None:
+        """Go on from what ``snapshot`` returned."""
+        if not isinstance(snapshot, _Kept):
+            raise TypeError(f"{type(snapshot).__name__} is no snapshot of a process function")
+        self._kept = copy.deepcopy(snapshot)
+
+
+def _types_of(descriptor: StateDescriptor) -> tuple[pa.DataType, pa.DataType | None]:
+    return arrow_type(descriptor.type), None if descriptor.key_type is None else arrow_type(descriptor.key_type)
+
+
+def _instant(time: int) -> object:
+    return instant(time) if abs(time) < MAX_WATERMARK // 1_000_000 else time

@@ -1,0 +1,90 @@
+"""Keyed process functions in the conformance suite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import tidemark as tm
+from tests.conformance.cases import Case
+
+Tags = Mapping[str, tm.OutputTag]
+Row = Mapping[str, Any]
+
+
+class Quiet:
+    """Tells of each key that had no element for a while, with all that it knows of it; odd values are told aside."""
+
+    total = tm.value_state("BIGINT", default=0)
+    newest = tm.list_state("STRUCT<at: TIMESTAMP, v: BIGINT>")
+    seen = tm.map_state("BIGINT", "STRING", ttl=tm.state_ttl("6 seconds", domain="event"))
+    least = tm.reducing_state("BIGINT", min)
+    mean = tm.aggregating_state(
+        "STRUCT<sum: DOUBLE, n: BIGINT>",
+        create=lambda: {"sum": 0.0, "n": 0},
+        add=lambda so_far, v: {"sum": so_far["sum"] + v, "n": so_far["n"] + 1},
+        result=lambda so_far: so_far["sum"] / so_far["n"],
+    )
+
+    def __init__(self, told: tm.OutputTag) -> None:
+        self.told = told
+
+    def process(self, element: Row, ctx: tm.ProcessContext) -> None:
+        v = element["v"]
+        self.total.update(self.total.value() + v)
+        if v % 17 == 0:
+            # After a change, which is undone.
+            raise ValueError(f"{v} is refused")
+        self.newest.update([*self.newest.get(), {"at": element["at"], "v": v}][-3:])
+        self.seen.put(v, element["k"] or "nobody")
+        self.least.add(v)
+        self.mean.add(v)
+        ctx.timer_service().register_event_time_timer(ctx.timestamp + 1_500, "quiet")
+        if v % 3 == 0:
+            ctx.timer_service().register_event_time_timer(ctx.timestamp + 4_000)
+        if v % 2:
+            ctx.output(self.told, {"k": element["k"], "late": ctx.timestamp <= ctx.current_watermark(), "times": len(list(self.seen.keys()))})
+
+    def on_timer(self, timestamp: int, ctx: tm.ProcessContext) -> Iterator[Row]:
+        seen = sorted(self.seen.keys())
+        yield {
+            "k": ctx.current_key["k"],
+            "timer": ctx.timer_name,
+            "at": timestamp,
+            "total": self.total.value(),
+            "newest": self.newest.get(),
+            "seen": seen,
+            "least": self.least.get(),
+            "mean": self.mean.get(),
+        }
+        if ctx.timer_name is None and not seen:
+            for state in (self.total, self.newest, self.least, self.mean):
+                state.clear()
+
+
+def quiet(stream: tm.Stream, tags: Tags) -> tm.Stream:
+    """Return what is told of keys."""
+    returns = (
+        "k STRING, timer STRING, at BIGINT, total BIGINT, newest ARRAY<STRUCT<at: TIMESTAMP, v: BIGINT>>, seen ARRAY<BIGINT>, "
+        "least BIGINT, mean DOUBLE"
+    )
+    told = {tags["told"]: "k STRING, late BOOLEAN, times BIGINT"}
+    return stream.key_by("k").process(Quiet(tags["told"]), returns=returns, side_outputs=told, on_error=tags["failed"])
+
+
+def changes(stream: tm.Stream, tags: Tags) -> tm.Stream:
+    """Return changes of a value; by a plain function, whose state expires by the watermark."""
+    del tags
+    state = {"last": tm.value_state("BIGINT", ttl=tm.state_ttl("9 seconds", domain="event", on_read=True))}
+    return stream.key_by("k").process(watched, returns="v BIGINT, before BIGINT", state=state)
+
+
+def watched(element: Row, ctx: tm.ProcessContext) -> Iterator[Row]:
+    """Yield an element whose value differs from that before it."""
+    last = ctx.state.last.value()
+    ctx.state.last.update(element["v"])
+    if last != element["v"]:
+        yield {"v": element["v"], "before": last}
+
+
+CASES = [Case("quiet", quiet, ("told", "failed")), Case("changes", changes)]
