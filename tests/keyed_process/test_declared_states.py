@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,7 +72,9 @@ class ByAttributes:
         self.last.update(row["fare"])
 
 
-def run(function: object, elements: list[tuple[Row, int]], *, state: object = None, watermark: int = 10**9) -> tuple[list[Row], KeyRecord]:
+def run(
+    function: object, elements: Sequence[tuple[Row, int]], *, state: object = None, watermark: int = 10**9
+) -> tuple[list[Row], KeyRecord]:
     declared = declared_states(function, state, PLACE)
     bound = BoundFunction(function, fields=isinstance(state, type))
     walk = KeyWalk(bound, {name: each.declaration(name) for name, each in declared.items()}, frozenset(), EpochTimes(-1, watermark, 0, 0))

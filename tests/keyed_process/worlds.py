@@ -60,9 +60,7 @@ class World:
         found, latest, watermark, now = [], 0, -(2**62), 100
         for number in range(epochs):
             low, high = max(0, 25 * number - 15), 25 * number + 30
-            elements = {
-                name: [(random.randint(low, high), _ops(random)) for _ in range(random.choice((0, 1, 1, 2, 4)))] for name in names
-            }
+            elements = {name: [(random.randint(low, high), _ops(random)) for _ in range(random.choice((0, 1, 1, 2, 4)))] for name in names}
             latest = max([latest, *(time for each in elements.values() for time, _ in each)])
             after = max(watermark, latest - BOUND - 1)
             found.append(Epoch(elements, watermark, after, now))
@@ -108,7 +106,10 @@ class World:
 
     def stream(self, ttl: Ttls, uid: str, source: tm.Stream) -> tm.Stream:
         """Return the operator that runs the programs."""
-        lives = {name: None if each is None else tm.state_ttl(f"{each.ms} ms", domain=each.domain, on_read=each.on_read) for name, each in ttl.items()}
+        lives = {
+            name: None if each is None else tm.state_ttl(f"{each.ms} ms", domain=each.domain, on_read=each.on_read)
+            for name, each in ttl.items()
+        }
         state = {
             "value": tm.value_state("BIGINT", default=-1, ttl=lives["value"]),
             "list": tm.list_state("BIGINT", ttl=lives["list"]),
@@ -136,11 +137,11 @@ class Programs:
         self._on_timers, self._uid = on_timers, uid
 
     def process(self, element: Mapping[str, Any], ctx: tm.ProcessContext) -> Iterator[Mapping[str, object]]:
-        yield from self._told(ctx, self._interpreter(ctx).run(json.loads(element["ops"]), _Named(ctx, self._uid)))
+        yield from self._told(ctx, self._interpreter(ctx).run(json.loads(element["ops"]), named(ctx, self._uid)))
 
     def on_timer(self, timestamp: int, ctx: tm.ProcessContext) -> Iterator[Mapping[str, object]]:
         interpreter = self._interpreter(ctx)
-        yield from self._told(ctx, interpreter.on_timer(timestamp, _Named(ctx, self._uid)))
+        yield from self._told(ctx, interpreter.on_timer(timestamp, named(ctx, self._uid)))
 
     def _interpreter(self, ctx: tm.ProcessContext) -> Interpreter:
         states = {name: getattr(ctx.state, name) for name in STATES}
@@ -149,6 +150,11 @@ class Programs:
     def _told(self, ctx: tm.ProcessContext, rows: Iterator[Mapping[str, object]]) -> Iterator[Mapping[str, object]]:
         for row in rows:
             yield {"k": ctx.current_key["k"], "at": ctx.timestamp, "fact": json.dumps(row)}
+
+
+def named(ctx: tm.ProcessContext, uid: str) -> Any:
+    """Return a context whose side outputs get the key, too."""
+    return _Named(ctx, uid)
 
 
 class _Named:

@@ -120,7 +120,7 @@ class OperatorHarness:
         return self._end_epoch(MAX_WATERMARK)
 
     def side_output(self, tag: OutputTag | str) -> list[dict[str, object]]:
-        """Return all rows so far of a side output, by its tag or, for rows that were not accepted, the name of their counter, such as ``late``."""
+        """Return all rows so far of a side output, by its tag, or the name of their counter, such as ``late``."""
         counter = tag if isinstance(tag, str) else self._node.counter_of(tag)
         return list(self._side[counter])
 

@@ -87,7 +87,9 @@ def _side_outputs(given: object, place: str) -> tuple[tuple[OutputTag, str], ...
             place=place,
         )
     pairs: list[tuple[Any, Any]] = list(given.items())
-    found = [(check_tag(tag, "side_outputs", place), _ddl(rows, f"the side output {getattr(tag, 'name', tag)!r}", place)) for tag, rows in pairs]
+    found = [
+        (check_tag(tag, "side_outputs", place), _ddl(rows, f"the side output {getattr(tag, 'name', tag)!r}", place)) for tag, rows in pairs
+    ]
     names = [tag.name for tag, _ in found]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:

@@ -23,7 +23,9 @@ _PLAIN: Final[Mapping[object, str]] = types.MappingProxyType(
     }
 )
 
-KNOWN: Final = "int, float, str, bool, bytes, datetime, date, Decimal, timedelta, list[...], dict[..., ...], a dataclass, or one of them | None"
+KNOWN: Final = (
+    "int, float, str, bool, bytes, datetime, date, Decimal, timedelta, list[...], dict[..., ...], a dataclass, or one of them | None"
+)
 """The annotations that have a type."""
 
 

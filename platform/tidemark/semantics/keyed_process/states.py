@@ -80,7 +80,7 @@ class ValueState(State):
 
     def value(self) -> Any:  # noqa: ANN401  # of the declared type
         """Return the value; the declared default where there is none."""
-        entry = self._states.get(self._name)
+        entry: Any = self._states.get(self._name)
         if entry is None or (self._ttl is not None and not self._is_live(entry)):
             return self._declared.default
         if self._renews:

@@ -28,7 +28,7 @@ class PureDeduplicate(PureOperatorBase):
         """Process an element; return ``duplicates`` or ``late`` where it is not emitted."""
         node = self._node
         key = tuple(value_of(expression, element.row, what=f"key {name!r}", node=node) for name, expression in node.keys)
-        outcome = self._operator.process(key, element.time)
+        outcome: str = self._operator.process(key, element.time)
         if outcome != "kept":
             return outcome
         self._emitted.append(Emitted(dict(element.row), element.time))

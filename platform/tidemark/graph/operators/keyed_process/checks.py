@@ -49,7 +49,9 @@ def _check_function(node: KeyedProcessNode) -> None:
     function = node.function
     process = getattr(function, "process", function)
     if not callable(process):
-        raise DefinitionError(f"process is given {function!r}, which has no process(element, ctx)", fix=_FIX, uid=node.uid, place=node.place)
+        raise DefinitionError(
+            f"process is given {function!r}, which has no process(element, ctx)", fix=_FIX, uid=node.uid, place=node.place
+        )
     _check_method(node, process, "process", 2, _FIX)
     for name, count in (("on_timer", 2), ("open", 1), ("close", 0)):
         method = getattr(function, name, None)

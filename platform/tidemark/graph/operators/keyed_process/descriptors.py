@@ -17,6 +17,7 @@ from tidemark.semantics.keyed_process.declarations import Aggregation, StateDecl
 STATES: Final = "__tm_states"
 """The attribute of a function's instance with the handles of the current key's states."""
 
+
 @dataclass(frozen=True, eq=False)
 class StateDescriptor:
     """A state of each key, declared as a class attribute of the function, or in ``state={...}``.

@@ -86,7 +86,9 @@ class KeyedProcessKind(OperatorKind[KeyedProcessNode]):
 
     def describe_counter(self, counter: str) -> str:
         """Return what failed elements are, and rows that were emitted to a tag."""
-        return "Failed elements: the function raised an error" if counter == FAILED else "Rows that the function emitted to this side output"
+        return (
+            "Failed elements: the function raised an error" if counter == FAILED else "Rows that the function emitted to this side output"
+        )
 
     def made_by(self, node: KeyedProcessNode) -> tuple[str, str]:
         """Return the method."""

@@ -28,6 +28,7 @@ class OperatorSchemas(ABC):
     def side_output(self, counter: str) -> T.StructType | None:
         """Return the columns of a side output, including the engine's own; None where its rows are rows of the input."""
         del counter
+        return None
 
     def empty_accumulators(self) -> DataFrame | None:
         """Return one row of state without elements, which merges with other rows without changing them. None where there is no such row."""

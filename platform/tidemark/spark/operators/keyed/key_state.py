@@ -88,7 +88,7 @@ class TaskStats:
     def replace(self, before: Version, after: Version, epoch: int, place: Place) -> None:
         """Write a key's next version, and count the change in the number of keys."""
         if after != before:
-            made = after.more or before.more and (None,) * len(before.more)
+            made = after.more or (before.more and (None,) * len(before.more))
             self._out.add(VERSION, place, (*after[:4], epoch, *made))
         self.leave(after, place)
         self._opened += (after.state is not None) - (before.state is not None)

@@ -140,7 +140,9 @@ class OutputBuffer:
             raise self._misfit(schema, rows, origins, error) from error
         return dict(zip(names, made.columns, strict=True))
 
-    def _misfit(self, schema: pa.Schema, rows: Sequence[Mapping[str, object]], origins: Sequence[object], error: Exception) -> UserCodeError:
+    def _misfit(
+        self, schema: pa.Schema, rows: Sequence[Mapping[str, object]], origins: Sequence[object], error: Exception
+    ) -> UserCodeError:
         """Return the error for the first row that does not fit."""
         import pyarrow as pa
 

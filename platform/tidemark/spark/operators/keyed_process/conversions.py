@@ -18,7 +18,9 @@ _KINDS: Final[Mapping[str, type]] = {"double": float, "string": str, "large_stri
 """By the name of an Arrow type: the type of values that stay as they are."""
 
 
-def declarations(states: Mapping[str, StateDescriptor], types: Mapping[str, tuple[pa.DataType, pa.DataType | None]]) -> dict[str, StateDeclaration]:
+def declarations(
+    states: Mapping[str, StateDescriptor], types: Mapping[str, tuple[pa.DataType, pa.DataType | None]]
+) -> dict[str, StateDeclaration]:
     """Return states with the conversions of their values.
 
     Args:
@@ -39,11 +41,11 @@ def conversion(kind: pa.DataType, what: str, *, none: bool = True) -> Callable[[
     import pyarrow as pa
 
     def slow(value: object) -> object:
-        if value is None and none:
-            return None
+        if value is None:
+            if none:
+                return None
+            raise UserCodeError(f"{what} is None", fix="leave such entries out")
         try:
-            if value is None:
-                raise MisfitError(None, "NOT NULL")
             (coerced,) = coerce_values([value], kind)
             (found,) = pa.array([coerced], kind).to_pylist()
         except (MisfitError, pa.ArrowException, TypeError, ValueError, OverflowError) as error:

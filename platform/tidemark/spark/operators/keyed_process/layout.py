@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from pyspark.sql import types as T
 
 from tidemark.graph.operators.keyed_process.node import KeyedProcessNode, emitted_counter

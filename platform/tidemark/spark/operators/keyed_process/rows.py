@@ -26,7 +26,8 @@ def emitted_rows(node: KeyedProcessNode, rows: DataFrame, columns: Mapping[str, 
     Args:
         node: the operator.
         rows: as the pass wrote them.
-        columns: stored columns by the names that the function declares; with ``named`` these by stored columns.
+        columns: stored columns by the names that the function declares.
+        named: whether ``columns`` are the other way round.
     """
     stored = {name: found for found, name in columns.items()} if named else columns
     row = f"shiftleft({key_hash(list(keys_of_node(node).values()))}, {_SHIFT}) | {RESULT_NUMBER}"

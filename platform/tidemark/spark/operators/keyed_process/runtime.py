@@ -20,7 +20,7 @@ from tidemark.graph.operators.keyed_process.state_columns import value_column
 from tidemark.semantics.keyed_process.times import EpochTimes
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
-from tidemark.spark.columns.expressions import POSITION, START, TIME, column, quoted
+from tidemark.spark.columns.expressions import START, TIME, column, quoted
 from tidemark.spark.columns.state_files import write_folder
 from tidemark.spark.operators.base.contract import InputCounts, Observed, OperatorContext, OperatorEpoch, OperatorRuntime, PortInput
 from tidemark.spark.operators.base.tables import MAIN, STATE_COMPRESSION, StateTables
@@ -162,7 +162,7 @@ class KeyedProcessEpoch(OperatorEpoch):
         context = self.context
         return OperatorClock("event", context.epoch, context.before.watermark, self.watermark, processing_time=context.processing_time)
 
-    def emit(self, watermark: int, observation: Observed) -> DataFrame | None:  # type: ignore[override]
+    def emit(self, watermark: int, observation: Observed) -> DataFrame | None:
         """Process the keys that have input or are due; return the function's rows, None where there are none."""
         del observation  # the pass has its own
         self.watermark, self._had_turn = watermark, True
@@ -279,5 +279,3 @@ def _types(node: KeyedProcessNode, layout: Layout) -> dict[str, tuple[pa.DataTyp
         else:
             found[name] = kind, None
     return found
-
-

@@ -11,10 +11,11 @@ from tidemark.errors import TidemarkError, UserCodeError
 from tidemark.graph.expressions.expression_text import shortened
 from tidemark.graph.operators.keyed_process.descriptors import StateDescriptor
 from tidemark.graph.operators.keyed_process.function import BoundFunction
+from tidemark.semantics.keyed_process.context import Row
 from tidemark.semantics.keyed_process.declarations import StateDeclaration
 from tidemark.semantics.keyed_process.key_record import KeyRecord
 from tidemark.semantics.keyed_process.times import EpochTimes
-from tidemark.semantics.keyed_process.walk import Failed, KeyWalk, Row, Walked
+from tidemark.semantics.keyed_process.walk import Failed, KeyWalk, Walked
 from tidemark.semantics.user_lines import raised_at, source_of
 from tidemark.spark.columns.expressions import TIME
 from tidemark.spark.operators.keyed.columns import NEW, OUTPUT
@@ -144,7 +145,8 @@ class _OpenFunction(KeyFunction):
 
     def _put_aside(self, failed: Failed, elements: _Elements, out: OutputBuffer, first: Place) -> None:
         if failed.row is None:
-            out.add(FAILED_TIMER, first, (f"timer at {failed.time} {origin_of(self.walk.context.current_key)}: {failed.error}", failed.time))
+            error = f"timer at {failed.time} {origin_of(self.walk.context.current_key)}: {failed.error}"
+            out.add(FAILED_TIMER, first, (error, failed.time))
         else:
             elements.failed += 1
             out.add(FAILED_ROW, elements.place, (failed.error,))
