@@ -248,4 +248,4 @@ def ready_standby(folder: Path) -> Standby:
 def kill(handle: ProcessHandle, landing: Landing) -> None:
     assert handle.pid is not None
     os.kill(handle.pid, signal.SIGKILL)
-    until(lambda: landing.launcher.driver_pid(handle) is None, "the end of the killed driver")
+    until(lambda: landing.launcher.probe(handle) != "alive", "the end of the killed driver")

@@ -57,6 +57,6 @@ def emitter_of(node: Node, tag: OutputTag, place: str) -> Node:
     there = ", ".join(repr(other.name) for ancestor in ancestors for other in tags_of(ancestor))
     raise DefinitionError(
         f"no operator before this point emits side output tag {name!r}; tags here: {there or 'none'}",
-        fix="name the tag in late_to, rejects_to, malformed_to, side_outputs or split, and take the side output from the stream that follows",
+        fix="name the tag in late_to, rejects_to, malformed_to, side_outputs or split, and take it from the stream that follows",
         place=place,
     )

@@ -9,6 +9,8 @@ from tidemark.errors import UserCodeError
 from tidemark.semantics.keyed_process.timers import KeyTimers
 from tidemark.semantics.keyed_process.times import Now
 
+_BOUND = 1 << 63
+
 Row = Mapping[str, object]
 
 
@@ -29,11 +31,11 @@ class TimerService:
 
     def register_event_time_timer(self, time: int, name: str | None = None) -> None:
         """Have ``on_timer`` called when the watermark reaches a time. A timer with a name replaces an earlier one of this name."""
-        self._of_key.register("event", _time(time), _name(name))
+        (self.timers or self._of_key).register("event", _time(time), None if name is None else _name(name))
 
     def register_processing_time_timer(self, time: int, name: str | None = None) -> None:
         """Have ``on_timer`` called in the first epoch whose processing time is a time or later; names as for event time."""
-        self._of_key.register("processing", _time(time), _name(name))
+        (self.timers or self._of_key).register("processing", _time(time), None if name is None else _name(name))
 
     def delete_event_time_timer(self, time: int | None = None, *, name: str | None = None) -> None:
         """Delete the timer at a time, or the one with a name, if there is one."""
@@ -119,7 +121,7 @@ class ProcessContext:
 
 
 def _time(time: object) -> int:
-    if isinstance(time, bool) or not isinstance(time, int):
+    if type(time) is not int or not -_BOUND <= time < _BOUND:
         raise UserCodeError(f"a timer's time is {time!r}, not milliseconds since 1970", fix="give an int, such as ctx.timestamp + 60_000")
     return time
 

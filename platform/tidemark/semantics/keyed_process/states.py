@@ -89,7 +89,10 @@ class ValueState(State):
 
     def update(self, value: object) -> None:
         """Set the value; None clears the state, as in Flink."""
-        self._set(None if value is None else self._entry(value))
+        if self._undo is None and self._ttl is None and value is not None:
+            self._states[self._name] = Entry(value if self._convert is None else self._convert(value))
+        else:
+            self._set(None if value is None else self._entry(value))
 
 
 class ListState(State):

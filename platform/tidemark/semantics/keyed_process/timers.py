@@ -13,7 +13,7 @@ _Queued = tuple[int, bool, str]
 
 
 class KeyTimers:
-    """Sets, deletes and takes the timers of a key.
+    """Sets, deletes and takes the timers of a key; the queues begin with the times that are next.
 
     There is one timer per time and domain, and of named ones one per name and domain: setting it again moves it.
 
@@ -25,9 +25,11 @@ class KeyTimers:
     def __init__(self, record: KeyRecord, undo: Undo | None) -> None:
         self._timers = record.timers
         self._undo = undo
-        self._named = {domain: {t.name: t for t in timers if t.name is not None} for domain, timers in record.timers.items()}
+        event, processing = record.timers["event"], record.timers["processing"]
+        self._named = {"event": _by_name(event), "processing": _by_name(processing)}
         # Timers that were deleted since stay in the queue, and are passed over.
-        self._queues: dict[TimeDomain, list[_Queued]] = {domain: sorted(map(_queued, timers)) for domain, timers in record.timers.items()}
+        self.event_queue: list[_Queued] = sorted(map(_queued, event)) if event else []
+        self.processing_queue: list[_Queued] = sorted(map(_queued, processing)) if processing else []
 
     def register(self, domain: TimeDomain, time: int, name: str | None = None) -> None:
         """Set a timer."""
@@ -41,15 +43,9 @@ class KeyTimers:
         if found is not None:
             self._remove(domain, found)
 
-    @property
-    def queued(self) -> bool:
-        """Whether there may be a timer."""
-        return bool(self._queues["event"] or self._queues["processing"])
-
     def due(self, now: Now) -> tuple[TimeDomain, Timer] | None:
         """Take the next timer that is due, None without any: first those of processing time, each domain in the order of times."""
-        for domain in ("processing", "event"):
-            queue = self._queues[domain]
+        for domain, queue in _in_turn(self.processing_queue, self.event_queue):
             while queue and queue[0][0] <= now.of(domain):
                 time, named, name = heapq.heappop(queue)
                 timer = Timer(time, name if named else None)
@@ -76,12 +72,20 @@ class KeyTimers:
         self._timers[domain].add(timer)
         if timer.name is not None:
             self._named[domain][timer.name] = timer
-        heapq.heappush(self._queues[domain], _queued(timer))
+        heapq.heappush(self.event_queue if domain == "event" else self.processing_queue, _queued(timer))
 
     def _take(self, domain: TimeDomain, timer: Timer) -> None:
         self._timers[domain].discard(timer)
         if timer.name is not None and self._named[domain].get(timer.name) == timer:
             del self._named[domain][timer.name]
+
+
+def _by_name(timers: set[Timer]) -> dict[str, Timer]:
+    return {timer.name: timer for timer in timers if timer.name is not None} if timers else {}
+
+
+def _in_turn(processing: list[_Queued], event: list[_Queued]) -> tuple[tuple[TimeDomain, list[_Queued]], ...]:
+    return ("processing", processing), ("event", event)
 
 
 def _queued(timer: Timer) -> _Queued:

@@ -117,9 +117,10 @@ class KeyWalk:
         context.begin_key(key, timers)
         self.function.bind({name: STATES[each.kind](each, record, now, undo) for name, each in self.declarations.items()}, context)
         firings = _Firings(key)
+        event, processing, at = timers.event_queue, timers.processing_queue, times.processing_time
         for row, time in elements:
-            now.watermark = times.watermark_at(time)
-            if timers.queued:
+            now.watermark = watermark = times.watermark_at(time)
+            if (event and event[0][0] <= watermark) or (processing and processing[0][0] <= at):
                 yield from self._fire(timers, firings, undo, walked)
             walked.elements += 1
             now.timestamp = time

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
+from zoneinfo import ZoneInfo
 
 from tidemark.spark.operators.keyed.columns import HASH, HASH_AGAIN, TAG
 
@@ -53,7 +55,7 @@ class BatchValues:
     def __getitem__(self, column: str) -> list[object]:
         found = self._found.get(column)
         if found is None:
-            found = self._found[column] = self._batch.column(column).to_pylist()
+            found = self._found[column] = python_values(self._batch.column(column))
         return found
 
 
@@ -175,12 +177,40 @@ class RowReader:
 
 def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[tuple[int, int], Run]]:
     for batch in batches:
-        marks = zip(*(batch.column(name).to_pylist() for name in (HASH, HASH_AGAIN, TAG)), strict=True)
-        start, values = 0, BatchValues(batch)
-        for (first, second, tag), same in groupby(marks):
-            stop = start + sum(1 for _ in same)
+        values = BatchValues(batch)
+        starts = _starts(batch)
+        marks = zip(*(batch.column(name).take(starts).to_pylist() for name in (HASH, HASH_AGAIN, TAG)), strict=True)
+        begins = starts.to_pylist()
+        for start, stop, (first, second, tag) in zip(begins, [*begins[1:], batch.num_rows], marks, strict=True):
             yield (first, second), Run(batch, tag, start, stop, values)
-            start = stop
+
+
+def _starts(batch: pa.RecordBatch) -> pa.Array:
+    """Return the numbers of the rows whose key or tag is not that of the row before."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    count = batch.num_rows
+    if count < 2:
+        return pa.array(range(count), pa.uint64())
+    changed = [pc.not_equal(batch.column(name).slice(1), batch.column(name).slice(0, count - 1)) for name in (HASH, HASH_AGAIN, TAG)]
+    later = pc.indices_nonzero(pc.or_(pc.or_(changed[0], changed[1]), changed[2]))
+    return pa.concat_arrays([pa.array([0], pa.uint64()), pc.add(later, pa.scalar(1, pa.uint64()))])
+
+
+def python_values(column: pa.Array) -> list[object]:
+    """Return the values of a column; Arrow takes several times as long for instants, the times of which it looks up one by one."""
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_timestamp(kind) and kind.unit == "us" and kind.tz in (None, "UTC"):
+        epoch = datetime(1970, 1, 1, tzinfo=None if kind.tz is None else ZoneInfo("UTC"))
+        try:
+            return [None if value is None else epoch + timedelta(0, 0, value) for value in column.cast(pa.int64()).to_pylist()]
+        except OverflowError:
+            pass  # it is a year that Python does not have, and the error is to be the usual one
+    found: list[object] = column.to_pylist()
+    return found
 
 
 def _named(batch: pa.RecordBatch, columns: Mapping[str, str]) -> pa.RecordBatch:

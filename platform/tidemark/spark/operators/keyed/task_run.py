@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
@@ -20,6 +21,7 @@ from tidemark.spark.operators.base.tables import STATE_COMPRESSION, StateTables
 from tidemark.spark.operators.keyed.columns import (
     ACCEPTED,
     DUE,
+    EPOCH,
     HASH,
     HASH_AGAIN,
     NOTE,
@@ -34,12 +36,20 @@ from tidemark.spark.operators.keyed.columns import (
 )
 from tidemark.spark.operators.keyed.key_table import Counters
 from tidemark.state.log.parquet_files import ParquetSummary
+from tidemark.state.log.records import StateFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 Task = Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
+
+_MAX_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
+
+_SMALL_ROW: Final = 512
+"""Up to so many bytes in a file are few for a row: ten thousand rows of twenty times that size are 100 MiB."""
+
+_FEW_BYTES: Final = 64 * 1024
 
 _COUNTS = (
     f"sum({ACCEPTED}) AS accepted",
@@ -97,6 +107,8 @@ def run_task(
     context: OperatorContext,
     tables: StateTables,
     counts: Sequence[str] = (),
+    unread: Collection[str] = (),
+    small_rows: bool = False,
 ) -> TaskOutput:
     """Pass rows to the tasks, key by key, and write the output; one Spark job.
 
@@ -108,20 +120,40 @@ def run_task(
         context: of the epoch.
         tables: whose folder the output is written to.
         counts: additional aggregates over the output, as SQL.
+        unread: columns that the task does not read, besides those that only order the rows.
+        small_rows: whether so many rows as a batch may have fit into memory, so that their sizes need not be watched.
     """
-    handed = sorted_by_key(fed, keys).mapInArrow(task, columns)
+    ordered = sorted_by_key(fed, keys)
+    handed = ordered.select(*(quoted(name) for name in ordered.columns if name not in (SORT, EPOCH, *unread))).mapInArrow(task, columns)
     observation = Observation()
     observed = handed.observe(observation, *map(F.expr, (*_COUNTS, *counts))).where(f"{TAG} < {NOTE}")
     files_time = f"if({TAG} = {VERSION}, {DUE}, {START}) AS {START}"
     named = observed.selectExpr(*(files_time if name == START else quoted(name) for name in columns.names))
     folder = tables.new_folder()
-    written = write_folder(named, context.store, folder, compression=STATE_COMPRESSION, time_column=START, apart=[TAG])
+    with _unwatched(context.spark) if small_rows else nullcontext():
+        written = write_folder(named, context.store, folder, compression=STATE_COMPRESSION, time_column=START, apart=[TAG])
     crash_point("state-staged")
     files: dict[int, list[ParquetSummary]] = {}
     for file in written:
         tag = file.path.removeprefix(f"{folder}/").partition("/")[0].removeprefix(f"{TAG}=")
         files.setdefault(int(tag), []).append(file)
     return TaskOutput({tag: tuple(found) for tag, found in files.items()}, observation.get, columns)
+
+
+@contextmanager
+def _unwatched(spark: SparkSession) -> Iterator[None]:
+    """Have Spark not ask for the size of a batch before each row: with lists and structs that takes several times as long as the rest."""
+    before = spark.conf.get(_MAX_BYTES)
+    spark.conf.set(_MAX_BYTES, str(2**31 - 1))
+    try:
+        yield
+    finally:
+        spark.conf.set(_MAX_BYTES, before)
+
+
+def have_small_rows(files: Sequence[ParquetSummary | StateFile]) -> bool:
+    """Return whether rows of files are small on average, so that a batch of them needs no limit but their number."""
+    return sum(file.bytes for file in files) <= _SMALL_ROW * sum(file.rows for file in files) + _FEW_BYTES
 
 
 def sorted_by_key(fed: DataFrame, keys: Sequence[str]) -> DataFrame:

@@ -20,17 +20,17 @@ from tidemark.graph.operators.keyed_process.state_columns import value_column
 from tidemark.semantics.keyed_process.times import EpochTimes
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
-from tidemark.spark.columns.expressions import START, TIME, column, quoted
+from tidemark.spark.columns.expressions import POSITION, START, TIME, column, quoted
 from tidemark.spark.columns.state_files import write_folder
 from tidemark.spark.operators.base.contract import InputCounts, Observed, OperatorContext, OperatorEpoch, OperatorRuntime, PortInput
 from tidemark.spark.operators.base.tables import MAIN, STATE_COMPRESSION, StateTables
-from tidemark.spark.operators.keyed.columns import OUTPUT, VERSION, names_of
+from tidemark.spark.operators.keyed.columns import ORDER, OUTPUT, VERSION, names_of
 from tidemark.spark.operators.keyed.input import TaskInput
 from tidemark.spark.operators.keyed.key_state import ErrorContext
 from tidemark.spark.operators.keyed.key_table import Counters, KeyTable
 from tidemark.spark.operators.keyed.layout import Layout
 from tidemark.spark.operators.keyed.task import KeyTask
-from tidemark.spark.operators.keyed.task_run import TaskOutput, run_task
+from tidemark.spark.operators.keyed.task_run import TaskOutput, have_small_rows, run_task
 from tidemark.spark.operators.keyed_process.columns import (
     EMPTIED_KEYS,
     EXPIRED,
@@ -180,6 +180,9 @@ class KeyedProcessEpoch(OperatorEpoch):
             context=self.context,
             tables=self._tables,
             counts=[f"sum({column}) AS {name}" for name, column in _COUNTS.items()],
+            # They stay with elements that fail.
+            unread=(ORDER,) if self.runtime.node.on_error is not None else (ORDER, POSITION),
+            small_rows=have_small_rows([*self._staged, *self._tables.files()]),
         )
         self._layout, self._passed = layout, passed
         self._tables.add(passed.files.get(VERSION, ()), MAIN)

@@ -37,7 +37,7 @@ from tidemark.spark.operators.keyed.key_state import ErrorContext
 from tidemark.spark.operators.keyed.key_table import Counters, KeyTable, rows_of_keys, union_of
 from tidemark.spark.operators.keyed.layout import Layout
 from tidemark.spark.operators.keyed.task import KeyFunction, KeyTask
-from tidemark.spark.operators.keyed.task_run import TaskOutput, run_task, sorted_by_key
+from tidemark.spark.operators.keyed.task_run import TaskOutput, have_small_rows, run_task, sorted_by_key
 from tidemark.spark.operators.process.compaction_task import HeldElements
 from tidemark.spark.operators.process.elements_task import ElementsFunction, ShownElements
 from tidemark.spark.operators.process.layout import layout_of_rows, layout_of_state
@@ -197,6 +197,7 @@ class BufferedEpoch(WindowEpoch):
             context=self.context,
             tables=self.tables,
             counts=pane_counts(merging=self.node.assigner.merging),
+            small_rows=have_small_rows([*self._staged, *self.tables.files(), *self.tables.files(KEYS)]),
         )
         self._layout, self._passed = layout, passed
         self.tables.add(passed.files.get(VERSION, ()), KEYS)

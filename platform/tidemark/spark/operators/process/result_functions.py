@@ -32,7 +32,7 @@ from tidemark.spark.operators.keyed.key_state import ErrorContext
 from tidemark.spark.operators.keyed.key_table import Counters, KeyTable
 from tidemark.spark.operators.keyed.layout import Layout
 from tidemark.spark.operators.keyed.task import KeyTask
-from tidemark.spark.operators.keyed.task_run import TaskOutput, run_task
+from tidemark.spark.operators.keyed.task_run import TaskOutput, have_small_rows, run_task
 from tidemark.spark.operators.process.layout import layout_of_results
 from tidemark.spark.operators.process.pane_columns import FROM, INDEX, PANE_NUMBER, REPLACES, RESULT_NUMBER, RESULT_TIME, TIMING, TO
 from tidemark.spark.operators.process.pane_counts import pane_counts, panes_of
@@ -137,6 +137,7 @@ class ResultFunctionEpoch(WindowEpoch):
             context=self.context,
             tables=self._tables,
             counts=pane_counts(merging=self.node.assigner.merging),
+            small_rows=have_small_rows(self._tables.files(FUNCTION_PART)),
         )
         self._tables.add(passed.files.get(VERSION, ()), FUNCTION_PART)
         self._counters = passed.counters(self._before, self.context.processing_time, others)
