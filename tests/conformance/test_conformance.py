@@ -153,7 +153,8 @@ def killed(pid: int, signal: int) -> None:
 def test_state_is_gone_when_nothing_can_come_any_more(name: str, epochs: list[list[Element]]) -> None:
     harness = OperatorHarness(CASES[name].stream(tm_source()))
     for when, key, value in epochs[0]:
-        harness.process({"at": when, "k": key, "v": value}, at=when)
+        port, row = CASES[name].arrives({"at": when, "k": key, "v": value})
+        harness.process(row, at=when, port=port)
     harness.advance_watermark(epochs[0][0][0])
     assert harness.state()
     harness.end_input()

@@ -136,7 +136,8 @@ def run_harness(harness: OperatorHarness, case: Case, epochs: Sequence[Sequence[
     for number, epoch in enumerate(epochs):
         before = (harness.counts, {counter: len(harness.side_output(tag)) for counter, tag in case.tags.items()})
         for when, key, value in epoch:
-            harness.process({"at": when, "k": key, "v": value}, at=when)
+            port, row = case.arrives({"at": when, "k": key, "v": value})
+            harness.process(row, at=when, port=port)
             newest = max(newest or when, when)
         last = to_the_end and number == len(epochs) - 1
         rows = harness.end_input() if last or newest is None else harness.advance_watermark(round(newest.timestamp() * 1000) - BOUND_MS - 1)

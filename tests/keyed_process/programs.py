@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tidemark.semantics.keyed_process.context import ProcessContext, Row
 from tidemark.semantics.keyed_process.declarations import Aggregation, StateDeclaration, StateTtl, reducing
 from tidemark.semantics.keyed_process.states import State
+from tidemark.semantics.keyed_process.walk import Process
 
 Op = tuple[Any, ...]
 Ops = Sequence[Op]
@@ -117,8 +118,11 @@ class Interpreter:
     def bind(self, states: Mapping[str, State], _ctx: ProcessContext) -> None:
         self.states = states
 
-    def process(self, row: Row | None, ctx: ProcessContext) -> Iterator[Row]:
-        assert row is not None
+    @property
+    def inputs(self) -> Sequence[Process]:
+        return (self.process,)
+
+    def process(self, row: Row, ctx: ProcessContext) -> Iterator[Row]:
         yield from self.run(row["ops"], ctx)  # type: ignore[arg-type]
 
     def on_timer(self, timestamp: int, ctx: ProcessContext) -> Iterator[Row]:

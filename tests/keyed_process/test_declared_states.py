@@ -79,7 +79,7 @@ def run(
     bound = BoundFunction(function, fields=isinstance(state, type))
     walk = KeyWalk(bound, {name: each.declaration(name) for name, each in declared.items()}, frozenset(), EpochTimes(-1, watermark, 0, 0))
     record = KeyRecord()
-    found = [each.row for each in walk.run({"ride": 7}, record, elements, Walked()) if isinstance(each, Output)]
+    found = [each.row for each in walk.run({"ride": 7}, record, [(*each, 0) for each in elements], Walked()) if isinstance(each, Output)]
     return found, record
 
 

@@ -16,7 +16,7 @@ from tidemark.semantics.keyed_process.context import ProcessContext, Row
 from tidemark.semantics.keyed_process.key_record import KeyRecord, entries_of
 from tidemark.semantics.keyed_process.states import State
 from tidemark.semantics.keyed_process.times import EpochTimes
-from tidemark.semantics.keyed_process.walk import Failed, KeyWalk, Walked
+from tidemark.semantics.keyed_process.walk import Failed, KeyWalk, Process, Walked
 
 TAGS = frozenset({"left", "right"})
 KEY = {"k": "x"}
@@ -27,7 +27,7 @@ def run_walk(program: Program) -> tuple[list[Fact], KeyRecord, Walked]:
     for cut in program.epochs:
         times = EpochTimes(cut.before, cut.watermark, program.bound, cut.processing_time)
         walk = KeyWalk(Interpreter(program.on_timer), program.declarations, TAGS, times, forgives=program.forgives)
-        elements = [({"ops": ops}, time) for time, ops in cut.elements]
+        elements = [({"ops": ops}, time, 0) for time, ops in cut.elements]
         for each in walk.run(KEY, record, elements, walked):
             facts.append(("failed", each.time) if isinstance(each, Failed) else (each.tag or "main", each.time, each.row))
     return facts, record, walked
@@ -60,7 +60,11 @@ class Calls:
     def bind(self, states: Mapping[str, State], _ctx: ProcessContext) -> None:
         self.states = states
 
-    def process(self, row: Row | None, ctx: ProcessContext) -> Any:
+    @property
+    def inputs(self) -> Sequence[Process]:
+        return (self.process,)
+
+    def process(self, row: Row, ctx: ProcessContext) -> Any:
         return self._process(row, ctx)
 
     def on_timer(self, timestamp: int, ctx: ProcessContext) -> Any:
@@ -69,7 +73,7 @@ class Calls:
 
 def emitted(function: Calls, elements: Sequence[int] = (1,), *, watermark: int = 100, forgives: bool = False) -> list[Any]:
     walk = KeyWalk(function, {}, TAGS, EpochTimes(-1_000, watermark, 0, 50), forgives=forgives)
-    return list(walk.run(KEY, KeyRecord(), [({}, time) for time in elements], Walked()))
+    return list(walk.run(KEY, KeyRecord(), [({}, time, 0) for time in elements], Walked()))
 
 
 def test_a_catch_up_epoch_fires_a_timer_between_two_elements() -> None:

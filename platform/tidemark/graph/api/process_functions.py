@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from tidemark.errors import DefinitionError
 from tidemark.graph.expressions.annotations import KNOWN, field_types
@@ -13,9 +13,12 @@ from tidemark.graph.model.nodes import Expression, Node, OutputTag
 from tidemark.graph.operators.keyed_process.descriptors import declared_states
 from tidemark.graph.operators.keyed_process.node import KeyedProcessNode
 
+N = TypeVar("N", bound=KeyedProcessNode)
 
-def keyed_process(
-    node: Node,
+
+def process_node(
+    make: Callable[..., N],
+    inputs: tuple[Node, ...],
     keys: tuple[tuple[str, Expression], ...],
     function: object,
     *,
@@ -24,15 +27,16 @@ def keyed_process(
     side_outputs: object,
     on_error: OutputTag | None,
     place: str,
-) -> KeyedProcessNode:
-    """Return the node of a process function; the arguments are those of ``KeyedStream.process``.
+    **more: object,
+) -> N:
+    """Return the node of a process function, made with ``more``; the other arguments are those of ``KeyedStream.process``.
 
     Raises:
         DefinitionError: or one of its kinds.
     """
     made = _instance(function, place)
-    return KeyedProcessNode(
-        inputs=(node,),
+    return make(
+        inputs=inputs,
         keys=keys,
         function=made,
         returns=_ddl(returns, "process(returns=...)", place),
@@ -41,6 +45,7 @@ def keyed_process(
         side_outputs=_side_outputs(side_outputs, place),
         on_error=None if on_error is None else check_tag(on_error, "on_error", place),
         place=place,
+        **more,
     )
 
 

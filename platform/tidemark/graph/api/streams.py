@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidemark.errors import DefinitionError
+from tidemark.graph.api.connected_streams import BroadcastStream
 from tidemark.graph.api.windowed_stream import KeyedStream, WindowedStream
 from tidemark.graph.checks.descriptions import describe_node
 from tidemark.graph.checks.schema_inference import schema_of
@@ -34,8 +35,10 @@ from tidemark.graph.model.nodes import (
 from tidemark.graph.model.unknown_members import unknown_member
 from tidemark.graph.model.wrong_calls import checked_methods
 from tidemark.graph.model.wrong_operators import without_rows
+from tidemark.graph.operators.keyed_process.node import BroadcastSpec
 from tidemark.graph.operators.keys import check_keys
 from tidemark.graph.operators.window.checks import check_assigner
+from tidemark.names import validate_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -188,6 +191,25 @@ class Stream:
         keys = named_expressions("key_by", columns, named, place)
         check_keys(keys, schema_of(self.node), place)
         return KeyedStream(node=self.node, keys=keys, place=place)
+
+    def broadcast(self, name: str, *, key: Expression, value: str, removes: Expression | None = None) -> BroadcastStream:
+        """Have the rows of this stream write a map that all keys of another stream read.
+
+        Rows are applied in order of their event time; a later row of a key replaces an earlier one.
+
+        Args:
+            name: of the map: ``ctx.broadcast[name]``.
+            key: a column, or an expression, by which the map is read.
+            value: Spark DDL of the columns of this stream that a value has: it is a dict of these.
+            removes: a condition; a row for which it is true removes its key.
+
+        Raises:
+            InvalidNameError: the name is not allowed.
+        """
+        place = call_site()
+        validate_name("broadcast map", name, place=place)
+        check_has_rows(self.node, place)
+        return BroadcastStream(node=self.node, spec=BroadcastSpec(name, key, value, removes), place=place)
 
     def window_all(self, assigner: WindowAssigner) -> WindowedStream:
         """Put all elements, whatever their key, into windows.

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 from tidemark.durations import Duration, to_ms
 from tidemark.errors import DefinitionError
-from tidemark.graph.api.process_functions import keyed_process
+from tidemark.graph.api.connected_streams import BroadcastConnectedStream, BroadcastStream, ConnectedStreams, connected
+from tidemark.graph.api.process_functions import process_node
 from tidemark.graph.api.window_evictors import require_evictor
 from tidemark.graph.api.window_functions import function_on_results, process_function
 from tidemark.graph.api.window_triggers import require_trigger
@@ -23,6 +24,7 @@ from tidemark.graph.model.unknown_members import unknown_member
 from tidemark.graph.model.wrong_calls import checked_methods
 from tidemark.graph.model.wrong_operators import without_rows
 from tidemark.graph.operators.deduplicate.node import DeduplicateNode
+from tidemark.graph.operators.keyed_process.node import KeyedProcessNode
 from tidemark.graph.operators.window.checks import check_assigner
 from tidemark.graph.operators.window.descriptions import describe_assigner
 from tidemark.graph.operators.window.node import WindowFunction, WindowNode
@@ -113,8 +115,9 @@ class KeyedStream:
         from tidemark.graph.api.streams import Stream
 
         place = call_site()
-        made = keyed_process(
-            self.node,
+        made = process_node(
+            KeyedProcessNode,
+            (self.node,),
             self.keys,
             function,
             returns=returns,
@@ -124,6 +127,14 @@ class KeyedStream:
             place=place,
         )
         return Stream(made)
+
+    def connect(self, other: KeyedStream | BroadcastStream) -> ConnectedStreams | BroadcastConnectedStream:
+        """Connect this stream with another one for a function that sees both: one keyed alike, or a broadcast one.
+
+        Raises:
+            DefinitionError: neither a keyed stream nor a broadcast one.
+        """
+        return connected(self, other, call_site())
 
     def deduplicate(
         self,

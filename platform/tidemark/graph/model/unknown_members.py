@@ -13,7 +13,7 @@ from typing import Final, Literal
 from tidemark.errors import UnknownMemberError
 from tidemark.graph.model.call_site import call_site
 
-Kind = Literal["stream", "keyed stream", "windowed stream", "output", "job", "package"]
+Kind = Literal["stream", "keyed stream", "windowed stream", "connected stream", "broadcast stream", "output", "job", "package"]
 
 _WINDOWS = ".key_by('zone').window(tm.tumbling('1 hour')).aggregate(total=tm.sum('fare')).uid('hourly')"
 _KEYED = ".key_by('zone').window(tm.tumbling('1 hour'))"
@@ -45,9 +45,10 @@ _MEANT: Final[Mapping[str, str]] = {
         ("mappartitions mapinpandas mapinarrow applyinpandas", "write .map(function, returns='...', batches=True)"),
         ("foreach foreachbatch", f"write .map(function, returns='...'), and to a sink: {_JOB}"),
         (
-            "join crossjoin connect cogroup intervaljoin leftouterjoin",
+            "join crossjoin cogroup intervaljoin leftouterjoin",
             "streams cannot be joined yet; join a table that does not change within .transform(...), or the results' tables",
         ),
+        ("connect", "key both: .key_by('id').connect(other.key_by('id')).process(...), or .connect(rules.broadcast(...))"),
         (
             "dropduplicates dropduplicateswithinwatermark distinct",
             "keep the first of each window: .key_by('id').window(tm.tumbling('1 hour')).aggregate(fare=tm.first('fare')).uid('first')",

@@ -9,10 +9,11 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, NoReturn, TypeVar
+from typing import Final, NoReturn, TypeVar
 
 from tidemark.errors import DefinitionError
 from tidemark.graph.model.call_site import call_site
+from tidemark.graph.model.unknown_members import Kind
 
 T = TypeVar("T")
 
@@ -79,7 +80,9 @@ class _Subject:
         return DefinitionError(f"{self.text}, and {what}", fix=fix, job=self.job_of(owner), place=call_site())
 
 
-def without_rows(kind: Literal["stream", "keyed stream", "windowed stream"]) -> Callable[[type[T]], type[T]]:
+def without_rows(
+    kind: Kind,
+) -> Callable[[type[T]], type[T]]:
     """Return a class decorator: Python's protocols of collections and numbers raise a DefinitionError that says what to write.
 
     Type checkers do not see it, and still find such uses themselves.

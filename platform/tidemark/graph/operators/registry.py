@@ -11,6 +11,7 @@ from tidemark.errors import StateMismatchError
 from tidemark.graph.model.nodes import StatefulNode
 from tidemark.graph.operators.changes import SAME, Definition, DefinitionChange, Kept, Names, other_kind
 from tidemark.graph.operators.deduplicate.kind import DeduplicateKind
+from tidemark.graph.operators.keyed_process.connected import BroadcastProcessKind, ConnectedProcessKind
 from tidemark.graph.operators.keyed_process.kind import KeyedProcessKind
 from tidemark.graph.operators.kind import OperatorKind
 from tidemark.graph.operators.window.kind import WindowKind
@@ -19,7 +20,9 @@ from tidemark.graph.operators.window.kind import WindowKind
 @cache
 def kinds() -> Mapping[str, OperatorKind[Any]]:
     """Return all kinds by name."""
-    return MappingProxyType({kind.name: kind for kind in (WindowKind(), DeduplicateKind(), KeyedProcessKind())})
+    return MappingProxyType(
+        {kind.name: kind for kind in (WindowKind(), DeduplicateKind(), KeyedProcessKind(), ConnectedProcessKind(), BroadcastProcessKind())}
+    )
 
 
 def kind_of(node: StatefulNode) -> OperatorKind[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from tidemark.errors import UserCodeError
@@ -56,13 +57,14 @@ class ProcessContext:
     """The context of a call of ``process`` or ``on_timer``.
 
     ``timer_name`` is the name of the timer that fires, None in ``process`` and for a timer without one. ``state`` has the states that were
-    declared beside the function.
+    declared beside the function. ``broadcast`` has the map of a broadcast stream by its name; it cannot be changed.
     """
 
     state: Any
 
-    def __init__(self, now: Now, tags: frozenset[str]) -> None:
+    def __init__(self, now: Now, tags: frozenset[str], broadcast: Mapping[str, Mapping[Any, Any]] = MappingProxyType({})) -> None:
         self.timer_name: str | None = None
+        self.broadcast = broadcast
         self._now = now
         self._tags = tags
         self._service = TimerService(now)

@@ -28,8 +28,8 @@ class EpochTimes:
         """Return the watermark at an element of a time: it goes on with the elements, from W(n-1) to W(n)."""
         found = time - self.bound - 1
         # This is called for each element, and built-in functions take longer.
-        found = found if found < self.watermark else self.watermark
-        return found if found > self.before else self.before
+        found = found if found < self.watermark else self.watermark  # noqa: FURB136
+        return found if found > self.before else self.before  # noqa: FURB136
 
 
 @dataclass

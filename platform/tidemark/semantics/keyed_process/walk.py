@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import GeneratorType
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from tidemark.errors import TidemarkError, UserCodeError
 from tidemark.semantics.keyed_process.context import ProcessContext, Row
@@ -22,6 +22,9 @@ MAX_FIRINGS: Final = 100_000
 """So many firings of a key in an epoch may be of timers that are due no later than one that fired before."""
 
 
+Process = Callable[[Row, ProcessContext], "Iterable[Row] | None"]
+
+
 class ProcessFunction(Protocol):
     """The user's function, with its states; an instance lives as long as a task."""
 
@@ -29,8 +32,9 @@ class ProcessFunction(Protocol):
         """Make the states of a key those that the function sees."""
         ...
 
-    def process(self, row: Row | None, ctx: ProcessContext) -> Iterable[Row] | None:
-        """Process an element."""
+    @property
+    def inputs(self) -> Sequence[Process]:
+        """The methods that process an element, one for each input."""
         ...
 
     def on_timer(self, timestamp: int, ctx: ProcessContext) -> Iterable[Row] | None:
@@ -47,11 +51,12 @@ class Output(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """A call that failed and was undone: its element, None for that of a timer, its time, and what went wrong."""
+    """A call that failed and was undone: its element, None for that of a timer, its time, what went wrong, and the element's input."""
 
     row: Row | None
     time: int
     error: str
+    number: int = 0
 
 
 @dataclass
@@ -74,6 +79,7 @@ class KeyWalk:
         tags: names of its side outputs.
         times: of the operator in the epoch.
         forgives: whether a call that fails is undone and reported, instead of ending the epoch.
+        broadcast: maps that the function reads, by name.
 
     ``timer`` is the time of the timer that fires, None in calls of ``process``.
     """
@@ -83,13 +89,14 @@ class KeyWalk:
     tags: frozenset[str]
     times: EpochTimes
     forgives: bool = False
+    broadcast: Mapping[str, Mapping[Any, Any]] = field(default_factory=dict)
     _now: Now = field(init=False)
     _context: ProcessContext = field(init=False)
 
     def __post_init__(self) -> None:
         self.timer: int | None = None
         self._now = Now(self.times.before, self.times.processing_time)
-        self._context = ProcessContext(self._now, self.tags)
+        self._context = ProcessContext(self._now, self.tags, self.broadcast)
 
     @property
     def context(self) -> ProcessContext:
@@ -97,39 +104,40 @@ class KeyWalk:
         return self._context
 
     def run(
-        self, key: Mapping[str, object], record: KeyRecord, elements: Iterable[tuple[Row, int]], walked: Walked
+        self, key: Mapping[str, object], record: KeyRecord, elements: Iterable[tuple[Row, int, int]], walked: Walked
     ) -> Iterator[Output | Failed]:
         """Yield what one key's epoch emits; when it is used up, the record is that after the epoch.
 
         Args:
             key: its columns by name.
             record: of the key, which is changed.
-            elements: rows with their times, in the order of these, and of their positions where these are equal.
+            elements: rows with their times and the numbers of their inputs, in the order of times, then of inputs, then of positions.
             walked: is added to.
 
         Raises:
             UserCodeError: the function failed, or returned something else than rows, or its timers do not end.
         """
         undo: Undo | None = [] if self.forgives else None
-        now, context, times, process = self._now, self._context, self.times, self.function.process
+        now, context, times, inputs = self._now, self._context, self.times, self.function.inputs
         now.watermark = times.before
         timers = KeyTimers(record, undo)
         context.begin_key(key, timers)
         self.function.bind({name: STATES[each.kind](each, record, now, undo) for name, each in self.declarations.items()}, context)
         firings = _Firings(key)
         event, processing, at = timers.event_queue, timers.processing_queue, times.processing_time
-        for row, time in elements:
+        for row, time, number in elements:
             now.watermark = watermark = times.watermark_at(time)
             if (event and event[0][0] <= watermark) or (processing and processing[0][0] <= at):
                 yield from self._fire(timers, firings, undo, walked)
             walked.elements += 1
             now.timestamp = time
             if undo is None:
-                returned = process(row, context)
+                returned = inputs[number](row, context)
                 if returned is not None or context.has_outputs:
-                    yield from self._outputs(returned, "process", time)
+                    yield from self._outputs(returned, inputs[number].__name__, time)
             else:
-                yield from self._forgiving(partial(process, row), row, time, undo, walked)
+                for each in self._forgiving(partial(inputs[number], row), row, time, undo, walked):
+                    yield each._replace(number=number) if isinstance(each, Failed) else each
         now.watermark = times.watermark
         yield from self._fire(timers, firings, undo, walked)
         context.begin_key(None, None)

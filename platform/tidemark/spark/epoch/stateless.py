@@ -165,10 +165,10 @@ class StatelessPlan:
         found = self._nondeterministic.get(id(node))
         if found is None:
             sides = [side for side in self._topology.nodes if isinstance(side, SideOutputNode)]
-            looked_up = not isinstance(node, SourceNode | StatefulNode) and any(
+            is_looked_up = not isinstance(node, SourceNode | StatefulNode) and any(
                 found is node for side in sides for found in looked_up(side.emitter)
             )
-            found = looked_up and (may_be_nondeterministic(node) or not _is_deterministic(self._make_rows_and_filtered(node)))
+            found = is_looked_up and (may_be_nondeterministic(node) or not _is_deterministic(self._make_rows_and_filtered(node)))
             # Of a union only the streams that have rows in this epoch were checked.
             if all(self.available(source) for source in self._topology.upstream_sources(node)):
                 self._nondeterministic[id(node)] = found

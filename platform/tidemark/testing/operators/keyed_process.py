@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -13,13 +14,14 @@ from tidemark.errors import UserCodeError
 from tidemark.graph.model.nodes import SourceNode, walk
 from tidemark.graph.operators.keyed_process.descriptors import StateDescriptor
 from tidemark.graph.operators.keyed_process.function import BoundFunction
-from tidemark.graph.operators.keyed_process.node import FAILED, KeyedProcessNode, emitted_counter
+from tidemark.graph.operators.keyed_process.node import FAILED, BroadcastProcessNode, KeyedProcessNode, emitted_counter
 from tidemark.semantics.keyed_process.key_record import KeyRecord
 from tidemark.semantics.keyed_process.states import STATES
 from tidemark.semantics.keyed_process.times import EpochTimes, Now
 from tidemark.semantics.keyed_process.walk import Failed, KeyWalk, Walked
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.spark.columns.user_values import MisfitError, coerce_batch
+from tidemark.spark.operators.keyed_process.broadcast import read_only
 from tidemark.spark.operators.keyed_process.conversions import declarations
 from tidemark.testing.arrow_types import arrow_schema, arrow_type
 from tidemark.testing.operators.contract import Arrived, Emitted, Folds, instant, value_of
@@ -32,9 +34,10 @@ Key = tuple[object, ...]
 
 @dataclass
 class _Kept:
-    """What an operator keeps: a record by key, and the watermark of the epoch before."""
+    """What an operator keeps: a record by key, a broadcast map, and the watermark of the epoch before."""
 
     keys: dict[Key, KeyRecord] = field(default_factory=dict)
+    broadcast: dict[object, object] = field(default_factory=dict)
     watermark: int = MIN_WATERMARK
 
 
@@ -58,7 +61,8 @@ class PureKeyedProcess:
         self._bound = max((source.watermarks.generator.bound_ms for source in sources), default=0)
         self._kept = _Kept()
         self._processing_time = 0
-        self._arrived: dict[Key, list[tuple[Mapping[str, object], int]]] = {}
+        self._arrived: dict[Key, list[tuple[Mapping[str, object], int, int]]] = {}
+        self._broadcasts: list[Mapping[str, object]] = []
         self._side: dict[str, list[dict[str, object]]] = {}
         self._failed = 0
 
@@ -68,18 +72,39 @@ class PureKeyedProcess:
 
     def process(self, element: Arrived) -> str | None:
         """Take an element, whose turn comes when the watermark is known."""
-        key = tuple(value_of(expression, element.row, what=f"key {name!r}", node=self._node) for name, expression in self._node.keys)
-        self._arrived.setdefault(key, []).append((element.row, element.time))
+        node, number = self._node, self._node.PORTS.index(element.port)
+        if isinstance(node, BroadcastProcessNode) and number:
+            self._broadcasts.append(element.row)
+            return None
+        keys = node.port_keys[number]
+        key = tuple(value_of(expression, element.row, what=f"key {name!r}", node=node) for name, expression in keys)
+        self._arrived.setdefault(key, []).append((element.row, element.time, number))
         return None
+
+    def _apply_broadcasts(self) -> dict[str, Mapping[object, object]]:
+        """Write the map; return it by its name, none where there is no broadcast stream."""
+        node = self._node
+        if not isinstance(node, BroadcastProcessNode):
+            return {}
+        spec, names = node.broadcast, arrow_schema(node.broadcast.value).names
+        for row in self._broadcasts:
+            key = value_of(spec.key, row, what="the broadcast key", node=node)
+            if spec.removes is not None and value_of(spec.removes, row, what="broadcast removes", node=node) is True:
+                self._kept.broadcast.pop(key, None)
+            else:
+                self._kept.broadcast[key] = {name: row.get(name) for name in names}
+        self._broadcasts = []
+        return {spec.name: read_only(self._kept.broadcast)}
 
     def end_epoch(self, watermark: int) -> list[Emitted]:
         """Walk through the keys that have elements or are due; return the function's rows."""
         watermark = max(watermark, self._kept.watermark)
         times = EpochTimes(self._kept.watermark, watermark, self._bound, self._processing_time)
         # As a task of the engine, which is sent the function as the job declares it.
-        function = BoundFunction(copy.deepcopy(self._node.function), fields=self._node.fields)
-        forgives = self._node.on_error is not None
-        keys = KeyWalk(function, self._states, frozenset(self._sides), times, forgives=forgives)
+        node = self._node
+        function = BoundFunction(copy.deepcopy(node.function), fields=node.fields, methods=node.methods)
+        forgives, broadcast = node.on_error is not None, self._apply_broadcasts()
+        keys = KeyWalk(function, self._states, frozenset(self._sides), times, forgives=forgives, broadcast=broadcast)
         emitted: list[Emitted] = []
         due = [key for key, record in self._kept.keys.items() if self._is_due(record, watermark)]
         function.open(keys.context)
@@ -99,10 +124,12 @@ class PureKeyedProcess:
     def _walk(self, keys: KeyWalk, key: Key) -> list[Emitted]:
         record = self._kept.keys.setdefault(key, KeyRecord())
         emitted = []
-        for each in keys.run(dict(zip(self._names, key, strict=True)), record, self._arrived.get(key, ()), Walked()):
+        # Of elements of one time those of the first input come first.
+        elements = sorted(self._arrived.get(key, ()), key=lambda each: (each[1], each[2]))
+        for each in keys.run(dict(zip(self._names, key, strict=True)), record, elements, Walked()):
             if isinstance(each, Failed):
                 self._failed += each.row is not None
-                self._side.setdefault(FAILED, []).append({**(each.row or {}), "error": each.error})
+                self._side.setdefault(FAILED, []).append(self._failure(each))
             elif each.tag is None:
                 emitted.append(Emitted(self._typed(each.row, self._results), each.time))
             else:
@@ -111,6 +138,13 @@ class PureKeyedProcess:
         if record.is_empty:
             del self._kept.keys[key]
         return emitted
+
+    def _failure(self, failed: Failed) -> dict[str, object]:
+        if len(self._node.methods) == 1:
+            return {**(failed.row or {}), "error": failed.error}
+        name = ("first", "second")[failed.number]
+        element = None if failed.row is None else json.dumps(dict(failed.row), default=str, ensure_ascii=False)
+        return {"input": None if failed.row is None else name, "element": element, "error": failed.error}
 
     def _typed(self, row: Mapping[str, object], schema: pa.Schema) -> dict[str, object]:
         """Return a row with the values that its columns would hold."""

@@ -13,7 +13,13 @@ from tidemark.testing.operators.keyed_process import PureKeyedProcess
 from tidemark.testing.operators.window import PureWindows
 
 _KINDS: Final[Mapping[str, Callable[[Any, Folds], PureOperator]]] = MappingProxyType(
-    {"window": PureWindows, "deduplicate": PureDeduplicate, "keyed_process": PureKeyedProcess}
+    {
+        "window": PureWindows,
+        "deduplicate": PureDeduplicate,
+        "keyed_process": PureKeyedProcess,
+        "connected_process": PureKeyedProcess,
+        "broadcast_process": PureKeyedProcess,
+    }
 )
 
 

@@ -47,12 +47,16 @@ def _check_rows(node: KeyedProcessNode, ddl: str, what: str) -> None:
 
 def _check_function(node: KeyedProcessNode) -> None:
     function = node.function
-    process = getattr(function, "process", function)
-    if not callable(process):
-        raise DefinitionError(
-            f"process is given {function!r}, which has no process(element, ctx)", fix=_FIX, uid=node.uid, place=node.place
-        )
-    _check_method(node, process, "process", 2, _FIX)
+    for name in node.methods:
+        method = getattr(function, name, function if len(node.methods) == 1 else None)
+        if not callable(method):
+            raise DefinitionError(
+                f"process is given {function!r}, which has no {name}(element, ctx)",
+                fix=_FIX if name == "process" else f"give it {name}(self, element, ctx)",
+                uid=node.uid,
+                place=node.place,
+            )
+        _check_method(node, method, name, 2, _FIX)
     for name, count in (("on_timer", 2), ("open", 1), ("close", 0)):
         method = getattr(function, name, None)
         if callable(method):

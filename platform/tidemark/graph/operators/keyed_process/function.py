@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -45,14 +45,15 @@ class BoundFunction:
     Args:
         function: the user's: an object with ``process`` and, where timers are set, ``on_timer``, or a plain function.
         fields: whether ``state=`` is a dataclass, whose fields are read and assigned to.
+        methods: names of those that process an element, one for each input.
     """
 
-    def __init__(self, function: object, *, fields: bool = False) -> None:
+    def __init__(self, function: object, *, fields: bool = False, methods: Sequence[str] = ("process",)) -> None:
         self._function = function
         self._fields = fields
         self._has_attributes = hasattr(function, "__dict__") and not isinstance(function, FunctionType)
-        method = getattr(function, "process", None)
-        self._process: Callable[..., Any] = method if callable(method) else function  # type: ignore[assignment]
+        found: list[Any] = [getattr(function, name, function) for name in methods]
+        self.inputs: tuple[Callable[..., Any], ...] = tuple(found)
         self._on_timer: Callable[..., Any] | None = getattr(function, "on_timer", None)
 
     def open(self, ctx: ProcessContext) -> None:
@@ -72,10 +73,6 @@ class BoundFunction:
         ctx.state = StateView(states, fields=self._fields)
         if self._has_attributes:
             vars(self._function)[STATES] = states
-
-    def process(self, row: Row | None, ctx: ProcessContext) -> Iterable[Row] | None:
-        """Process an element."""
-        return self._process(row, ctx)  # type: ignore[no-any-return]
 
     def on_timer(self, timestamp: int, ctx: ProcessContext) -> Iterable[Row] | None:
         """Handle a timer.

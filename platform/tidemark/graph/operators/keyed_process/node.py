@@ -57,6 +57,11 @@ class KeyedProcessNode(StatefulNode):
         return "event"
 
     @property
+    def methods(self) -> tuple[str, ...]:
+        """The methods of the function that process an element, one for each input that has keys."""
+        return ("process",)
+
+    @property
     def declarations(self) -> dict[str, StateDeclaration]:
         """The states as the semantics knows them, by name."""
         return {name: descriptor.declaration(name) for name, descriptor in self.states}
@@ -68,7 +73,52 @@ class KeyedProcessNode(StatefulNode):
 
     def bound_function(self) -> BoundFunction:
         """Return the function as it is called."""
-        return BoundFunction(self.function, fields=self.fields)
+        return BoundFunction(self.function, fields=self.fields, methods=self.methods)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ConnectedProcessNode(KeyedProcessNode):
+    """A function over two inputs with keys of the same types, which share the states and timers of a key."""
+
+    second_keys: tuple[tuple[str, Expression], ...] = ()
+
+    KIND: ClassVar[str] = "connected_process"
+    PORTS: ClassVar[tuple[str, ...]] = ("first", "second")
+
+    @property
+    def port_keys(self) -> tuple[tuple[tuple[str, Expression], ...], ...]:
+        """The keys of both inputs; those of the second have the names of the first's."""
+        return (self.keys, self.second_keys)
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The methods for an element of either input."""
+        return ("process1", "process2")
+
+
+@dataclass(frozen=True)
+class BroadcastSpec:
+    """A map that a broadcast stream writes: its name, the expression of its keys, and the columns of its values."""
+
+    name: str
+    key: Expression
+    value: str
+    removes: Expression | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BroadcastProcessNode(KeyedProcessNode):
+    """A function over an input with keys and one that writes a map, which all keys read."""
+
+    broadcast: BroadcastSpec
+
+    KIND: ClassVar[str] = "broadcast_process"
+    PORTS: ClassVar[tuple[str, ...]] = ("elements", "broadcast")
+
+    @property
+    def port_keys(self) -> tuple[tuple[tuple[str, Expression], ...], ...]:
+        """The keys of the first input; the second has none."""
+        return (self.keys, ())
 
 
 def emitted_counter(tag: OutputTag) -> str:

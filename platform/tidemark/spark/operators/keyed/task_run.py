@@ -108,6 +108,7 @@ def run_task(
     tables: StateTables,
     counts: Sequence[str] = (),
     unread: Collection[str] = (),
+    within: Sequence[str] = (),
     small_rows: bool = False,
 ) -> TaskOutput:
     """Pass rows to the tasks, key by key, and write the output; one Spark job.
@@ -121,9 +122,10 @@ def run_task(
         tables: whose folder the output is written to.
         counts: additional aggregates over the output, as SQL.
         unread: columns that the task does not read, besides those that only order the rows.
+        within: columns by which rows of one ``SORT`` and ``ORDER`` are ordered before their position.
         small_rows: whether so many rows as a batch may have fit into memory, so that their sizes need not be watched.
     """
-    ordered = sorted_by_key(fed, keys)
+    ordered = sorted_by_key(fed, keys, within)
     handed = ordered.select(*(quoted(name) for name in ordered.columns if name not in (SORT, EPOCH, *unread))).mapInArrow(task, columns)
     observation = Observation()
     observed = handed.observe(observation, *map(F.expr, (*_COUNTS, *counts))).where(f"{TAG} < {NOTE}")
@@ -143,7 +145,7 @@ def run_task(
 @contextmanager
 def _unwatched(spark: SparkSession) -> Iterator[None]:
     """Have Spark not ask for the size of a batch before each row: with lists and structs that takes several times as long as the rest."""
-    before = spark.conf.get(_MAX_BYTES)
+    before = str(spark.conf.get(_MAX_BYTES))
     spark.conf.set(_MAX_BYTES, str(2**31 - 1))
     try:
         yield
@@ -156,12 +158,12 @@ def have_small_rows(files: Sequence[ParquetSummary | StateFile]) -> bool:
     return sum(file.bytes for file in files) <= _SMALL_ROW * sum(file.rows for file in files) + _FEW_BYTES
 
 
-def sorted_by_key(fed: DataFrame, keys: Sequence[str]) -> DataFrame:
+def sorted_by_key(fed: DataFrame, keys: Sequence[str], within: Sequence[str] = ()) -> DataFrame:
     """Return rows with all rows of a key together, in one task."""
     # A hash ignores nulls: without their places (null, 1) and (1, null) would be one key.
     named = ", ".join(part for key in keys for part in (quoted(key), *nulls_in(quoted(key), fed.schema[key].dataType)))
     first, second = (f"xxhash64({named})", f"hash({named})") if keys else ("0L", "0")
     hashed = fed.withColumns({HASH: F.expr(first), HASH_AGAIN: F.expr(second)})
     apart = hashed.repartition(HASH) if keys else hashed.repartition(1)
-    within = [name for name in (ORDER, POSITION) if name in fed.columns]
-    return apart.sortWithinPartitions(HASH, HASH_AGAIN, TAG, SORT, *within)
+    further = [name for name in (ORDER, *within, POSITION) if name in fed.columns]
+    return apart.sortWithinPartitions(HASH, HASH_AGAIN, TAG, SORT, *further)

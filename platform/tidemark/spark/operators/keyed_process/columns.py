@@ -24,6 +24,11 @@ KEY_NOTE: Final = NOTE + 1
 EVENT_TIMERS = "__tm_event_timers"
 PROCESSING_TIMERS = "__tm_processing_timers"
 ERROR = "__tm_error"
+INPUT = "__tm_input"
+"""The number of an element's input, where there are two."""
+
+FAILED_INPUT = "__tm_failed_input"
+FAILED_ELEMENT = "__tm_failed_element"
 RESULT_TIME = "__tm_result_time"
 RESULT_NUMBER = "__tm_result_number"
 
@@ -32,6 +37,8 @@ EXPIRED = "__tm_expired"
 EMPTIED_KEYS = "__tm_emptied_keys"
 EXPIRED_KEYS = "__tm_expired_keys"
 TIMERS = "__tm_timers"
+SECOND_ACCEPTED = "__tm_second_accepted"
+SECOND_FAILED = "__tm_second_failed"
 
 _TIMER_LIST: Final = T.ArrayType(T.StructType().add("time", T.LongType()).add("name", T.StringType()))
 
@@ -41,9 +48,11 @@ TIMER_FIELDS: Final = (T.StructField(EVENT_TIMERS, _TIMER_LIST), T.StructField(P
 RESULT_FIELDS: Final = (T.StructField(RESULT_TIME, T.LongType()), T.StructField(RESULT_NUMBER, T.LongType()))
 """The time of a row that the function emitted, and its number among those of its key in the epoch."""
 
-NOTE_FIELDS: Final = tuple(T.StructField(name, T.LongType()) for name in (FIRED, EXPIRED, EMPTIED_KEYS, EXPIRED_KEYS, TIMERS))
+_NUMBERS: Final = (FIRED, EXPIRED, EMPTIED_KEYS, EXPIRED_KEYS, TIMERS, SECOND_ACCEPTED, SECOND_FAILED)
+
+NOTE_FIELDS: Final = tuple(T.StructField(name, T.LongType()) for name in _NUMBERS)
 """Timers that fired, entries of state that expired, keys that keep nothing any more (``EXPIRED_KEYS``: since what they kept expired), and
-the change in the number of timers."""
+the change in the number of timers; and how many of the elements were those of the second input."""
 
 
 def side_tags(node: KeyedProcessNode) -> dict[str, int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from pyspark.sql import types as T
 
 from tidemark.graph.operators.keyed_process.node import KeyedProcessNode, emitted_counter
@@ -14,8 +16,11 @@ from tidemark.spark.operators.keyed.layout import Layout
 from tidemark.spark.operators.keyed.output_buffer import Shape
 from tidemark.spark.operators.keyed_process.columns import (
     ERROR,
+    FAILED_ELEMENT,
+    FAILED_INPUT,
     FAILED_ROW,
     FAILED_TIMER,
+    INPUT,
     KEY_NOTE,
     NOTE_FIELDS,
     RESULT_FIELDS,
@@ -39,27 +44,38 @@ def keys_of_node(node: KeyedProcessNode) -> dict[str, str]:
     return {name: key_column(name) for name, _ in node.keys}
 
 
-def layout_of(node: KeyedProcessNode, key_types: T.StructType, rows: T.StructType | None) -> Layout:
+Elements = tuple[Mapping[str, str], ...]
+"""The columns of elements by their names in the stream, for each input."""
+
+
+def elements_of(node: KeyedProcessNode, columns: Sequence[Sequence[str]]) -> Elements:
+    """Return the columns of elements, given those of each input; none for one that has no rows in the epoch."""
+    if len(node.methods) == 1:
+        return ({name: element_column(name) for name in visible_of(list(columns[0]))},)
+    return tuple({name: f"row{number}_{name}" for name in visible_of(list(names))} for number, names in enumerate(columns, start=1))
+
+
+def layout_of(node: KeyedProcessNode, key_types: T.StructType, elements: Elements = (), staged: T.StructType | None = None) -> Layout:
     """Return the columns of an operator.
 
     Args:
         node: the operator.
         key_types: the key columns.
-        rows: the columns of its input; None in an epoch without any.
+        elements: the columns of its input's elements; none in an epoch without any.
+        staged: the types of these, and the engine's columns that stay with them.
     """
-    names = [] if rows is None else visible_of(rows.names)
-    elements = {name: element_column(name) for name in names}
-    engine = () if rows is None else tuple(name for name in (TIME, POSITION) if name in rows.names)
+    connected = len(node.methods) > 1
+    engine = () if staged is None else tuple(name for name in (TIME, POSITION) if name in staged.names)
     fields = {field.name: field for field in nullable(key_types)}
-    for given in () if rows is None else nullable(rows):
-        name = elements.get(given.name, given.name)
-        fields[name] = T.StructField(name, given.dataType)
+    fields |= {} if staged is None else {field.name: field for field in nullable(staged)}
+    # Two inputs may have columns of one name.
+    stored = {column: column for columns in elements for column in columns.values()} if connected else dict(elements[0] if elements else {})
     results = _made(node.returns)
     fields |= {result_column(name): T.StructField(result_column(name), kind) for name, kind in results.items()}
-    more: list[T.StructField] = [*NOTE_FIELDS, T.StructField(ERROR, T.StringType())]
+    more: list[T.StructField] = [*NOTE_FIELDS, *(T.StructField(name, T.StringType()) for name in (ERROR, FAILED_INPUT, FAILED_ELEMENT))]
     shapes: dict[int, Shape] = {
         KEY_NOTE: Shape(made=names_of(NOTE_FIELDS)),
-        FAILED_ROW: Shape((*elements.values(), *engine), (ERROR,)),
+        FAILED_ROW: Shape(engine, (ERROR, FAILED_INPUT, FAILED_ELEMENT)) if connected else Shape((*stored.values(), *engine), (ERROR,)),
         FAILED_TIMER: Shape((), (ERROR, RESULT_TIME)),
     }
     tags = side_tags(node)
@@ -72,9 +88,10 @@ def layout_of(node: KeyedProcessNode, key_types: T.StructType, rows: T.StructTyp
         )
     return Layout(
         keys_of_node(node),
-        elements,
+        stored,
         engine,
         fields,
+        input_fields=(T.StructField(INPUT, T.IntegerType()),) if connected else (),
         results={name: result_column(name) for name in results},
         version_fields=state_fields(node),
         output_fields=RESULT_FIELDS,

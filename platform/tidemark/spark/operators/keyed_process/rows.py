@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from tidemark.graph.operators.keyed_process.node import KeyedProcessNode
 from tidemark.spark.columns.expressions import POSITION, TIME, key_hash, quoted
 from tidemark.spark.operators.keyed.layout import Layout
-from tidemark.spark.operators.keyed_process.columns import ERROR, RESULT_NUMBER, RESULT_TIME
+from tidemark.spark.operators.keyed_process.columns import ERROR, FAILED_ELEMENT, FAILED_INPUT, RESULT_NUMBER, RESULT_TIME
 from tidemark.spark.operators.keyed_process.layout import keys_of_node
 
 if TYPE_CHECKING:
@@ -40,7 +40,10 @@ def emitted_rows(node: KeyedProcessNode, rows: DataFrame, columns: Mapping[str, 
 
 def failed_rows(elements: DataFrame, timers: DataFrame, layout: Layout) -> DataFrame:
     """Return the elements that failed, and a row without columns for each timer that did; ``error`` says why."""
-    named = [F.col(quoted(stored)).alias(name) for name, stored in layout.elements.items()]
+    if layout.input_fields:
+        named = [F.col(FAILED_INPUT).alias("input"), F.col(FAILED_ELEMENT).alias("element")]
+    else:
+        named = [F.col(quoted(stored)).alias(name) for name, stored in layout.elements.items()]
     hidden = [F.col(name) for name in layout.engine]
     found = elements.select(*named, F.col(ERROR).alias("error"), *hidden)
     errors = timers.select(F.col(ERROR).alias("error"), F.col(RESULT_TIME).alias(TIME))

@@ -10,17 +10,16 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from tidemark.crashpoints import crash_point
 from tidemark.graph.model.nodes import SourceNode, walk
-from tidemark.graph.operators.keyed_process.node import FAILED, KeyedProcessNode
+from tidemark.graph.operators.keyed_process.node import FAILED, BroadcastProcessNode, KeyedProcessNode
 from tidemark.graph.operators.keyed_process.state_columns import value_column
 from tidemark.semantics.keyed_process.times import EpochTimes
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
-from tidemark.spark.columns.expressions import POSITION, START, TIME, column, quoted
+from tidemark.spark.columns.expressions import POSITION, START, TIME, quoted
 from tidemark.spark.columns.state_files import write_folder
 from tidemark.spark.operators.base.contract import InputCounts, Observed, OperatorContext, OperatorEpoch, OperatorRuntime, PortInput
 from tidemark.spark.operators.base.tables import MAIN, STATE_COMPRESSION, StateTables
@@ -31,6 +30,7 @@ from tidemark.spark.operators.keyed.key_table import Counters, KeyTable
 from tidemark.spark.operators.keyed.layout import Layout
 from tidemark.spark.operators.keyed.task import KeyTask
 from tidemark.spark.operators.keyed.task_run import TaskOutput, have_small_rows, run_task
+from tidemark.spark.operators.keyed_process.broadcast import BroadcastMap, Entries
 from tidemark.spark.operators.keyed_process.columns import (
     EMPTIED_KEYS,
     EXPIRED,
@@ -38,11 +38,15 @@ from tidemark.spark.operators.keyed_process.columns import (
     FAILED_ROW,
     FAILED_TIMER,
     FIRED,
+    INPUT,
+    SECOND_ACCEPTED,
+    SECOND_FAILED,
     TIMERS,
     side_tags,
 )
-from tidemark.spark.operators.keyed_process.layout import keys_of_node, layout_of
+from tidemark.spark.operators.keyed_process.layout import Elements, keys_of_node, layout_of
 from tidemark.spark.operators.keyed_process.rows import emitted_rows, failed_rows
+from tidemark.spark.operators.keyed_process.staging import staged_rows
 from tidemark.spark.operators.keyed_process.stored_tables import stored_keys, stored_timers
 from tidemark.spark.operators.keyed_process.task import ProcessKeys
 from tidemark.state.log.parquet_files import ParquetSummary
@@ -53,7 +57,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-_COUNTS: Final = {"fired": FIRED, "expired": EXPIRED, "emptied_keys": EMPTIED_KEYS, "expired_keys": EXPIRED_KEYS, "timers": TIMERS}
+_COUNTS: Final = {
+    "fired": FIRED,
+    "expired": EXPIRED,
+    "emptied_keys": EMPTIED_KEYS,
+    "expired_keys": EXPIRED_KEYS,
+    "timers": TIMERS,
+    "second_accepted": SECOND_ACCEPTED,
+    "second_failed": SECOND_FAILED,
+}
 _TIMERS: Final = "timers_set"
 """The counter of timers that wait."""
 
@@ -69,6 +81,7 @@ class KeyedProcessRuntime(OperatorRuntime):
         super().__init__(node)
         self._declared = node
         self.keys = keys_of_node(node)
+        self.broadcast = BroadcastMap(node) if isinstance(node, BroadcastProcessNode) else None
         self.tags = side_tags(node)
         sources = (found for found in walk(node.inputs) if isinstance(found, SourceNode))
         self.bound = max((source.watermarks.generator.bound_ms for source in sources), default=0)
@@ -81,26 +94,6 @@ class KeyedProcessRuntime(OperatorRuntime):
     def begin(self, context: OperatorContext) -> KeyedProcessEpoch:
         """Return the operator at work on an epoch."""
         return KeyedProcessEpoch(self, context)
-
-    def task(self, layout: Layout, clock: OperatorClock) -> KeyTask:
-        """Return the task of an epoch."""
-        node = self.node
-        times = EpochTimes(clock.before, clock.watermark, self.bound, clock.processing_time)
-        function = ProcessKeys(
-            uid=node.uid or "",
-            name=node.function_name,
-            function=node.function,
-            fields=node.fields,
-            states=dict(node.states),
-            types=_types(node, layout),
-            stored=names_of(layout.version_fields),
-            elements=layout.elements,
-            tags={tag.name: self.tags[counter] for counter, tag in node.emitted_tags.items()},
-            times=times,
-            forgives=node.on_error is not None,
-        )
-        errors = ErrorContext(node.uid or "", node.function_name, "correct the function", node.function_name)
-        return KeyTask(function, clock, layout.keys, layout.arrow(layout.output), layout.shapes, errors)
 
     def next_timer(self, state: OperatorState) -> int | None:
         """Return the least watermark at which a timer fires, or a key expires."""
@@ -126,23 +119,27 @@ class KeyedProcessEpoch(OperatorEpoch):
         self._counters = dataclasses.replace(self._before, clock=context.processing_time)
         self._layout: Layout | None = None
         self._staged: tuple[ParquetSummary, ...] = ()
-        self._took_input = False
+        self._elements: Elements = ()
+        self._ports: tuple[str, ...] = ()
+        self._broadcast_rows = 0
         self._had_turn = False
         self._passed: TaskOutput | None = None
 
     def process_batch(self, inputs: Mapping[str, PortInput]) -> None:
-        """Stage an epoch's input, so that it is read once; one Spark job."""
-        (given,) = inputs.values()
-        rows, node = given.rows, self.runtime.node
-        keys = {name: column(expression).alias(self.runtime.keys[name]) for name, expression in node.keys}
-        layout = layout_of(node, rows.select(*keys.values()).schema, rows.schema)
-        self._adopt(layout)
-        names = {stored: name for name, stored in layout.elements.items()}
-        columns = {stored: keys[name] for name, stored in layout.keys.items()}
-        staged = rows.select(*(columns.get(name, F.col(quoted(names.get(name, name))).alias(name)) for name in layout.new.names))
-        folder = self._tables.new_folder()
-        self._staged = tuple(write_folder(staged, self.context.store, folder, compression=STATE_COMPRESSION, time_column=TIME))
-        self._layout, self._took_input = layout, True
+        """Stage an epoch's input, so that it is read once; one Spark job. The rows of a broadcast stream are applied to its map at once."""
+        node = self.runtime.node
+        if self.runtime.broadcast is not None and "broadcast" in inputs:
+            self._broadcast_rows = self.runtime.broadcast.write(inputs["broadcast"].rows, self._tables, self.context)
+        given = staged_rows(node, inputs)
+        if given is not None:
+            rows, keys, self._elements = given
+            layout = layout_of(node, keys, self._elements, rows.schema)
+            self._adopt(layout)
+            folder = self._tables.new_folder()
+            staged = rows.select(*map(quoted, layout.new.names))
+            self._staged = tuple(write_folder(staged, self.context.store, folder, compression=STATE_COMPRESSION, time_column=TIME))
+            self._layout = layout
+        self._ports = tuple(inputs)
         crash_point("state-staged")
 
     def _adopt(self, layout: Layout) -> None:
@@ -153,7 +150,7 @@ class KeyedProcessEpoch(OperatorEpoch):
         if self._tables.schema is None:
             raise ValueError("a deadline without state")
         keys = StructType([self._tables.schema[name] for name in self.runtime.keys.values()])
-        layout = layout_of(self.runtime.node, keys, None)
+        layout = layout_of(self.runtime.node, keys)
         self._adopt(layout)
         return layout
 
@@ -174,7 +171,7 @@ class KeyedProcessEpoch(OperatorEpoch):
         fed, others = feed.rows(feed.new(self._staged))
         passed = run_task(
             fed,
-            self.runtime.task(layout, clock),
+            self._task(layout, clock),
             layout.output,
             keys=list(layout.keys.values()),
             context=self.context,
@@ -182,6 +179,7 @@ class KeyedProcessEpoch(OperatorEpoch):
             counts=[f"sum({column}) AS {name}" for name, column in _COUNTS.items()],
             # They stay with elements that fail.
             unread=(ORDER,) if self.runtime.node.on_error is not None else (ORDER, POSITION),
+            within=(INPUT,),
             small_rows=have_small_rows([*self._staged, *self._tables.files()]),
         )
         self._layout, self._passed = layout, passed
@@ -193,14 +191,48 @@ class KeyedProcessEpoch(OperatorEpoch):
             return None
         return emitted_rows(self.runtime.node, passed.read(self.context, OUTPUT), layout.results)
 
+    def _task(self, layout: Layout, clock: OperatorClock) -> KeyTask:
+        """Return the task of an epoch."""
+        node, runtime = self.runtime.node, self.runtime
+        times = EpochTimes(clock.before, clock.watermark, runtime.bound, clock.processing_time)
+        function = ProcessKeys(
+            uid=node.uid or "",
+            name=node.function_name,
+            function=node.function,
+            fields=node.fields,
+            states=dict(node.states),
+            types=_types(node, layout),
+            stored=names_of(layout.version_fields),
+            elements=self._elements,
+            methods=node.methods,
+            tags={tag.name: runtime.tags[counter] for counter, tag in node.emitted_tags.items()},
+            times=times,
+            forgives=node.on_error is not None,
+            broadcast=self._broadcast,
+        )
+        errors = ErrorContext(node.uid or "", node.function_name, "correct the function", node.function_name)
+        return KeyTask(function, clock, layout.keys, layout.arrow(layout.output), layout.shapes, errors)
+
+    @property
+    def _broadcast(self) -> dict[str, Entries]:
+        node, held = self.runtime.node, self.runtime.broadcast
+        if held is None or not isinstance(node, BroadcastProcessNode):
+            return {}
+        return {node.broadcast.name: held.entries(self._tables, self.context)}
+
     @property
     def input_counts(self) -> Mapping[str, InputCounts] | None:
         """The numbers of elements that were processed, and that failed."""
-        if not self._took_input or not self._had_turn:
+        if not self._ports or not self._had_turn:
             return None
-        accepted, failed = (0, 0) if self._passed is None else (self._passed.count("accepted"), self._passed.count("late"))
-        others = {FAILED: failed} if self.runtime.node.on_error is not None else {}
-        return {port.name: InputCounts(accepted, others) for port in self.node.ports}
+        node, passed = self.runtime.node, self._passed
+        found = {"broadcast": InputCounts(self._broadcast_rows, {})} if isinstance(node, BroadcastProcessNode) else {}
+        total = [0 if passed is None else passed.count(name) for name in ("accepted", "late")]
+        second = [0 if passed is None else passed.count(name) for name in ("second_accepted", "second_failed")]
+        first = [one - other for one, other in zip(total, second, strict=True)]
+        for port, (accepted, failed) in zip(node.PORTS[: len(node.methods)], (first, second), strict=False):
+            found[port] = InputCounts(accepted, {FAILED: failed} if node.on_error is not None else {})
+        return {port: counts for port, counts in found.items() if port in self._ports}
 
     @property
     def side_counts(self) -> Mapping[str, int] | None:

@@ -28,7 +28,7 @@ class KeyedProcessSchemas(OperatorSchemas):
 
     def __init__(self, node: KeyedProcessNode, inputs: Mapping[str, DataFrame]) -> None:
         self._node = node
-        (self._rows,) = inputs.values()
+        self._rows = inputs[node.PORTS[0]]
 
     def state(self) -> T.StructType:
         """Return keys, and the columns of states."""
@@ -46,6 +46,8 @@ class KeyedProcessSchemas(OperatorSchemas):
         for tag, ddl in self._node.side_outputs:
             if emitted_counter(tag) == counter:
                 return _with_time(struct_of(ddl))
+        if len(self._node.methods) > 1:
+            return _with_time(struct_of("input STRING, element STRING, error STRING"))
         names = visible_of(self._rows.columns)
         given = [field for field in nullable(self._rows.schema) if field.name in names]
         return _with_time(T.StructType([*given, T.StructField("error", T.StringType())]))

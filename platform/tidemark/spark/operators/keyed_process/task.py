@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidemark.errors import TidemarkError, UserCodeError
 from tidemark.graph.expressions.expression_text import shortened
@@ -21,10 +22,12 @@ from tidemark.spark.columns.expressions import TIME
 from tidemark.spark.operators.keyed.columns import NEW, OUTPUT
 from tidemark.spark.operators.keyed.key_state import EMPTY_VERSION, Version, one_line, origin_of
 from tidemark.spark.operators.keyed.output_buffer import OutputBuffer
-from tidemark.spark.operators.keyed.rows import KeyRows, Place
+from tidemark.spark.operators.keyed.rows import KeyRows, Place, Run
 from tidemark.spark.operators.keyed.task import KeyCall, KeyFunction, KeyResult, KeyRun
-from tidemark.spark.operators.keyed_process.columns import FAILED_ROW, FAILED_TIMER, KEY_NOTE
+from tidemark.spark.operators.keyed_process.broadcast import read_only
+from tidemark.spark.operators.keyed_process.columns import FAILED_ROW, FAILED_TIMER, INPUT, KEY_NOTE
 from tidemark.spark.operators.keyed_process.conversions import declarations
+from tidemark.spark.operators.keyed_process.layout import Elements
 from tidemark.spark.operators.keyed_process.stored_record import read_record, write_record
 
 if TYPE_CHECKING:
@@ -46,10 +49,12 @@ class ProcessKeys(KeyFunction):
         states: by name.
         types: of their values, and of a map's keys, by name.
         stored: the columns of a key's version.
-        elements: columns of elements by their names in the stream.
+        elements: columns of elements by their names in the stream, for each input.
+        methods: of the function, for an element of each input.
         tags: of rows of side outputs, by their names.
         times: of the operator in the epoch.
         forgives: whether a call that fails is undone, and its element put aside.
+        broadcast: maps that it reads, by name.
     """
 
     uid: str
@@ -59,17 +64,20 @@ class ProcessKeys(KeyFunction):
     states: Mapping[str, StateDescriptor]
     types: Mapping[str, tuple[pa.DataType, pa.DataType | None]]
     stored: tuple[str, ...]
-    elements: Mapping[str, str]
+    elements: Elements
+    methods: tuple[str, ...]
     tags: Mapping[str, int]
     times: EpochTimes
     forgives: bool
+    broadcast: Mapping[str, Mapping[Any, Any]]
 
     @contextmanager
     def begin(self) -> Iterator[KeyFunction]:
         """Open the function, and close it at the end."""
-        bound = BoundFunction(self.function, fields=self.fields)
+        bound = BoundFunction(self.function, fields=self.fields, methods=self.methods)
         declared = declarations(self.states, self.types)
-        walk = KeyWalk(bound, declared, frozenset(self.tags), self.times, forgives=self.forgives)
+        broadcast = {name: read_only(dict(entries)) for name, entries in self.broadcast.items()}
+        walk = KeyWalk(bound, declared, frozenset(self.tags), self.times, forgives=self.forgives, broadcast=broadcast)
         try:
             with self._named("open"):
                 bound.open(walk.context)
@@ -106,6 +114,7 @@ class _OpenFunction(KeyFunction):
     _emptied: int = 0
     _expired: int = 0
     _timers: int = 0
+    _second: list[int] = field(default_factory=lambda: [0, 0])
 
     @property
     def version_columns(self) -> tuple[str, ...]:
@@ -118,7 +127,6 @@ class _OpenFunction(KeyFunction):
         record = read_record(call.before.more, self.states, self.declared.times)
         timers, expired = _count_timers(record), walked.expired
         elements = _Elements(call.rows, self.declared.elements)
-        count = walked.elements
         tags, origin, number = self.declared.tags, _Origin(call.key), 0
         try:
             for each in self.walk.run(call.key, record, elements, walked):
@@ -141,15 +149,20 @@ class _OpenFunction(KeyFunction):
                 self._expired += 1
             else:
                 self._emptied += 1
-        return KeyResult(after, accepted=walked.elements - count - elements.failed, refused=elements.failed)
+        accepted, failed = elements.accepted, elements.failed
+        for number, counted in enumerate((accepted, failed)):
+            self._second[number] += sum(counted[1:])
+        return KeyResult(after, accepted=sum(accepted), refused=sum(failed))
 
     def _put_aside(self, failed: Failed, elements: _Elements, out: OutputBuffer, first: Place) -> None:
         if failed.row is None:
             error = f"timer at {failed.time} {origin_of(self.walk.context.current_key)}: {failed.error}"
             out.add(FAILED_TIMER, first, (error, failed.time))
         else:
-            elements.failed += 1
-            out.add(FAILED_ROW, elements.place, (failed.error,))
+            elements.fail()
+            one = len(self.declared.methods) == 1
+            made = (failed.error,) if one else (failed.error, ("first", "second")[failed.number], _as_json(failed.row))
+            out.add(FAILED_ROW, elements.place, made)
 
     def _version(self, record: KeyRecord) -> Version:
         if record.is_empty:
@@ -172,26 +185,50 @@ class _OpenFunction(KeyFunction):
 
     def end(self, out: OutputBuffer, place: Place) -> None:
         """Add the numbers of the task."""
-        out.add(KEY_NOTE, place, (self._walked.fired, self._walked.expired, self._emptied, self._expired, self._timers))
+        numbers = self._walked.fired, self._walked.expired, self._emptied, self._expired, self._timers
+        out.add(KEY_NOTE, place, (*numbers, *self._second))
 
 
 class _Elements:
-    """The new elements of a key with their times; knows the newest one that was taken."""
+    """The new elements of a key with their times and inputs; knows the newest one that was taken, and counts them by input."""
 
-    def __init__(self, rows: KeyRows, columns: Mapping[str, str]) -> None:
+    def __init__(self, rows: KeyRows, columns: Elements) -> None:
         self._rows = rows
         self._columns = columns
-        self.failed = 0
+        self.taken = [0] * len(columns)
+        self.failed = [0] * len(columns)
         self.row: Row | None = None
+        self.number = 0
         self._run: tuple[pa.RecordBatch, int] | None = None
 
-    def __iter__(self) -> Iterator[tuple[Row, int]]:
+    def __iter__(self) -> Iterator[tuple[Row, int, int]]:
         for run in self._rows.of(NEW):
-            number = run.start
-            for row, time in zip(run.rows(self._columns), run.values(TIME), strict=True):
-                self.row, self._run = row, (run.batch, number)
-                number += 1
-                yield row, time  # type: ignore[misc]
+            if len(self._columns) > 1:
+                yield from self._of_both(run)
+                continue
+            place = run.start
+            self.taken[0] += run.stop - run.start
+            for row, time in zip(run.rows(self._columns[0]), run.values(TIME), strict=True):
+                self.row, self._run = row, (run.batch, place)
+                place += 1
+                yield row, time, 0  # type: ignore[misc]
+
+    def _of_both(self, run: Run) -> Iterator[tuple[Row, int, int]]:
+        columns = [[(name, run.values(stored)) for name, stored in each.items()] for each in self._columns]
+        for nth, (number, time) in enumerate(zip(run.values(INPUT), run.values(TIME), strict=True)):
+            row = {name: values[nth] for name, values in columns[number]}  # type: ignore[call-overload]
+            self.row, self._run, self.number = row, (run.batch, run.start + nth), number  # type: ignore[assignment]
+            self.taken[self.number] += 1
+            yield row, time, number  # type: ignore[misc]
+
+    def fail(self) -> None:
+        """Count the newest element as one that failed."""
+        self.failed[self.number] += 1
+
+    @property
+    def accepted(self) -> list[int]:
+        """The elements that did not fail, by input."""
+        return [taken - failed for taken, failed in zip(self.taken, self.failed, strict=True)]
 
     @property
     def place(self) -> Place:
@@ -209,6 +246,10 @@ class _Origin:
 
     def __str__(self) -> str:
         return origin_of(self.key)
+
+
+def _as_json(row: Mapping[str, object]) -> str:
+    return json.dumps(dict(row), default=str, ensure_ascii=False)
 
 
 def _count_timers(record: KeyRecord) -> int:

@@ -13,7 +13,13 @@ from tidemark.spark.operators.keyed_process.runtime import KeyedProcessRuntime
 from tidemark.spark.operators.window.runtimes import window_runtime_of
 
 _RUNTIMES: Final[Mapping[str, Callable[[Any], OperatorRuntime]]] = MappingProxyType(
-    {"deduplicate": DeduplicateRuntime, "keyed_process": KeyedProcessRuntime, "window": window_runtime_of}
+    {
+        "deduplicate": DeduplicateRuntime,
+        "keyed_process": KeyedProcessRuntime,
+        "connected_process": KeyedProcessRuntime,
+        "broadcast_process": KeyedProcessRuntime,
+        "window": window_runtime_of,
+    }
 )
 
 

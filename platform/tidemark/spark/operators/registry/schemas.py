@@ -16,7 +16,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _SCHEMAS: Final[Mapping[str, Callable[[Any, Mapping[str, DataFrame]], OperatorSchemas]]] = MappingProxyType(
-    {"deduplicate": DeduplicateSchemas, "keyed_process": KeyedProcessSchemas, "window": WindowSchemas}
+    {
+        "deduplicate": DeduplicateSchemas,
+        "keyed_process": KeyedProcessSchemas,
+        "connected_process": KeyedProcessSchemas,
+        "broadcast_process": KeyedProcessSchemas,
+        "window": WindowSchemas,
+    }
 )
 
 

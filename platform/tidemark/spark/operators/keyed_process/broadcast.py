@@ -1,0 +1,127 @@
+"""The map that a broadcast stream writes: few entries, kept in one file and sent to each task."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from tidemark.errors import UserCodeError
+from tidemark.graph.expressions.ddl import parse_schema
+from tidemark.graph.operators.keyed_process.node import BroadcastProcessNode
+from tidemark.spark.columns.expressions import POSITION, TIME, column, quoted
+from tidemark.spark.columns.schemas import nullable
+from tidemark.spark.operators.base.contract import OperatorContext
+from tidemark.spark.operators.base.tables import STATE_COMPRESSION, StateTables
+from tidemark.state.gc.state_file_check import owner_store
+from tidemark.state.log.parquet_files import write_parquet
+from tidemark.state.log.records import StateFile
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+PART: Final = "broadcast"
+"""The table of the map's entries."""
+
+KEY: Final = "__tm_broadcast_key"
+VALUE: Final = "__tm_broadcast_value"
+_REMOVES: Final = "__tm_broadcast_removes"
+
+MAX_ENTRIES: Final = 1_000_000
+"""Each task has the whole map in memory."""
+
+Entries = dict[Any, Any]
+
+
+class BroadcastMap:
+    """The map of an operator over the epochs of a run.
+
+    Args:
+        node: the operator.
+    """
+
+    def __init__(self, node: BroadcastProcessNode) -> None:
+        self._node = node
+        self._read: tuple[tuple[str, ...], Entries] | None = None
+
+    def entries(self, tables: StateTables, context: OperatorContext) -> Entries:
+        """Return the entries after the newest epoch that wrote any; read once per run."""
+        files = tables.files(PART)
+        paths = tuple(file.path for file in files)
+        if self._read is None or self._read[0] != paths:
+            found: Entries = {}
+            for file in files:
+                found.update((row[KEY], row[VALUE]) for row in _rows(file, context))
+            self._read = paths, found
+        return self._read[1]
+
+    def write(self, rows: DataFrame, tables: StateTables, context: OperatorContext) -> int:
+        """Apply an epoch's rows, in order of their times; return their number.
+
+        Raises:
+            UserCodeError: the map would be too large to be sent to tasks, or has keys that cannot be looked up.
+        """
+        entries, uid = dict(self.entries(tables, context)), self._node.uid
+        changes, types = self._changes(rows)
+        for row in changes.to_pylist():
+            key = row[KEY]
+            try:
+                if row[_REMOVES]:
+                    entries.pop(key, None)
+                else:
+                    entries[key] = row[VALUE]
+            except TypeError:
+                what = f"the broadcast map {self._node.broadcast.name!r} has the key {key!r}, which cannot be looked up"
+                raise UserCodeError(what, fix="use a key that is no array, map or struct", uid=uid, place=self._node.place) from None
+        if len(entries) > MAX_ENTRIES:
+            raise UserCodeError(
+                f"the broadcast map {self._node.broadcast.name!r} has {len(entries):,} entries, and each task gets all of them",
+                fix=f"connect the streams by a key instead; up to {MAX_ENTRIES:,} entries are broadcast",
+                uid=uid,
+                place=self._node.place,
+            )
+        tables.drop(tables.files(PART))
+        if entries:
+            table = _table(entries, types)
+            written = write_parquet(context.store, f"{tables.new_folder()}/part-00000.parquet", table, compression=STATE_COMPRESSION)
+            tables.add([written], PART)
+        self._read = tuple(file.path for file in tables.files(PART)), entries
+        return int(changes.num_rows)
+
+    def _changes(self, rows: DataFrame) -> tuple[pa.Table, T.StructType]:
+        """Return the rows in order, and the types of the map's columns."""
+        spec = self._node.broadcast
+        names = parse_schema(spec.value).names
+        removes = F.lit(False) if spec.removes is None else F.coalesce(column(spec.removes), F.lit(False))
+        value = F.struct(*(F.col(quoted(name)).alias(name) for name in names))
+        order = [name for name in (TIME, POSITION) if name in rows.columns]
+        made = rows.select(column(spec.key).alias(KEY), value.alias(VALUE), removes.alias(_REMOVES), *order).orderBy(*order)
+        types = T.StructType([field for field in nullable(made.schema) if field.name in (KEY, VALUE)])
+        return made.drop(*order).toArrow(), types
+
+
+def read_only(entries: Entries) -> Mapping[Any, Any]:
+    """Return entries as a map that cannot be changed, nor can its values."""
+    return MappingProxyType({key: MappingProxyType(value) if isinstance(value, dict) else value for key, value in entries.items()})
+
+
+def _table(entries: Entries, types: T.StructType) -> pa.Table:
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    schema = to_arrow_schema(types, timezone="UTC")
+    columns = [pa.array(list(entries), schema.field(KEY).type), pa.array(list(entries.values()), schema.field(VALUE).type)]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _rows(file: StateFile, context: OperatorContext) -> list[dict[str, Any]]:
+    import pyarrow.parquet as pq
+
+    data = owner_store(context.store, file).get(file.path)
+    found: list[dict[str, Any]] = pq.read_table(io.BytesIO(data), page_checksum_verification=True).to_pylist()
+    return found
