@@ -202,8 +202,7 @@ def test_a_standbys_life(tmp_path: Path) -> None:
     assert read_claim(landing.store, "landing", 2) is None, "it has claimed nothing"
     assert shown(landing.store) == {"state": "ready", "pid": ready.pid, "host": first.host}
     landing.land(2)
-    kill(first)
-    until(lambda: landing.launcher.driver_pid(first) is None, "the end of the killed driver")
+    kill(first, landing)
     second = landing.start(spec)
     assert second.pid == ready.pid
     landing.wait_for_rows(second)
@@ -246,6 +245,7 @@ def ready_standby(folder: Path) -> Standby:
     return found
 
 
-def kill(handle: ProcessHandle) -> None:
+def kill(handle: ProcessHandle, landing: Landing) -> None:
     assert handle.pid is not None
     os.kill(handle.pid, signal.SIGKILL)
+    until(lambda: landing.launcher.probe(handle) != "alive", "the end of the killed driver")
