@@ -30,6 +30,7 @@ DELETING_FILES: dict[str, str] = {
     "platform/tidemark/control/launch/run_folder.py": "scratch files, in a temporary folder of the user's own; rmtree follows no link",
     "platform/tidemark/control/model/standby_files.py": "as above",
     "platform/tidemark/spark/env/jvm.py": "old logs of sessions, in the user's own folder; unlink follows no link",
+    "platform/tidemark/spark/sources/checkpoint.py": "old files of a log in the driver's own temporary folder; unlink follows no link",
     "platform/tidemark/spark/env/class_archive.py": "the archive that it made in the environment; rmtree follows no link",
 }
 """Files of the package that delete by themselves, with the reason; all others ask ``JobStore``."""
