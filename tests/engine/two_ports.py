@@ -26,6 +26,11 @@ class PairKind:
         del node
         return self.late_after
 
+    def looks_up_side_rows(self, node: StatefulNode) -> bool:
+        """Return that rows of side outputs are elements of its input, which are looked up."""
+        del node
+        return True
+
     def late_known_after_emit(self, node: StatefulNode) -> bool:
         """Return when late rows are known."""
         del node

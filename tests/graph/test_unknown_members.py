@@ -29,7 +29,7 @@ SPARK = (
 )
 FLINK = (
     "keyBy key_By flatMap timeWindow timeWindowAll windowAll countWindow assignTimestampsAndWatermarks addSink sinkTo getSideOutput "
-    "sideOutputLateData allowedLateness coGroup connect setParallelism name rebalance execute print"
+    "sideOutputLateData allowedLateness coGroup setParallelism name rebalance execute print"
 )
 
 
@@ -52,6 +52,7 @@ CALLS: dict[str, tuple[Callable[[], object], str]] = {
     "lateness after aggregate": (lambda: wrong(hourly).allowed_lateness("1 hour"), "before .aggregate(...)"),
     "trigger of a keyed stream": (lambda: wrong(keyed).trigger(tm.count_trigger(3)), "after .window(...)"),
     "filter of a keyed stream": (lambda: wrong(keyed).filter("fare > 0"), "before .key_by(...)"),
+    "connect of windows": (lambda: wrong(windowed).connect(keyed), ".key_by('id').connect(other.key_by('id'))"),
     "filter of windows": (lambda: wrong(windowed).filter("fare > 0"), "before .key_by(...)"),
     "key twice": (lambda: wrong(keyed).key_by("at"), ".key_by('zone', 'vendor')"),
     "window twice": (lambda: wrong(windowed).window(tm.tumbling("1 day")), "on the results"),
@@ -59,7 +60,7 @@ CALLS: dict[str, tuple[Callable[[], object], str]] = {
     "side output of windows": (lambda: wrong(windowed).side_output(tm.OutputTag("late")), "after .aggregate(...)"),
     "filter of a sink": (lambda: wrong(tm.delta(trips, "x")).filter("fare > 0"), "before that is bound to a sink"),
     "mistyped": (lambda: wrong(trips).with_colums(a="1"), "write 'with_columns'"),
-    "unheard of": (lambda: wrong(trips).frobnicate(), "use one of its names: a stream has explode, filter,"),
+    "unheard of": (lambda: wrong(trips).frobnicate(), "use one of its names: a stream has broadcast, explode,"),
     "run of a job": (lambda: wrong(job).run(), "tm.run(job)"),
     "job's outpts": (lambda: wrong(job).outpts, "write 'outputs'"),
     "mean": (lambda: wrong(tm).mean("fare"), "tm.avg('fare')"),

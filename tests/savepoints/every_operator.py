@@ -83,6 +83,7 @@ def streams_of(landing: Path) -> dict[str, tm.Stream]:
         "downs": signs.side_output(downs),
         **_at_their_end(rides, changed(taps)),
         **_by_triggers(rides),
+        **_by_functions(rides),
         "reduced": signs.side_output(ups)
         .key_by("k")
         .window(tm.tumbling("500 ms"))
@@ -140,6 +141,60 @@ def _by_triggers(rides: tm.Stream) -> dict[str, tm.Stream]:
         .aggregate(described, total=tm.sum("v"))
         .uid("described"),
     }
+
+
+def _by_functions(rides: tm.Stream) -> dict[str, tm.Stream]:
+    """Return what functions with state and timers make of elements: of one input, of two, and with a map that all keys read."""
+    positive, negative = rides.filter("v > 0").key_by("k"), rides.filter("v <= 0").key_by("k")
+    limits = rides.filter("s = 'x'").broadcast("limits", key="k", value="g INT")
+    return {
+        "waited": rides.key_by("k").process(Waits, returns="n BIGINT, total BIGINT, at BIGINT").uid("waited"),
+        "paired": positive.connect(negative).process(Pairs, returns="k STRING, up INT, down INT").uid("paired"),
+        "limited": rides.key_by("k").connect(limits).process(limited, returns="k STRING, g INT, limit INT").uid("limited"),
+    }
+
+
+class Waits:
+    """Counts the elements of a key until none has come for a while."""
+
+    n = tm.value_state("BIGINT", default=0)
+    total = tm.reducing_state("BIGINT", lambda one, other: one + other)
+
+    def process(self, element: Mapping[str, Any], ctx: tm.ProcessContext) -> None:
+        """Count an element, and move the timer."""
+        self.n.update(self.n.value() + 1)
+        self.total.add(element["v"] or 0)
+        ctx.timer_service().register_event_time_timer(ctx.timestamp + 350, "quiet")
+
+    def on_timer(self, timestamp: int, ctx: tm.ProcessContext) -> Iterator[dict[str, object]]:
+        """Yield what was counted."""
+        del ctx
+        yield {"n": self.n.value(), "total": self.total.get(), "at": timestamp}
+        self.n.clear()
+        self.total.clear()
+
+
+class Pairs:
+    """Pairs each element that is not positive with the newest positive one of its key, for a while."""
+
+    up = tm.value_state("INT", ttl=tm.state_ttl("2 seconds", domain="event"))
+
+    def process1(self, element: Mapping[str, Any], ctx: tm.ProcessContext) -> None:
+        """Keep the element's value."""
+        del ctx
+        self.up.update(element["v"])
+
+    def process2(self, element: Mapping[str, Any], ctx: tm.ProcessContext) -> Iterator[dict[str, object]]:
+        """Yield a pair."""
+        del ctx
+        yield {"k": element["k"], "up": self.up.value(), "down": element["v"]}
+
+
+def limited(element: Mapping[str, Any], ctx: tm.ProcessContext) -> Iterator[dict[str, object]]:
+    """Yield an element with the limit of its key."""
+    limit = ctx.broadcast["limits"].get(element["k"])
+    if limit is not None and element["g"] >= limit["g"]:
+        yield {"k": element["k"], "g": element["g"], "limit": limit["g"]}
 
 
 def aggregates() -> dict[str, tm.Aggregate]:

@@ -137,7 +137,7 @@ class OperatorHarness:
         return HarnessSnapshot(self._operator.snapshot(), self._watermark, self._processing_time)
 
     def restore(self, snapshot: HarnessSnapshot) -> None:
-        """Go on from a snapshot, as a job does from a savepoint; rows that were emitted before stay."""
+        """Resume from a snapshot, as a job does from a savepoint; rows that were emitted before stay."""
         self._operator.restore(snapshot.state)
         self._watermark, self._processing_time = snapshot.watermark, snapshot.processing_time
 

@@ -51,7 +51,7 @@ _MEANT: Final[Mapping[str, str]] = {
         ("connect", "key both: .key_by('id').connect(other.key_by('id')).process(...), or .connect(rules.broadcast(...))"),
         (
             "dropduplicates dropduplicateswithinwatermark distinct",
-            "keep the first of each window: .key_by('id').window(tm.tumbling('1 hour')).aggregate(fare=tm.first('fare')).uid('first')",
+            "write .key_by('id').deduplicate(within='1 hour').uid('first')",
         ),
         ("orderby sort sortby limit head take first", "a stream has no end to sort at; use tm.top_k per window, or sort the table"),
         ("unionall unionbyname", "write .union(other)"),

@@ -68,7 +68,7 @@ class PureOperator(Protocol):
         ...
 
     def restore(self, snapshot: object) -> None:
-        """Go on from a copy of the state."""
+        """Resume from a copy of the state."""
         ...
 
 
@@ -90,7 +90,7 @@ class PureOperatorBase:
         return copy.deepcopy(self._operator)
 
     def restore(self, snapshot: object) -> None:
-        """Go on from a copy of what holds the state."""
+        """Resume from a copy of what holds the state."""
         self._operator = copy.deepcopy(snapshot)
 
 

@@ -193,7 +193,7 @@ class PureKeyedProcess:
         return copy.deepcopy(self._kept)
 
     def restore(self, snapshot: object) -> None:
-        """Go on from what ``snapshot`` returned."""
+        """Resume from what ``snapshot`` returned."""
         if not isinstance(snapshot, _Kept):
             raise TypeError(f"{type(snapshot).__name__} is no snapshot of a process function")
         self._kept = copy.deepcopy(snapshot)
