@@ -16,7 +16,7 @@ from tidemark.semantics.keyed_process.context import ProcessContext, Row
 from tidemark.semantics.keyed_process.key_record import KeyRecord, entries_of
 from tidemark.semantics.keyed_process.states import State
 from tidemark.semantics.keyed_process.times import EpochTimes
-from tidemark.semantics.keyed_process.walk import Failed, KeyWalk, Process, Walked
+from tidemark.semantics.keyed_process.walk import ElementWalk, Failed, OutputBatch, Process, Walked
 
 TAGS = frozenset({"left", "right"})
 KEY = {"k": "x"}
@@ -26,9 +26,10 @@ def run_walk(program: Program) -> tuple[list[Fact], KeyRecord, Walked]:
     record, walked, facts = KeyRecord(), Walked(), list[Fact]()
     for cut in program.epochs:
         times = EpochTimes(cut.before, cut.watermark, program.bound, cut.processing_time)
-        walk = KeyWalk(Interpreter(program.on_timer), program.declarations, TAGS, times, forgives=program.forgives)
+        walk = ElementWalk(Interpreter(program.on_timer), program.declarations, TAGS, times, forgives=program.forgives)
         elements = [({"ops": ops}, time, 0) for time, ops in cut.elements]
         for each in walk.run(KEY, record, elements, walked):
+            assert not isinstance(each, OutputBatch)
             facts.append(("failed", each.time) if isinstance(each, Failed) else (each.tag or "main", each.time, each.row))
     return facts, record, walked
 
@@ -72,7 +73,7 @@ class Calls:
 
 
 def emitted(function: Calls, elements: Sequence[int] = (1,), *, watermark: int = 100, forgives: bool = False) -> list[Any]:
-    walk = KeyWalk(function, {}, TAGS, EpochTimes(-1_000, watermark, 0, 50), forgives=forgives)
+    walk = ElementWalk(function, {}, TAGS, EpochTimes(-1_000, watermark, 0, 50), forgives=forgives)
     return list(walk.run(KEY, KeyRecord(), [({}, time, 0) for time in elements], Walked()))
 
 

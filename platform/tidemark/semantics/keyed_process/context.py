@@ -9,6 +9,7 @@ from typing import Any
 from tidemark.errors import UserCodeError
 from tidemark.semantics.keyed_process.timers import KeyTimers
 from tidemark.semantics.keyed_process.times import Now
+from tidemark.semantics.windows.windows import TimeDomain
 
 _BOUND = 1 << 63
 
@@ -56,14 +57,18 @@ class TimerService:
 class ProcessContext:
     """The context of a call of ``process`` or ``on_timer``.
 
-    ``timer_name`` is the name of the timer that fires, None in ``process`` and for a timer without one. ``state`` has the states that were
-    declared beside the function. ``broadcast`` has the map of a broadcast stream by its name; it cannot be changed.
+    ``timer_name`` is the name of the timer that fires, None in ``process`` and for a timer without one; ``time_domain`` is ``event`` or
+    ``processing`` where a timer fires, else None. ``timestamps`` are the event times of the elements of ``process_batch``, as
+    ``pyarrow.Int64Array``; ``timestamp`` is that of the last of them. ``state`` has the states that were declared beside the function.
+    ``broadcast`` has the map of a broadcast stream by its name; it cannot be changed.
     """
 
     state: Any
 
     def __init__(self, now: Now, tags: frozenset[str], broadcast: Mapping[str, Mapping[Any, Any]] = MappingProxyType({})) -> None:
         self.timer_name: str | None = None
+        self.time_domain: TimeDomain | None = None
+        self.timestamps: Any = None
         self.broadcast = broadcast
         self._now = now
         self._tags = tags
@@ -96,7 +101,7 @@ class ProcessContext:
         return self._service
 
     def output(self, tag: object, row: Row) -> None:
-        """Emit a row to a side output.
+        """Emit a row to a side output; ``process_batch`` may emit a ``pyarrow.RecordBatch`` of rows.
 
         Raises:
             UserCodeError: the operator has no such side output.
@@ -104,7 +109,9 @@ class ProcessContext:
         name = getattr(tag, "name", tag)
         if name not in self._tags:
             known = ", ".join(sorted(self._tags)) or "none"
-            raise UserCodeError(f"there is no side output {name!r}", fix=f"declare it: side_outputs=[...]; there are: {known}")
+            raise UserCodeError(
+                f"there is no side output {name!r}", fix=f"declare it: side_outputs={{tag: 'k STRING'}}; there are: {known}"
+            )
         self._outputs.append((name, row))
 
     def begin_key(self, key: Mapping[str, object] | None, timers: KeyTimers | None) -> None:

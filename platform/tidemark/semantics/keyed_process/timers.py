@@ -54,6 +54,13 @@ class KeyTimers:
                     return domain, timer
         return None
 
+    def next_event_time(self) -> int | None:
+        """Return the time of the first timer of event time, None without any."""
+        queue = self.event_queue
+        while queue and Timer(queue[0][0], queue[0][2] if queue[0][1] else None) not in self._timers["event"]:
+            heapq.heappop(queue)
+        return queue[0][0] if queue else None
+
     def _add(self, domain: TimeDomain, timer: Timer) -> None:
         if timer in self._timers[domain]:
             return

@@ -17,6 +17,10 @@ FAILED: Final = "failed"
 """The counter of elements whose call failed."""
 
 
+PROCESS_BATCH: Final = "process_batch"
+"""The method of a function that takes elements in batches."""
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class KeyedProcessNode(StatefulNode):
     """A function that is called for each element and for each timer of a key, with the key's states.
@@ -59,7 +63,12 @@ class KeyedProcessNode(StatefulNode):
     @property
     def methods(self) -> tuple[str, ...]:
         """The methods of the function that process an element, one for each input that has keys."""
-        return ("process",)
+        return (PROCESS_BATCH,) if self.by_batch else ("process",)
+
+    @property
+    def by_batch(self) -> bool:
+        """Whether the function takes elements in batches."""
+        return callable(getattr(self.function, PROCESS_BATCH, None))
 
     @property
     def declarations(self) -> dict[str, StateDeclaration]:
@@ -94,6 +103,11 @@ class ConnectedProcessNode(KeyedProcessNode):
     def methods(self) -> tuple[str, ...]:
         """The methods for an element of either input."""
         return ("process1", "process2")
+
+    @property
+    def by_batch(self) -> bool:
+        """Functions of two inputs take one element after the other."""
+        return False
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidemark.errors import UserCodeError
 from tidemark.spark.columns.user_values import MisfitError, coerce_batch
@@ -39,6 +39,15 @@ class _Section:
     origins: list[object] = field(default_factory=list)
 
 
+class Block(NamedTuple):
+    """Rows that are added at once: their input row, their number, the columns that their shape has as ``made``, and the function's."""
+
+    place: Place
+    size: int
+    made: tuple[pa.Array, ...]
+    results: pa.RecordBatch
+
+
 class OutputBuffer:
     """Collects rows until there are enough of them.
 
@@ -55,6 +64,7 @@ class OutputBuffer:
         self._uid = uid
         self._function = function
         self._sections: dict[int, _Section] = {}
+        self._blocks: dict[int, list[Block]] = {}
         self._rows = 0
         self._batches: set[int] = set()
 
@@ -79,6 +89,18 @@ class OutputBuffer:
         self._rows += 1
         self._batches.add(id(place.batch))
 
+    def add_block(self, tag: int, block: Block) -> None:
+        """Add rows; their results have the names and types of the shape's ``results``, in its order."""
+        self._blocks.setdefault(tag, []).append(block)
+        self._rows += block.size
+        self._batches.add(id(block.place.batch))
+
+    def result_schema(self, tag: int) -> pa.Schema:
+        """Return the columns of a tag's results as the function names them."""
+        import pyarrow as pa
+
+        return pa.schema([self._schema.field(name).with_name(shown) for name, shown in self._shapes[tag].results.items()])
+
     @property
     def is_full(self) -> bool:
         """Whether enough rows were collected."""
@@ -97,6 +119,9 @@ class OutputBuffer:
         """
         for tag, section in self._sections.items():
             yield self._batch(tag, self._shapes[tag], section)
+        for tag, blocks in self._blocks.items():
+            yield self._of_blocks(tag, self._shapes[tag], blocks)
+        self._blocks = {}
         self._sections, self._rows, self._batches = {}, 0, set()
 
     def _batch(self, tag: int, shape: Shape, section: _Section) -> pa.RecordBatch:
@@ -111,6 +136,22 @@ class OutputBuffer:
             found[name] = pa.array(column, self._schema.field(name).type)
         if shape.results:
             found |= self._results(shape.results, section.results, section.origins)
+        columns = [self._typed(field, found.get(field.name), count) for field in self._schema]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _of_blocks(self, tag: int, shape: Shape, blocks: Sequence[Block]) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        count = sum(block.size for block in blocks)
+        found: dict[str, pa.Array] = {TAG: pa.array([tag] * count, self._schema.field(TAG).type)}
+        numbers = [pa.array([block.place.number] * block.size, pa.int32()) for block in blocks]
+        for name in shape.carried:
+            repeated = [block.place.batch.column(name).take(number) for block, number in zip(blocks, numbers, strict=True)]
+            found[name] = pa.concat_arrays(repeated)
+        for number, name in enumerate(shape.made):
+            found[name] = pa.concat_arrays([block.made[number] for block in blocks])
+        for number, name in enumerate(shape.results):
+            found[name] = pa.concat_arrays([block.results.column(number) for block in blocks])
         columns = [self._typed(field, found.get(field.name), count) for field in self._schema]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 

@@ -82,6 +82,10 @@ class Run(NamedTuple):
             return [{} for _ in range(self.start, self.stop)]
         return [dict(zip(columns, values, strict=True)) for values in zip(*map(self.values, columns.values()), strict=True)]
 
+    def batch_of(self, columns: Mapping[str, str]) -> pa.RecordBatch:
+        """Return the rows as a batch; ``columns`` are names in the batch by names in the result."""
+        return _named(self.batch, columns).slice(self.start, self.stop - self.start)
+
 
 class KeyRows:
     """The rows of one key, in order of their tags. ``first`` is one of them, to read the key from, and ``values`` those of its batch."""

@@ -1,4 +1,4 @@
-"""Converts values that are written to state to those that will be read from it, so that it does not matter when it is read."""
+"""Converts values that are written to state, and rows that are emitted at once, to their declared types."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tidemark.errors import UserCodeError
 from tidemark.graph.operators.keyed_process.descriptors import StateDescriptor
 from tidemark.semantics.keyed_process.declarations import StateDeclaration
+from tidemark.spark.columns.typed_batches import MisfitColumnError, typed_by_name
 from tidemark.spark.columns.user_values import MisfitError, coerce_values
 
 if TYPE_CHECKING:
@@ -60,3 +61,18 @@ def conversion(kind: pa.DataType, what: str, *, none: bool = True) -> Callable[[
         bound = 1 << (kind.bit_width - 1)
         return lambda value: value if type(value) is int and -bound <= value < bound else slow(value)
     return slow
+
+
+def typed_emission(rows: pa.RecordBatch, schema: pa.Schema, name: str) -> pa.RecordBatch:
+    """Return rows that the function of a name emitted at once, with the declared columns.
+
+    Raises:
+        UserCodeError: they do not fit.
+    """
+    try:
+        return typed_by_name(rows, schema)
+    except MisfitColumnError as misfit:
+        raise UserCodeError(
+            f"{name} emitted a batch whose {misfit}",
+            fix="emit a batch with the columns of returns=..., or of its side output, each of its type",
+        ) from None

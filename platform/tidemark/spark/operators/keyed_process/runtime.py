@@ -205,6 +205,7 @@ class KeyedProcessEpoch(OperatorEpoch):
             stored=names_of(layout.version_fields),
             elements=self._elements,
             methods=node.methods,
+            by_batch=node.by_batch,
             tags={tag.name: runtime.tags[counter] for counter, tag in node.emitted_tags.items()},
             times=times,
             forgives=node.on_error is not None,
