@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from tidemark.errors import UserCodeError
 from tidemark.semantics.keyed_process.declarations import Aggregation, StateDeclaration
 from tidemark.semantics.keyed_process.key_record import Entry, KeyRecord, Stored, entries_of
 from tidemark.semantics.keyed_process.times import Now
@@ -13,25 +14,40 @@ Undo = list[Callable[[], None]]
 """What takes back the changes of a call, in the order in which they were made."""
 
 
+class _NoKey:
+    """Stands for the states of a key where there is none."""
+
+    def _refuse(self, *_: object) -> Any:  # noqa: ANN401 - never returns
+        raise UserCodeError("state belongs to a key, and there is none in open() and close()", fix="use it in process or on_timer")
+
+    get = pop = __contains__ = __setitem__ = _refuse
+
+
+_NO_KEY = _NoKey()
+
+
 class State:
-    """A state of the key that is processed.
+    """A state of the key that is processed; the same object for all keys of a task.
 
     Args:
         declared: as declared.
-        record: of the key.
         now: the times of the call.
         undo: gets what takes changes back; None where that is never asked for.
     """
 
-    def __init__(self, declared: StateDeclaration, record: KeyRecord, now: Now, undo: Undo | None) -> None:
+    def __init__(self, declared: StateDeclaration, now: Now, undo: Undo | None) -> None:
         self._declared = declared
         self._name = declared.name
         self._ttl = declared.ttl
         self._convert = declared.convert or (copied if declared.nested else None)
         self._nested = declared.nested
-        self._states = record.states
+        self._states: Any = _NO_KEY
         self._now = now
         self._undo = undo
+
+    def begin_key(self, record: KeyRecord | None) -> None:
+        """Make it the state of a key; None between keys."""
+        self._states = _NO_KEY if record is None else record.states
 
     def clear(self) -> None:
         """Drop all that the state has."""

@@ -32,7 +32,7 @@ class ProcessFunction(Protocol):
     """The user's function, with its states; an instance lives as long as a task."""
 
     def bind(self, states: Mapping[str, State], ctx: ProcessContext) -> None:
-        """Make the states of a key those that the function sees."""
+        """Make the states those that the function sees, which are of one key after the other."""
         ...
 
     @property
@@ -119,11 +119,20 @@ class KeyWalk(Generic[E]):
     broadcast: Mapping[str, Mapping[Any, Any]] = field(default_factory=dict)
     _now: Now = field(init=False)
     _context: ProcessContext = field(init=False)
+    _undo: Undo | None = field(init=False)
+    _timers: KeyTimers = field(init=False)
+    _states: Mapping[str, State] = field(init=False)
+    _handles: tuple[State, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         self.timer: int | None = None
         self._now = Now(self.times.before, self.times.processing_time)
         self._context = ProcessContext(self._now, self.tags, self.broadcast)
+        self._undo = [] if self.forgives else None
+        self._timers = KeyTimers(self._undo)
+        self._states = {name: STATES[each.kind](each, self._now, self._undo) for name, each in self.declarations.items()}
+        self._handles = tuple(self._states.values())
+        self.function.bind(self._states, self._context)
 
     @property
     def context(self) -> ProcessContext:
@@ -142,17 +151,19 @@ class KeyWalk(Generic[E]):
         Raises:
             UserCodeError: the function failed, or returned something else than rows, or its timers do not end.
         """
-        undo: Undo | None = [] if self.forgives else None
-        now, context = self._now, self._context
+        now, context, timers = self._now, self._context, self._timers
         now.watermark = self.times.before
-        timers = KeyTimers(record, undo)
+        timers.begin_key(record)
         context.begin_key(key, timers)
-        self.function.bind({name: STATES[each.kind](each, record, now, undo) for name, each in self.declarations.items()}, context)
-        turn = Turn(timers, _Firings(key), undo, walked)
+        for state in self._handles:
+            state.begin_key(record)
+        turn = Turn(timers, _Firings(key), self._undo, walked)
         yield from self._process(elements, turn)
         now.watermark = self.times.watermark
         yield from self._fire(turn)
         context.begin_key(None, None)
+        for state in self._handles:
+            state.begin_key(None)
         walked.expired += drop_expired(record, self.declarations, now)
 
     def _process(self, elements: Iterable[E], turn: Turn) -> Iterator[Emitted]:

@@ -198,7 +198,8 @@ class PureKeyedProcess:
         for key, record in self._kept.keys.items():
             row = dict(zip(self._names, key, strict=True))
             for name, declared in self._states.items():
-                handle: Any = STATES[declared.kind](declared, copy.deepcopy(record), now, None)
+                handle: Any = STATES[declared.kind](declared, now, None)
+                handle.begin_key(copy.deepcopy(record))
                 if declared.kind == "value":
                     row[name] = handle.value() if name in record.states else None
                 else:
