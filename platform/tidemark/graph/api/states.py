@@ -9,7 +9,7 @@ from tidemark.durations import Duration, to_ms
 from tidemark.errors import DefinitionError
 from tidemark.graph.expressions.function_checks import check_takes
 from tidemark.graph.model.call_site import call_site
-from tidemark.graph.operators.keyed_process.descriptors import StateDescriptor, spark_type
+from tidemark.graph.operators.keyed_process.descriptors import StateDescriptor, check_default, spark_type
 from tidemark.semantics.keyed_process.declarations import Aggregation, StateTtl, reducing
 from tidemark.semantics.windows.windows import TimeDomain
 
@@ -59,7 +59,9 @@ def value_state(type: str, *, default: object = None, ttl: StateTtl | None = Non
         raise DefinitionError(
             f"value_state(default={default!r}) is one object for all keys", fix="leave it out, and read None as an empty one", place=place
         )
-    return StateDescriptor("value", spark_type(type, "value_state", place), default=default, ttl=ttl, place=place)
+    found = spark_type(type, "value_state", place)
+    check_default(default, found, "value_state(default=...)", place)
+    return StateDescriptor("value", found, default=default, ttl=_ttl(ttl, place), place=place)
 
 
 def list_state(type: str, *, ttl: StateTtl | None = None) -> StateDescriptor:
@@ -73,7 +75,7 @@ def list_state(type: str, *, ttl: StateTtl | None = None) -> StateDescriptor:
         DefinitionError: the type cannot be read.
     """
     place = call_site()
-    return StateDescriptor("list", spark_type(type, "list_state", place), ttl=ttl, place=place)
+    return StateDescriptor("list", spark_type(type, "list_state", place), ttl=_ttl(ttl, place), place=place)
 
 
 def map_state(key_type: str, type: str, *, ttl: StateTtl | None = None) -> StateDescriptor:
@@ -92,7 +94,13 @@ def map_state(key_type: str, type: str, *, ttl: StateTtl | None = None) -> State
     """
     place = call_site()
     key = spark_type(key_type, "map_state's keys", place)
-    return StateDescriptor("map", spark_type(type, "map_state", place), key_type=key, ttl=ttl, place=place)
+    if "<" in key or key == "VARIANT":
+        raise DefinitionError(
+            f"map_state has keys of the type {key}, whose values are no keys of a dict",
+            fix="use a type such as STRING or BIGINT; several values are one text, or a map per key of the stream: .key_by('a', 'b')",
+            place=place,
+        )
+    return StateDescriptor("map", spark_type(type, "map_state", place), key_type=key, ttl=_ttl(ttl, place), place=place)
 
 
 def reducing_state(type: str, function: Callable[[Any, Any], Any], *, ttl: StateTtl | None = None) -> StateDescriptor:
@@ -111,7 +119,9 @@ def reducing_state(type: str, function: Callable[[Any, Any], Any], *, ttl: State
     """
     place = call_site()
     check_takes(function, "reducing_state", count=2, fix="pass a function of two values: reducing_state('BIGINT', max)", place=place)
-    return StateDescriptor("reducing", spark_type(type, "reducing_state", place), aggregation=reducing(function), ttl=ttl, place=place)
+    return StateDescriptor(
+        "reducing", spark_type(type, "reducing_state", place), aggregation=reducing(function), ttl=_ttl(ttl, place), place=place
+    )
 
 
 def aggregating_state(
@@ -141,4 +151,12 @@ def aggregating_state(
     if not callable(create):
         raise DefinitionError(f"aggregating_state(create={create!r}) is not a function", fix=fix, place=place)
     aggregation = Aggregation(create, add, result, (create, add, result))
-    return StateDescriptor("aggregating", spark_type(type, "aggregating_state", place), aggregation=aggregation, ttl=ttl, place=place)
+    return StateDescriptor(
+        "aggregating", spark_type(type, "aggregating_state", place), aggregation=aggregation, ttl=_ttl(ttl, place), place=place
+    )
+
+
+def _ttl(ttl: object, place: str) -> StateTtl | None:
+    if ttl is None or isinstance(ttl, StateTtl):
+        return ttl
+    raise DefinitionError(f"ttl is {ttl!r}, not how long state lives", fix="write ttl=tm.state_ttl('7 days')", place=place)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidemark.errors import UserCodeError
 from tidemark.semantics.keyed_process.timers import KeyTimers
 from tidemark.semantics.keyed_process.times import Now
 from tidemark.semantics.windows.windows import TimeDomain
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _BOUND = 1 << 63
 
@@ -74,7 +77,7 @@ class ProcessContext:
         self._tags = tags
         self._service = TimerService(now)
         self._key: Mapping[str, object] | None = None
-        self._outputs: list[tuple[str, Row]] = []
+        self._outputs: list[tuple[str, Any]] = []
 
     @property
     def timestamp(self) -> int:
@@ -83,10 +86,10 @@ class ProcessContext:
 
     @property
     def current_key(self) -> Mapping[str, object]:
-        """The key's columns by name."""
+        """The key's columns by name; they cannot be changed."""
         if self._key is None:
             raise UserCodeError("there is no key in open() and close()", fix="read it in process or on_timer")
-        return self._key
+        return MappingProxyType(self._key)
 
     def current_watermark(self) -> int:
         """Return the watermark of the operator at this element or timer."""
@@ -100,7 +103,7 @@ class ProcessContext:
         """Return what sets and deletes timers."""
         return self._service
 
-    def output(self, tag: object, row: Row) -> None:
+    def output(self, tag: object, row: Row | pa.RecordBatch) -> None:
         """Emit a row to a side output; ``process_batch`` may emit a ``pyarrow.RecordBatch`` of rows.
 
         Raises:
@@ -112,6 +115,8 @@ class ProcessContext:
             raise UserCodeError(
                 f"there is no side output {name!r}", fix=f"declare it: side_outputs={{tag: 'k STRING'}}; there are: {known}"
             )
+        if type(row) is not dict and not isinstance(row, Mapping) and not hasattr(row, "num_rows"):
+            raise UserCodeError(f"the side output {name!r} is given {row!r} as a row", fix="give a dict of column names and values")
         self._outputs.append((name, row))
 
     def begin_key(self, key: Mapping[str, object] | None, timers: KeyTimers | None) -> None:
@@ -123,7 +128,7 @@ class ProcessContext:
         """Whether rows of side outputs were emitted since they were taken."""
         return bool(self._outputs)
 
-    def take_outputs(self) -> list[tuple[str, Row]]:
+    def take_outputs(self) -> list[tuple[str, Any]]:
         """Return the rows of side outputs since the last call."""
         taken, self._outputs = self._outputs, []
         return taken

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 MAX_FIRINGS: Final = 100_000
 """So many firings of a key in an epoch may be of timers that are due no later than one that fired before."""
 
+MAX_ROWS: Final = 1_000_000
+"""A call that emits more rows is held for one that never ends."""
 
 Process = Callable[[Any, ProcessContext], "Iterable[Any] | None"]
 
@@ -273,7 +275,12 @@ def rows_of(returned: object, name: str) -> Iterator[Row]:
         return
     if type(returned) is not GeneratorType and (not isinstance(returned, Iterable) or isinstance(returned, Mapping | str | bytes)):
         raise UserCodeError(f"{name} returned {returned!r}, not rows", fix="yield each row as a dict, or return a list of dicts, or None")
-    for row in returned:
+    for number, row in enumerate(returned):
+        if number >= MAX_ROWS:
+            raise UserCodeError(
+                f"{name} emitted {MAX_ROWS:,} rows in one call, and has not ended",
+                fix="have it end; what takes longer can set a timer, and emit more when that fires",
+            )
         if type(row) is not dict and not isinstance(row, Mapping):
             raise UserCodeError(f"{name} emitted {row!r} as a row", fix="yield each row as a dict of column names and values")
         yield row

@@ -183,7 +183,9 @@ class PureKeyedProcess:
             return dict(coerce_batch([row], schema).to_pylist()[0])
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             what = f"{name} returned {' '.join(str(error).split())}"
-            raise UserCodeError(what, fix="return values of the types in returns=...", uid=self._node.uid) from error
+            raise UserCodeError(
+                what, fix="return values of the types in returns=..., or of the side output's columns", uid=self._node.uid
+            ) from error
 
     def take_side_rows(self) -> tuple[dict[str, list[dict[str, object]]], dict[str, int]]:
         """Return the rows of side outputs since the last call, by counter, and how many of the elements each counter has."""

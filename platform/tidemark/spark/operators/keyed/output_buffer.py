@@ -23,12 +23,13 @@ MAX_BATCHES: Final = 32
 class Shape:
     """The columns of a tag's rows: ``carried`` from their input row, ``made`` by the task, ``results`` of the user's function.
 
-    ``results`` are names in the dicts that the function returns, by names of columns.
+    ``results`` are names in the dicts that the function returns, by names of columns, and ``required`` those that may not be null.
     """
 
     carried: tuple[str, ...] = ()
     made: tuple[str, ...] = ()
     results: Mapping[str, str] = field(default_factory=dict)
+    required: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -99,7 +100,9 @@ class OutputBuffer:
         """Return the columns of a tag's results as the function names them."""
         import pyarrow as pa
 
-        return pa.schema([self._schema.field(name).with_name(shown) for name, shown in self._shapes[tag].results.items()])
+        shape = self._shapes[tag]
+        kinds = {shown: self._schema.field(name).type for name, shown in shape.results.items()}
+        return pa.schema([pa.field(shown, kind, nullable=shown not in shape.required) for shown, kind in kinds.items()])
 
     @property
     def is_full(self) -> bool:
@@ -135,7 +138,7 @@ class OutputBuffer:
         for name, column in zip(shape.made, zip(*section.values, strict=True), strict=True):
             found[name] = pa.array(column, self._schema.field(name).type)
         if shape.results:
-            found |= self._results(shape.results, section.results, section.origins)
+            found |= self._results(tag, section.results, section.origins)
         columns = [self._typed(field, found.get(field.name), count) for field in self._schema]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
@@ -162,9 +165,10 @@ class OutputBuffer:
             return pa.nulls(count, field.type)
         return column if column.type == field.type else column.cast(field.type)
 
-    def _results(self, names: Mapping[str, str], rows: Sequence[Mapping[str, object]], origins: Sequence[object]) -> dict[str, pa.Array]:
+    def _results(self, tag: int, rows: Sequence[Mapping[str, object]], origins: Sequence[object]) -> dict[str, pa.Array]:
         import pyarrow as pa
 
+        names = self._shapes[tag].results
         known = frozenset(names.values())
         for row, origin in zip(rows, origins, strict=True):
             if not row.keys() <= known:
@@ -174,7 +178,7 @@ class OutputBuffer:
                     fix=f"name it in returns=..., or return only {', '.join(names.values())}",
                     uid=self._uid,
                 )
-        schema = pa.schema([pa.field(shown, self._schema.field(name).type) for name, shown in names.items()])
+        schema = self.result_schema(tag)
         try:
             made = coerce_batch(rows, schema)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
@@ -198,7 +202,7 @@ class OutputBuffer:
         said = "returned" if isinstance(why, MisfitError) else "returned a row that does not fit its columns:"
         return UserCodeError(
             f"{self._function} {said} {' '.join(str(why).split())}, {where}",
-            fix="return values of the types in returns=...",
+            fix="return values of the types in returns=..., or of the side output's columns",
             uid=self._uid,
         )
 

@@ -84,7 +84,10 @@ def layout_of(node: KeyedProcessNode, key_types: T.StructType, elements: Element
         made = _made(ddl)
         more += [T.StructField(side_column(number, name), kind) for name, kind in made.items()]
         shapes[number] = Shape(
-            tuple(keys_of_node(node).values()), names_of(RESULT_FIELDS), {side_column(number, name): name for name in made}
+            tuple(keys_of_node(node).values()),
+            names_of(RESULT_FIELDS),
+            {side_column(number, name): name for name in made},
+            _required(ddl),
         )
     return Layout(
         keys_of_node(node),
@@ -93,11 +96,16 @@ def layout_of(node: KeyedProcessNode, key_types: T.StructType, elements: Element
         fields,
         input_fields=(T.StructField(INPUT, T.IntegerType()),) if connected else (),
         results={name: result_column(name) for name in results},
+        required=_required(node.returns),
         version_fields=state_fields(node),
         output_fields=RESULT_FIELDS,
         more_fields=tuple(more),
         more_shapes=shapes,
     )
+
+
+def _required(ddl: str) -> frozenset[str]:
+    return frozenset(field.name for field in struct_of(ddl) if not field.nullable)
 
 
 def _made(ddl: str) -> dict[str, T.DataType]:
