@@ -37,7 +37,13 @@ def job_of(*streams: tm.Stream) -> tm.Job:
     return tm.Job("taxi", outputs={f"out{number}": tm.memory(stream, f"out{number}") for number, stream in enumerate(streams)})
 
 
-def node_of(stream: tm.Stream) -> StatefulNode:
+def node_of(stream: tm.Stream) -> WindowNode:
+    """Return the window operator that a stream is the result of."""
+    assert isinstance(stream.node, WindowNode)
+    return stream.node
+
+
+def operator_of(stream: tm.Stream) -> StatefulNode:
     """Return the operator that a stream is the result of."""
     assert isinstance(stream.node, StatefulNode)
     return stream.node
@@ -61,7 +67,7 @@ def stored_state(node: StatefulNode, **files: int) -> OperatorState:
 
 def record_of(*streams: tm.Stream, offsets: str = OFFSETS, **files: int) -> EpochRecord:
     """Return the record of an epoch of a job with these operators."""
-    nodes = [node_of(stream) for stream in streams]
+    nodes = [operator_of(stream) for stream in streams]
     progress = EpochProgress("taxi", "a1", 3, 0, 0, rows_in=0, rows_out=0)
     record = EpochRecord("taxi", "a1", None, 1, 3, 0, offsets, progress, sources={"trips": SourceState()})
     return replace(record, operators={str(node.uid): stored_state(node, **files) for node in nodes})

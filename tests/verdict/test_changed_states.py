@@ -53,6 +53,7 @@ class Old:
         self.process(element, ctx)
 
     def on_timer(self, timestamp: int, ctx: tm.ProcessContext) -> Iterator[Row]:
+        del timestamp
         yield {
             "k": ctx.current_key["k"],
             "timer": ctx.timer_name,
@@ -86,6 +87,7 @@ class New:
         self.process(element, ctx)
 
     def on_timer(self, timestamp: int, ctx: tm.ProcessContext) -> Iterator[Row]:
+        del timestamp
         yield {
             "k": ctx.current_key["k"],
             "timer": ctx.timer_name,
@@ -100,7 +102,9 @@ def declared(kind: str, function: object, epochs: list[list[tuple[str, int, int]
     timed = [[(k, minute * MINUTE, v) for k, minute, v in epoch] for epoch in epochs]
     read = tm.source("e", tm.from_elements(epochs=timed, schema=SCHEMA), watermarks=tm.bounded_out_of_orderness("0 ms", timestamp="t"))
     if kind == "connected":
-        return read.filter("v % 2 = 0").key_by("k").connect(read.filter("v % 2 = 1").key_by("k")).process(function, returns=RETURNS).uid("w")
+        return (
+            read.filter("v % 2 = 0").key_by("k").connect(read.filter("v % 2 = 1").key_by("k")).process(function, returns=RETURNS).uid("w")
+        )
     if kind == "broadcast":
         rules = read.filter("v > 5").broadcast("rules", key="k", value="v BIGINT")
         return read.key_by("k").connect(rules).process(function, returns=RETURNS).uid("w")
