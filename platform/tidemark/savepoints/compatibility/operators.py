@@ -127,7 +127,8 @@ class _Case:
         return Finding(change.what, "incompatible", rows, fix)
 
     def _fix_of_removed(self, name: str) -> str:
-        was, now = entries(self._old, "aggregates").get(name, {}), entries(self._new, "aggregates")
+        listed = "states" if self._kind.part_noun == "state" else "aggregates"
+        was, now = entries(self._old, listed).get(name, {}), entries(self._new, listed)
         added = (change.name for change in self._changes if change.effect == "added")
         alike = [each for each in added if {**now.get(each, {}), "name": name, "result": ""} == {**was, "result": ""}]
         leave = f"drop it: {self._renaming(name, None)}"

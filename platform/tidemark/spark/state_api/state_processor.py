@@ -235,12 +235,19 @@ class StoredState:
         return self._keys(uid, spark, KEYS if buffered else FUNCTION_PART).newest()
 
     def timers(self, uid: str, spark: SparkSession) -> DataFrame:
-        """Return a row per key, window and timer: ``domain`` is ``event`` or ``processing``, ``at`` the timer's time.
+        """Return a row per timer of each key.
+
+        Columns: the keys; ``domain``, which is ``event`` or ``processing``. Of a process function ``due``, the timer's time, and its
+        ``name``; of windows that keep elements the window, and ``at``, the timer's time.
 
         Raises:
             StateMismatchError: there is no such operator, or it has no timers: its windows fire by rules over their bounds.
         """
-        self._require_windows(uid)
+        if self._state(uid).definition.get("kind") != WindowNode.KIND:
+            found = self.tables(uid, spark).get("timers")
+            if found is None:
+                raise self._wrong(uid, "has no timers", f"tables({uid!r}, spark)")
+            return found
         if self.operators[uid].keeps != "elements":
             raise self._wrong(uid, "has no timers: its windows fire by rules over their bounds", f"read_window({uid!r}, spark)")
         return self._keys(uid, spark, KEYS).timers()

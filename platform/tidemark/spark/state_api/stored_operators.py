@@ -15,8 +15,8 @@ class StoredOperator:
     """A summary of one operator's stored state: its form and size.
 
     ``keeps`` is ``partials`` or ``elements``; ``kind`` the operator's, such as ``window``; ``windows`` the kind of its windows with their
-    settings, empty for other operators. ``rows`` and ``bytes`` are of state files, in which a key and window may have several rows.
-    ``watermark`` is in milliseconds.
+    settings, empty for other operators; ``states`` names what a process function keeps of each key. ``rows`` and ``bytes`` are of state
+    files, in which a key and window may have several rows. ``watermark`` is in milliseconds.
     """
 
     uid: str
@@ -29,14 +29,15 @@ class StoredOperator:
     bytes: int
     files: int
     watermark: int
+    states: tuple[str, ...] = ()
 
 
 def described(uid: str, state: OperatorState) -> StoredOperator:
     """Return the summary of an operator's state."""
     definition = state.definition
     columns = stored_columns(definition.get("schema"))
-    node = definition.get("aggregates"), definition.get("keys")
-    aggregates, keys = (tuple(str(entry["name"]) for entry in entries) if isinstance(entries, list) else () for entries in node)
+    node = definition.get("aggregates"), definition.get("keys"), definition.get("states")
+    aggregates, keys, states = (tuple(str(entry["name"]) for entry in entries) if isinstance(entries, list) else () for entries in node)
     windows = definition.get("assigner")
     without = windows is not None and not aggregates if not columns else ELEMENT_ORDER in columns
     return StoredOperator(
@@ -50,4 +51,5 @@ def described(uid: str, state: OperatorState) -> StoredOperator:
         bytes=sum(file.bytes for file in state.files),
         files=len(state.files),
         watermark=state.watermark,
+        states=states,
     )

@@ -14,7 +14,7 @@ from tidemark.errors import UserCodeError
 from tidemark.graph.expressions.ddl import parse_schema
 from tidemark.graph.operators.keyed_process.node import BroadcastProcessNode
 from tidemark.spark.columns.expressions import POSITION, TIME, column, quoted
-from tidemark.spark.columns.schemas import nullable
+from tidemark.spark.columns.schemas import no_rows, nullable, struct_of
 from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.spark.operators.base.tables import STATE_COMPRESSION, StateTables
 from tidemark.state.gc.state_file_check import owner_store
@@ -56,9 +56,18 @@ class BroadcastMap:
         if self._read is None or self._read[0] != paths:
             found: Entries = {}
             for file in files:
-                found.update((row[KEY], row[VALUE]) for row in _rows(file, context))
+                found.update((row[KEY], row[VALUE]) for row in _table_of(file, context).to_pylist())
             self._read = paths, found
         return self._read[1]
+
+    def stored(self, tables: StateTables, context: OperatorContext) -> DataFrame:
+        """Return a row per entry: ``key``, and ``value`` with the declared columns; the key is a text where there never was one."""
+        import pyarrow as pa
+
+        found = [_table_of(file, context) for file in tables.files(PART)]
+        if not found:
+            return no_rows(context.spark, T.StructType().add("key", "string").add("value", struct_of(self._node.broadcast.value)))
+        return context.spark.createDataFrame(pa.concat_tables(found).rename_columns(["key", "value"]))
 
     def write(self, rows: DataFrame, tables: StateTables, context: OperatorContext) -> int:
         """Apply an epoch's rows, in order of their times; return their number.
@@ -119,9 +128,8 @@ def _table(entries: Entries, types: T.StructType) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _rows(file: StateFile, context: OperatorContext) -> list[dict[str, Any]]:
+def _table_of(file: StateFile, context: OperatorContext) -> pa.Table:
     import pyarrow.parquet as pq
 
     data = owner_store(context.store, file).get(file.path)
-    found: list[dict[str, Any]] = pq.read_table(io.BytesIO(data), page_checksum_verification=True).to_pylist()
-    return found
+    return pq.read_table(io.BytesIO(data), page_checksum_verification=True)

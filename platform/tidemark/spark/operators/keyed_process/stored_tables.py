@@ -67,7 +67,7 @@ def _keys(node: KeyedProcessNode) -> list[Column]:
 
 
 def _live(stored: str, name: str, node: KeyedProcessNode, context: OperatorContext) -> Column:
-    """Return the values of a state that have not expired."""
+    """Return the values of a state that have not expired, null where there are none."""
     descriptor = dict(node.states)[name]
     value, ttl = quoted(stored), descriptor.ttl
     if ttl is None:
@@ -80,4 +80,7 @@ def _live(stored: str, name: str, node: KeyedProcessNode, context: OperatorConte
         live = f"map_filter({value}, (key, item) -> coalesce({renewed}[key], {now}) > {since})"
     else:
         live = f"if(coalesce({renewed}, {now}) > {since}, {value}, NULL)"
+    if descriptor.kind in ("list", "map"):
+        # As where a task has dropped the last entry.
+        live = f"if(size({live}) > 0, {live}, NULL)"
     return F.expr(live).alias(name)
