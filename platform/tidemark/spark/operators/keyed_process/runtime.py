@@ -81,7 +81,7 @@ class KeyedProcessRuntime(OperatorRuntime):
         super().__init__(node)
         self._declared = node
         self.keys = keys_of_node(node)
-        self.broadcast = BroadcastMap(node) if isinstance(node, BroadcastProcessNode) else None
+        self.broadcast = BroadcastMap(node, node.broadcast) if isinstance(node, BroadcastProcessNode) else None
         self.tags = side_tags(node)
         sources = (found for found in walk(node.inputs) if isinstance(found, SourceNode))
         self.bound = max((source.watermarks.generator.bound_ms for source in sources), default=0)
@@ -268,14 +268,12 @@ class KeyedProcessEpoch(OperatorEpoch):
         return self._keys.compact(layout.versions, list(layout.keys.values()), self._counters.keys)
 
     def stored_tables(self) -> Mapping[str, DataFrame]:
-        """Return ``keys``, a row per key with its states, and ``timers``, a row per timer."""
-        node = self.runtime.node
+        """Return ``keys``, a row per key with its states, ``timers``, a row per timer, and ``broadcast``, a row per entry of a map."""
+        node, held = self.runtime.node, self.runtime.broadcast
         names = {value_column(name): name for name, _ in node.states}
-        if self._tables.schema is None:
-            return {"keys": stored_keys(None, node, names, self.context), "timers": stored_timers(None, node, self.context)}
-        layout = self._layout_of_state()
-        rows = self._keys.read(layout.versions)
-        return {"keys": stored_keys(rows, node, names, self.context), "timers": stored_timers(rows, node, self.context)}
+        rows = None if self._tables.schema is None else self._keys.read(self._layout_of_state().versions)
+        found = {"keys": stored_keys(rows, node, names, self.context), "timers": stored_timers(rows, node, self.context)}
+        return found if held is None else {**found, "broadcast": held.stored_entries(self._tables, self.context)}
 
     @property
     def _timers_set(self) -> int:
