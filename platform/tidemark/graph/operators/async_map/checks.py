@@ -52,7 +52,9 @@ def check_settings(node: AsyncMapNode) -> None:
     settings = node.settings
     for name, value, least, most in (("capacity", settings.capacity, 1, MAX_CAPACITY), ("retries", settings.retries, 0, MAX_RETRIES)):
         if type(value) is not int or not least <= value <= most:
-            raise _wrong(node, f"async_map({name}={value!r}) is no whole number from {least} to {most:,}", f"give such as {name}={_LIKE[name]}")
+            raise _wrong(
+                node, f"async_map({name}={value!r}) is no whole number from {least} to {most:,}", f"give such as {name}={_LIKE[name]}"
+            )
     if type(settings.ordered) is not bool:
         raise _wrong(node, f"async_map(ordered={settings.ordered!r}) is neither True nor False", "give one of them")
 
@@ -64,7 +66,9 @@ def _check_takes_none(node: AsyncMapNode, method: object, name: str) -> None:
     try:
         inspect.signature(method).bind()  # type: ignore[arg-type]
     except TypeError as error:
-        raise _wrong(node, f"async_map calls {name} of {node.function_name} without arguments: {error}", f"write def {name}(self)") from error
+        raise _wrong(
+            node, f"async_map calls {name} of {node.function_name} without arguments: {error}", f"write def {name}(self)"
+        ) from error
     except ValueError:
         return
 

@@ -7,7 +7,14 @@ from typing import ClassVar, cast
 
 from tidemark.graph.expressions.column_origins import ColumnOrigins, merged
 from tidemark.graph.model.nodes import Expression
-from tidemark.graph.operators.broadcast import broadcast_changes, broadcast_expressions, check_broadcast, decode_broadcast, describe_broadcast, encode_broadcast
+from tidemark.graph.operators.broadcast import (
+    broadcast_changes,
+    broadcast_expressions,
+    check_broadcast,
+    decode_broadcast,
+    describe_broadcast,
+    encode_broadcast,
+)
 from tidemark.graph.operators.changes import Definition, DefinitionChange, Kept, Names
 from tidemark.graph.operators.element_process.kind import ElementProcessKind, method_of, returns_of
 from tidemark.graph.operators.element_process.node import BroadcastElementProcessNode, ElementProcessNode
@@ -55,9 +62,7 @@ class BroadcastElementProcessKind(ElementProcessKind):
             broadcast=decode_broadcast(definition),
         )
 
-    def changes(
-        self, old: Definition, new: Definition, names: Names, kept: tuple[Kept, Kept] | None
-    ) -> tuple[DefinitionChange, ...]:
+    def changes(self, old: Definition, new: Definition, names: Names, kept: tuple[Kept, Kept] | None) -> tuple[DefinitionChange, ...]:
         """Return differences; a map of other keys or values cannot be read."""
         return (*super().changes(old, new, names, kept), *broadcast_changes(old, new))
 

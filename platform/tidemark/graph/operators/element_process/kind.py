@@ -111,9 +111,7 @@ class ElementProcessKind(OperatorKind[ElementProcessNode]):
         """Return a node whose function does nothing."""
         return ElementProcessNode(uid=uid, function=_nothing, method=method_of(definition), returns=returns_of(definition))
 
-    def changes(
-        self, old: Definition, new: Definition, names: Names, kept: tuple[Kept, Kept] | None
-    ) -> tuple[DefinitionChange, ...]:
+    def changes(self, old: Definition, new: Definition, names: Names, kept: tuple[Kept, Kept] | None) -> tuple[DefinitionChange, ...]:
         """Return differences of the function and its outputs, which concern no state."""
         del names, kept
         found = []
