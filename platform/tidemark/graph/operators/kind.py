@@ -36,7 +36,7 @@ class OperatorKind(ABC, Generic[N]):
     ``name`` is its nodes' ``KIND``. For messages: ``noun`` and ``nouns`` name the kind, ``state_noun`` names what is lost with its state.
     ``part_noun`` is a part of its state that users name, and ``added_part`` what a new one lacks at first.
     ``chooses_rows`` says that its results are unchanged rows of its input, so that their columns mean the same as the input's.
-    ``keeps_state`` is false for a kind whose operators keep nothing from one epoch to the next: they need no uid, and restore from any state.
+    ``keeps_state`` is false for a kind whose operators keep nothing from epoch to epoch: they need no uid, and restore from any state.
     """
 
     name: ClassVar[str]

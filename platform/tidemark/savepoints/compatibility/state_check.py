@@ -67,7 +67,7 @@ def check_compatibility(
 
 
 def _finds(node: StatefulNode | None, state: OperatorState) -> bool:
-    """Return whether an operator begins with a stored state of its uid: not where that is of an operator of another kind, which kept none."""
+    """Return whether a stored state is that of an operator of its uid; not that of another kind, if that kept nothing."""
     return node is not None and (stored_state(state.definition) or state.definition.get("kind") == node.KIND)
 
 

@@ -7,7 +7,7 @@ import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.durations import format_duration
@@ -230,7 +230,7 @@ class AsyncCalls:
         finally:
             loop.close()
 
-    def __enter__(self) -> AsyncCalls:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

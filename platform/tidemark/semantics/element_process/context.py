@@ -15,7 +15,7 @@ class ElementContext(ProcessContext):
     """
 
     @property
-    def state(self) -> Any:  # type: ignore[override]  # noqa: ANN401  # there is none
+    def state(self) -> Any:  # noqa: ANN401  # there is none
         """Raise an error: state belongs to a key."""
         raise _needs_key("state")
 

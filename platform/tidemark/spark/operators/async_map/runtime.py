@@ -18,7 +18,7 @@ from tidemark.spark.operators.base.tables import STATE_COMPRESSION
 from tidemark.spark.operators.elements.element_pass import run_pass
 from tidemark.spark.operators.elements.epoch import ElementEpoch, ElementRuntime
 from tidemark.spark.operators.elements.layout import ElementLayout
-from tidemark.spark.operators.keyed.task_run import TaskOutput
+from tidemark.spark.operators.keyed.task_run import TaskOutput, have_small_rows
 from tidemark.state.log.parquet_files import ParquetSummary
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class AsyncMapEpoch(ElementEpoch[AsyncMapNode]):
         if not files:
             return TaskOutput({}, {}, layout.output)
         staged = read_files(context.spark, context.store, files, layout.input)
-        passed = run_pass(staged, self._task(layout), layout, context=context, tables=self._tables)
+        passed = run_pass(staged, self._task(layout), layout, context=context, tables=self._tables, small_rows=have_small_rows(files))
         context.store.delete(tuple(file.path for file in self._staged))
         crash_point("state-staged")
         return passed

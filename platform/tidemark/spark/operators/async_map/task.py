@@ -62,7 +62,7 @@ class AsyncElements:
                     if out.is_full:
                         yield from out.remaining_batches()
             if last is not None:
-                out.add(NOTE, last, (accepted,))
+                out.add(NOTE, last, (accepted, None))
         yield from out.remaining_batches()
 
     def _elements(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Row, Element]]:

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 from tidemark.crashpoints import crash_point
 from tidemark.graph.operators.element_process.node import BroadcastElementProcessNode, ElementProcessNode
+from tidemark.spark.columns.arrow_batches import SMALL_ROW
 from tidemark.spark.operators.base.contract import InputCounts, OperatorContext, PortInput
 from tidemark.spark.operators.element_process.task import ProcessElements
 from tidemark.spark.operators.elements.element_pass import run_pass
 from tidemark.spark.operators.elements.epoch import ElementEpoch, ElementRuntime
-from tidemark.spark.operators.elements.layout import ElementLayout
+from tidemark.spark.operators.elements.layout import FAILED_ROW, ElementLayout
+from tidemark.spark.operators.keyed.task_run import TaskOutput
 from tidemark.spark.operators.keyed_process.broadcast import BroadcastMap, Entries
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 class ElementProcessRuntime(ElementRuntime[ElementProcessNode]):
     """A function over elements of a run.
 
+    ``has_small_rows`` says that the elements of the epoch before were small on average.
+
     Args:
         node: its declaration.
     """
@@ -31,6 +35,7 @@ class ElementProcessRuntime(ElementRuntime[ElementProcessNode]):
     def __init__(self, node: ElementProcessNode) -> None:
         super().__init__(node)
         self.broadcast = BroadcastMap(node, node.broadcast) if isinstance(node, BroadcastElementProcessNode) else None
+        self.has_small_rows = False
 
     def begin(self, context: OperatorContext) -> ElementProcessEpoch:
         """Return the operator at work on an epoch."""
@@ -54,8 +59,22 @@ class ElementProcessEpoch(ElementEpoch[ElementProcessNode]):
         if "elements" in inputs:
             rows = inputs["elements"].rows
             layout = self._layout = ElementLayout(self.node, rows.schema)
-            self._passed = run_pass(layout.flat(rows), self._task(layout), layout, context=self.context, tables=self._tables)
+            self._passed = self._run(rows, layout)
         crash_point("state-staged")
+
+    def _run(self, rows: DataFrame, layout: ElementLayout) -> TaskOutput:
+        runtime = self.runtime
+        passed = run_pass(
+            layout.flat(rows),
+            self._task(layout),
+            layout,
+            context=self.context,
+            tables=self._tables,
+            small_rows=runtime.has_small_rows,
+        )
+        read = passed.count("accepted") + passed.rows(FAILED_ROW)
+        runtime.has_small_rows = passed.count("bytes") <= SMALL_ROW * read
+        return passed
 
     def _task(self, layout: ElementLayout) -> ProcessElements:
         node, context = self.node, self.context

@@ -56,21 +56,21 @@ class ProcessElements:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the output rows of a task; called by Spark in a worker."""
         out = OutputBuffer(self.schema, self.shapes, self.uid, self.name)
-        accepted, last = 0, None
+        accepted, read, last = 0, 0, None
         with ExitStack() as task:
             calls = None
             for batch in batches:
                 if not batch.num_rows:
                     continue
                 calls = task.enter_context(self._opened()) if calls is None else calls
-                last = Place(batch, batch.num_rows - 1)
+                last, read = Place(batch, batch.num_rows - 1), read + batch.nbytes
                 times = batch.column(TIME).to_pylist()
                 for number, (row, time) in enumerate(zip(rows_of_batch(batch, self.elements), times, strict=True)):
                     accepted += self._process(calls, row, time, out, Place(batch, number))
                     if out.is_full:
                         yield from out.remaining_batches()
             if last is not None:
-                out.add(NOTE, last, (accepted,))
+                out.add(NOTE, last, (accepted, read))
         yield from out.remaining_batches()
 
     def _process(self, calls: ElementCalls, row: Row, time: int, out: OutputBuffer, place: Place) -> bool:

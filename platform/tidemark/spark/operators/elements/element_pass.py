@@ -13,7 +13,7 @@ from tidemark.spark.columns.arrow_batches import unwatched
 from tidemark.spark.columns.state_files import write_folder
 from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.spark.operators.base.tables import STATE_COMPRESSION, StateTables
-from tidemark.spark.operators.elements.layout import ElementLayout
+from tidemark.spark.operators.elements.layout import BYTES, NOTE_COLUMNS, ElementLayout
 from tidemark.spark.operators.keyed.columns import ACCEPTED, NOTE, OUTPUT, TAG
 from tidemark.spark.operators.keyed.task_run import TaskOutput
 from tidemark.state.log.parquet_files import ParquetSummary
@@ -27,7 +27,9 @@ Task = Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 _WRITERS: Final = "spark.sql.maxConcurrentOutputFileWriters"
 
 
-def run_pass(rows: DataFrame, task: Task, layout: ElementLayout, *, context: OperatorContext, tables: StateTables) -> TaskOutput:
+def run_pass(
+    rows: DataFrame, task: Task, layout: ElementLayout, *, context: OperatorContext, tables: StateTables, small_rows: bool
+) -> TaskOutput:
     """Pass rows to tasks, and write what they return; one Spark job, without a shuffle.
 
     Args:
@@ -36,13 +38,16 @@ def run_pass(rows: DataFrame, task: Task, layout: ElementLayout, *, context: Ope
         layout: of the operator.
         context: of the epoch.
         tables: whose folder the rows are written to.
+        small_rows: whether so many rows as a batch may have fit into memory, so that their sizes need not be watched.
     """
     observation = Observation()
-    made = rows.mapInArrow(task, layout.output).observe(observation, F.expr(f"sum({ACCEPTED}) AS accepted"))
+    made = rows.mapInArrow(task, layout.output).observe(
+        observation, F.expr(f"sum({ACCEPTED}) AS accepted"), F.expr(f"sum({BYTES}) AS bytes")
+    )
     tags = (OUTPUT, *layout.tags.values())
-    kept = made.where(f"{TAG} < {NOTE}").drop(ACCEPTED, *(() if len(tags) > 1 else (TAG,)))
+    kept = made.where(f"{TAG} < {NOTE}").drop(*NOTE_COLUMNS, *(() if len(tags) > 1 else (TAG,)))
     folder = tables.new_folder()
-    with unwatched(context.spark, layout.input), _writers(context.spark, len(tags)):
+    with unwatched(context.spark, small_rows=small_rows), _writers(context.spark, len(tags)):
         written = write_folder(kept, context.store, folder, compression=STATE_COMPRESSION, apart=[TAG] if len(tags) > 1 else [])
     files: dict[int, list[ParquetSummary]] = {}
     for file in written:

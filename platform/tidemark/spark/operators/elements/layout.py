@@ -13,9 +13,9 @@ from pyspark.sql import types as T
 from tidemark.graph.operators.element_process.node import ElementProcessNode
 from tidemark.graph.operators.keyed_process.node import FAILED, emitted_counter
 from tidemark.graph.operators.state_names import element_column
+from tidemark.spark.columns.arrow_batches import POSITION_PARTS, POSITION_ROW, position_of_parts, position_parts
 from tidemark.spark.columns.expressions import MAX_PIECES, POSITION, TIME, quoted, visible_of
 from tidemark.spark.columns.schemas import nullable, struct_of
-from tidemark.spark.operators.base.schemas import POSITION_TYPE
 from tidemark.spark.operators.keyed.columns import ACCEPTED, NOTE, OUTPUT, TAG, result_column
 from tidemark.spark.operators.keyed.output_buffer import Shape
 
@@ -29,12 +29,13 @@ FAILED_ROW: Final = 5
 FIRST_SIDE: Final = 10
 """The tag of the first side output; the others follow."""
 
+BYTES = "__tm_bytes"
+NOTE_COLUMNS: Final = (ACCEPTED, BYTES)
+"""Of a task: the elements whose call did not fail, and the bytes of all."""
+
 ERROR = "__tm_error"
 NTH = "__tm_result_number"
 """The number of a row among those of its element."""
-
-_PLACES: Final = {f"__tm_{field.name}": field for field in POSITION_TYPE}
-"""The parts of an element's position as columns: Arrow takes several times as long for a struct."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class ElementLayout:
     @property
     def places(self) -> Sequence[str]:
         """The columns of an element's position; none where its source has no positions."""
-        return tuple(_PLACES) if POSITION in self.given.names else ()
+        return tuple(POSITION_PARTS) if POSITION in self.given.names else ()
 
     @property
     def tags(self) -> dict[str, int]:
@@ -99,7 +100,7 @@ class ElementLayout:
 
     @property
     def _place_fields(self) -> list[T.StructField]:
-        return [T.StructField(name, _PLACES[name].dataType) for name in self.places]
+        return [T.StructField(name, POSITION_PARTS[name].dataType) for name in self.places]
 
     @cached_property
     def output(self) -> T.StructType:
@@ -113,7 +114,7 @@ class ElementLayout:
             made += [T.StructField(f"side_{number}_{field.name}", field.dataType) for field in nullable(struct_of(ddl))]
         made += [T.StructField(NTH, T.LongType())] if self.is_numbered else []
         made += [T.StructField(ERROR, T.StringType())] if node.on_error is not None else []
-        return T.StructType([*made, T.StructField(ACCEPTED, T.LongType())])
+        return T.StructType([*made, *(T.StructField(name, T.LongType()) for name in NOTE_COLUMNS)])
 
     @property
     def _engine_fields(self) -> list[T.StructField]:
@@ -124,7 +125,7 @@ class ElementLayout:
         """The columns of each tag of a task's output."""
         engine, numbered = (TIME, *self.places), (NTH,) if self.is_numbered else ()
         element = (*self._names.values(), *engine)
-        found = {NOTE: Shape(made=(ACCEPTED,)), FAILED_ROW: Shape(element, (ERROR,))}
+        found = {NOTE: Shape(made=NOTE_COLUMNS), FAILED_ROW: Shape(element, (ERROR,))}
         found |= {tag: Shape(engine, numbered, _shown(columns)) for tag, columns in self.sides.items()}
         kept = self.node.keeps_elements
         return {**found, OUTPUT: Shape(element if kept else engine, numbered, {} if kept else _shown(self.results))}
@@ -138,24 +139,20 @@ class ElementLayout:
     def flat(self, rows: DataFrame) -> DataFrame:
         """Return rows of the input with the columns that a task reads."""
         elements = [F.col(quoted(name)).alias(stored) for name, stored in self._names.items()]
-        places = [F.col(f"{POSITION}.{_PLACES[name].name}").alias(name) for name in self.places]
-        return rows.select(*elements, TIME, *places)
+        return rows.select(*elements, TIME, *(position_parts() if self.places else ()))
 
     def emitted_rows(self, rows: DataFrame, tag: int) -> DataFrame:
         """Return what was written under a tag as rows of the stream, with the hidden time and position."""
         if tag == FAILED_ROW:
             columns = [F.col(quoted(stored)).alias(name) for name, stored in self._names.items()]
-            return rows.select(*columns, F.col(ERROR).alias("error"), TIME, *self._position("{row}"))
+            return rows.select(*columns, F.col(ERROR).alias("error"), TIME, *self._position(POSITION_ROW))
         named = self.results if tag == OUTPUT else self.sides[tag]
         bits = MAX_PIECES.bit_length() - 1
-        row = f"shiftleft({{row}}, {bits}) | least({NTH}, {MAX_PIECES - 1}L)" if self.is_numbered else "{row}"
+        row = f"shiftleft({POSITION_ROW}, {bits}) | least({NTH}, {MAX_PIECES - 1}L)" if self.is_numbered else POSITION_ROW
         return rows.select(*(F.col(quoted(stored)).alias(name) for name, stored in named.items()), TIME, *self._position(row))
 
     def _position(self, row: str) -> list[Column]:
-        if not self.places:
-            return []
-        origin, block, number = self.places
-        return [F.expr(f"named_struct('origin', {origin}, 'block', {block}, 'row', {row.format(row=number)})").alias(POSITION)]
+        return [position_of_parts(row)] if self.places else []
 
 
 def _shown(columns: Mapping[str, str]) -> dict[str, str]:

@@ -9,9 +9,10 @@ from pyspark.sql import types as T
 
 from tidemark.graph.operators.element_process.node import ElementProcessNode
 from tidemark.graph.operators.keyed_process.node import emitted_counter
+from tidemark.spark.columns.arrow_batches import POSITION_TYPE
 from tidemark.spark.columns.expressions import POSITION, TIME, visible_of
 from tidemark.spark.columns.schemas import nullable, struct_of
-from tidemark.spark.operators.base.schemas import POSITION_TYPE, OperatorSchemas
+from tidemark.spark.operators.base.schemas import OperatorSchemas
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
