@@ -157,7 +157,7 @@ def same_tips(by_function: pa.Table, by_window: pa.Table) -> bool:
     """Return whether a process function and a window have the same tips of each driver and hour, to a millionth of a dollar."""
     one = {(row["driver_id"], row["hour"]): row["tips"] for row in by_function.to_pylist()}
     other = {(row["driver_id"], row["window_start"]): row["tips"] for row in by_window.to_pylist()}
-    return one.keys() == other.keys() and all(abs(tips - other[key]) < 1e-6 for key, tips in one.items())  # noqa: PLR2004 - said above
+    return one.keys() == other.keys() and all(abs(tips - other[key]) < 1e-6 for key, tips in one.items())
 
 
 def mark(*, holds: bool) -> str:

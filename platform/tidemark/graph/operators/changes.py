@@ -16,8 +16,8 @@ Names = Mapping[str, str | None]
 Definition = Mapping[str, object]
 """An operator's definition, as its kind encodes it."""
 
-Kept = Literal["elements", "partials"]
-"""The kind of an operator's state: elements as they came, or partial results."""
+Kept = Literal["elements", "partials", "nothing"]
+"""The kind of an operator's state: elements as they came, partial results, or none."""
 
 Effect = Literal["none", "renamed", "added", "left", "gone", "other"]
 """``none``: stored state fits as it is. ``renamed``, ``added``, ``left``: it fits once it is rewritten. ``gone``: it would lose an

@@ -8,6 +8,7 @@ from typing import ClassVar, Final
 
 from tidemark.graph.expressions.expression_text import function_name
 from tidemark.graph.model.nodes import Expression, OutputTag, StatefulNode
+from tidemark.graph.operators.broadcast import BroadcastSpec
 from tidemark.graph.operators.keyed_process.descriptors import StateDescriptor
 from tidemark.graph.operators.keyed_process.function import BoundFunction
 from tidemark.semantics.keyed_process.declarations import StateDeclaration
@@ -108,16 +109,6 @@ class ConnectedProcessNode(KeyedProcessNode):
     def by_batch(self) -> bool:
         """Functions of two inputs take one element after the other."""
         return False
-
-
-@dataclass(frozen=True)
-class BroadcastSpec:
-    """A map that a broadcast stream writes: its name, the expression of its keys, and the columns of its values."""
-
-    name: str
-    key: Expression
-    value: str
-    removes: Expression | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -12,7 +12,8 @@ from pyspark.sql import types as T
 
 from tidemark.errors import UserCodeError
 from tidemark.graph.expressions.ddl import parse_schema
-from tidemark.graph.operators.keyed_process.node import BroadcastProcessNode
+from tidemark.graph.model.nodes import StatefulNode
+from tidemark.graph.operators.broadcast import BroadcastSpec
 from tidemark.spark.columns.expressions import POSITION, TIME, column, quoted
 from tidemark.spark.columns.schemas import no_rows, nullable, struct_of
 from tidemark.spark.operators.base.contract import OperatorContext
@@ -43,10 +44,12 @@ class BroadcastMap:
 
     Args:
         node: the operator.
+        spec: of the map.
     """
 
-    def __init__(self, node: BroadcastProcessNode) -> None:
+    def __init__(self, node: StatefulNode, spec: BroadcastSpec) -> None:
         self._node = node
+        self._spec = spec
         self._read: tuple[tuple[str, ...], Entries] | None = None
 
     def entries(self, tables: StateTables, context: OperatorContext) -> Entries:
@@ -60,13 +63,13 @@ class BroadcastMap:
             self._read = paths, found
         return self._read[1]
 
-    def stored(self, tables: StateTables, context: OperatorContext) -> DataFrame:
+    def stored_entries(self, tables: StateTables, context: OperatorContext) -> DataFrame:
         """Return a row per entry: ``key``, and ``value`` with the declared columns; the key is a text where there never was one."""
         import pyarrow as pa
 
         found = [_table_of(file, context) for file in tables.files(PART)]
         if not found:
-            return no_rows(context.spark, T.StructType().add("key", "string").add("value", struct_of(self._node.broadcast.value)))
+            return no_rows(context.spark, T.StructType().add("key", "string").add("value", struct_of(self._spec.value)))
         return context.spark.createDataFrame(pa.concat_tables(found).rename_columns(["key", "value"]))
 
     def write(self, rows: DataFrame, tables: StateTables, context: OperatorContext) -> int:
@@ -85,11 +88,11 @@ class BroadcastMap:
                 else:
                     entries[key] = row[VALUE]
             except TypeError:
-                what = f"the broadcast map {self._node.broadcast.name!r} has the key {key!r}, which cannot be looked up"
+                what = f"the broadcast map {self._spec.name!r} has the key {key!r}, which cannot be looked up"
                 raise UserCodeError(what, fix="use a key that is no array, map or struct", uid=uid, place=self._node.place) from None
         if len(entries) > MAX_ENTRIES:
             raise UserCodeError(
-                f"the broadcast map {self._node.broadcast.name!r} has {len(entries):,} entries, and each task gets all of them",
+                f"the broadcast map {self._spec.name!r} has {len(entries):,} entries, and each task gets all of them",
                 fix=f"connect the streams by a key instead; up to {MAX_ENTRIES:,} entries are broadcast",
                 uid=uid,
                 place=self._node.place,
@@ -104,7 +107,7 @@ class BroadcastMap:
 
     def _changes(self, rows: DataFrame) -> tuple[pa.Table, T.StructType]:
         """Return the rows in order, and the types of the map's columns."""
-        spec = self._node.broadcast
+        spec = self._spec
         names = parse_schema(spec.value).names
         removes = F.lit(False) if spec.removes is None else F.coalesce(column(spec.removes), F.lit(False))
         value = F.struct(*(F.col(quoted(name)).alias(name) for name in names))

@@ -81,7 +81,7 @@ class KeyedProcessRuntime(OperatorRuntime):
         super().__init__(node)
         self._declared = node
         self.keys = keys_of_node(node)
-        self.broadcast = BroadcastMap(node) if isinstance(node, BroadcastProcessNode) else None
+        self.broadcast = BroadcastMap(node, node.broadcast) if isinstance(node, BroadcastProcessNode) else None
         self.tags = side_tags(node)
         sources = (found for found in walk(node.inputs) if isinstance(found, SourceNode))
         self.bound = max((source.watermarks.generator.bound_ms for source in sources), default=0)
@@ -274,7 +274,7 @@ class KeyedProcessEpoch(OperatorEpoch):
         names = {value_column(name): name for name, _ in node.states}
         rows = None if self._tables.schema is None else self._keys.read(self._layout_of_state().versions)
         found = {"keys": stored_keys(rows, node, names, self.context), "timers": stored_timers(rows, node, self.context)}
-        return found if held is None else {**found, "broadcast": held.stored(self._tables, self.context)}
+        return found if held is None else {**found, "broadcast": held.stored_entries(self._tables, self.context)}
 
     @property
     def _timers_set(self) -> int:

@@ -7,8 +7,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from tidemark.graph.model.nodes import StatefulNode
+from tidemark.spark.operators.async_map.runtime import AsyncMapRuntime
 from tidemark.spark.operators.base.contract import OperatorRuntime
 from tidemark.spark.operators.deduplicate.runtime import DeduplicateRuntime
+from tidemark.spark.operators.element_process.runtime import ElementProcessRuntime
 from tidemark.spark.operators.keyed_process.runtime import KeyedProcessRuntime
 from tidemark.spark.operators.window.runtimes import window_runtime_of
 
@@ -18,6 +20,9 @@ _RUNTIMES: Final[Mapping[str, Callable[[Any], OperatorRuntime]]] = MappingProxyT
         "keyed_process": KeyedProcessRuntime,
         "connected_process": KeyedProcessRuntime,
         "broadcast_process": KeyedProcessRuntime,
+        "element_process": ElementProcessRuntime,
+        "broadcast_element_process": ElementProcessRuntime,
+        "async_map": AsyncMapRuntime,
         "window": window_runtime_of,
     }
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tidemark.graph.model.nodes import StatefulNode
 from tidemark.spark.operators.base.schemas import OperatorSchemas
 from tidemark.spark.operators.deduplicate.schemas import DeduplicateSchemas
+from tidemark.spark.operators.elements.schemas import ElementSchemas
 from tidemark.spark.operators.keyed_process.schemas import KeyedProcessSchemas
 from tidemark.spark.operators.window.schemas import WindowSchemas
 
@@ -21,6 +22,9 @@ _SCHEMAS: Final[Mapping[str, Callable[[Any, Mapping[str, DataFrame]], OperatorSc
         "keyed_process": KeyedProcessSchemas,
         "connected_process": KeyedProcessSchemas,
         "broadcast_process": KeyedProcessSchemas,
+        "element_process": ElementSchemas,
+        "broadcast_element_process": ElementSchemas,
+        "async_map": ElementSchemas,
         "window": WindowSchemas,
     }
 )

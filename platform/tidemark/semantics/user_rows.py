@@ -1,0 +1,49 @@
+"""What a user's function returned, as rows; and what it raised, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from types import GeneratorType
+from typing import Any
+
+from tidemark.errors import TidemarkError, UserCodeError
+from tidemark.semantics.user_lines import raised_at
+
+Row = Mapping[str, Any]
+
+
+def rows_of(returned: object, name: str) -> Iterator[Row]:
+    """Yield the rows that a function returned, none for None.
+
+    Raises:
+        UserCodeError: it returned something else.
+
+    >>> list(rows_of([{"a": 1}], "process"))
+    [{'a': 1}]
+    """
+    if returned is None:
+        return
+    if type(returned) is not GeneratorType and (not isinstance(returned, Iterable) or isinstance(returned, Mapping | str | bytes)):
+        raise UserCodeError(f"{name} returned {returned!r}, not rows", fix="yield each row as a dict, or return a list of dicts, or None")
+    for row in returned:
+        if type(row) is not dict and not isinstance(row, Mapping):
+            raise UserCodeError(f"{name} emitted {row!r} as a row", fix="yield each row as a dict of column names and values")
+        yield row
+
+
+def one_row(returned: object, name: str) -> Row:
+    """Return the one row that a function returned.
+
+    Raises:
+        UserCodeError: it returned something else.
+    """
+    if not isinstance(returned, Mapping):
+        raise UserCodeError(f"{name} returned {returned!r}, not a row", fix="return a dict of column names and values")
+    return returned
+
+
+def describe_failure(error: BaseException) -> str:
+    """Return what a function raised, and the user's line."""
+    what = error.what if isinstance(error, TidemarkError) else f"{type(error).__name__}: {error}"
+    place = raised_at(error)
+    return what if place is None else f"{what} (at {place})"
