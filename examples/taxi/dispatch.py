@@ -100,7 +100,7 @@ class LongRides:
         """Report the ride."""
         del timestamp
         yield self._row(ctx)
-        self.reported.update(True)  # noqa: FBT003 - it is the value
+        self.reported.update(True)
         self.driver.clear()
         self.started.clear()
 

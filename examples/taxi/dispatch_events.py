@@ -113,7 +113,7 @@ def _changed_limits(wave: int) -> dict[int, dict[str, Any]]:
     found = {jfk: {"dollars": 75.0 + 5 * (wave % 3), "gone": False}}
     if wave == 0:
         found[la_guardia] = {"dollars": 65.0, "gone": False}
-    elif wave == 2:  # noqa: PLR2004 - any wave does
+    elif wave == 2:
         found[la_guardia] = {"dollars": None, "gone": True}
     return found
 
