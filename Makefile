@@ -43,7 +43,7 @@ $(DAGSTER_HOME)/dagster.yaml: examples/dagster.yaml
 	@cp $< "$@"
 
 ui: setup $(DAGSTER_HOME)/dagster.yaml ## serve Dagster on http://127.0.0.1:3000 (UI_PORT), in about 20 seconds
-	@mkdir -p .tidemark/taxi/landing
+	@mkdir -p .tidemark/taxi/landing .tidemark/taxi/events/rides .tidemark/taxi/events/fares .tidemark/taxi/events/limits
 	@$(RUN) python scripts/free_port.py $(UI_PORT)
 	@echo "ui: starting Dagster, which takes about 20 seconds; then open http://127.0.0.1:$(UI_PORT). Ctrl-C ends it"
 	@PYTHONWARNINGS='ignore:Function `dev_command` is superseded' DAGSTER_HOME="$(DAGSTER_HOME)" $(RUN) dagster dev --workspace workspace.yaml --host 127.0.0.1 --port $(UI_PORT)

@@ -110,7 +110,7 @@ def limits_at(wave: int) -> dict[int, float]:
 def _changed_limits(wave: int) -> dict[int, dict[str, Any]]:
     """Return the limits that a wave changes: JFK's each time, La Guardia's from the first wave to the third."""
     jfk, la_guardia = AIRPORTS
-    found = {jfk: {"dollars": 75.0 + 5 * (wave % 3), "gone": False}}
+    found: dict[int, dict[str, Any]] = {jfk: {"dollars": 75.0 + 5 * (wave % 3), "gone": False}}
     if wave == 0:
         found[la_guardia] = {"dollars": 65.0, "gone": False}
     elif wave == 2:

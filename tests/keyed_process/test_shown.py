@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 from rich.console import Console
 
+from tests.savepoints.stored_jobs import StoredJob, store_in_memory
 from tidemark.cli.show.tables import progress_lines
 from tidemark.cli.show.top_display import job_page
 from tidemark.control.model.view import JobView
 from tidemark.graph.operators.keyed_process.kind import KeyedProcessKind
 from tidemark.graph.operators.registry import kinds
+from tidemark.savepoints.model.restore import Restore, restored_record
 from tidemark.state.log.progress import PROCESS_FUNCTIONS, EpochProgress, OperatorProgress, decode_progress, encode_progress
 from tidemark.state.log.totals import add_epoch, empty_totals
 from tidemark.state.status.status import JobStatus
@@ -75,3 +78,19 @@ def test_a_window_has_the_same_form_as_before() -> None:
     assert "kind" not in operators["hourly"]
     assert operators["watch"]["kind"] == "keyed_process"
     assert decode_progress(plain, path="x") == EPOCH
+
+
+def test_the_first_record_of_a_restored_job_counts_nothing_again() -> None:
+    job = StoredJob(store_in_memory(), uids=("watch", "once"))
+    job.commit()
+    job.savepoints.take("a")
+    found = job.savepoints.get("a")
+    progress = replace(found.record.progress, operators={"watch": WATCH, "once": ONCE})
+    restored = restored_record(
+        replace(found, record=replace(found.record, progress=progress)), Restore("a"), job="taxi", term=2, lineage="b2"
+    ).progress
+    for operator in restored.operators.values():
+        assert operator.rows_in == operator.rows_accepted + operator.rows_late + sum(operator.counters.values()) == 0
+    watch = restored.operators["watch"]
+    assert (watch.timers_fired, watch.state_expired, watch.keys_emptied, watch.keys_expired) == (0, 0, 0, 0)
+    assert (watch.kind, watch.keys, watch.timers) == ("keyed_process", 1_204, 37)
