@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import selectors
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
-from tidemark.clock import SYSTEM_CLOCK
+from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.durations import format_duration
 from tidemark.semantics.user_rows import Row, describe_failure
 
@@ -92,27 +93,33 @@ class _Flight(Generic[E]):
     answer: Answer[E] | None = None
 
 
-class _Loop(asyncio.SelectorEventLoop):
-    """An event loop whose time stands while it does not run: time that Spark takes for rows is none of the calls'."""
+class TaskLoop(asyncio.SelectorEventLoop):
+    """An event loop whose time stands while it does not run: time that Spark takes for rows is none of the calls'.
 
-    def __init__(self) -> None:
+    Args:
+        clock: that it reads.
+        selector: that it waits with, the system's by default.
+    """
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK, selector: selectors.BaseSelector | None = None) -> None:
+        self._clock_read = clock
         self._stood = 0.0
         self._since: float | None = None
-        super().__init__()
+        super().__init__(selector)
 
     def time(self) -> float:
         """Return the loop's time, in seconds."""
-        return (SYSTEM_CLOCK.monotonic() if self._since is None else self._since) - self._stood
+        return (self._clock_read.monotonic() if self._since is None else self._since) - self._stood
 
     def run(self, awaited: Awaitable[Any]) -> Any:  # noqa: ANN401  # of the awaited type
         """Run until something has a result, and return it."""
         if self._since is not None:
-            self._stood += SYSTEM_CLOCK.monotonic() - self._since
+            self._stood += self._clock_read.monotonic() - self._since
             self._since = None
         try:
             return self.run_until_complete(awaited)
         finally:
-            self._since = SYSTEM_CLOCK.monotonic()
+            self._since = self._clock_read.monotonic()
 
 
 class AsyncCalls:
@@ -123,12 +130,13 @@ class AsyncCalls:
     Args:
         call: makes one attempt for an element's row.
         settings: how.
+        loop: that they are made on; closed at the end.
     """
 
-    def __init__(self, call: Callable[[Row], Awaitable[object]], settings: AsyncSettings) -> None:
+    def __init__(self, call: Callable[[Row], Awaitable[object]], settings: AsyncSettings, loop: TaskLoop | None = None) -> None:
         self._call = call
         self._settings = settings
-        self._loop = _Loop()
+        self._loop = TaskLoop() if loop is None else loop
         self._tasks: set[asyncio.Task[None]] = set()
         self._broken: BaseException | None = None
         self._closing = False

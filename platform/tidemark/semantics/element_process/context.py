@@ -22,7 +22,7 @@ class ElementContext(ProcessContext):
     @property
     def current_key(self) -> NoReturn:
         """Raise an error: the stream has no key."""
-        raise _needs_key("a current key")
+        raise _needs_key("current key")
 
     def timer_service(self) -> NoReturn:
         """Raise an error: timers belong to a key."""
