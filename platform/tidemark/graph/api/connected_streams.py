@@ -18,8 +18,8 @@ from tidemark.graph.model.wrong_operators import without_rows
 from tidemark.graph.operators.keyed_process.node import BroadcastProcessNode, BroadcastSpec, ConnectedProcessNode
 
 if TYPE_CHECKING:
+    from tidemark.graph.api.keyed_stream import KeyedStream
     from tidemark.graph.api.streams import Stream
-    from tidemark.graph.api.windowed_stream import KeyedStream
     from tidemark.graph.operators.keyed_process.descriptors import StateDescriptor
 
 Keys = tuple[tuple[str, Expression], ...]

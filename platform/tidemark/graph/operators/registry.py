@@ -14,15 +14,24 @@ from tidemark.graph.operators.deduplicate.kind import DeduplicateKind
 from tidemark.graph.operators.keyed_process.connected import BroadcastProcessKind, ConnectedProcessKind
 from tidemark.graph.operators.keyed_process.kind import KeyedProcessKind
 from tidemark.graph.operators.kind import OperatorKind
+from tidemark.graph.operators.running.kind import RunningKind
+from tidemark.graph.operators.sql_state.kind import SqlStateKind
 from tidemark.graph.operators.window.kind import WindowKind
 
 
 @cache
 def kinds() -> Mapping[str, OperatorKind[Any]]:
     """Return all kinds by name."""
-    return MappingProxyType(
-        {kind.name: kind for kind in (WindowKind(), DeduplicateKind(), KeyedProcessKind(), ConnectedProcessKind(), BroadcastProcessKind())}
+    found: tuple[OperatorKind[Any], ...] = (
+        WindowKind(),
+        DeduplicateKind(),
+        KeyedProcessKind(),
+        ConnectedProcessKind(),
+        BroadcastProcessKind(),
+        RunningKind(),
+        SqlStateKind(),
     )
+    return MappingProxyType({kind.name: kind for kind in found})
 
 
 def kind_of(node: StatefulNode) -> OperatorKind[Any]:

@@ -10,6 +10,9 @@ from tidemark.graph.model.nodes import StatefulNode
 from tidemark.spark.operators.base.schemas import OperatorSchemas
 from tidemark.spark.operators.deduplicate.schemas import DeduplicateSchemas
 from tidemark.spark.operators.keyed_process.schemas import KeyedProcessSchemas
+from tidemark.spark.operators.native_keyed.schemas import NativeKeyedSchemas
+from tidemark.spark.operators.running.runtime import running_program
+from tidemark.spark.operators.sql_state.programs import program_of
 from tidemark.spark.operators.window.schemas import WindowSchemas
 
 if TYPE_CHECKING:
@@ -21,6 +24,8 @@ _SCHEMAS: Final[Mapping[str, Callable[[Any, Mapping[str, DataFrame]], OperatorSc
         "keyed_process": KeyedProcessSchemas,
         "connected_process": KeyedProcessSchemas,
         "broadcast_process": KeyedProcessSchemas,
+        "running": lambda node, inputs: NativeKeyedSchemas(running_program(node), inputs),
+        "sql_state": lambda node, inputs: NativeKeyedSchemas(program_of(node), inputs),
         "window": WindowSchemas,
     }
 )
