@@ -31,7 +31,7 @@ _STORED: Final = "__tm_stored"
 _FOLDED: Final = "__tm_folded"
 _ROW: Final = "__tm_row"
 _STATE: Final = "__tm_fields"
-_PART: Final = 32
+PART: Final = 32
 """Items that are folded together at each level."""
 
 _LEVELS: Final = 4
@@ -108,14 +108,14 @@ class Folded(Machine):
     def _fold(self, times: PassTimes) -> str:
         """Return SQL of the state after all elements, its time, and the emitted elements."""
         begin = (_ELEMENTS, f"{_STORED}.state", f"{_STORED}.now", times)
-        return f"if(size({_ELEMENTS}) <= {_PART}, {self._level(0, *begin)}, {self._level(_LEVELS - 1, *begin)})"
+        return f"if(size({_ELEMENTS}) <= {PART}, {self._level(0, *begin)}, {self._level(_LEVELS - 1, *begin)})"
 
     def _level(self, level: int, items: str, state: str, now: str, times: PassTimes) -> str:
         acc, item = f"acc{level}", f"x{level}"
         start = f"named_struct('state', {state}, 'now', {now}, 'rows', {self._no_rows()})"
         if level == 0:
             return f"aggregate({items}, {start}, ({acc}, x) -> {self._step(acc, times)})"
-        size = _PART**level
+        size = PART**level
         part = f"slice({items}, {item} + 1, {size})"
         inner = self._level(level - 1, part, f"{acc}.state", f"{acc}.now", times)
         joined = f"named_struct('state', r{level}.state, 'now', r{level}.now, 'rows', concat({acc}.rows, r{level}.rows))"
