@@ -21,8 +21,8 @@ from tidemark.graph.operators.keyed_process.node import BroadcastProcessNode, Co
 from tidemark.semantics.element_process.calls import Method
 
 if TYPE_CHECKING:
+    from tidemark.graph.api.keyed_stream import KeyedStream
     from tidemark.graph.api.streams import Stream
-    from tidemark.graph.api.windowed_stream import KeyedStream
     from tidemark.graph.operators.keyed_process.descriptors import StateDescriptor
 
 Keys = tuple[tuple[str, Expression], ...]

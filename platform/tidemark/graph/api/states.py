@@ -1,8 +1,8 @@
-"""Declares the states of process functions."""
+"""Declares the states of process functions, and state machines in SQL."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tidemark.durations import Duration, to_ms
@@ -10,6 +10,7 @@ from tidemark.errors import DefinitionError
 from tidemark.graph.expressions.function_checks import check_takes
 from tidemark.graph.model.call_site import call_site
 from tidemark.graph.operators.keyed_process.descriptors import StateDescriptor, check_default, spark_type
+from tidemark.graph.operators.sql_state.declaration import SqlState, declared_fields, declared_returns
 from tidemark.semantics.keyed_process.declarations import Aggregation, StateTtl, reducing
 from tidemark.semantics.windows.windows import TimeDomain
 
@@ -154,6 +155,59 @@ def aggregating_state(
     return StateDescriptor(
         "aggregating", spark_type(type, "aggregating_state", place), aggregation=aggregation, ttl=_ttl(ttl, place), place=place
     )
+
+
+def sql_state(
+    fields: Mapping[str, tuple[str, str] | tuple[str, str, str]],
+    *,
+    returns: Mapping[str, str],
+    emit_when: str | None = None,
+    ttl: StateTtl | None = None,
+) -> SqlState:
+    """Return a state machine in SQL, for ``key_by(...).process(sql_state(...))``: fields of each key that every element updates.
+
+    Expressions see the columns of the element, and by their names the fields as they were before it; ``emit_when`` and ``returns`` also
+    the fields after it, as ``new.name``. Spark evaluates all of it; no Python runs.
+
+    Args:
+        fields: by name the SQL of the next value and its Spark type, and the SQL of the initial value, null by default. A field whose
+            next value is null is cleared, and has its initial value again.
+        returns: the columns of the rows, with their SQL.
+        emit_when: which elements emit a row: all by default.
+        ttl: how long the fields of a key without elements live; then they have their initial values again.
+
+    Raises:
+        DefinitionError: no field or no column, or a type cannot be read.
+        InvalidNameError: a name is not allowed.
+
+    >>> doubled = sql_state({"last": ("fare", "DOUBLE")}, emit_when="fare > 2 * last", returns={"before": "last", "fare": "fare"})
+    >>> doubled.fields[0].type
+    'DOUBLE'
+    """
+    place = call_site()
+    if emit_when is not None and not isinstance(emit_when, str):
+        raise DefinitionError(f"sql_state(emit_when={emit_when!r}) is no SQL text", fix="write emit_when='fare > 2 * last'", place=place)
+    return SqlState(declared_fields(fields, place), declared_returns(returns, place), emit_when, require_ttl(ttl, "sql_state", place))
+
+
+def require_ttl(ttl: object, where: str, place: str) -> StateTtl | None:
+    """Return the lifetime of state that each element writes, None for one without.
+
+    Raises:
+        DefinitionError: not from ``state_ttl``, or one that reading renews.
+    """
+    if ttl is None:
+        return None
+    if not isinstance(ttl, StateTtl):
+        fix = f"write ttl=tm.state_ttl({ttl!r})" if isinstance(ttl, str) else "write ttl=tm.state_ttl('7 days')"
+        raise DefinitionError(f"{where}(ttl={ttl!r}) is no lifetime of state", fix=fix, place=place)
+    if ttl.on_read:
+        raise DefinitionError(
+            f"{where}(ttl=...) is to be renewed when state is read, and here each element both reads and writes it",
+            fix="leave on_read out: every element of a key renews its state",
+            place=place,
+        )
+    return ttl
 
 
 def _ttl(ttl: object, place: str) -> StateTtl | None:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from tidemark.durations import Duration, to_ms
 from tidemark.errors import DefinitionError
 from tidemark.graph.api.connected_streams import BroadcastConnectedElements, BroadcastStream, connected_elements
+from tidemark.graph.api.keyed_stream import KeyedStream
 from tidemark.graph.api.process_functions import element_node
-from tidemark.graph.api.windowed_stream import KeyedStream, WindowedStream
+from tidemark.graph.api.windowed_stream import WindowedStream
 from tidemark.graph.checks.descriptions import describe_node
 from tidemark.graph.checks.schema_inference import schema_of
 from tidemark.graph.checks.side_outputs import check_has_rows, emitter_of

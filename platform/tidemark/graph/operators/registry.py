@@ -17,6 +17,8 @@ from tidemark.graph.operators.element_process.kind import ElementProcessKind
 from tidemark.graph.operators.keyed_process.connected import BroadcastProcessKind, ConnectedProcessKind
 from tidemark.graph.operators.keyed_process.kind import KeyedProcessKind
 from tidemark.graph.operators.kind import OperatorKind
+from tidemark.graph.operators.running.kind import RunningKind
+from tidemark.graph.operators.sql_state.kind import SqlStateKind
 from tidemark.graph.operators.window.kind import WindowKind
 
 
@@ -32,6 +34,8 @@ def kinds() -> Mapping[str, OperatorKind[Any]]:
         ElementProcessKind(),
         BroadcastElementProcessKind(),
         AsyncMapKind(),
+        RunningKind(),
+        SqlStateKind(),
     )
     return MappingProxyType({kind.name: kind for kind in every})
 
