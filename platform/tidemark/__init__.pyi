@@ -92,6 +92,7 @@ from .spark.loop.run import RunResult as RunResult
 from .spark.loop.run import run as run
 from .spark.sinks.local_sinks import clear_memory as clear_memory
 from .spark.sinks.local_sinks import memory_table as memory_table
+from .spark.state_api.replaying import replay as replay
 from .spark.state_api.savepoint_writer import changed_savepoint as changed_savepoint
 from .spark.state_api.savepoint_writer import new_savepoint as new_savepoint
 from .spark.state_api.state_processor import savepoint as savepoint

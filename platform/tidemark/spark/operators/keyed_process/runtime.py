@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from tidemark.crashpoints import crash_point
@@ -23,11 +24,12 @@ from tidemark.spark.columns.expressions import POSITION, START, TIME, quoted
 from tidemark.spark.columns.state_files import write_folder
 from tidemark.spark.operators.base.contract import InputCounts, Observed, OperatorContext, OperatorEpoch, OperatorRuntime, PortInput
 from tidemark.spark.operators.base.tables import MAIN, STATE_COMPRESSION, StateTables
-from tidemark.spark.operators.keyed.columns import ORDER, OUTPUT, VERSION, names_of
+from tidemark.spark.operators.keyed.columns import EPOCH, ORDER, OUTPUT, STATE, VERSION, names_of
 from tidemark.spark.operators.keyed.input import TaskInput
 from tidemark.spark.operators.keyed.key_state import ErrorContext
 from tidemark.spark.operators.keyed.key_table import Counters, KeyTable
 from tidemark.spark.operators.keyed.layout import Layout
+from tidemark.spark.operators.keyed.rows import python_values
 from tidemark.spark.operators.keyed.task import KeyTask
 from tidemark.spark.operators.keyed.task_run import TaskOutput, have_small_rows, run_task
 from tidemark.spark.operators.keyed_process.broadcast import BroadcastMap, Entries
@@ -275,6 +277,27 @@ class KeyedProcessEpoch(OperatorEpoch):
         rows = None if self._tables.schema is None else self._keys.read(self._layout_of_state().versions)
         found = {"keys": stored_keys(rows, node, names, self.context), "timers": stored_timers(rows, node, self.context)}
         return found if held is None else {**found, "broadcast": held.stored_entries(self._tables, self.context)}
+
+    def stored_version(self, key: Mapping[str, object]) -> tuple[object, ...] | None:
+        """Return the columns of a key's state, as ``read_record`` takes them; None for a key that keeps nothing."""
+        if self._tables.schema is None:
+            return None
+        layout = self._layout_of_state()
+        rows = self._keys.read(layout.versions)
+        for name, stored in layout.keys.items():
+            rows = rows.where(F.col(quoted(stored)).eqNullSafe(F.lit(key[name])))
+        found = rows.orderBy(F.col(EPOCH).desc()).limit(1).toArrow().combine_chunks()
+        if not found.num_rows or found.column(STATE)[0].as_py() is None:
+            return None
+        return tuple(python_values(found.column(name).chunk(0))[0] for name in names_of(layout.version_fields))
+
+    def state_types(self) -> dict[str, tuple[pa.DataType, pa.DataType | None]] | None:
+        """Return the Arrow types of each state's values, and of a map's keys; None where nothing was ever written."""
+        return None if self._tables.schema is None else _types(self.runtime.node, self._layout_of_state())
+
+    def broadcast_entries(self) -> dict[str, Entries]:
+        """Return the map that the function reads, by its name; none where there is no broadcast stream."""
+        return self._broadcast
 
     @property
     def _timers_set(self) -> int:
