@@ -10,7 +10,7 @@ import pytest
 
 import tidemark as tm
 from tidemark.errors import DefinitionError, TidemarkError, UserCodeError
-from tidemark.semantics.keyed_process.walk import MAX_ROWS
+from tidemark.semantics.user_rows import MAX_ROWS
 from tidemark.testing import OperatorHarness
 
 READ = tm.source("rides", tm.files("in", format="json", schema="k STRING, at TIMESTAMP, v BIGINT"), watermarks=tm.ascending(timestamp="at"))
@@ -272,7 +272,7 @@ def test_a_wrong_call(function: object, what: str, fix: str) -> None:
 
 def test_a_generator_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     assert MAX_ROWS == 1_000_000
-    monkeypatch.setattr("tidemark.semantics.keyed_process.walk.MAX_ROWS", 1_000)
+    monkeypatch.setattr("tidemark.semantics.user_rows.MAX_ROWS", 1_000)
     harness = OperatorHarness(processed(of(endless)))
     harness.process({"k": "a", "at": 1, "v": 5}, at=1)
     with pytest.raises(UserCodeError, match="emitted 1,000 rows in one call, and has not ended") as caught:

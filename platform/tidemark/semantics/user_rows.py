@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from types import GeneratorType
-from typing import Any
+from typing import Any, Final
 
 from tidemark.errors import TidemarkError, UserCodeError
 from tidemark.semantics.user_lines import raised_at
 
 Row = Mapping[str, Any]
+
+MAX_ROWS: Final = 1_000_000
+"""A call that emits more rows is held for one that never ends."""
+
+
+def name_of(function: object) -> str:
+    """Return what users call a function, also one that is an object.
+
+    >>> name_of(max)
+    'max'
+    """
+    while isinstance(function, partial):
+        function = function.func
+    return str(getattr(function, "__name__", type(function).__name__))
 
 
 def rows_of(returned: object, name: str) -> Iterator[Row]:
@@ -25,7 +40,12 @@ def rows_of(returned: object, name: str) -> Iterator[Row]:
         return
     if type(returned) is not GeneratorType and (not isinstance(returned, Iterable) or isinstance(returned, Mapping | str | bytes)):
         raise UserCodeError(f"{name} returned {returned!r}, not rows", fix="yield each row as a dict, or return a list of dicts, or None")
-    for row in returned:
+    for number, row in enumerate(returned):
+        if number >= MAX_ROWS:
+            raise UserCodeError(
+                f"{name} emitted {MAX_ROWS:,} rows in one call, and has not ended",
+                fix="have it end; with state, what takes longer can set a timer, and emit more when that fires",
+            )
         if type(row) is not dict and not isinstance(row, Mapping):
             raise UserCodeError(f"{name} emitted {row!r} as a row", fix="yield each row as a dict of column names and values")
         yield row

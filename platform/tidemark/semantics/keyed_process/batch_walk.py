@@ -8,7 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidemark.errors import UserCodeError
-from tidemark.semantics.keyed_process.walk import Emitted, Failed, KeyWalk, Output, OutputBatch, Turn, rows_of
+from tidemark.semantics.keyed_process.walk import Emitted, Failed, KeyWalk, Output, OutputBatch, Turn
+from tidemark.semantics.user_rows import name_of, rows_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,7 +60,7 @@ class BatchWalk(KeyWalk[ElementBatch]):
         newest = batch.times[-1].as_py()
         self.start, self._now.timestamp, self._context.timestamps = start, newest, batch.times
         if turn.undo is None:
-            yield from self._outputs(process(batch.rows, self._context), process.__name__, newest)
+            yield from self._outputs(process(batch.rows, self._context), name_of(process), newest)
             return
         failure, emitted = self._attempt(partial(process, batch.rows), newest, turn)
         if failure is None:

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
-from tidemark.errors import TidemarkError, UserCodeError
+from tidemark.errors import UserCodeError
 from tidemark.semantics.keyed_process.context import ProcessContext, Row
 from tidemark.semantics.keyed_process.declarations import StateDeclaration
 from tidemark.semantics.keyed_process.key_record import KeyRecord, Timer
 from tidemark.semantics.keyed_process.states import STATES, State, Undo, drop_expired
 from tidemark.semantics.keyed_process.timers import KeyTimers
 from tidemark.semantics.keyed_process.times import EpochTimes, Now
-from tidemark.semantics.user_lines import raised_at
+from tidemark.semantics.user_rows import describe_failure, name_of, rows_of
 from tidemark.semantics.windows.windows import TimeDomain
 
 if TYPE_CHECKING:
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
 
 MAX_FIRINGS: Final = 100_000
 """So many firings of a key in an epoch may be of timers that are due no later than one that fired before."""
-
-MAX_ROWS: Final = 1_000_000
-"""A call that emits more rows is held for one that never ends."""
 
 Process = Callable[[Any, ProcessContext], "Iterable[Any] | None"]
 
@@ -203,12 +199,12 @@ class KeyWalk(Generic[E]):
         undo: Undo = [] if turn.undo is None else turn.undo
         undo.clear()
         try:
-            return None, list(self._outputs(call(self._context), call.func.__name__, time))
+            return None, list(self._outputs(call(self._context), name_of(call.func), time))
         except Exception as error:  # noqa: BLE001  # whatever the user's function raises
             while undo:
                 undo.pop()()
             self._context.take_outputs()
-            return _described(error), []
+            return describe_failure(error), []
 
     def _outputs(self, returned: object, name: str, time: int) -> Iterator[Emitted]:
         """Yield the rows of a call, main and tagged ones in the order in which they were emitted."""
@@ -238,7 +234,7 @@ class ElementWalk(KeyWalk[tuple[Row, int, int]]):
             if undo is None:
                 returned = inputs[number](row, context)
                 if returned is not None or context.has_outputs:
-                    yield from self._outputs(returned, inputs[number].__name__, time)
+                    yield from self._outputs(returned, name_of(inputs[number]), time)
             else:
                 for each in self._forgiving(partial(inputs[number], row), row, time, turn):
                     yield each._replace(number=number) if isinstance(each, Failed) else each
@@ -263,30 +259,3 @@ class _Firings:
                 f"timers of the key {dict(self._key)} fired more than {MAX_FIRINGS:,} times in one epoch at {timer.time} or before",
                 fix="have on_timer set a later time than the one that it is called with",
             )
-
-
-def rows_of(returned: object, name: str) -> Iterator[Row]:
-    """Yield the rows that a call returned.
-
-    Raises:
-        UserCodeError: it returned something else.
-    """
-    if returned is None:
-        return
-    if type(returned) is not GeneratorType and (not isinstance(returned, Iterable) or isinstance(returned, Mapping | str | bytes)):
-        raise UserCodeError(f"{name} returned {returned!r}, not rows", fix="yield each row as a dict, or return a list of dicts, or None")
-    for number, row in enumerate(returned):
-        if number >= MAX_ROWS:
-            raise UserCodeError(
-                f"{name} emitted {MAX_ROWS:,} rows in one call, and has not ended",
-                fix="have it end; what takes longer can set a timer, and emit more when that fires",
-            )
-        if type(row) is not dict and not isinstance(row, Mapping):
-            raise UserCodeError(f"{name} emitted {row!r} as a row", fix="yield each row as a dict of column names and values")
-        yield row
-
-
-def _described(error: BaseException) -> str:
-    what = error.what if isinstance(error, TidemarkError) else f"{type(error).__name__}: {error}"
-    place = raised_at(error)
-    return what if place is None else f"{what} (at {place})"

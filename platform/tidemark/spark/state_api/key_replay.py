@@ -6,7 +6,6 @@ import copy
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
@@ -21,6 +20,7 @@ from tidemark.semantics.keyed_process.declarations import StateDeclaration
 from tidemark.semantics.keyed_process.key_record import KeyRecord, entries_of
 from tidemark.semantics.keyed_process.times import EpochTimes
 from tidemark.semantics.keyed_process.walk import ElementWalk, Emitted, Failed, OutputBatch, Walked
+from tidemark.semantics.user_rows import name_of
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.columns.expressions import POSITION, TIME, quoted
@@ -228,12 +228,14 @@ class TracedFunction(BoundFunction):
         self.inputs = tuple(map(self._noted, self.inputs))
 
     def _noted(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(method)
+        name = name_of(method)
+
         def noted(element: Any, ctx: ProcessContext) -> object:  # noqa: ANN401 - a row, or a batch
             shown = element.to_pylist() if hasattr(element, "to_pylist") else dict(element)
-            self.calls.append(ReplayedCall(method.__name__, ctx.timestamp, ctx.current_watermark(), shown))
+            self.calls.append(ReplayedCall(name, ctx.timestamp, ctx.current_watermark(), shown))
             return method(element, ctx)
 
+        noted.__name__ = name
         return noted
 
     def on_timer(self, timestamp: int, ctx: ProcessContext) -> Iterable[Row] | None:
