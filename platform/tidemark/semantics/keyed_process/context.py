@@ -91,6 +91,11 @@ class ProcessContext:
             raise UserCodeError("there is no key in open() and close()", fix="read it in process or on_timer")
         return MappingProxyType(self._key)
 
+    @property
+    def has_key(self) -> bool:
+        """Whether there is a key: not in ``open`` and ``close``."""
+        return self._key is not None
+
     def current_watermark(self) -> int:
         """Return the watermark of the operator at this element or timer."""
         return self._now.watermark

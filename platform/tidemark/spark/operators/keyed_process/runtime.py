@@ -198,6 +198,7 @@ class KeyedProcessEpoch(OperatorEpoch):
         node, runtime = self.runtime.node, self.runtime
         times = EpochTimes(clock.before, clock.watermark, runtime.bound, clock.processing_time)
         function = ProcessKeys(
+            job=self.context.job,
             uid=node.uid or "",
             name=node.function_name,
             function=node.function,

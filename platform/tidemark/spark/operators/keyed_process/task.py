@@ -29,6 +29,7 @@ from tidemark.spark.operators.keyed_process.conversions import declarations, typ
 from tidemark.spark.operators.keyed_process.elements import ElementBatches, ElementRows
 from tidemark.spark.operators.keyed_process.layout import Elements
 from tidemark.spark.operators.keyed_process.stored_record import read_record, write_record
+from tidemark.spark.operators.keyed_process.user_output import named_output
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,6 +43,7 @@ class ProcessKeys(KeyFunction):
     """Calls a process function. Immutable: it is sent to the workers.
 
     Args:
+        job: the job's name.
         uid: of the operator.
         name: of the function.
         function: the user's.
@@ -58,6 +60,7 @@ class ProcessKeys(KeyFunction):
         broadcast: maps that it reads, by name.
     """
 
+    job: str
     uid: str
     name: str
     function: object
@@ -81,13 +84,14 @@ class ProcessKeys(KeyFunction):
         broadcast = {name: read_only(dict(entries)) for name, entries in self.broadcast.items()}
         make = BatchWalk if self.by_batch else ElementWalk
         walk = make(bound, declared, frozenset(self.tags), self.times, forgives=self.forgives, broadcast=broadcast)
-        try:
-            with self._named("open"):
-                bound.open(walk.context)
-            yield _OpenFunction(self, walk, declared)
-        finally:
-            with self._named("close"):
-                bound.close()
+        with named_output(f"{self.job} {self.uid}", walk.context):
+            try:
+                with self._named("open"):
+                    bound.open(walk.context)
+                yield _OpenFunction(self, walk, declared)
+            finally:
+                with self._named("close"):
+                    bound.close()
 
     @contextmanager
     def _named(self, method: str) -> Iterator[None]:
