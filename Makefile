@@ -33,8 +33,8 @@ $(ARCHIVE): $(STAMP)
 	@$(RUN) tidemark class-archive && echo "setup: the archive took $$SECONDS s" || echo "setup: Spark starts without an archive of its classes, which takes longer"
 	@touch $@
 
-demo: setup $(DAGSTER_HOME)/dagster.yaml ## run the taxi example on generated trips, wave by wave (about 2 minutes on an idle machine)
-	@echo "demo: six waves of generated taxi trips, materialized by Dagster; takes about two minutes on an idle machine, then shows the books and how long each part took"
+demo: setup $(DAGSTER_HOME)/dagster.yaml ## run the taxi example on generated trips, wave by wave (two to three minutes on an idle machine)
+	@echo "demo: six waves of generated taxi trips, and the events of airport rides with every second one, materialized by Dagster; takes two to three minutes on an idle machine, then shows the books and how long each part took"
 	@DAGSTER_HOME="$(DAGSTER_HOME)" $(RUN) python -m examples.taxi.demo
 
 # Not at the top of the checkout: there `dagster dev` warns of a file that it does not read.

@@ -76,11 +76,11 @@ def taxi(context: dg.AssetExecutionContext, tidemark: TidemarkResource) -> Itera
 
 
 DRAIN, DISPATCH_DRAIN = build_drain_schedule(taxi, "*/15 * * * *"), build_drain_schedule(dispatch, "*/15 * * * *")
-WAVE = dg.define_asset_job(
-    "wave",
+BOTH = dg.define_asset_job(
+    "taxi_and_dispatch",
     selection=dg.AssetSelection.assets(taxi, dispatch),
     executor_def=dg.in_process_executor,
-    description="Drains both jobs, one after the other, in one JVM; the demo runs it after each wave of trips.",
+    description="Drains both jobs, one after the other, in one JVM; the demo runs it after every second wave.",
 )
 EVERY_HALF_MINUTE = SensorOptions(every="30 seconds", default_status=dg.DefaultSensorStatus.RUNNING)
 
@@ -89,7 +89,7 @@ defs = dg.Definitions.merge(
     dg.Definitions(
         assets=[*build_source_asset_specs(job, live_job, dispatch_job), taxi, dispatch],
         asset_checks=[same_as_by_window],
-        jobs=[WAVE],
+        jobs=[BOTH],
         sensors=[
             build_watermark_lag_sensor(job, reference="newest_event", warn_after="1 hour", options=EVERY_HALF_MINUTE),
             build_late_data_sensor(job, warn_above=0.05, error_above=0.25, options=EVERY_HALF_MINUTE),

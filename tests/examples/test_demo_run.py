@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from examples.taxi.demo import show
+from examples.taxi.demo import WAVES_PER_EVENTS, events_plan, show
 from examples.taxi.dispatch_events import count_dispatch
 from examples.taxi.generator import LatenessRule, TripPlan, WaveCounts, count_late, count_wave
 from examples.taxi.job import ALLOWED_LATENESS_MINUTES, BOUND_MINUTES, FILES_PER_EPOCH
@@ -80,7 +80,7 @@ def test_the_books_balance_and_agree_with_the_generator(said: str) -> None:
 
 
 def test_process_functions_make_what_the_generator_says(said: str) -> None:
-    expected = dataclasses.asdict(count_dispatch(WAVES, plan=PLAN))
+    expected = dataclasses.asdict(count_dispatch(WAVES // WAVES_PER_EVENTS, plan=events_plan(PLAN)))
     assert min(expected.values()) > 0
     for name, count in expected.items():
         assert numbers(line_with(said, f"{name} ")) == [count, count]
