@@ -1,5 +1,7 @@
 """Mistakes in functions over streams without keys, and in asynchronous ones: each gets an error with the place and a fix."""
 
+# ruff: noqa: ARG001, ARG005 - functions here do not do with their arguments what they should
+
 from __future__ import annotations
 
 import asyncio

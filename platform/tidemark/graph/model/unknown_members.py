@@ -43,6 +43,7 @@ _MEANT: Final[Mapping[str, str]] = {
         ("setparallelism setmaxparallelism repartition coalesce", "write tm.Job(..., parallelism=8)"),
         ("setuid name cache persist rebalance shuffle", "leave it out; an operator that keeps state is named with .uid('hourly')"),
         ("mappartitions mapinpandas mapinarrow applyinpandas", "write .map(function, returns='...', batches=True)"),
+        ("asyncwait orderedwait unorderedwait asyncinvoke amap", "write .async_map(function, returns='...', ordered=True)"),
         ("foreach foreachbatch", f"write .map(function, returns='...'), and to a sink: {_JOB}"),
         (
             "join crossjoin cogroup intervaljoin leftouterjoin",

@@ -32,7 +32,7 @@ _NO_LIMIT: Final = str(2**31 - 1)
 
 @contextmanager
 def unwatched(spark: SparkSession, *, small_rows: bool) -> Iterator[None]:
-    """Have Spark not ask for the size of a batch before each row, which takes long: where rows are small, so that their number is enough."""
+    """Have Spark not ask for the size of a batch before each row, which takes long; where rows are small their number is enough."""
     if not small_rows:
         yield
         return
