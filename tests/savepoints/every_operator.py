@@ -84,6 +84,7 @@ def streams_of(landing: Path) -> dict[str, tm.Stream]:
         **_at_their_end(rides, changed(taps)),
         **_by_triggers(rides),
         **_by_functions(rides),
+        **_by_element(rides),
         "reduced": signs.side_output(ups)
         .key_by("k")
         .window(tm.tumbling("500 ms"))
@@ -151,6 +152,20 @@ def _by_functions(rides: tm.Stream) -> dict[str, tm.Stream]:
         "waited": rides.key_by("k").process(Waits, returns="n BIGINT, total BIGINT, at BIGINT").uid("waited"),
         "paired": positive.connect(negative).process(Pairs, returns="k STRING, up INT, down INT").uid("paired"),
         "limited": rides.key_by("k").connect(limits).process(limited, returns="k STRING, g INT, limit INT").uid("limited"),
+    }
+
+
+def _by_element(rides: tm.Stream) -> dict[str, tm.Stream]:
+    """Return what native expressions make of each element and the state of its key."""
+    by_key, ttl = rides.key_by("k"), tm.state_ttl("400 ms", domain="event")
+    rises = tm.sql_state({"last": ("v", "INT")}, emit_when="v > last", returns={"k": "k", "v": "v", "last": "last"}, ttl=ttl)
+    numbered = tm.sql_state({"n": ("n + 1", "BIGINT", "0")}, returns={"k": "k", "v": "v", "n": "new.n"})
+    return {
+        "rises": by_key.process(rises).uid("rises"),
+        "numbered": by_key.process(numbered).uid("numbered"),
+        "added": by_key.reduce(v="coalesce(a.v, 0) + coalesce(b.v, 0)", t="greatest(a.t, b.t)", ttl=ttl).uid("added"),
+        "so_far": by_key.aggregate(**aggregates(), mean=tm.avg("v"), last=tm.last("v")).uid("so_far"),
+        "greatest": by_key.max_by("v").uid("greatest"),
     }
 
 
