@@ -18,7 +18,7 @@ def machine(fields: dict[str, Any] | None = None, *, key: str = "zone", **more: 
 
 
 def reduce(**merges: str) -> Declare:
-    return lambda stream: stream.key_by("zone").reduce(**merges).uid("w")
+    return lambda stream: stream.key_by("zone").reduce(ttl=None, **merges).uid("w")
 
 
 def running(**aggregates: Any) -> Declare:
