@@ -32,6 +32,7 @@ def in_order(rows: list[dict[str, Any]], *columns: str) -> list[tuple[Any, ...]]
 def test_columns_of_any_name_and_type(spark: SparkSession, tmp_path: Path) -> None:
     given = elements([row(1, "a", 1), row(2, "a", 2), row(3, None, 3)], [row(4, "a", 4), row(5, None, 5)], schema=SCHEMA)
     keyed = given.key_by("k", **{"other key": "key_k"})
+    without_new = given.select("t", "k", "m", "s", **{"a.b": "`a.b`"}).key_by("k")
     kept = {"map": ("m", "MAP<STRING, INT>"), "a key": ("`new`", "INT"), "s y": ("s.y", "STRING")}
     last = tm.sql_state(kept, returns={"t": "t", "before": "map['n']", "key": "`a key`", "y": "`s y`", "x x": "s.x + `a.b`"})
     grown: dict[str, Any] = {
@@ -43,7 +44,7 @@ def test_columns_of_any_name_and_type(spark: SparkSession, tmp_path: Path) -> No
     ran = Lab(spark, tmp_path).run(
         {
             "last": keyed.process(last).uid("last"),
-            "fold": keyed.process(fold).uid("fold"),
+            "fold": without_new.process(fold).uid("fold"),
             "merged": keyed.reduce(s="named_struct('x', a.s.x + b.s.x, 'y', b.s.y)", t="b.t", **{"a.b": "a.`a.b` * b.`a.b`"}).uid("merged"),
             "best": keyed.max_by("s.x").uid("best"),
             "lists": keyed.aggregate(t=tm.max("t"), xs=tm.collect_list("s.x"), of=tm.max_by("m", "t")).uid("lists"),
