@@ -85,6 +85,7 @@ def streams_of(landing: Path) -> dict[str, tm.Stream]:
         **_by_triggers(rides),
         **_by_functions(rides),
         **_without_keys(rides),
+        **_by_element(rides),
         "reduced": signs.side_output(ups)
         .key_by("k")
         .window(tm.tumbling("500 ms"))
@@ -191,6 +192,20 @@ def bounded(element: Mapping[str, Any], ctx: tm.ProcessContext) -> dict[str, obj
 async def named(row: Mapping[str, Any]) -> dict[str, object]:
     """Return a key with a name."""
     return {"k": row["k"], "name": f"the {row['k']}"}
+
+
+def _by_element(rides: tm.Stream) -> dict[str, tm.Stream]:
+    """Return what native expressions make of each element and the state of its key."""
+    by_key, ttl = rides.key_by("k"), tm.state_ttl("400 ms", domain="event")
+    rises = tm.sql_state({"last": ("v", "INT")}, emit_when="v > last", returns={"k": "k", "v": "v", "last": "last"}, ttl=ttl)
+    numbered = tm.sql_state({"n": ("n + 1", "BIGINT", "0")}, returns={"k": "k", "v": "v", "n": "new.n"})
+    return {
+        "rises": by_key.process(rises).uid("rises"),
+        "numbered": by_key.process(numbered).uid("numbered"),
+        "added": by_key.reduce(v="coalesce(a.v, 0) + coalesce(b.v, 0)", t="greatest(a.t, b.t)", ttl=ttl).uid("added"),
+        "so_far": by_key.aggregate(ttl=None, **aggregates(), mean=tm.avg("v"), last=tm.last("v")).uid("so_far"),
+        "greatest": by_key.max_by("v").uid("greatest"),
+    }
 
 
 class Waits:

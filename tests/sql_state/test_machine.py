@@ -29,7 +29,7 @@ def epochs(draw: st.DrawFn) -> list[tuple[list[Row], EpochTimes]]:
     """Draw epochs with their times."""
     bound, before, now, found = draw(st.integers(0, 5)), -(2**40), 0, []
     for _ in range(draw(st.integers(1, 4))):
-        elements = draw(_ELEMENTS)
+        elements: list[Row] = [*draw(_ELEMENTS)]
         after = max(before, draw(st.integers(-10, 60)))
         now += draw(st.integers(0, 20))
         found.append((elements, EpochTimes(before, after, bound, now)))

@@ -10,9 +10,8 @@ from typing import Any
 import tidemark as tm
 from tidemark.graph.checks.schema_inference import state_columns
 from tidemark.graph.model.nodes import StatefulNode
-from tidemark.graph.operators.registry import encode
+from tidemark.graph.operators.registry import encode, kind_of
 from tidemark.graph.operators.state_names import ELEMENT_ORDER
-from tidemark.graph.operators.window.execution import is_incremental
 from tidemark.graph.operators.window.node import WindowNode
 from tidemark.savepoints.compatibility.state_check import check_compatibility
 from tidemark.savepoints.model.stored_types import type_of_ddl
@@ -55,7 +54,7 @@ def stored_state(node: StatefulNode, **files: int) -> OperatorState:
         {"name": name, "type": type_of_ddl(kind or "") or {"type": "udt"}, "nullable": True, "metadata": {}}
         for name, kind in (state_columns(node) or {}).items()
     ]
-    own = ["__tm_start"] if not isinstance(node, WindowNode) or is_incremental(node) else [ELEMENT_ORDER, "__tm_start"]
+    own = ["__tm_start"] if kind_of(node).keeps(node) == "partials" else [ELEMENT_ORDER, "__tm_start"]
     fields += [{"name": name, "type": "long", "nullable": True, "metadata": {}} for name in own]
     definition = json.loads(json.dumps({**encode(node), "schema": {"type": "struct", "fields": fields}}))
     found = [

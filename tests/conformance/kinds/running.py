@@ -14,7 +14,7 @@ def totals(stream: tm.Stream, tags: Tags) -> tm.Stream:
     """Return aggregates over all elements so far: some that a row has as an expression, some that only an aggregate makes."""
     del tags
     found = {"total": tm.sum("v"), "n": tm.count(), "at": tm.max("at"), "of": tm.max_by("at", "v"), "kinds": tm.count_distinct("v")}
-    return stream.key_by("k").aggregate(**found)
+    return stream.key_by("k").aggregate(ttl=None, **found)
 
 
 def lately(stream: tm.Stream, tags: Tags) -> tm.Stream:

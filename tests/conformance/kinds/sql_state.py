@@ -29,7 +29,7 @@ def recent(stream: tm.Stream, tags: Tags) -> tm.Stream:
 def streaks(stream: tm.Stream, tags: Tags) -> tm.Stream:
     """Return streaks of growing values of each key, which end in a while without elements."""
     del tags
-    fields = {
+    fields: dict[str, tuple[str, str] | tuple[str, str, str]] = {
         "n": ("CASE WHEN last IS NULL OR v > last THEN n + 1 ELSE 1 END", "BIGINT", "0"),
         "last": ("v", "BIGINT"),
         "total": ("CASE WHEN v % 5 = 0 THEN NULL ELSE coalesce(total, 100) + v END", "BIGINT"),

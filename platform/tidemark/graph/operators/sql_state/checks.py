@@ -30,7 +30,7 @@ def check_sql_state(node: SqlStateNode, given: Schema | None) -> None:
         _check_initial(node, field)
     seen = seen_by_results(node, given)
     if node.emit_when is not None:
-        kind = _check(node, node.emit_when, "sql_state emit_when", seen)
+        kind = _check_result(node, node.emit_when, "sql_state emit_when", seen)
         if kind not in {None, "BOOLEAN"}:
             raise ExpressionError(
                 f"sql_state emit_when {node.emit_when!r} is of type {kind}, not BOOLEAN",
@@ -39,7 +39,7 @@ def check_sql_state(node: SqlStateNode, given: Schema | None) -> None:
                 place=node.place,
             )
     for name, text in node.returns:
-        _check(node, text, f"sql_state column {name!r}", seen)
+        _check_result(node, text, f"sql_state column {name!r}", seen)
 
 
 def _check_reduced(node: SqlStateNode) -> None:
@@ -92,16 +92,16 @@ def _check(node: SqlStateNode, text: str, what: str, seen: Schema | None) -> str
     site = Site(what, node.place, node.uid)
     parsed = parse_row_expression(text, site)
     check_columns(parsed, text, seen, site)
-    if parsed is not None and seen is not None:
-        _check_new(node, text, site)
     return type_of(parsed, seen)
 
 
-def _check_new(node: SqlStateNode, text: str, site: Site) -> None:
+def _check_result(node: SqlStateNode, text: str, what: str, seen: Schema | None) -> str | None:
+    """Check an expression that sees the fields after the element, too, each by its name; return its type."""
     from sqlglot import exp
 
+    kind, site = _check(node, text, what, seen), Site(what, node.place, node.uid)
     parsed = parse_row_expression(text, site)
-    for column in parsed.find_all(exp.Column) if parsed is not None else ():
+    for column in parsed.find_all(exp.Column) if parsed is not None and seen is not None else ():
         name, *fields = (part.name.lower() for part in column.parts)
         if name == NEW and (not fields or fields[0] not in node.field_names):
             raise ColumnError(
@@ -110,6 +110,7 @@ def _check_new(node: SqlStateNode, text: str, site: Site) -> None:
                 uid=node.uid,
                 place=node.place,
             )
+    return kind
 
 
 def _check_update(node: SqlStateNode, field: StateField, seen: Schema | None) -> None:

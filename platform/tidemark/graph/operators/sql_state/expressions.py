@@ -7,7 +7,7 @@ from typing import Final
 from tidemark.graph.expressions.expressions import Site, column_names, parse_sql
 from tidemark.graph.model.schema import Schema, SchemaColumn
 from tidemark.graph.operators.sql_state.node import SqlStateNode, StateField
-from tidemark.graph.operators.window.reduce import EARLIER, LATER, merged_columns
+from tidemark.graph.operators.window.reduce import merged_columns
 
 NEW: Final = "new"
 """The name of the fields' values after the element, in ``emit_when`` and ``returns``: ``new.last``."""
@@ -24,12 +24,6 @@ def depends_on_state(node: SqlStateNode) -> bool:
     Otherwise a field is what the element before gave it.
     """
     return node.reduced or any(names_read(field.update) & node.field_names for field in node.fields)
-
-
-def element_columns(node: SqlStateNode, texts: list[str]) -> frozenset[str]:
-    """Return the columns of elements that expressions read, in lower case: all that are no fields, nor ``new``."""
-    found: frozenset[str] = frozenset().union(*map(names_read, texts))
-    return found - node.field_names - {NEW}
 
 
 def fields_read(node: SqlStateNode, field: StateField) -> frozenset[str]:
@@ -56,8 +50,3 @@ def seen_by_results(node: SqlStateNode, given: Schema | None) -> Schema | None:
     seen = seen_by_updates(node, given)
     struct = ", ".join(f"`{field.name}`: {field.type}" for field in node.fields)
     return None if seen is None else seen.with_columns([SchemaColumn(NEW, f"STRUCT<{struct}>")])
-
-
-def merged_rows(text: str) -> frozenset[str]:
-    """Return which of the two rows a merge reads, of ``a`` and ``b``."""
-    return names_read(text) & {EARLIER, LATER}

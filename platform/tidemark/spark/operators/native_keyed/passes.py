@@ -111,7 +111,7 @@ class KeyedPass:
         names = [result_name(n) for n in range(len(program.result_columns))] if results is None else []
         touched = f"{LAST} AND ({ELEMENT} OR {REACHED})"
         marked = walked.selectExpr(
-            *(f"{name}" for name in walked.columns if name != STATE),
+            *(quoted(name) for name in walked.columns if name != STATE),
             f"{LAST} AND {program.entries} > 0 AND NOT {times.is_expired(NOW)} AS {_AFTER}",
             f"{touched} AS __tm_touched",
             f"if({touched}, {program.entries}, 0) AS __tm_entries",

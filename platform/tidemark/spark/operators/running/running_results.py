@@ -67,7 +67,7 @@ class RunningResults(KeyedProgram):
         over = self.over()
         before = fed.selectExpr(
             *self.key_names,
-            *(name for name in fed.columns if name not in (*self.key_names, *self.kept_names)),
+            *(quoted(name) for name in fed.columns if name not in (*self.key_names, *self.kept_names)),
             f"CAST({ELEMENT} AS INT) AS {COUNT}",
             *self.before_columns(stored=stored),
             f"lead({ELEMENT}) {over} AS {_NEXT}",

@@ -158,15 +158,16 @@ class Folded(Machine):
         return f"CAST(({self._placed(field.update, before)}) AS {field.type})"
 
     def _merged(self, field: StateField, column: str, acc: str, present: str) -> str:
-        merge = with_columns_replaced(field.update, {EARLIER: f"{acc}.state", LATER: "x.e"}.get)
+        merge = f"\n{with_columns_replaced(field.update, {EARLIER: f'{acc}.state', LATER: 'x.e'}.get)}\n"
         kind = self._state_type[field.name].dataType
         # Other types are those of the column already: nothing widens them.
         cast = merge if isinstance(kind, T.StructType | T.ArrayType | T.MapType) else f"CAST(({merge}) AS {kind.simpleString()})"
         return f"if({present}, {cast}, x.e.{quoted(column)})"
 
     def _placed(self, text: str, known: dict[str, str]) -> str:
-        """Return an expression over the element and the fields, as SQL over ``x`` and ``acc``."""
-        return with_columns_replaced(text, lambda name: known.get(name.lower(), f"x.e.{quoted(name)}"))
+        """Return an expression over the element and the fields, as SQL over ``x`` and ``acc``; in a line of its own, as errors show it."""
+        placed = with_columns_replaced(text, lambda name: known.get(name.lower(), f"x.e.{quoted(name)}"))
+        return f"\n{placed}\n"
 
     def _struct(self, values: list[str]) -> str:
         named = zip(self.node.fields, values, strict=True)
