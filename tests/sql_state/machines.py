@@ -13,7 +13,7 @@ from tidemark.semantics.keyed_process.declarations import StateDeclaration, Stat
 from tidemark.semantics.keyed_process.key_record import Entry, KeyRecord
 from tidemark.semantics.keyed_process.states import State
 from tidemark.semantics.keyed_process.times import EpochTimes
-from tidemark.semantics.keyed_process.walk import KeyWalk, Output, Walked
+from tidemark.semantics.keyed_process.walk import ElementWalk, Output, Walked
 from tidemark.semantics.running.field_machine import FieldMachine, MachineField
 
 Row = Mapping[str, Any]
@@ -117,7 +117,7 @@ class AsFunction:
 
 @dataclass
 class Walks:
-    """A machine's keys by ``KeyWalk``: every key in every epoch, so that what has expired is gone at its end."""
+    """A machine's keys by ``ElementWalk``: every key in every epoch, so that what has expired is gone at its end."""
 
     form: Form
     ttl: StateTtl | None
@@ -129,7 +129,7 @@ class Walks:
     def epoch(self, elements: Mapping[str, Sequence[Row]], times: EpochTimes) -> list[Row]:
         """Process the elements of an epoch, in order by key; return the rows."""
         declared = {name: StateDeclaration(name, "value", default=field.initial, ttl=self.ttl) for name, field in self.form.fields.items()}
-        walk = KeyWalk(AsFunction(self.form), declared, frozenset(), times)
+        walk = ElementWalk(AsFunction(self.form), declared, frozenset(), times)
         found: list[Row] = []
         for key in {**elements, **self.records}:
             record, walked = self.records.setdefault(key, KeyRecord()), Walked()

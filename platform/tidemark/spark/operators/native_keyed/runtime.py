@@ -44,7 +44,7 @@ class NativeKeyedRuntime(OperatorRuntime):
 
     Args:
         node: its declaration.
-        program: makes what it computes, anew for each epoch.
+        program: makes what it computes, again for each epoch.
         values: names and SQL of the values of state in tables, over its columns.
     """
 
