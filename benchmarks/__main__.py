@@ -63,12 +63,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         seconds = _number("BENCH_SECONDS", SECONDS, least=LEAST_SECONDS)
         savepoints = SavepointWorkload(_number("BENCH_KEYS", KEYS, least=LEAST_KEYS))
         drained, live = chosen(standard_workloads(rows, epochs=epochs), latency_workloads(seconds), asked.workload, savepoints=savepoints)
-        comparison = Comparison(
-            workloads=drained,
-            engines=available(tuple(map(parse_engine, asked.engine)) if asked.engine else (*ENGINES, *FUNCTION_ENGINES), drained, console),
-            runs=_number("BENCH_RUNS", DEFAULT_RUNS, least=1),
-            scratch=SCRATCH,
-        )
+        engines = tuple(map(parse_engine, asked.engine)) if asked.engine else (*ENGINES, *FUNCTION_ENGINES)
+        runs = _number("BENCH_RUNS", DEFAULT_RUNS, least=1)
+        comparison = Comparison(workloads=drained, engines=available(engines, drained, console), runs=runs, scratch=SCRATCH)
         root = None if asked.output is None and asked.engine else Path(asked.output or CHECKOUT)
         records: list[Record] = []
         for measured in chain(run_shown(comparison, console), measure_live(live, comparison, console)):
