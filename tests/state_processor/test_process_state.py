@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import tidemark as tm
 from tidemark.cli.program.main import main
-from tidemark.errors import StateMismatchError
+from tidemark.errors import CorruptStoreError, DefinitionError, StateMismatchError
 from tidemark.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
@@ -112,3 +112,28 @@ def test_what_there_is_not(spark: SparkSession, tmp_path: Path, more: tuple[str,
     done = CliRunner().invoke(main, ["state", "show", "job", *more, "--store", str(tmp_path)])
     assert done.exit_code != 0
     assert says in " ".join(str(done.output).split() + str(done.exception).split())
+
+
+def test_a_savepoint_with_fewer_keys_is_restored(spark: SparkSession, tmp_path: Path) -> None:
+    clock = ManualClock(1_700_000_000_000)
+    tm.run(job_of(tmp_path / "store"), spark=spark, clock=clock, handle_signals=False)
+    changed = tm.changed_savepoint(str(tmp_path / "made"), tm.savepoint("job", store=str(tmp_path / "store")), spark=spark)
+    with pytest.raises(DefinitionError, match="SQL over the keys of 'watch': k"):
+        changed.filter("watch", "total > 3")
+    changed.filter("watch", "k IN ('a', 'b')")
+    changed.map("watch", lambda rows: rows.withColumn("total__value", rows["total__value"] * 10))
+    with pytest.raises(CorruptStoreError, match="rows"):
+        changed.map("watch", lambda rows: rows.where("total__value > 60"))
+    changed.write("made")
+    made = tm.savepoint(f"{tmp_path}/made/")
+    tables = made.tables("watch", spark)
+    assert {row["k"]: row["total"] for row in tables["keys"].collect()} == {"a": 60, "b": 70}
+    assert (tables["timers"].count(), tables["broadcast"].count()) == (3, 1)
+
+    job = job_of(tmp_path / "store")
+    tm.import_savepoint(job, f"{tmp_path}/made")
+    tm.clear_memory(f"{tmp_path}/store/watch")
+    result = tm.run(job, spark=spark, clock=clock, handle_signals=False, restore=tm.Restore("made"), end_of_input=True)
+    last = result.epochs[-1].operators["watch"]
+    # Only the timer of processing time still waits.
+    assert (last.timers_fired, last.keys, last.timers) == (2, 1, 1)

@@ -32,12 +32,14 @@ from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.columns.expressions import META, POSITION, SPLIT, TIME, quoted, visible_of
 from tidemark.spark.operators.aligned.sliced import PREFIX, STACKS, SUFFIX
 from tidemark.spark.operators.base.contract import OperatorContext, PortInput, rows_of
+from tidemark.spark.operators.keyed_process.broadcast import PART as BROADCAST
+from tidemark.spark.operators.keyed_process.runtime import TIMERS_SET
 from tidemark.spark.operators.registry.runtimes import runtime_of
 from tidemark.spark.state_api.rewriting import WITH_PARTIALS, Rewriting
 from tidemark.spark.state_api.schema_probe import probe_inputs
 from tidemark.spark.state_api.state_processor import StoredState
 from tidemark.state.gc.state_file_check import owner_store
-from tidemark.state.log.progress import EpochProgress
+from tidemark.state.log.progress import PROCESS_FUNCTIONS, EpochProgress
 from tidemark.state.log.records import EpochRecord, OperatorState, StateFile
 from tidemark.state.store.store import JobStore
 
@@ -167,7 +169,20 @@ class SavepointWriter:
                     uid=uid,
                 ) from error
 
-        return self._rewrite(uid, kept, {file.part for file in held.state.files})
+        # A broadcast map has entries for all keys.
+        self._rewrite(uid, kept, {file.part for file in held.state.files} - {BROADCAST})
+        self._count_keys(uid)
+        return self
+
+    def _count_keys(self, uid: str) -> None:
+        """Count the keys and timers that a process function still has."""
+        held = self._held(uid)
+        if held.state.definition.get("kind") not in PROCESS_FUNCTIONS:
+            return
+        record = replace(self._record, operators={uid: held.state})
+        tables = StoredState(held.store or self._target, record).tables(uid, self._spark)
+        counted = {"keys": tables["keys"].count(), TIMERS_SET: tables["timers"].count()}
+        self._operators[uid] = replace(held, state=replace(held.state, counters={**held.state.counters, **counted}))
 
     def map(self, uid: str, function: Callable[[DataFrame], DataFrame]) -> SavepointWriter:
         """Change the partials of an operator's windows, or its elements, row by row; rows of partials may also be left out.
@@ -177,12 +192,13 @@ class SavepointWriter:
             function: gets a DataFrame with the keys, which it must not change, the partials as ``<aggregate>__<partial>`` or the
                 columns of elements, and the column ``__tm_meta``, which it must keep. A row is what one epoch added to a key and window,
                 so a window's partials may be in several rows; a row of sessions is a session after an epoch, and its older rows may
-                still exist.
+                still exist. A row of a process function is a key with its states (``<state>__value``) after an epoch.
 
         Raises:
             DefinitionError: there is no state of such an operator.
             UserCodeError: the function failed, lost a column, or gave one another type.
-            CorruptStoreError: it returned more rows, or left elements out, whose number is stored with each window.
+            CorruptStoreError: it returned more rows, or left elements out, whose number is stored with each window, or keys of a process
+                function, whose older rows would count again: use ``filter``.
         """
         keys = {key_column(key): key for key in _keys_of(self._held(uid).state)}
 
@@ -216,8 +232,9 @@ class SavepointWriter:
                 *(F.col(f"{META}.{quoted(name)}").alias(name) for name in hidden),
             )
 
-        holds_elements = ELEMENT_ORDER in stored_columns(self._held(uid).state.definition.get("schema"))
-        return self._rewrite(uid, mapped, WITH_PARTIALS, fewer=not holds_elements)
+        definition = self._held(uid).state.definition
+        all_rows = ELEMENT_ORDER in stored_columns(definition.get("schema")) or definition.get("kind") in PROCESS_FUNCTIONS
+        return self._rewrite(uid, mapped, WITH_PARTIALS, fewer=not all_rows)
 
     def remove(self, uid: str) -> SavepointWriter:
         """Remove the state of an operator.
@@ -351,7 +368,8 @@ def _keys_of(state: OperatorState) -> list[str]:
 def _node(job: Job, uid: str) -> StatefulNode:
     nodes = {node.uid: node for node in job.nodes if isinstance(node, StatefulNode) and node.uid and keeps_state(node)}
     if uid not in nodes:
-        raise DefinitionError(f"the job has no operator {uid!r}", fix=f"name one that it has: {', '.join(nodes) or 'none'}", job=job.name)
+        what = f"the job has no operator {uid!r} that keeps state"
+        raise DefinitionError(what, fix=f"name one that it has: {', '.join(nodes) or 'none'}", job=job.name)
     return nodes[uid]
 
 

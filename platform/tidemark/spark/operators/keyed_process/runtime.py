@@ -68,7 +68,7 @@ _COUNTS: Final = {
     "second_accepted": SECOND_ACCEPTED,
     "second_failed": SECOND_FAILED,
 }
-_TIMERS: Final = "timers_set"
+TIMERS_SET: Final = "timers_set"
 """The counter of timers that wait."""
 
 
@@ -303,7 +303,7 @@ class KeyedProcessEpoch(OperatorEpoch):
     @property
     def _timers_set(self) -> int:
         passed = 0 if self._passed is None else self._passed.count("timers")
-        return self.context.before.counters.get(_TIMERS, 0) + passed
+        return self.context.before.counters.get(TIMERS_SET, 0) + passed
 
     def progress(self, common: OperatorProgress) -> OperatorProgress:
         """Return the operator's progress, with the numbers of keys and timers."""
@@ -321,7 +321,7 @@ class KeyedProcessEpoch(OperatorEpoch):
 
     def snapshot(self) -> OperatorState:
         """Return the operator's state after this epoch."""
-        return self._tables.snapshot(self.watermark, {**self._counters.named(), _TIMERS: self._timers_set})
+        return self._tables.snapshot(self.watermark, {**self._counters.named(), TIMERS_SET: self._timers_set})
 
 
 def _types(node: KeyedProcessNode, layout: Layout) -> dict[str, tuple[pa.DataType, pa.DataType | None]]:
