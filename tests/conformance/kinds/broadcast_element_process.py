@@ -7,6 +7,7 @@ from typing import Any
 
 import tidemark as tm
 from tests.conformance.cases import Case
+from tidemark.graph.api.connected_streams import BroadcastConnectedElements
 
 Tags = Mapping[str, tm.OutputTag]
 Row = Mapping[str, Any]
@@ -35,7 +36,7 @@ def chosen(stream: tm.Stream, tags: Tags) -> tm.Stream:
     return _connected(stream).filter(above, on_error=tags["failed"])
 
 
-def _connected(stream: tm.Stream) -> Any:
+def _connected(stream: tm.Stream) -> BroadcastConnectedElements:
     marked = stream.with_columns(gone="v < 5")
     return marked.filter("v >= 40").connect(marked.filter("v < 40").broadcast("bounds", key="k", value="v BIGINT", removes="gone"))
 
