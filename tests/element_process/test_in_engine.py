@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 
 import tidemark as tm
 from tests.async_map.test_in_engine import DAYS, NOW, elements, epoch_of, noted, rows_of
+from tidemark.cli.program.main import main
 from tidemark.errors import TidemarkError
 from tidemark.state.log.progress import EpochProgress
 from tidemark.testing import ManualClock
@@ -124,6 +126,11 @@ def priced(element: Row, ctx: tm.ProcessContext) -> Row:
     return {"id": element["id"], "price": price["at"] if price else None}
 
 
+def passed_on(element: Row, ctx: tm.ProcessContext) -> Iterator[Row]:
+    del ctx
+    yield {"id": element["id"]}
+
+
 def kept(element: Row, ctx: tm.ProcessContext) -> Iterator[Row]:
     yield {"id": element["id"], "known": len(ctx.broadcast["prices"])}
 
@@ -133,16 +140,24 @@ def test_a_broadcast_map_is_a_table_of_the_state_and_survives_restores(spark: Sp
     prices = rides.filter("id < 3").broadcast("prices", key="id", value="at BIGINT")
     streams = {
         "priced": rides.filter("id >= 3").connect(prices).map(priced, returns="id BIGINT, price BIGINT").uid("priced"),
+        "plain": rides.process(passed_on, returns="id BIGINT").uid("plain"),
         "kept": rides.key_by("id").connect(prices).process(kept, returns="id BIGINT, known BIGINT").uid("kept"),
     }
     outputs = {name: tm.memory(stream, f"{tmp_path}/{name}") for name, stream in streams.items()}
     job = tm.Job("prices", outputs=outputs, store=str(tmp_path / "store"))
     run(job, spark, max_epochs=1)
     state = tm.savepoint(job, store=str(tmp_path / "store"))
-    for uid in streams:
+    for uid in ("priced", "kept"):
         stored = state.tables(uid, spark)["broadcast"].collect()
         assert {row["key"]: row["value"]["at"] for row in stored} == {number: NOW - DAYS + number for number in range(3)}
     assert list(state.tables("priced", spark)) == ["broadcast"]
+    assert (state.operators["plain"].keeps, dict(state.tables("plain", spark))) == ("nothing", {})
+    assert sorted(state.register(spark, "of_prices_")) == ["kept", "priced"]
+    shown = CliRunner().invoke(main, ["state", "show", "prices", "--store", str(tmp_path / "store")])
+    assert "nothing" in shown.output
+    refused = CliRunner().invoke(main, ["state", "show", "prices", "plain", "--store", str(tmp_path / "store")])
+    assert refused.exit_code
+    assert "'plain' of prices keeps no state: its kind is element_process" in refused.output
     tm.savepoints_of("prices", store=str(tmp_path / "store")).take("one")
     fork = tm.Job("fork", outputs=outputs, store=str(tmp_path / "store"))
     rows_of(f"{tmp_path}/priced")

@@ -67,6 +67,8 @@ def show(
         return
     if uid not in found.operators:
         raise click.ClickException(f"{job} has no state of {uid!r}; it has: {', '.join(found.operators) or 'none'}")
+    if found.operators[uid].keeps == "nothing":
+        raise click.ClickException(f"{uid!r} of {job} keeps no state: its kind is {found.operators[uid].kind}")
     rows = _rows(found, uid, kind="elements" if elements else "keyed" if keyed else "main", where=where, limit=limit, master=master)
     if as_json:
         for row in rows:
