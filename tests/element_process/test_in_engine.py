@@ -159,10 +159,9 @@ def test_a_broadcast_map_is_a_table_of_the_state_and_survives_restores(spark: Sp
     assert refused.exit_code
     assert "'plain' of prices keeps no state: its kind is element_process" in refused.output
     tm.savepoints_of("prices", store=str(tmp_path / "store")).take("one")
-    fork = tm.Job("fork", outputs=outputs, store=str(tmp_path / "store"))
     rows_of(f"{tmp_path}/priced")
     rows_of(f"{tmp_path}/kept")
-    run(fork, spark, restore=tm.Restore("one", job="prices"))
+    run(job, spark, restore=tm.Restore("one"))
     assert {row["id"]: row["price"] for row in rows_of(f"{tmp_path}/priced")} == {n: NOW - DAYS + n % 3 for n in range(6, 12)}
     assert {row["known"] for row in rows_of(f"{tmp_path}/kept")} == {3}
 
