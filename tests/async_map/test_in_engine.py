@@ -130,8 +130,14 @@ def test_each_element_is_called_once_however_many_read_the_results(spark: SparkS
 
 @pytest.mark.parametrize("ordered", [True, False])
 def test_a_task_writes_results_in_the_order_of_elements_or_as_they_are_ready(spark: SparkSession, tmp_path: Path, *, ordered: bool) -> None:
-    stream = elements(epoch_of(0, 50)).filter("id % 10 != 4").async_map(Service(tmp_path), returns=NAMES, ordered=ordered)
-    job = tm.Job("order", outputs={"o": tm.memory(stream, f"{tmp_path}/o")}, store=str(tmp_path / "store"), parallelism=1)
+    stream = enriched(elements(epoch_of(0, 50)), tmp_path, ordered=ordered)
+    aside = stream.side_output(FAILED)
+    job = tm.Job(
+        "order",
+        outputs={"o": tm.memory(stream, f"{tmp_path}/o"), "f": tm.memory(aside, f"{tmp_path}/f")},
+        store=str(tmp_path / "store"),
+        parallelism=1,
+    )
     tm.run(job, spark=spark, clock=ManualClock(NOW), handle_signals=False)
     found = [row["id"] for row in rows_of(f"{tmp_path}/o")]
     assert sorted(found) == [number for number in range(50) if number % 10 != 4]

@@ -76,6 +76,8 @@ def show(
         return
     if uid not in found.operators:
         raise click.ClickException(f"{job} has no state of {uid!r}; it has: {', '.join(found.operators) or 'none'}")
+    if found.operators[uid].keeps == "nothing":
+        raise click.ClickException(f"{uid!r} of {job} keeps no state: its kind is {found.operators[uid].kind}")
     chosen = [name for name, given in (("elements", elements), ("keyed", keyed), ("timers", timers), ("broadcast", broadcast)) if given]
     if len(chosen) > 1:
         raise click.UsageError(f"--{chosen[0]} and --{chosen[1]} are two tables; give one")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tidemark.graph.operators.registry import stored_state
 from tidemark.graph.operators.state_names import ELEMENT_ORDER
 from tidemark.savepoints.model.stored_types import stored_columns
 from tidemark.state.log.records import OperatorState
@@ -14,7 +15,7 @@ from tidemark.state.log.records import OperatorState
 class StoredOperator:
     """A summary of one operator's stored state: its form and size.
 
-    ``keeps`` is ``partials`` or ``elements``; ``kind`` the operator's, such as ``window``; ``windows`` the kind of its windows with their
+    ``keeps`` is ``partials``, ``elements`` or ``nothing``; ``kind`` the operator's, such as ``window``; ``windows`` the kind of its windows with their
     settings, empty for other operators; ``states`` names what a process function keeps of each key. ``rows`` and ``bytes`` are of state
     files, in which a key and window may have several rows. ``watermark`` is in milliseconds.
     """
@@ -42,7 +43,7 @@ def described(uid: str, state: OperatorState) -> StoredOperator:
     without = windows is not None and not aggregates if not columns else ELEMENT_ORDER in columns
     return StoredOperator(
         uid=uid,
-        keeps="elements" if without else "partials",
+        keeps="elements" if without else "partials" if stored_state(definition) else "nothing",
         keys=keys,
         kind=str(definition.get("kind")),
         windows=windows if isinstance(windows, Mapping) else {},
