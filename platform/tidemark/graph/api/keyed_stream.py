@@ -201,7 +201,7 @@ class KeyedStream:
         within an epoch. The operator keeps the partial results of each key: name it with ``.uid("...")``.
 
         Args:
-            ttl: how long the results of a key without elements are kept; from then on a key begins anew. For ever by default.
+            ttl: how long the results of a key without elements are kept; from then on a key begins again. For ever by default.
             aggregates: by result column, such as ``trips=count()``; all but ``python_aggregate``.
 
         Raises:

@@ -39,7 +39,7 @@ LIVE: Final = "__tm_live"
 
 EVENT_RENEWED: Final = "__tm_event_renewed"
 PROCESSING_RENEWED: Final = "__tm_processing_renewed"
-"""Columns of state: the time from which its lifetime counts, by domain; a lifetime in another domain begins anew."""
+"""Columns of state: the time from which its lifetime counts, by domain; a lifetime in another domain begins again."""
 
 ENGINE_FIELDS: Final = (
     T.StructField(EVENT_RENEWED, T.LongType()),
