@@ -45,7 +45,9 @@ def test_columns_of_any_name_and_type(spark: SparkSession, tmp_path: Path) -> No
         {
             "last": keyed.process(last).uid("last"),
             "fold": without_new.process(fold).uid("fold"),
-            "merged": keyed.reduce(s="named_struct('x', a.s.x + b.s.x, 'y', b.s.y)", t="b.t", **{"a.b": "a.`a.b` * b.`a.b`"}).uid("merged"),
+            "merged": keyed.reduce(s="named_struct('x', a.s.x + b.s.x, 'y', b.s.y)", t="b.t", ttl=None, **{"a.b": "a.`a.b` * b.`a.b`"}).uid(
+                "merged"
+            ),
             "best": keyed.max_by("s.x").uid("best"),
             "lists": keyed.aggregate(t=tm.max("t"), xs=tm.collect_list("s.x"), of=tm.max_by("m", "t")).uid("lists"),
         }
@@ -87,7 +89,7 @@ def test_results_are_not_evaluated_for_elements_that_emit_none(spark: SparkSessi
 @pytest.mark.parametrize("fields", [{"n": ("CAST(zone AS INT)", "INT")}, {"n": ("coalesce(n, 0) + CAST(zone AS INT)", "INT")}])
 def test_an_expression_that_fails_is_named(spark: SparkSession, tmp_path: Path, fields: dict[str, tuple[str, str]]) -> None:
     stream = elements([(1, "a", "north")], schema="t BIGINT, k STRING, zone STRING").key_by("k")
-    failing = stream.process(tm.sql_state(fields, returns={"n": "new.n"})).uid("numbers")  # type: ignore[arg-type]
+    failing = stream.process(tm.sql_state(fields, returns={"n": "new.n"})).uid("numbers")
     with pytest.raises(UserCodeError, match="CAST_INVALID_INPUT") as caught:
         Lab(spark, tmp_path).run({"o": failing})
     assert "field 'n'" in caught.value.what
