@@ -135,8 +135,8 @@ def test_programs_by_the_engine_and_by_the_contract(
 
     monkeypatch.setattr("tidemark.spark.operators.sql_state.programs.depends_on_state", folds)
     # Folds of a few elements have several levels, and stored rows are looked up, as those of many are.
-    monkeypatch.setattr("tidemark.spark.operators.sql_state.folded.PART", {1: 32, 2: 2, 7: 3}[parallelism])
-    monkeypatch.setattr("tidemark.spark.operators.native_keyed.runtime.FEW_ROWS", {1: 200_000, 2: 0, 7: 200_000}[parallelism])
+    monkeypatch.setattr("tidemark.spark.operators.sql_state.folded.PART", {1: 64, 2: 2, 7: 3}[parallelism])
+    monkeypatch.setattr("tidemark.spark.operators.native_keyed.runtime.MANY_ROWS", {1: 200_000, 2: 0, 7: 200_000}[parallelism])
     given = [[(row["k"], row["t"], row["op"], row["x"]) for row in epoch.rows] for epoch in epochs]
     elements = tm.from_elements(epochs=given, schema="k STRING, t BIGINT, op INT, x BIGINT")
     made = operators(tm.source("programs", elements, watermarks=tm.bounded_out_of_orderness(f"{BOUND} ms", timestamp="t")))

@@ -108,7 +108,7 @@ class KeyedStream:
         ...     yield {"car": ride["car"], "total": ctx.state.total.value()}
         >>> totals = {"total": tm.value_state("DOUBLE", default=0.0)}
         >>> rides.key_by("car").process(running, returns="car INT, total DOUBLE", state=totals).uid("running")
-        <Stream: process by car with running, total: value of DOUBLE, returns car INT, total DOUBLE>
+        <Stream: process by car with running, total: value of DOUBLE, returns car INT, total DOU…>
         """
         from tidemark.graph.api.streams import Stream
 

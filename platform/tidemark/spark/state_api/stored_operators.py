@@ -15,9 +15,9 @@ from tidemark.state.log.records import OperatorState
 class StoredOperator:
     """A summary of one operator's stored state: its form and size.
 
-    ``keeps`` is ``partials``, ``elements`` or ``nothing``; ``kind`` the operator's, such as ``window``; ``windows`` the kind of its windows with their
-    settings, empty for other operators; ``states`` names what a process function keeps of each key. ``rows`` and ``bytes`` are of state
-    files, in which a key and window may have several rows. ``watermark`` is in milliseconds.
+    ``keeps`` is ``partials``, ``elements`` or ``nothing``; ``kind`` the operator's, such as ``window``; ``windows`` the kind of its windows
+    with their settings, empty for other operators; ``states`` names what a process function keeps of each key. ``rows`` and ``bytes`` are
+    of state files, in which a key and window may have several rows. ``watermark`` is in milliseconds.
     """
 
     uid: str

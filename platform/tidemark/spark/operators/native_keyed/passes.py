@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.spark.columns.arrow_batches import POSITION_TYPE
 from tidemark.spark.columns.expressions import POSITION, START, TIME, quoted
+from tidemark.spark.columns.few_rows import in_one_task
 from tidemark.spark.operators.keyed.columns import DUE, EPOCH, OLDEST, STATE, TIMER
 from tidemark.spark.operators.keyed.key_table import union_of
 from tidemark.spark.operators.native_keyed.columns import (
@@ -80,10 +81,10 @@ class KeyedPass:
         values = (f"if({self.times.is_expired(self.times.stored_now())}, NULL, {quoted(name)}) AS {quoted(name)}" for name in program.kept)
         return ranked.selectExpr(*map(quoted, program.stored_keys), *values)
 
-    def walked(self, elements: DataFrame, stored: DataFrame | None) -> DataFrame:
-        """Return the rows of keys that have elements, or stored rows."""
-        parts = [elements] if stored is None else [elements, stored]
-        return self._finished(self.program.walk(union_of(parts), self.times, stored=stored is not None))
+    def walked(self, elements: DataFrame, stored: DataFrame | None, *, in_one: bool = False) -> DataFrame:
+        """Return the rows of keys that have elements, or stored rows; with ``in_one``, where there are few, in one task."""
+        fed = elements if stored is None else union_of([elements, stored])
+        return self._finished(self.program.walk(in_one_task(fed) if in_one else fed, self.times, stored=stored is not None))
 
     def expired(self, stored: DataFrame) -> DataFrame:
         """Return the last rows of keys without elements."""

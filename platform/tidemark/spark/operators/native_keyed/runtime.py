@@ -19,6 +19,7 @@ from tidemark.graph.model.nodes import SourceNode, StatefulNode, walk
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.spark.columns.expressions import START, TIME, quoted
+from tidemark.spark.columns.few_rows import FEW_ROWS, in_one_task
 from tidemark.spark.columns.schemas import no_rows, nullable
 from tidemark.spark.columns.state_files import overlapping, read_files, write_folder
 from tidemark.spark.operators.base.contract import InputCounts, Observed, OperatorContext, OperatorEpoch, OperatorRuntime, PortInput
@@ -35,7 +36,7 @@ from tidemark.state.log.records import OperatorState
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-FEW_ROWS: Final = 200_000
+MANY_ROWS: Final = 200_000
 """Up to so many stored rows, passing all of them costs less than looking up those of the epoch's keys."""
 
 
@@ -44,7 +45,7 @@ class NativeKeyedRuntime(OperatorRuntime):
 
     Args:
         node: its declaration.
-        program: makes what it computes, again for each epoch.
+        program: makes what it computes, once for each epoch.
         values: names and SQL of the values of state in tables, over its columns.
     """
 
@@ -99,10 +100,11 @@ class NativeKeyedEpoch(OperatorEpoch):
         (given,) = inputs.values()
         self._ports = tuple(inputs)
         self._tables.require_types(self._program.state_schema(given.rows))
-        if self._waits or self._keys.rows > FEW_ROWS:
+        if self._waits or self._keys.rows > MANY_ROWS:
             self._stage(given.rows)
         if not self._waits:
-            self._run(self._read_staged() if self._staged else given.rows, self.context.before.watermark)
+            rows = self._read_staged() if self._staged else given.rows
+            self._run(rows, self.context.before.watermark, few=bool(given.files) or self._staged_few)
         crash_point("state-staged")
 
     def _stage(self, rows: DataFrame) -> None:
@@ -113,9 +115,15 @@ class NativeKeyedEpoch(OperatorEpoch):
 
     def _read_staged(self) -> DataFrame:
         files = [file.as_state_file(self.context.epoch) for file in self._staged]
-        return read_files(self.context.spark, self.context.store, files, self._staged_schema)
+        rows = read_files(self.context.spark, self.context.store, files, self._staged_schema)
+        return in_one_task(rows) if self._staged_few else rows
 
-    def _run(self, rows: DataFrame | None, watermark: int) -> None:
+    @property
+    def _staged_few(self) -> bool:
+        """Whether there are staged elements, and few."""
+        return self.context.native and 0 < sum(file.rows for file in self._staged) <= FEW_ROWS
+
+    def _run(self, rows: DataFrame | None, watermark: int, *, few: bool = False) -> None:
         """Run the pass over elements, if there are any, and keys whose deadlines are reached; two Spark jobs."""
         context, program = self.context, self._program
         times = PassTimes(program.ttl, context.before.watermark, watermark, self.runtime.bound, context.processing_time)
@@ -126,7 +134,7 @@ class NativeKeyedEpoch(OperatorEpoch):
         versions, others = self._versions(elements, times)
         stored = None if versions is None else frames.stored(versions)
         if elements is not None:
-            finished = frames.walked(elements, stored)
+            finished = frames.walked(elements, stored, in_one=few and self._keys.rows <= FEW_ROWS)
         elif stored is not None:
             finished = frames.expired(stored)
         else:
@@ -141,7 +149,9 @@ class NativeKeyedEpoch(OperatorEpoch):
         self._counts = counts = observation.get
         if files:
             listed = [file.as_state_file(context.epoch) for file in files]
-            self._written = read_files(context.spark, context.store, listed, nullable(made.schema))
+            written = read_files(context.spark, context.store, listed, nullable(made.schema))
+            few = context.native and sum(file.rows for file in files) <= FEW_ROWS
+            self._written = in_one_task(written) if few else written
             if counts["changed"]:
                 self._tables.added = self._tables.write(frames.state_rows(self._written, context.epoch))
         due, timer = (min(_or_never(counts[name]), other) for name, other in zip(("due", "timer"), others, strict=True))
@@ -153,7 +163,7 @@ class NativeKeyedEpoch(OperatorEpoch):
         schema, names = self._versions_schema, self._program.stored_keys
         if not self._keys.files:
             return None, (MAX_WATERMARK, MAX_WATERMARK)
-        if self._keys.rows <= max(FEW_ROWS, sum(file.rows for file in self._staged)):
+        if self._keys.rows <= max(MANY_ROWS, sum(file.rows for file in self._staged)):
             return self._keys.read(schema), (MAX_WATERMARK, MAX_WATERMARK)
         wanted, others = [], (self._before.due, self._before.timer)
         if elements is not None:
@@ -209,7 +219,7 @@ class NativeKeyedEpoch(OperatorEpoch):
         self.watermark = watermark
         times = PassTimes(self._program.ttl, self.context.before.watermark, watermark, 0, self.context.processing_time)
         if self._staged and not self._counts:
-            self._run(self._read_staged(), watermark)
+            self._run(self._read_staged(), watermark, few=self._staged_few)
         elif not self._counts and self._before.reached(self._clock(times)):
             self._run(None, watermark)
         if self._written is None or not self._counts["emitted"]:

@@ -31,7 +31,7 @@ _STORED: Final = "__tm_stored"
 _FOLDED: Final = "__tm_folded"
 _ROW: Final = "__tm_row"
 _STATE: Final = "__tm_fields"
-PART: Final = 32
+PART: Final = 64
 """Items that are folded together at each level."""
 
 _LEVELS: Final = 4
@@ -75,7 +75,7 @@ class Folded(Machine):
         grouped = fed.groupBy(*map(quoted, self.key_names)).agg(*self._gathered(stored=stored))
         if not stored:
             grouped = grouped.withColumn(_STORED, self._nothing())
-        order = f"array_sort({_ELEMENTS})" if self._sortable else f"array_sort({_ELEMENTS}, {_BY_PLACE})"
+        order = f"sort_array({_ELEMENTS})" if self._sortable else f"array_sort({_ELEMENTS}, {_BY_PLACE})"
         ordered = grouped.withColumn(_ELEMENTS, F.expr(order))
         folded = ordered.selectExpr(*self.key_names, f"size({_ELEMENTS}) AS {COUNT}", _STORED, f"{self._fold(times)} AS {_FOLDED}")
         # A null after the emitted elements is the key's last row.
