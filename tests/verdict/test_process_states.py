@@ -152,7 +152,16 @@ CHANGES: dict[str, Change] = {
     "no lifetime": Change({"a": tm.value_state("INT", ttl=DAY)}, {"a": VALUE}, "compatible", ("and lives now for ever",)),
     "another lifetime": Change(
         {"a": tm.value_state("INT", ttl=DAY)}, {"a": tm.value_state("INT", ttl=tm.state_ttl("2 days", domain="event", on_read=True))},
-        "compatible", ("for 2d of event time after it was read",),
+        "migrates", ("for 2d of event time after it was read, from now on",), {"dropped": ["a__renewed"], "added": ["a__renewed"]},
+    ),
+    "another lifetime of another name": Change(
+        {"a": tm.list_state("INT", ttl=DAY)}, {"c": tm.list_state("INT", ttl=tm.state_ttl("1 day", domain="event"))},
+        "migrates", ("for 1d of event time, from now on",),
+        {"renamed": {"a__value": "c__value"}, "dropped": ["a__renewed"], "added": ["c__renewed"]}, {"a": "c"},
+    ),
+    "a longer lifetime": Change(
+        {"a": tm.value_state("INT", ttl=DAY)}, {"a": tm.value_state("INT", ttl=tm.state_ttl("2 days"))},
+        "compatible", ("lives now for 2d of processing time, from when it is next written",),
     ),
     "what reduces": Change({"a": LEAST}, {"a": tm.reducing_state("INT", max)}, "compatible", ("functions of the state 'a' were replaced",)),
 }  # fmt: skip

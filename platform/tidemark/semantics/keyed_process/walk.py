@@ -11,7 +11,7 @@ from tidemark.errors import UserCodeError
 from tidemark.semantics.keyed_process.context import ProcessContext, Row
 from tidemark.semantics.keyed_process.declarations import StateDeclaration
 from tidemark.semantics.keyed_process.key_record import KeyRecord, Timer
-from tidemark.semantics.keyed_process.states import STATES, State, Undo, drop_expired
+from tidemark.semantics.keyed_process.states import STATES, State, Undo, begin_lifetimes, drop_expired
 from tidemark.semantics.keyed_process.timers import KeyTimers
 from tidemark.semantics.keyed_process.times import EpochTimes, Now
 from tidemark.semantics.user_rows import describe_failure, name_of, rows_of
@@ -121,6 +121,7 @@ class KeyWalk(Generic[E]):
     _timers: KeyTimers = field(init=False)
     _states: Mapping[str, State] = field(init=False)
     _handles: tuple[State, ...] = field(init=False)
+    _by_watermark: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self.timer: int | None = None
@@ -130,6 +131,7 @@ class KeyWalk(Generic[E]):
         self._timers = KeyTimers(self._undo)
         self._states = {name: STATES[each.kind](each, self._now, self._undo) for name, each in self.declarations.items()}
         self._handles = tuple(self._states.values())
+        self._by_watermark = any(each.ttl is not None and each.ttl.domain == "event" for each in self.declarations.values())
         self.function.bind(self._states, self._context)
 
     @property
@@ -151,6 +153,8 @@ class KeyWalk(Generic[E]):
         """
         now, context, timers = self._now, self._context, self._timers
         now.watermark = self.times.before
+        if self._by_watermark:
+            begin_lifetimes(record, self.declarations, self.times)
         timers.begin_key(record)
         context.begin_key(key, timers)
         for state in self._handles:
@@ -236,7 +240,8 @@ class ElementWalk(KeyWalk[tuple[Row, int, int]]):
                 if returned is not None or context.has_outputs:
                     yield from self._outputs(returned, name_of(inputs[number]), time)
             else:
-                for each in self._forgiving(partial(inputs[number], row), row, time, turn):
+                # What the function does to the element is undone, too.
+                for each in self._forgiving(partial(inputs[number], dict(row)), row, time, turn):
                     yield each._replace(number=number) if isinstance(each, Failed) else each
 
 

@@ -67,7 +67,7 @@ class KeyedFold(Generic[S, E, R]):
         for element, time in elements:
             now = self._now(times.watermark_at(time), times)
             held = self.kept.get(key)
-            before = None if held is None or self._is_expired(held, now) else held.state
+            before = None if held is None or self._is_expired(self._begun(held, times), now) else held.state
             after, results = self.step(before, element)
             if after is None:
                 self.kept.pop(key, None)
@@ -79,6 +79,7 @@ class KeyedFold(Generic[S, E, R]):
     def end_epoch(self, times: EpochTimes) -> None:
         """Drop the state that has expired."""
         now = self._now(times.watermark, times)
+        self.kept = {key: self._begun(held, times) for key, held in self.kept.items()}
         gone = [key for key, held in self.kept.items() if self._is_expired(held, now)]
         for key in gone:
             del self.kept[key]
@@ -86,6 +87,9 @@ class KeyedFold(Generic[S, E, R]):
 
     def _now(self, watermark: int, times: EpochTimes) -> int:
         return watermark if self.ttl is not None and self.ttl.domain == "event" else times.processing_time
+
+    def _begun(self, held: Kept[S], times: EpochTimes) -> Kept[S]:
+        return held if self.ttl is None else Kept(held.state, self.ttl.begins(held.renewed, times.before, times.watermark))
 
     def _is_expired(self, held: Kept[S], now: int) -> bool:
         return self.ttl is not None and self.ttl.is_expired(held.renewed, now)

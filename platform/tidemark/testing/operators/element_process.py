@@ -131,12 +131,12 @@ class PureElementProcess(PureElements):
         _call(function, "open", calls.context)
         try:
             for each in elements:
-                made = calls.call(each.row, each.time)
+                made = calls.call(dict(each.row), each.time)
                 if isinstance(made, Failure):
                     self._fail(each.row, made.error)
                 else:
                     for tag, row in made:
-                        self._emit(tag, row, each.time, emitted)
+                        self._emit(tag, each.row if tag is None and node.keeps_elements else row, each.time, emitted)
         finally:
             _call(function, "close")
         return emitted

@@ -19,7 +19,7 @@ from tidemark.graph.operators.keyed_process.function import BoundFunction
 from tidemark.graph.operators.keyed_process.node import FAILED, BroadcastProcessNode, KeyedProcessNode, emitted_counter
 from tidemark.semantics.keyed_process.batch_walk import BatchWalk, ElementBatch
 from tidemark.semantics.keyed_process.key_record import KeyRecord
-from tidemark.semantics.keyed_process.states import STATES
+from tidemark.semantics.keyed_process.states import STATES, begin_lifetimes
 from tidemark.semantics.keyed_process.times import EpochTimes, Now
 from tidemark.semantics.keyed_process.walk import ElementWalk, Failed, Output, OutputBatch, Walked
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
@@ -195,13 +195,16 @@ class PureKeyedProcess:
 
     def state(self) -> list[dict[str, object]]:
         """Return a row per key, with what has not expired of each of its states."""
-        now = Now(self._kept.watermark, self._processing_time)
+        kept = self._kept.watermark
+        now, times = Now(kept, self._processing_time), EpochTimes(kept, kept, self._bound, self._processing_time)
         found = []
         for key, record in self._kept.keys.items():
             row = dict(zip(self._names, key, strict=True))
+            seen = copy.deepcopy(record)
+            begin_lifetimes(seen, self._states, times)
             for name, declared in self._states.items():
                 handle: Any = STATES[declared.kind](declared, now, None)
-                handle.begin_key(copy.deepcopy(record))
+                handle.begin_key(seen)
                 if declared.kind == "value":
                     row[name] = handle.value() if name in record.states else None
                 else:

@@ -18,6 +18,7 @@ from tidemark.spark.columns.expressions import POSITION, TIME, column, quoted
 from tidemark.spark.columns.schemas import no_rows, nullable, struct_of
 from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.spark.operators.base.tables import STATE_COMPRESSION, StateTables
+from tidemark.spark.operators.keyed_process.conversions import same_key
 from tidemark.state.gc.state_file_check import owner_store
 from tidemark.state.log.parquet_files import write_parquet
 from tidemark.state.log.records import StateFile
@@ -59,7 +60,7 @@ class BroadcastMap:
         if self._read is None or self._read[0] != paths:
             found: Entries = {}
             for file in files:
-                found.update((row[KEY], row[VALUE]) for row in _table_of(file, context).to_pylist())
+                found.update((same_key(row[KEY]), row[VALUE]) for row in _table_of(file, context).to_pylist())
             self._read = paths, found
         return self._read[1]
 
@@ -81,7 +82,7 @@ class BroadcastMap:
         entries, uid = dict(self.entries(tables, context)), self._node.uid
         changes, types = self._changes(rows)
         for row in changes.to_pylist():
-            key = row[KEY]
+            key = same_key(row[KEY])
             try:
                 if row[_REMOVES]:
                     entries.pop(key, None)

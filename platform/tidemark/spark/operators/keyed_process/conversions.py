@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -31,10 +32,27 @@ def declarations(
     found = {}
     for name, descriptor in states.items():
         value, key = types[name]
-        convert_key = None if key is None else conversion(key, f"a key of the state {name!r}", none=False)
+        convert_key = None if key is None else key_conversion(key, f"a key of the state {name!r}")
         convert = conversion(value, f"the state {name!r}")
         found[name] = replace(descriptor.declaration(name), convert=convert, convert_key=convert_key)
     return found
+
+
+def key_conversion(kind: pa.DataType, what: str) -> Callable[[Any], Any]:
+    """Return a function that converts a key of a map, or raises a ``UserCodeError``; ``what`` is given the key."""
+    import pyarrow as pa
+
+    convert = conversion(kind, what, none=False)
+    return (lambda key: same_key(convert(key))) if pa.types.is_floating(kind) else convert
+
+
+def same_key(key: object) -> object:
+    """Return a key as it is looked up: NaN is one key, as in Spark and Flink, and in Python only if it is one object.
+
+    >>> {same_key(float("nan")), same_key(float("nan"))}
+    {nan}
+    """
+    return math.nan if isinstance(key, float) and math.isnan(key) else key
 
 
 def conversion(kind: pa.DataType, what: str, *, none: bool = True) -> Callable[[Any], Any]:

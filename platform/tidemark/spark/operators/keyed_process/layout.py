@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import types as T
 
+from tidemark.graph.checks.schema_inference import schema_of
 from tidemark.graph.operators.keyed_process.node import KeyedProcessNode, emitted_counter
 from tidemark.graph.operators.keyed_process.state_columns import columns_of
 from tidemark.graph.operators.state_names import element_column, key_column
-from tidemark.spark.columns.expressions import POSITION, TIME, visible_of
+from tidemark.spark.columns.expressions import POSITION, TIME, quoted, visible_of
 from tidemark.spark.columns.schemas import nullable, struct_of
 from tidemark.spark.operators.keyed.columns import names_of, result_column
 from tidemark.spark.operators.keyed.layout import Layout
@@ -42,6 +43,13 @@ def state_fields(node: KeyedProcessNode) -> tuple[T.StructField, ...]:
 def keys_of_node(node: KeyedProcessNode) -> dict[str, str]:
     """Return the key columns of state by the names of the keys."""
     return {name: key_column(name) for name, _ in node.keys}
+
+
+def given_columns(node: KeyedProcessNode) -> T.StructType:
+    """Return the columns of the first input whose types the graph knows."""
+    schema = schema_of(node.inputs[0]) if node.inputs else None
+    known = [] if schema is None else [f"{quoted(each.name)} {each.type}" for each in schema.columns if each.type is not None]
+    return nullable(struct_of(", ".join(known))) if known else T.StructType()
 
 
 Elements = tuple[Mapping[str, str], ...]

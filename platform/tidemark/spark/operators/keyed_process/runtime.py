@@ -46,7 +46,7 @@ from tidemark.spark.operators.keyed_process.columns import (
     TIMERS,
     side_tags,
 )
-from tidemark.spark.operators.keyed_process.layout import Elements, keys_of_node, layout_of
+from tidemark.spark.operators.keyed_process.layout import Elements, given_columns, keys_of_node, layout_of
 from tidemark.spark.operators.keyed_process.rows import emitted_rows, failed_rows
 from tidemark.spark.operators.keyed_process.staging import staged_rows
 from tidemark.spark.operators.keyed_process.stored_tables import stored_keys, stored_timers
@@ -73,7 +73,7 @@ TIMERS_SET: Final = "timers_set"
 
 
 class KeyedProcessRuntime(OperatorRuntime):
-    """A process function of a run.
+    """A process function of a run; ``given`` are the columns of its first input, as far as they are known.
 
     Args:
         node: its declaration.
@@ -85,6 +85,7 @@ class KeyedProcessRuntime(OperatorRuntime):
         self.keys = keys_of_node(node)
         self.broadcast = BroadcastMap(node, node.broadcast) if isinstance(node, BroadcastProcessNode) else None
         self.tags = side_tags(node)
+        self.given = given_columns(node)
         sources = (found for found in walk(node.inputs) if isinstance(found, SourceNode))
         self.bound = max((source.watermarks.generator.bound_ms for source in sources), default=0)
 
@@ -137,6 +138,8 @@ class KeyedProcessEpoch(OperatorEpoch):
             rows, keys, self._elements = given
             layout = layout_of(node, keys, self._elements, rows.schema)
             self._adopt(layout)
+            if layout.elements:
+                self.runtime.given = StructType([StructField(name, layout.fields[at].dataType) for name, at in layout.elements.items()])
             folder = self._tables.new_folder()
             staged = rows.select(*map(quoted, layout.new.names))
             self._staged = tuple(write_folder(staged, self.context.store, folder, compression=STATE_COMPRESSION, time_column=TIME))
@@ -255,7 +258,8 @@ class KeyedProcessEpoch(OperatorEpoch):
         if passed is None or layout is None:
             raise ValueError(f"no rows of {counter}")
         if counter == FAILED:
-            return failed_rows(passed.read(self.context, FAILED_ROW), passed.read(self.context, FAILED_TIMER), layout)
+            elements, timers = passed.read(self.context, FAILED_ROW), passed.read(self.context, FAILED_TIMER)
+            return failed_rows(elements, timers, layout, self.runtime.given)
         tag = self.runtime.tags[counter]
         return emitted_rows(self.runtime.node, passed.read(self.context, tag), layout.shapes[tag].results, named=True)
 

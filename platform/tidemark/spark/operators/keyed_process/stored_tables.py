@@ -11,12 +11,14 @@ from pyspark.sql import types as T
 
 from tidemark.graph.operators.keyed_process.node import KeyedProcessNode
 from tidemark.graph.operators.keyed_process.state_columns import renewed_column
+from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.spark.columns.expressions import quoted
 from tidemark.spark.columns.schemas import no_rows
 from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.spark.operators.keyed.columns import EPOCH, STATE
 from tidemark.spark.operators.keyed_process.columns import EVENT_TIMERS, PROCESSING_TIMERS
 from tidemark.spark.operators.keyed_process.layout import keys_of_node, state_fields
+from tidemark.spark.prepared.runtime_literals import literal
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -73,13 +75,13 @@ def _live(stored: str, name: str, node: KeyedProcessNode, context: OperatorConte
     if ttl is None:
         return F.col(value).alias(name)
     now = context.before.watermark if ttl.domain == "event" else context.processing_time
-    renewed, since = quoted(renewed_column(name)), now - ttl.ms
+    renewed, since, none = quoted(renewed_column(name)), now - ttl.ms, literal(MIN_WATERMARK)
     if descriptor.kind == "list":
-        live = f"filter({value}, (item, nth) -> coalesce({renewed}[nth], {now}) > {since})"
+        live = f"filter({value}, (item, nth) -> coalesce(nullif({renewed}[nth], {none}), {now}) > {since})"
     elif descriptor.kind == "map":
-        live = f"map_filter({value}, (key, item) -> coalesce({renewed}[key], {now}) > {since})"
+        live = f"map_filter({value}, (key, item) -> coalesce(nullif({renewed}[key], {none}), {now}) > {since})"
     else:
-        live = f"if(coalesce({renewed}, {now}) > {since}, {value}, NULL)"
+        live = f"if(coalesce(nullif({renewed}, {none}), {now}) > {since}, {value}, NULL)"
     if descriptor.kind in ("list", "map"):
         # As where a task has dropped the last entry.
         live = f"if(size({live}) > 0, {live}, NULL)"

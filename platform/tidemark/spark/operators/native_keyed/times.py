@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidemark.semantics.keyed_process.declarations import StateTtl
-from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
+from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.spark.operators.native_keyed.columns import EVENT_RENEWED, PROCESSING_RENEWED, RANK
 from tidemark.spark.prepared.runtime_literals import literal, runtime_literals
 
@@ -30,8 +30,10 @@ class PassTimes:
 
     @property
     def begin(self) -> int:
-        """The time at which the lifetime begins of state that was written without one."""
-        return self.before if self.ttl is not None and self.ttl.domain == "event" else self.processing_time
+        """The time at which the lifetime begins of state that was written without one, or before there was a watermark."""
+        if self.ttl is None or self.ttl.domain != "event":
+            return self.processing_time
+        return self.before if self.before != MIN_WATERMARK else self.watermark
 
     def now(self) -> str:
         """Return SQL of the time at an element, from its rank."""
@@ -46,7 +48,7 @@ class PassTimes:
         """Return SQL of the time from which the lifetime of stored state counts."""
         if self.ttl is None:
             return "CAST(NULL AS BIGINT)"
-        renewed = EVENT_RENEWED if self.ttl.domain == "event" else PROCESSING_RENEWED
+        renewed = f"nullif({EVENT_RENEWED}, {literal(MIN_WATERMARK)})" if self.ttl.domain == "event" else PROCESSING_RENEWED
         return f"coalesce({renewed}, {runtime_literals(self.begin, varying=RANK)[0]})"
 
     def deadline(self, now: str) -> str:
