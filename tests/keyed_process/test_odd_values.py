@@ -89,6 +89,29 @@ def test_nan_is_one_key_of_a_map() -> None:
     assert nan.advance_watermark(5) == [{"v": 10}, {"v": 11}]
 
 
+class Counts:
+    """Counts the elements of a key."""
+
+    n = tm.value_state("BIGINT", default=0)
+
+    def process(self, element: Row, ctx: tm.ProcessContext) -> Iterator[Row]:
+        del element, ctx
+        self.n.update(self.n.value() + 1)
+        yield {"n": self.n.value()}
+
+
+def test_nan_is_one_key_of_a_stream_and_so_are_both_zeros() -> None:
+    read = tm.source("numbers", tm.files("in", format="json", schema="at TIMESTAMP, v DOUBLE"), watermarks=tm.ascending(timestamp="at"))
+    made = (read.key_by("v").process(Counts, returns="n BIGINT"), read.key_by("v").aggregate(n=tm.count()))
+    for each in made:
+        counted = OperatorHarness(each.uid("counted"))
+        found = []
+        for number, value in enumerate([float("nan"), 0.0, None, float("nan"), -0.0, None]):
+            counted.process({"v": value}, at=number)
+            found += [row["n"] for row in counted.advance_watermark(number)]
+        assert found == [1, 1, 1, 2, 2, 2]
+
+
 class Nested:
     """Changes what it reads."""
 
