@@ -44,6 +44,30 @@ class FailsLater:
             raise ValueError("too late")
 
 
+class Forever:
+    """Waits for the end of time."""
+
+    def process(self, element: Row, ctx: tm.ProcessContext) -> None:
+        del element
+        ctx.timer_service().register_event_time_timer(2**63 - 1)
+        ctx.timer_service().register_processing_time_timer(2**63 - 1)
+
+    def on_timer(self, timestamp: int, ctx: tm.ProcessContext) -> Iterator[Row]:
+        yield {"k": ctx.current_key["k"], "at": timestamp}
+
+
+def test_a_timer_may_wait_for_the_end_of_time(spark: SparkSession, tmp_path: Path) -> None:
+    stream = rides([("a", 10, 1)], [("b", 20, 2)]).key_by("k").process(Forever, returns="k STRING, at BIGINT").uid("forever")
+    job = tm.Job("forever", outputs={"o": tm.memory(stream, f"{tmp_path}/o")}, store=str(tmp_path / "s"))
+    tm.run(job, spark=spark, clock=ManualClock(50_000_000), handle_signals=False)
+    timers = tm.savepoint(job).tables("forever", spark)["timers"].collect()
+    assert sorted((row["k"], row["domain"], row["due"]) for row in timers) == [
+        (key, domain, None) for key in "ab" for domain in ("event", "processing")
+    ]
+    tm.run(job, spark=spark, clock=ManualClock(60_000_000), handle_signals=False, end_of_input=True)
+    assert sorted((row["k"], row["at"]) for row in rows_of(f"{tmp_path}/o")) == [("a", 2**63 - 1), ("b", 2**63 - 1)]
+
+
 def test_timers_that_fail_in_an_epoch_without_input_have_the_columns_of_elements(spark: SparkSession, tmp_path: Path) -> None:
     stream = rides([("a", 10, 1)], [("b", 20, 2)]).key_by("k").process(FailsLater, returns="v BIGINT", on_error=FAILED).uid("later")
     failed = stream.side_output(FAILED)
@@ -61,3 +85,60 @@ def test_timers_that_fail_in_an_epoch_without_input_have_the_columns_of_elements
     assert [(row["k"], row["v"]) for row in found] == [(None, None)] * 2
     assert all("too late" in row["error"] for row in found)
     assert [row["n"] for row in rows_of(f"{tmp_path}/counts")] == [1, 2]
+
+
+class Remembers:
+    """Emits how many elements it remembers, as a value, a list and a map."""
+
+    def process(self, element: Row, ctx: tm.ProcessContext) -> Iterator[Row]:
+        state = ctx.state
+        state.n.update(state.n.value() + 1)
+        state.all.add(element["v"])
+        state.by_value.put(element["v"], 1)
+        yield {"n": [state.n.value(), len(state.all.get()), len(list(state.by_value.keys()))]}
+
+
+def remembered(epochs: list[list[tuple[str, int, int]]], ttl: Any) -> tm.Stream:
+    states = {
+        "n": tm.value_state("BIGINT", default=0, ttl=ttl),
+        "all": tm.list_state("BIGINT", ttl=ttl),
+        "by_value": tm.map_state("BIGINT", "BIGINT", ttl=ttl),
+    }
+    return rides(*epochs).key_by("k").process(Remembers, returns="n ARRAY<BIGINT>", state=states).uid("remembered")
+
+
+def test_a_lifetime_in_another_time_begins_when_the_job_is_changed(spark: SparkSession, tmp_path: Path) -> None:
+    event, processing = tm.state_ttl("1 hour", domain="event"), tm.state_ttl("1 hour")
+    epochs = [[("a", 10, 1)], [("a", 20, 2)], [("a", 30, 3)]]
+    seen = []
+    for number, ttl in enumerate([event, processing, event], start=1):
+        stream = remembered(epochs[:number], ttl)
+        job = tm.Job("lives", outputs={"o": tm.memory(stream, f"{tmp_path}/o")}, store=str(tmp_path / "s"))
+        tm.run(job, spark=spark, clock=ManualClock(1_700_000_000_000 + number * 60_000), handle_signals=False)
+        seen += [row["n"] for row in rows_of(f"{tmp_path}/o")]
+    assert seen == [[1, 1, 1], [2, 2, 2], [3, 3, 3]]
+
+
+class Numbered:
+    """Counts the elements of a key."""
+
+    n = tm.value_state("BIGINT", default=0)
+
+    def process(self, element: Row, ctx: tm.ProcessContext) -> Iterator[Row]:
+        del element, ctx
+        self.n.update(self.n.value() + 1)
+        yield {"n": self.n.value()}
+
+
+def test_nan_null_and_both_zeros_are_keys_like_any_other(spark: SparkSession, tmp_path: Path) -> None:
+    values = [float("nan"), 0.0, None, 1.5]
+    epochs = [[(value, number)] for number, value in enumerate(values)] + [[(-0.0, 5), (float("nan"), 6), (None, 7)]]
+    read = tm.source("numbers", tm.from_elements(epochs=epochs, schema="v DOUBLE, t BIGINT"), watermarks=tm.ascending(timestamp="t"))
+    streams = {
+        "process": read.key_by("v").process(Numbered, returns="n BIGINT").uid("numbered"),
+        "aggregate": read.key_by("v").aggregate(n=tm.count()).uid("counted").select("n"),
+    }
+    job = tm.Job("odd", outputs={name: tm.memory(each, f"{tmp_path}/{name}") for name, each in streams.items()}, store=str(tmp_path / "s"))
+    tm.run(job, spark=spark, clock=ManualClock(1_700_000_000_000), handle_signals=False)
+    for name in streams:
+        assert [row["n"] for row in rows_of(f"{tmp_path}/{name}")] == [1, 1, 1, 1, 2, 2, 2], name

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
+
+import pytest
 
 import tidemark as tm
+from tidemark.semantics.user_rows import rows_of
 from tidemark.testing import OperatorHarness
 
 Row = Mapping[str, Any]
-FAILED = tm.OutputTag("failed")
+FAILED, ASIDE = tm.OutputTag("failed"), tm.OutputTag("aside")
 READ = tm.source("rides", tm.files("in", format="json", schema="k STRING, at TIMESTAMP, v BIGINT"), watermarks=tm.ascending(timestamp="at"))
 NO_WATERMARK = -(2**63)
 
@@ -89,6 +92,29 @@ def test_nan_is_one_key_of_a_map() -> None:
     assert nan.advance_watermark(5) == [{"v": 10}, {"v": 11}]
 
 
+class Counts:
+    """Counts the elements of a key."""
+
+    n = tm.value_state("BIGINT", default=0)
+
+    def process(self, element: Row, ctx: tm.ProcessContext) -> Iterator[Row]:
+        del element, ctx
+        self.n.update(self.n.value() + 1)
+        yield {"n": self.n.value()}
+
+
+def test_nan_is_one_key_of_a_stream_and_so_are_both_zeros() -> None:
+    read = tm.source("numbers", tm.files("in", format="json", schema="at TIMESTAMP, v DOUBLE"), watermarks=tm.ascending(timestamp="at"))
+    made = (read.key_by("v").process(Counts, returns="n BIGINT"), read.key_by("v").aggregate(n=tm.count()))
+    for each in made:
+        counted = OperatorHarness(each.uid("counted"))
+        found = []
+        for number, value in enumerate([float("nan"), 0.0, None, float("nan"), -0.0, None]):
+            counted.process({"v": value}, at=number)
+            found += [row["n"] for row in counted.advance_watermark(number)]
+        assert found == [1, 1, 1, 2, 2, 2]
+
+
 class Nested:
     """Changes what it reads."""
 
@@ -107,6 +133,38 @@ def test_a_change_of_a_list_in_a_map_changes_no_state() -> None:
     for number in range(3):
         nested.process({"k": "a", "v": number}, at=number)
     assert nested.advance_watermark(5) == [{"v": 1}] * 3
+
+
+class OneDict:
+    """Emits the same dict again and again, with other values."""
+
+    def process(self, element: Row, ctx: tm.ProcessContext) -> Iterator[Row]:
+        del element
+        row = {"v": 0}
+        for number in range(3):
+            row["v"] = number
+            ctx.output(ASIDE, row)
+            yield row
+
+
+@pytest.mark.parametrize("on_error", [None, FAILED])
+def test_a_row_is_what_it_was_when_it_was_emitted(on_error: tm.OutputTag | None) -> None:
+    made = READ.key_by("k").process(OneDict, returns="v BIGINT", side_outputs={ASIDE: "v BIGINT"}, on_error=on_error)
+    again = OperatorHarness(made.uid("again"))
+    again.process({"k": "a", "v": 7}, at=1)
+    expected = [{"v": 0}, {"v": 1}, {"v": 2}]
+    assert again.advance_watermark(5) == expected
+    assert again.side_output(ASIDE) == expected
+    # A task of the engine writes rows later than they are emitted.
+    rows = [*rows_of(OneDict().process({}, cast("tm.ProcessContext", Ignored())), "process")]
+    assert rows == expected
+
+
+class Ignored:
+    """A context that takes nothing."""
+
+    def output(self, tag: tm.OutputTag, row: Row) -> None:
+        """Take nothing."""
 
 
 class Spoils:

@@ -28,7 +28,7 @@ def name_of(function: object) -> str:
 
 
 def rows_of(returned: object, name: str) -> Iterator[Row]:
-    """Yield the rows that a function returned, none for None.
+    """Yield the rows that a function returned, none for None; copies, since it may go on with the same dict.
 
     Raises:
         UserCodeError: it returned something else.
@@ -48,18 +48,18 @@ def rows_of(returned: object, name: str) -> Iterator[Row]:
             )
         if type(row) is not dict and not isinstance(row, Mapping):
             raise UserCodeError(f"{name} emitted {row!r} as a row", fix="yield each row as a dict of column names and values")
-        yield row
+        yield dict(row)
 
 
 def one_row(returned: object, name: str) -> Row:
-    """Return the one row that a function returned.
+    """Return the one row that a function returned; a copy, as ``rows_of``.
 
     Raises:
         UserCodeError: it returned something else.
     """
     if not isinstance(returned, Mapping):
         raise UserCodeError(f"{name} returned {returned!r}, not a row", fix="return a dict of column names and values")
-    return returned
+    return dict(returned)
 
 
 def describe_failure(error: BaseException) -> str:

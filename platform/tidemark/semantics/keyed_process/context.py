@@ -122,7 +122,8 @@ class ProcessContext:
             )
         if type(row) is not dict and not isinstance(row, Mapping) and not hasattr(row, "num_rows"):
             raise UserCodeError(f"the side output {name!r} is given {row!r} as a row", fix="give a dict of column names and values")
-        self._outputs.append((name, row))
+        # The function may go on with the same dict.
+        self._outputs.append((name, row if hasattr(row, "num_rows") else dict(row)))
 
     def begin_key(self, key: Mapping[str, object] | None, timers: KeyTimers | None) -> None:
         """Set the key that is processed, None between keys."""

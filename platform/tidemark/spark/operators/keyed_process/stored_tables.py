@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 _TIMERS = T.StructType().add("domain", "string").add("due", "timestamp").add("name", "string")
 
+# From year 1 to 9999, as Python's: a timer may wait for the end of time.
+_DUE = "CASE WHEN timer.time BETWEEN -62135596800000L AND 253402300799999L THEN timestamp_millis(timer.time) END"
+
 
 def stored_keys(rows: DataFrame | None, node: KeyedProcessNode, columns: Mapping[str, str], context: OperatorContext) -> DataFrame:
     """Return a row per key: its values, those of each state, and the time of its next timer of either domain.
@@ -45,7 +48,7 @@ def stored_keys(rows: DataFrame | None, node: KeyedProcessNode, columns: Mapping
 
 
 def stored_timers(rows: DataFrame | None, node: KeyedProcessNode, context: OperatorContext) -> DataFrame:
-    """Return a row per timer: its key, domain, the time when it is due, and its name."""
+    """Return a row per timer: its key, domain, the time when it is due, and its name. The time is null where no timestamp has it."""
     if rows is None:
         return no_rows(context.spark, T.StructType([*(T.StructField(name, T.StringType()) for name, _ in node.keys), *_TIMERS]))
     newest = _newest(rows, node)
@@ -53,7 +56,7 @@ def stored_timers(rows: DataFrame | None, node: KeyedProcessNode, context: Opera
     for domain, stored in (("event", EVENT_TIMERS), ("processing", PROCESSING_TIMERS)):
         timers = newest.select(*_keys(node), F.explode(stored).alias("timer"))
         names = [quoted(name) for name, _ in node.keys]
-        found.append(timers.selectExpr(*names, f"'{domain}' AS domain", "timestamp_millis(timer.time) AS due", "timer.name AS name"))
+        found.append(timers.selectExpr(*names, f"'{domain}' AS domain", f"{_DUE} AS due", "timer.name AS name"))
     return found[0].union(found[1])
 
 
