@@ -32,7 +32,7 @@ class DefinitionChange:
 
     ``about`` is the part that differs: ``kind``, ``key``, ``kept``, ``aggregate``, or another part of its kind. ``name`` is that of
     a key or aggregate: the new one, or the old one if it was removed or dropped; ``before`` is the old name of a renamed one.
-    ``reset`` are columns, by their stored names, whose values mean nothing any more: they begin again, without any.
+    ``restarted`` are columns, by their stored names, whose values mean nothing any more: they begin again, without any.
     """
 
     about: str
@@ -40,7 +40,7 @@ class DefinitionChange:
     what: str
     name: str = ""
     before: str = ""
-    reset: tuple[str, ...] = ()
+    restarted: tuple[str, ...] = ()
 
 
 def other_kind(old: Definition, new: Definition) -> DefinitionChange | None:

@@ -94,11 +94,11 @@ class _Case:
         added = [column for change in self._changes if change.effect == "added" for column in self._parts[change.name]]
         if self._kept == "elements":
             added = list(self._new_elements())
-        reset = [column for change in self._changes for column in change.reset if column in self._columns]
-        dropped, added = [*dropped, *reset], [*added, *(new_names[column] for column in reset)]
+        restarted = [column for change in self._changes for column in change.restarted if column in self._columns]
+        dropped, added = [*dropped, *restarted], [*added, *(new_names[column] for column in restarted)]
         widened = {name: self._wanted[name] for name, _ in self._retyped("wider")}
         return Rewrite(
-            {old: new for old, new in new_names.items() if old != new and old in self._columns and old not in reset},
+            {old: new for old, new in new_names.items() if old != new and old in self._columns and old not in restarted},
             tuple(column for column in dropped if column in self._columns),
             widened,
             tuple(added) if self._columns else (),
@@ -114,7 +114,7 @@ class _Case:
         rows = describe_state(self._old, sum(file.rows for file in self._state.files))
         match change.effect:
             case "none":
-                return Finding(change.what, "migrates" if change.reset else "compatible")
+                return Finding(change.what, "migrates" if change.restarted else "compatible")
             case "renamed":
                 return Finding(change.what, "migrates")
             case "added":

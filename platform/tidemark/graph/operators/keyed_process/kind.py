@@ -245,7 +245,7 @@ def _one_state(name: str, before: Mapping[str, object], now: str, after: Mapping
         other = None not in (domains := [_domain(each.get("ttl")) for each in (before, after)]) and domains[0] != domains[1]
         since = "from now on, also what is stored" if other else "from when it is next written"
         what = f"the state {now!r} lived {was} and lives now {is_now}, {since}"
-        yield DefinitionChange("ttl", "none", what, now, reset=(renewed_column(name),) if other else ())
+        yield DefinitionChange("ttl", "none", what, now, restarted=(renewed_column(name),) if other else ())
     if before.get("functions") != after.get("functions"):
         yield DefinitionChange("functions", "none", f"the functions of the state {now!r} were replaced, and get its accumulators", now)
 
