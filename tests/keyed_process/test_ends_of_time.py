@@ -16,9 +16,9 @@ Row = Mapping[str, Any]
 FAILED = tm.OutputTag("failed")
 
 
-def rides(*epochs: list[tuple[str, int, int]]) -> tm.Stream:
+def rides(*epochs: list[tuple[str, int, int]], name: str = "rides") -> tm.Stream:
     given = tm.from_elements(epochs=list(epochs), schema="k STRING, t BIGINT, v BIGINT")
-    return tm.source("rides", given, watermarks=tm.ascending(timestamp="t"))
+    return tm.source(name, given, watermarks=tm.ascending(timestamp="t"))
 
 
 def rows_of(name: str) -> list[dict[str, Any]]:
@@ -142,3 +142,52 @@ def test_nan_null_and_both_zeros_are_keys_like_any_other(spark: SparkSession, tm
     tm.run(job, spark=spark, clock=ManualClock(1_700_000_000_000), handle_signals=False)
     for name in streams:
         assert [row["n"] for row in rows_of(f"{tmp_path}/{name}")] == [1, 1, 1, 1, 2, 2, 2], name
+
+
+class Pairs:
+    """Counts the elements of the first input, and says to each of the second how many there were."""
+
+    n = tm.value_state("BIGINT", default=0, ttl=tm.state_ttl("1 second", domain="event"))
+
+    def process1(self, element: Row, ctx: tm.ProcessContext) -> None:
+        del element, ctx
+        self.n.update(self.n.value() + 1)
+
+    def process2(self, element: Row, ctx: tm.ProcessContext) -> Iterator[Row]:
+        del ctx
+        yield {"k": element["k"], "n": self.n.value()}
+
+
+def test_what_is_kept_before_there_is_a_watermark_lives_from_the_first_one(spark: SparkSession, tmp_path: Path) -> None:
+    first = rides([("a", 10_000, 1), ("b", 10_500, 1)], [("a", 11_000, 2)], [], [("c", 12_500, 3)])
+    second = rides([], [], [("a", 11_500, 3), ("b", 11_600, 3)], [("a", 12_500, 4)], name="others")
+    streams = {
+        "pairs": first.key_by("k").connect(second.key_by("k")).process(Pairs, returns="k STRING, n BIGINT").uid("pairs"),
+        "counts": first.union(second).key_by("k").aggregate(n=tm.count(), ttl=tm.state_ttl("1 second", domain="event")).uid("counts"),
+    }
+    outputs = {name: tm.memory(each, f"{tmp_path}/{name}") for name, each in streams.items()}
+    job = tm.Job("silent", outputs=outputs, store=str(tmp_path / "s"))
+    kept = []
+
+    def after(_: object) -> None:
+        kept.append([sorted(map(tuple, tm.savepoint(job).tables(uid, spark)["keys"].collect())) for uid in streams])
+
+    tm.run(job, spark=spark, clock=ManualClock(1_700_000_000_000), on_epoch=after, handle_signals=False)
+    # The second input's elements of the third epoch are the first that give a watermark: that of the first input, 10,999. All that was
+    # written before lives from then on, and is expired at the fourth epoch's elements.
+    found = {name: [(row["k"], row["n"]) for row in rows_of(f"{tmp_path}/{name}")] for name in streams}
+    assert sorted(found["pairs"][:2]) == [("a", 2), ("b", 1)]
+    assert found["pairs"][2:] == [("a", 0)]
+    counts = found["counts"]
+    assert [sorted(counts[:2]), counts[2:3], sorted(counts[3:5]), sorted(counts[5:])] == [
+        [("a", 1), ("b", 1)],
+        [("a", 2)],
+        [("a", 3), ("b", 2)],
+        [("a", 1), ("c", 1)],
+    ]
+    assert kept == [
+        [[("a", 1), ("b", 1)], [("a", 1), ("b", 1)]],
+        [[("a", 2), ("b", 1)], [("a", 2), ("b", 1)]],
+        [[("a", 2), ("b", 1)], [("a", 3), ("b", 2)]],
+        [[("c", 1)], [("a", 1), ("c", 1)]],
+    ]

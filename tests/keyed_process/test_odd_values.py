@@ -8,8 +8,10 @@ from typing import Any, cast
 import pytest
 
 import tidemark as tm
+from tidemark.graph.expressions.expressions import Site
 from tidemark.semantics.user_rows import rows_of
 from tidemark.testing import OperatorHarness
+from tidemark.testing.sql_values import sql_value
 
 Row = Mapping[str, Any]
 FAILED, ASIDE = tm.OutputTag("failed"), tm.OutputTag("aside")
@@ -204,3 +206,21 @@ def test_what_is_no_row_of_an_asynchronous_function_is_put_aside() -> None:
     wrong.process({"k": "a", "v": 7}, at=1)
     assert wrong.advance_watermark(5) == []
     assert wrong.counts == {"in": 1, "accepted": 0, "failed": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("v = v", True),
+        ("v > 1e300", True),
+        ("v < 1.0", False),
+        ("v <=> v", True),
+        ("nullif(v, v)", None),
+        ("n % 10", 9),
+        ("-n % 10", -9),
+        ("n % -10", 9),
+        ("-7.5 % 2", -1.5),
+    ],
+)
+def test_the_harness_compares_and_divides_as_spark_does(text: str, expected: object) -> None:
+    assert sql_value(text, {"v": float("nan"), "n": 10**18 + 999}, Site("example", "")) == expected

@@ -14,19 +14,24 @@ from tidemark.graph.expressions.expressions import Site, parse_sql
 if TYPE_CHECKING:
     from sqlglot import exp
 
+
+def _ranked(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+    return lambda a, b: compare(_rank(a), _rank(b))
+
+
 _BINARY: Final[Mapping[str, Callable[[Any, Any], Any]]] = MappingProxyType(
     {
         "Add": operator.add,
         "Sub": operator.sub,
         "Mul": operator.mul,
         "Div": lambda a, b: float(a) / float(b),
-        "Mod": lambda a, b: a - b * int(a / b),
-        "EQ": operator.eq,
-        "NEQ": operator.ne,
-        "GT": operator.gt,
-        "GTE": operator.ge,
-        "LT": operator.lt,
-        "LTE": operator.le,
+        "Mod": lambda a, b: abs(a) % abs(b) * (-1 if a < 0 else 1),
+        "EQ": _ranked(operator.eq),
+        "NEQ": _ranked(operator.ne),
+        "GT": _ranked(operator.gt),
+        "GTE": _ranked(operator.ge),
+        "LT": _ranked(operator.lt),
+        "LTE": _ranked(operator.le),
         "DPipe": lambda a, b: f"{a}{b}",
     }
 )
@@ -111,7 +116,7 @@ class _Evaluation:
                 value, other = self.of(part.this), self.of(part.expression)
                 return value is other
             case exp.NullSafeEQ():
-                return bool(self.of(part.this) == self.of(part.expression))
+                return _rank(self.of(part.this)) == _rank(self.of(part.expression))
             case exp.Coalesce():
                 return next((value for each in (part.this, *part.expressions) if (value := self.of(each)) is not None), None)
             case exp.Greatest() | exp.Least():
@@ -120,7 +125,7 @@ class _Evaluation:
                 return chosen(values, key=_rank) if values else None
             case exp.Nullif():
                 value = self.of(part.this)
-                return None if value == self.of(part.expression) else value
+                return None if _rank(value) == _rank(self.of(part.expression)) else value
             case exp.If():
                 taken = part.args["true"] if self.of(part.this) is True else part.args.get("false")
                 return None if taken is None else self.of(taken)
