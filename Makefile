@@ -33,8 +33,8 @@ $(ARCHIVE): $(STAMP)
 	@$(RUN) tidemark class-archive && echo "setup: the archive took $$SECONDS s" || echo "setup: Spark starts without an archive of its classes, which takes longer"
 	@touch $@
 
-demo: setup $(DAGSTER_HOME)/dagster.yaml ## run the taxi example on generated trips, wave by wave (about 2 minutes on an idle machine)
-	@echo "demo: six waves of generated taxi trips, materialized by Dagster; takes about two minutes on an idle machine, then shows the books and how long each part took"
+demo: setup $(DAGSTER_HOME)/dagster.yaml ## run the taxi example on generated trips, wave by wave (two to three minutes on an idle machine)
+	@echo "demo: six waves of generated taxi trips, and the events of airport rides with every second one, materialized by Dagster; takes two to three minutes on an idle machine, then shows the books and how long each part took"
 	@DAGSTER_HOME="$(DAGSTER_HOME)" $(RUN) python -m examples.taxi.demo
 
 # Not at the top of the checkout: there `dagster dev` warns of a file that it does not read.
@@ -43,7 +43,7 @@ $(DAGSTER_HOME)/dagster.yaml: examples/dagster.yaml
 	@cp $< "$@"
 
 ui: setup $(DAGSTER_HOME)/dagster.yaml ## serve Dagster on http://127.0.0.1:3000 (UI_PORT), in about 20 seconds
-	@mkdir -p .tidemark/taxi/landing
+	@mkdir -p .tidemark/taxi/landing .tidemark/taxi/events/rides .tidemark/taxi/events/fares .tidemark/taxi/events/limits
 	@$(RUN) python scripts/free_port.py $(UI_PORT)
 	@echo "ui: starting Dagster, which takes about 20 seconds; then open http://127.0.0.1:$(UI_PORT). Ctrl-C ends it"
 	@PYTHONWARNINGS='ignore:Function `dev_command` is superseded' DAGSTER_HOME="$(DAGSTER_HOME)" $(RUN) dagster dev --workspace workspace.yaml --host 127.0.0.1 --port $(UI_PORT)

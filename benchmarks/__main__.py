@@ -26,7 +26,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from benchmarks.comparison import Comparison, Step, compare
-from benchmarks.engines import ENGINES, Engine, parse_engine
+from benchmarks.engines import ENGINES, FUNCTION_ENGINES, Engine, parse_engine
+from benchmarks.flink import flink_python
 from benchmarks.latency import SECONDS, LatencyWorkload, latency_workloads, measure_latency
 from benchmarks.processes import CHECKOUT
 from benchmarks.records import Record, read_records, write_records
@@ -36,7 +37,7 @@ from benchmarks.savepoints import NAME as SAVEPOINTS
 from benchmarks.start_time import NAME as START
 from benchmarks.start_time import measure_start
 from benchmarks.workloads import MANY_EPOCHS, Workload, standard_workloads
-from tidemark.errors import DefinitionError, TidemarkError
+from tidemark.errors import DefinitionError, SetupError, TidemarkError
 
 DEFAULT_ROWS = 20_000_000
 DEFAULT_RUNS = 3
@@ -44,6 +45,7 @@ LEAST_ROWS = 2_000
 LEAST_EPOCHS = 10
 LEAST_SECONDS = 5
 LATENCY = "latency"
+SCRATCH = CHECKOUT / ".tidemark" / "bench"
 RESULTS = Path("benchmarks") / "results.json"
 PAGE = Path("docs") / "reference" / "performance.md"
 
@@ -61,12 +63,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         seconds = _number("BENCH_SECONDS", SECONDS, least=LEAST_SECONDS)
         savepoints = SavepointWorkload(_number("BENCH_KEYS", KEYS, least=LEAST_KEYS))
         drained, live = chosen(standard_workloads(rows, epochs=epochs), latency_workloads(seconds), asked.workload, savepoints=savepoints)
-        comparison = Comparison(
-            workloads=drained,
-            engines=tuple(map(parse_engine, asked.engine)) if asked.engine else ENGINES,
-            runs=_number("BENCH_RUNS", DEFAULT_RUNS, least=1),
-            scratch=(CHECKOUT / ".tidemark" / "bench"),
-        )
+        engines = tuple(map(parse_engine, asked.engine)) if asked.engine else (*ENGINES, *FUNCTION_ENGINES)
+        runs = _number("BENCH_RUNS", DEFAULT_RUNS, least=1)
+        comparison = Comparison(workloads=drained, engines=available(engines, drained, console), runs=runs, scratch=SCRATCH)
         root = None if asked.output is None and asked.engine else Path(asked.output or CHECKOUT)
         records: list[Record] = []
         for measured in chain(run_shown(comparison, console), measure_live(live, comparison, console)):
@@ -83,6 +82,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         console.print(f"Written: {RESULTS}, {PAGE}")
     return 0
+
+
+def available(engines: Sequence[Engine], workloads: Sequence[Workload], console: Console) -> tuple[Engine, ...]:
+    """Return engines without PyFlink where no workload needs it, or, with a word on why, where it cannot be installed."""
+    others = tuple(engine for engine in engines if not engine.startswith("pyflink"))
+    if len(others) == len(engines) or not any(
+        engine in workload.engines for workload in workloads for engine in set(engines) - set(others)
+    ):
+        return others
+    try:
+        flink_python(SCRATCH)
+    except SetupError as error:
+        console.print(f"PyFlink is left out: {error}", soft_wrap=True, markup=False)
+        return others
+    return tuple(engines)
 
 
 def beside_earlier(records: Sequence[Record], root: Path) -> tuple[Record, ...]:
@@ -128,8 +142,9 @@ def run_shown(comparison: Comparison, console: Console) -> Iterator[tuple[Record
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Compare Tidemark with stock Spark.")
+    known = ", ".join((*ENGINES, *FUNCTION_ENGINES))
     parser.add_argument("--workload", action="append", help="only this workload; may be given more than once")
-    parser.add_argument("--engine", action="append", help=f"only this engine, of {', '.join(ENGINES)}; may be given more than once")
+    parser.add_argument("--engine", action="append", help=f"only this engine, of {known}; may be given more than once")
     parser.add_argument("--output", metavar="FOLDER", help="write both documents below this folder")
     return parser
 
@@ -170,7 +185,7 @@ def measure_live(workloads: Sequence[Live], comparison: Comparison, console: Con
     for workload in workloads:
         found: list[Record] = []
         for engine in comparison.engines:
-            if isinstance(workload, SavepointWorkload) and engine != "tidemark":
+            if engine not in ENGINES or (isinstance(workload, SavepointWorkload) and engine != "tidemark"):
                 continue
             console.print(f"{START if workload is None else workload.name} on {engine}")
             found.append(_measured(workload, engine, comparison))

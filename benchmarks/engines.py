@@ -1,4 +1,7 @@
-"""The same job on each engine: sum and count of fares by driver and window, drained from files into a folder of Parquet files."""
+"""The same job on each engine: sum and count of fares by driver and window, drained from files into a folder of Parquet files.
+
+Engines of ``FUNCTION_ENGINES`` count in a process function in Python, with state and timers: see ``function_engines`` and ``flink``.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,16 @@ from tidemark.spark.env.session import build_session
 from tidemark.state.log.progress import EpochProgress
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-Engine = Literal["tidemark", "spark-rocksdb", "spark-heap"]
-ENGINES: Final[tuple[Engine, ...]] = get_args(Engine)
+WindowEngine = Literal["tidemark", "spark-rocksdb", "spark-heap"]
+FunctionEngine = Literal[
+    "tidemark-process", "tidemark-process-batch", "spark-tws-rows", "spark-tws-pandas", "pyflink-thread", "pyflink-process"
+]
+Engine = WindowEngine | FunctionEngine
+ENGINES: Final[tuple[Engine, ...]] = get_args(WindowEngine)
+FUNCTION_ENGINES: Final[tuple[Engine, ...]] = get_args(FunctionEngine)
 
 SCHEMA = "driver BIGINT, ts TIMESTAMP, fare DOUBLE"
 BOUND = "5 minutes"
@@ -37,6 +45,8 @@ _STORES = "org.apache.spark.sql.execution.streaming.state."
 _STATE_STORE: Mapping[Engine, str] = {
     "spark-rocksdb": f"{_STORES}RocksDBStateStoreProvider",
     "spark-heap": f"{_STORES}HDFSBackedStateStoreProvider",
+    "spark-tws-rows": f"{_STORES}RocksDBStateStoreProvider",
+    "spark-tws-pandas": f"{_STORES}RocksDBStateStoreProvider",
 }
 
 
@@ -63,10 +73,10 @@ def parse_engine(name: str) -> Engine:
     Raises:
         DefinitionError: there is no such engine.
     """
-    for engine in ENGINES:
+    for engine in (*ENGINES, *FUNCTION_ENGINES):
         if engine == name:
             return engine
-    raise DefinitionError(f"there is no engine {name!r}", fix=f"use one of {', '.join(ENGINES)}")
+    raise DefinitionError(f"there is no engine {name!r}", fix=f"use one of {', '.join((*ENGINES, *FUNCTION_ENGINES))}")
 
 
 def cores() -> int:
@@ -113,23 +123,33 @@ def drain(engine: Engine, spark: SparkSession, files: Path, folder: Path, *, sha
     return run(spark, files, folder, shape, files_per_epoch)
 
 
-def _drain_tidemark(spark: SparkSession, files: Path, folder: Path, shape: Shape, files_per_epoch: int) -> Drained:
-    late = tm.OutputTag("late_fares")
-    fares = tm.source(
+def tidemark_fares(files: Path, files_per_epoch: int) -> tm.Stream:
+    """Return the fares of a folder as a stream."""
+    return tm.source(
         "fares",
         tm.files(str(files), format="parquet", schema=SCHEMA, max_files_per_epoch=files_per_epoch),
         watermarks=tm.bounded_out_of_orderness(BOUND, timestamp="ts"),
     )
+
+
+def _drain_tidemark(spark: SparkSession, files: Path, folder: Path, shape: Shape, files_per_epoch: int) -> Drained:
+    late = tm.OutputTag("late_fares")
     windowed = (
-        fares.key_by("driver")
+        tidemark_fares(files, files_per_epoch)
+        .key_by("driver")
         .window(_assigner(shape))
         .late_to(late)
         .aggregate(total=tm.sum("fare"), n=tm.count())
         .uid("fares-by-driver")
     )  # fmt: skip
+    return run_tidemark(spark, folder, windowed, late)
+
+
+def run_tidemark(spark: SparkSession, folder: Path, hourly: tm.Stream, late: tm.OutputTag) -> Drained:
+    """Run a job that writes results and late rows below a folder."""
     outputs = {
-        "results": tm.parquet(windowed, str(folder / RESULTS)),
-        "late": tm.parquet(windowed.side_output(late), str(folder / LATE)),
+        "results": tm.parquet(hourly, str(folder / RESULTS)),
+        "late": tm.parquet(hourly.side_output(late), str(folder / LATE)),
     }
     job = tm.Job("fares", outputs, store=str(folder / "store"))
     starts: list[int] = []
@@ -153,19 +173,28 @@ def _assigner(shape: Shape) -> WindowAssigner:
 def _drain_stock(spark: SparkSession, files: Path, folder: Path, shape: Shape, files_per_epoch: int) -> Drained:
     from pyspark.sql import functions as F
 
-    # The name is what a session of Tidemark's asks of every source; it changes the format of the offset log, no more.
-    reader = spark.readStream.name("fares").schema(SCHEMA).option("maxFilesPerTrigger", files_per_epoch)
-    # As old as the first row may be: else files that are not recent are passed over.
-    fares = reader.option("maxFileAge", "36500d").parquet(str(files))
+    fares = stock_fares(spark, files, files_per_epoch)
     column, window = _stock_window(shape)
     windowed = (
-        fares.withWatermark("ts", BOUND)
-        .groupBy("driver", window)
+        fares.groupBy("driver", window)
         .agg(F.sum("fare").alias("total"), F.count("*").alias("n"))
         .select("driver", F.col(f"{column}.start").alias("window_start"), F.col(f"{column}.end").alias("window_end"), "total", "n")
     )
+    return run_stock(windowed, folder)
+
+
+def stock_fares(spark: SparkSession, files: Path, files_per_epoch: int) -> DataFrame:
+    """Return the fares of a folder as a streaming DataFrame with a watermark."""
+    # The name is what a session of Tidemark's asks of every source; it changes the format of the offset log, no more.
+    reader = spark.readStream.name("fares").schema(SCHEMA).option("maxFilesPerTrigger", files_per_epoch)
+    # As old as the first row may be: else files that are not recent are passed over.
+    return reader.option("maxFileAge", "36500d").parquet(str(files)).withWatermark("ts", BOUND)
+
+
+def run_stock(results: DataFrame, folder: Path) -> Drained:
+    """Run a query that writes results below a folder."""
     writer = (
-        windowed.writeStream.format("parquet")
+        results.writeStream.format("parquet")
         .outputMode("append")
         .option("path", str(folder / RESULTS))
         .option("checkpointLocation", str(folder / "checkpoint"))

@@ -15,7 +15,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.engines import DRIVER_MEMORY, drain, parse_engine, start_session
+from benchmarks.engines import DRIVER_MEMORY, FUNCTION_ENGINES, Drained, Engine, drain, parse_engine, start_session
+from benchmarks.flink import VERSION, drain_flink
+from benchmarks.function_engines import drain_function
 from benchmarks.shapes import Shape
 
 if TYPE_CHECKING:
@@ -76,16 +78,25 @@ def measure(request: Request) -> Measurement:
     """
     engine = parse_engine(request.engine)
     folder = Path(request.folder)
+    if engine.startswith("pyflink"):
+        seconds = drain_flink(engine, Path(request.files), Path(request.warm_files), folder, scratch=folder.parent)
+        return Measurement(seconds, (), (), (), {"python": platform.python_version(), "flink": VERSION})
     spark = start_session(engine, folder, memory=request.memory)
     try:
-        drain(engine, spark, Path(request.warm_files), folder / "warm-up", shape=request.shape, files_per_epoch=1)
+        _drain(request, engine, spark, Path(request.warm_files), folder / "warm-up", files_per_epoch=1)
         _read_through(Path(request.files))
         home = measured_folder(folder)
-        done = drain(engine, spark, Path(request.files), home, shape=request.shape, files_per_epoch=request.files_per_epoch)
+        done = _drain(request, engine, spark, Path(request.files), home, files_per_epoch=request.files_per_epoch)
         lengths = tuple(after - before for before, after in pairwise(done.epoch_starts_ms))
         return Measurement(done.seconds, lengths, done.state_rows, done.state_files, versions_of(spark))
     finally:
         spark.stop()
+
+
+def _drain(request: Request, engine: Engine, spark: SparkSession, files: Path, folder: Path, *, files_per_epoch: int) -> Drained:
+    if engine in FUNCTION_ENGINES:
+        return drain_function(engine, spark, files, folder, files_per_epoch=files_per_epoch)
+    return drain(engine, spark, files, folder, shape=request.shape, files_per_epoch=files_per_epoch)
 
 
 def _read_through(files: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from benchmarks.engines import ENGINES, Engine
+from benchmarks.engines import ENGINES, FUNCTION_ENGINES, Engine
 from benchmarks.fares import FaresPlan, Plan
 from benchmarks.growth import EPOCH_MS, GrowthPlan, Stage
 from benchmarks.shapes import Shape
@@ -110,6 +110,8 @@ def standard_workloads(rows: int, *, epochs: int = MANY_EPOCHS) -> tuple[Workloa
         # Drivers that never rest would have one session each, which never closes.
         _throughput("session-1k", _SESSIONS, FaresPlan(rows, 1_000, breaks=BREAKS), _warm(rows, 1_000, breaks=BREAKS), rounds=2),
         _throughput("session-200k", _SESSIONS, FaresPlan(rows, 200_000), _warm(rows, 200_000), rounds=2),
+        _functions("function-1k", FaresPlan(rows // 10, 1_000), _warm(rows // 10, 1_000)),
+        _functions("function-200k", FaresPlan(rows // 10, 200_000), _warm(rows // 20, 200_000)),
         _small_epochs(),
         _growing("growing-windows", Shape("tumbling", "30 days")),
         _growing("growing-sessions", Shape("session", "30 days")),
@@ -125,6 +127,14 @@ def _throughput(
         f"after a warm-up of {warm.files} epochs"
     )
     return Workload(name, "throughput", shape, fares, warm, 4, title, rounds=rounds, engines=engines)
+
+
+def _functions(name: str, fares: FaresPlan, warm: FaresPlan) -> Workload:
+    title = (
+        f"{fares.total_rows:,} fares of {fares.drivers:,} drivers, counted by hour in a process function in Python with state and timers, "
+        f"{fares.files} files, 4 of them per epoch, after a warm-up of {warm.files} epochs"
+    )
+    return Workload(name, "throughput", _HOURLY, fares, warm, 4, title, rounds=2, engines=FUNCTION_ENGINES)
 
 
 def _small_epochs() -> Workload:

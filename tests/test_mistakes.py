@@ -182,7 +182,7 @@ MISTAKES: tuple[Mistake, ...] = (
     ("one uid twice", lambda p: p.job(p.hourly(p.hourly().select("user", amount="total"))), "TM100"),
     ("one path twice", lambda p: tm.Job("j", outputs={"a": tm.delta(p.rows(), "t"), "b": tm.delta(p.rows("q"), "t")}), "TM100"),
     ("no `.aggregate(...)`", lambda p: tm.delta(wrong(p.keyed().window(tm.tumbling("1 hour"))), "t"), "TM100"),
-    ("no `.window(...)`", lambda p: wrong(p.keyed()).aggregate(n=tm.count()), "TM100"),
+    ("no `.key_by(...)`", lambda p: wrong(p.rows()).aggregate(n=tm.count()), "TM100"),
     ("`late_to` after `aggregate`", lambda p: wrong(p.hourly()).late_to(LATE), "TM100"),
     ("`allowed_lateness` after `aggregate`", lambda p: wrong(p.hourly()).allowed_lateness("1 hour"), "TM100"),
     ("Spark's `groupBy`", lambda p: wrong(p.rows()).groupBy("user"), "TM100"),

@@ -11,7 +11,7 @@ from tidemark.assets.checks.check import CheckDeclaration, Finding
 from tidemark.assets.checks.check_context import CheckContext
 from tidemark.assets.streams.job_streams import StreamData, emitter, is_whole_side_output, output_streams
 from tidemark.errors import SinkError
-from tidemark.graph import DeltaSpec, FilterNode, Job, Node, OutputTag, SourceNode, StatefulNode
+from tidemark.graph import DeltaSpec, FilterNode, Job, KeyedProcessNode, Node, OutputTag, SourceNode, StatefulNode
 from tidemark.state import EpochProgress, Totals, add_epoch, empty_totals
 
 
@@ -136,6 +136,9 @@ def _emitted(node: Node, tag: OutputTag, *, totals: Totals, epoch: EpochProgress
     match node:
         case SourceNode(name=name):
             return totals["sources"].get(name, {}).get("malformed")
+        case KeyedProcessNode():
+            # Timers that fail are rows of its output, too, and none of its input.
+            return None
         case StatefulNode(uid=str(uid)):
             return totals["operators"].get(uid, {}).get(node.counter_of(tag))
         case FilterNode():

@@ -8,7 +8,7 @@ import dagster as dg
 
 from tidemark.assets.report.run_report import RunReport
 from tidemark.assets.report.watermark_chart import watermark_chart
-from tidemark.assets.streams.job_streams import StreamData, windows_of
+from tidemark.assets.streams.job_streams import StreamData, functions_of, windows_of
 from tidemark.assets.streams.spec_metadata import column_lineage
 from tidemark.assets.values.metadata_values import MetadataItem, MetadataValues
 from tidemark.durations import format_duration
@@ -18,10 +18,11 @@ CHART_KEY = "tidemark/watermark_and_late_rows"
 _ORDER = (
     *("dagster/row_count", "rows_added", "rows_read", "rows_per_second", "late_rows", "late_ratio", "rejected_rows", "malformed_rows"),
     *("watermark", "watermark_lag", "watermark_lag_seconds", "oldest_open_window", "windows_closed"),
-    *("panes_on_time", "panes_late", "panes_early", "state_rows", "state_bytes", "state_files"),
+    *("panes_on_time", "panes_late", "panes_early", "keys", "timers", "timers_fired", "state_expired", "failed_rows"),
+    *("state_rows", "state_bytes", "state_files"),
     *("epoch", "epochs", "epoch_seconds", "processing_time", "lineage", "bytes_added"),
 )
-"""Display order: rows, then time, then windows and their state, then the run."""
+"""Display order: rows, then time, then windows, process functions and their state, then the run."""
 
 
 def output_metadata(stream: StreamData, report: RunReport, upstream: Mapping[str, dg.AssetKey]) -> MetadataValues:
@@ -49,7 +50,7 @@ def output_metrics(stream: StreamData, report: RunReport) -> MetadataValues:
         "tidemark/rows_added": report.rows_added(stream.name),
         "tidemark/bytes_added": report.bytes_added(stream.name),
         **progress_metadata(report),
-        **_window_metadata(stream, report),
+        **_operator_metadata(stream, report),
     }
     total = report.rows_total(stream.name)
     if total is not None:
@@ -91,12 +92,35 @@ def progress_metadata(report: RunReport) -> MetadataValues:
     return metadata
 
 
-def _window_metadata(stream: StreamData, report: RunReport) -> MetadataValues:
+def _operator_metadata(stream: StreamData, report: RunReport) -> MetadataValues:
     if stream.output is None:
         return {}
-    uids = tuple(window.uid for window in windows_of(stream.output.node) if window.uid is not None)
+    windows = tuple(window.uid for window in windows_of(stream.output.node) if window.uid is not None)
+    functions = tuple(function.uid for function in functions_of(stream.output.node) if function.uid is not None)
+    uids = (*windows, *functions)
     if not uids:
         return {}
+    return {
+        **(_window_metadata(windows, report) if windows else {}),
+        **(_function_metadata(functions, report) if functions else {}),
+        "tidemark/state_rows": report.operator_now(uids, lambda operator: operator.state_rows),
+        "tidemark/state_bytes": report.operator_now(uids, lambda operator: operator.state_bytes),
+        "tidemark/state_files": report.operator_now(uids, lambda operator: operator.state_files),
+    }
+
+
+def _function_metadata(uids: tuple[str, ...], report: RunReport) -> MetadataValues:
+    metadata: dict[str, MetadataItem] = {
+        "tidemark/keys": report.operator_now(uids, lambda operator: operator.keys),
+        "tidemark/timers": report.operator_now(uids, lambda operator: operator.timers),
+        "tidemark/timers_fired": report.operator_sum(uids, lambda operator: operator.timers_fired),
+        "tidemark/state_expired": report.operator_sum(uids, lambda operator: operator.state_expired),
+        "tidemark/failed_rows": report.operator_sum(uids, lambda operator: operator.counters.get("failed", 0)),
+    }
+    return metadata
+
+
+def _window_metadata(uids: tuple[str, ...], report: RunReport) -> MetadataValues:
     rows_in = report.operator_sum(uids, lambda operator: operator.rows_in)
     late = report.operator_sum(uids, lambda operator: operator.rows_late)
     metadata: dict[str, MetadataItem] = {
@@ -105,9 +129,6 @@ def _window_metadata(stream: StreamData, report: RunReport) -> MetadataValues:
         "tidemark/panes_on_time": report.operator_sum(uids, lambda operator: operator.panes_on_time),
         "tidemark/panes_late": report.operator_sum(uids, lambda operator: operator.panes_late),
         "tidemark/windows_closed": report.operator_sum(uids, lambda operator: operator.windows_closed),
-        "tidemark/state_rows": report.operator_now(uids, lambda operator: operator.state_rows),
-        "tidemark/state_bytes": report.operator_now(uids, lambda operator: operator.state_bytes),
-        "tidemark/state_files": report.operator_now(uids, lambda operator: operator.state_files),
     }
     if rows_in:
         metadata["tidemark/late_ratio"] = round(late / rows_in, 6)

@@ -11,6 +11,7 @@ from tidemark.graph import (
     FilterNode,
     FormatSpec,
     FunctionNode,
+    KeyedProcessNode,
     Node,
     Output,
     OutputTag,
@@ -126,6 +127,11 @@ def sources_of(node: Node) -> tuple[SourceNode, ...]:
 def windows_of(node: Node) -> tuple[WindowNode, ...]:
     """Return the window operators upstream of a stream."""
     return tuple(found for found in walk((node,)) if isinstance(found, WindowNode))
+
+
+def functions_of(node: Node) -> tuple[KeyedProcessNode, ...]:
+    """Return the process functions upstream of a stream."""
+    return tuple(found for found in walk((node,)) if isinstance(found, KeyedProcessNode))
 
 
 def result_operator(node: Node) -> StatefulNode | None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import dagster as dg
 
-from tidemark.assets.streams.job_streams import StreamData, windows_of
+from tidemark.assets.streams.job_streams import StreamData, functions_of, windows_of
 from tidemark.assets.streams.stream_descriptions import describe_column, is_event_time
 from tidemark.assets.values.metadata_values import MetadataItem, MetadataValues
 from tidemark.durations import format_duration
@@ -17,12 +17,14 @@ from tidemark.graph import (
     DeltaSpec,
     FilesSpec,
     FormatSpec,
+    KeyedProcessNode,
     Node,
     ParquetSpec,
     RateSpec,
     SourceNode,
     WindowNode,
     guarantee,
+    kind_of,
     lineage,
     schema_of,
 )
@@ -44,6 +46,7 @@ def stream_metadata(data: StreamData, upstream: Mapping[str, dg.AssetKey]) -> Me
         "tidemark/graph": dg.MetadataValue.md(f"```mermaid\n{data.job.explain(format='mermaid')}\n```"),
         **_schema_metadata(data.output.node),
         **_window_metadata(windows_of(data.output.node)),
+        **_function_metadata(functions_of(data.output.node)),
     }
     if columns := column_lineage(data.output.node, upstream):
         metadata["dagster/column_lineage"] = columns
@@ -139,3 +142,10 @@ def _window_metadata(windows: tuple[WindowNode, ...]) -> MetadataValues:
         for window in windows
     ]
     return {"tidemark/windows": dg.MetadataValue.md("\n".join(lines))}
+
+
+def _function_metadata(functions: tuple[KeyedProcessNode, ...]) -> MetadataValues:
+    if not functions:
+        return {}
+    lines = [f"- `{function.uid}`: {kind_of(function).describe(function)}" for function in functions]
+    return {"tidemark/process_functions": dg.MetadataValue.md("\n".join(lines))}

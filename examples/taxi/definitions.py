@@ -1,4 +1,4 @@
-"""The code location of the example: the taxi job's assets, checks, sensors, schedule and resources, as drains and as a continuous job.
+"""The code location of the example: assets, checks, sensors, schedules and resources of its jobs, as drains and as a continuous job.
 
 It loads without PySpark, Great Expectations or Delta, which are imported when something runs.
 """
@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 import dagster as dg
 
+from examples.taxi.dispatch import dispatch_job
+from examples.taxi.dispatch_assets import dispatch, same_as_by_window
 from examples.taxi.job import example_home, job, live_job
 from examples.taxi.live import live_definitions
 from tidemark.assets import (
@@ -73,18 +75,26 @@ def taxi(context: dg.AssetExecutionContext, tidemark: TidemarkResource) -> Itera
     yield from tidemark.run(context=context)
 
 
-DRAIN = build_drain_schedule(taxi, "*/15 * * * *")
+DRAIN, DISPATCH_DRAIN = build_drain_schedule(taxi, "*/15 * * * *"), build_drain_schedule(dispatch, "*/15 * * * *")
+BOTH = dg.define_asset_job(
+    "taxi_and_dispatch",
+    selection=dg.AssetSelection.assets(taxi, dispatch),
+    executor_def=dg.in_process_executor,
+    description="Drains both jobs, one after the other, in one JVM; the demo runs it after every second wave.",
+)
 EVERY_HALF_MINUTE = SensorOptions(every="30 seconds", default_status=dg.DefaultSensorStatus.RUNNING)
 
 # Dagster takes one Definitions per module.
 defs = dg.Definitions.merge(
     dg.Definitions(
-        assets=[*build_source_asset_specs(job, live_job), taxi],
+        assets=[*build_source_asset_specs(job, live_job, dispatch_job), taxi, dispatch],
+        asset_checks=[same_as_by_window],
+        jobs=[BOTH],
         sensors=[
             build_watermark_lag_sensor(job, reference="newest_event", warn_after="1 hour", options=EVERY_HALF_MINUTE),
             build_late_data_sensor(job, warn_above=0.05, error_above=0.25, options=EVERY_HALF_MINUTE),
         ],
-        schedules=[DRAIN],
+        schedules=[DRAIN, DISPATCH_DRAIN],
         resources={
             "tidemark": TidemarkResource(
                 store=str(example_home() / "store"),

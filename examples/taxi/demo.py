@@ -6,6 +6,7 @@ with the generator's counts, and fails if a single record is unaccounted for.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import sys
@@ -18,17 +19,22 @@ from rich.console import Console
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from examples.taxi.dispatch import dispatch_job
+from examples.taxi.dispatch_events import count_dispatch, write_events
 from examples.taxi.generator import LatenessRule, TripPlan, WaveCounts, count_late, write_wave
 from examples.taxi.job import ALLOWED_LATENESS_MINUTES, BOUND_MINUTES, FILES_PER_EPOCH, example_home, job
-from examples.taxi.report import print_report
+from examples.taxi.report import print_dispatch, print_report
 from tidemark.clock import SYSTEM_CLOCK, format_ms
 from tidemark.durations import short_duration
 from tidemark.errors import EngineError, SetupError, TidemarkError
 from tidemark.state import JobStatus, JobStore, read_status
 
 WAVES = 6
+WAVES_PER_EVENTS = 2
+"""The events of airport rides come with every second wave."""
+
 LOG = "demo.log"
-_PARTS = ("landing", "warehouse", "store")
+_PARTS = ("landing", "events", "warehouse", "store")
 _MARK = "made-by-demo"
 
 
@@ -58,10 +64,20 @@ def show(console: Console, plan: TripPlan, *, waves: int) -> bool:
     if status is None:
         console.print("[red]The job left no status.[/red]")
         return False
+    dispatched = read_status(JobStore.open(str(home / "store")), dispatch_job.name)
     holds = print_report(console, home, status, checks, expected=counts, expected_late=sum(late))
+    holds &= dispatched is not None and print_dispatch(
+        console, home, dispatched, count_dispatch(waves // WAVES_PER_EVENTS, plan=events_plan(plan))
+    )
+    console.print("\nThe same in Dagster: [bold]make ui[/bold], then http://127.0.0.1:3000/asset-groups")
     stopwatch.lap("the report")
     console.print(str(stopwatch), soft_wrap=True)
     return holds
+
+
+def events_plan(plan: TripPlan) -> TripPlan:
+    """Return the plan of the events of airport rides: the same trips in fewer waves."""
+    return dataclasses.replace(plan, wave_hours=plan.wave_hours * WAVES_PER_EVENTS)
 
 
 def prepare_home(home: Path) -> Path:
@@ -118,9 +134,9 @@ def run_waves(
     """
     with errors_in(home / LOG), showing(console, home) as progress:
         step = progress.add_task("starting Dagster and Spark", total=waves)
-        from examples.taxi.definitions import DRAIN, defs
+        from examples.taxi.definitions import BOTH, DRAIN, defs
 
-        assets = defs.resolve_job_def(DRAIN.job_name)
+        trips, both = (defs.resolve_job_def(name) for name in (DRAIN.job_name, BOTH.name))
         written = WaveCounts()
         checks: Sequence[dg.AssetCheckEvaluation] = ()
         stopwatch.lap("loading Dagster")
@@ -128,8 +144,12 @@ def run_waves(
             for wave in range(waves):
                 progress.update(step, description=f"wave {wave + 1}: trips arrive")
                 counts = write_wave(home / "landing", wave, plan=plan)
+                of_rides, is_last = divmod(wave, WAVES_PER_EVENTS)
+                has_events = is_last == WAVES_PER_EVENTS - 1
+                if has_events:
+                    write_events(home / "events", of_rides, plan=events_plan(plan))
                 progress.update(step, description=f"wave {wave + 1}: Dagster materializes")
-                result = assets.execute_in_process(instance=instance, raise_on_error=False)
+                result = (both if has_events else trips).execute_in_process(instance=instance, raise_on_error=False)
                 if not result.success:
                     raise failure_of(result, home / LOG)
                 written += counts

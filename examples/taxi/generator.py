@@ -108,7 +108,7 @@ def write_wave(folder: str | Path, wave: int, *, plan: TripPlan | None = None) -
     landing.mkdir(parents=True, exist_ok=True)
     files = _files(wave, the_plan)
     for part, arrivals in enumerate(files):
-        end = _wave_start(wave, the_plan) + (part + 1) * _file_seconds(the_plan)
+        end = wave_start(wave, the_plan) + (part + 1) * _file_seconds(the_plan)
         _write(landing / f"trips-{wave:04d}-{part:02d}.json", arrivals, end)
     return _count(files)
 
@@ -149,13 +149,14 @@ def _file_seconds(plan: TripPlan) -> int:
     return plan.wave_hours * 3600 // plan.files_per_wave
 
 
-def _wave_start(wave: int, plan: TripPlan) -> int:
+def wave_start(wave: int, plan: TripPlan) -> int:
+    """Return when a wave begins, in seconds."""
     return int(plan.start.timestamp()) + plan.minutes_past * 60 + wave * plan.wave_hours * 3600
 
 
 def _files(wave: int, plan: TripPlan) -> list[list[Arrival]]:
     """Return the records of each file of a wave, in order of arrival."""
-    start, end = _wave_start(wave, plan), _wave_start(wave + 1, plan)
+    start, end = wave_start(wave, plan), wave_start(wave + 1, plan)
     opening = int(plan.start.timestamp())
     begin = start if wave else opening  # the first wave takes the minutes past the hour as well
     first_hour = max(begin // 3600 - _LOOK_BACK_HOURS, opening // 3600)

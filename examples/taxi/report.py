@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -14,6 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from examples.taxi.dispatch_events import DispatchCounts
 from examples.taxi.generator import WaveCounts
 from tidemark.clock import format_ms
 from tidemark.state import JobStatus
@@ -52,7 +54,6 @@ def print_report(
         console.print(f"\n[bold]Watermark[/bold] {format_ms(status.last.watermark)} after epoch {status.last.epoch}")
     balanced = print_books(console, status)
     agreed = print_comparison(console, tables, status, expected=expected, expected_late=expected_late)
-    console.print("\nThe same in Dagster: [bold]make ui[/bold], then http://127.0.0.1:3000/asset-groups")
     return balanced and agreed
 
 
@@ -151,6 +152,32 @@ def print_comparison(
     for name, (wanted, found) in rows.items():
         console.print(f"  {name:<16} {wanted:>8,} generated, {found:>8,} found", mark(holds=wanted == found), highlight=False)
     return all(wanted == found for wanted, found in rows.values())
+
+
+def same_tips(by_function: pa.Table, by_window: pa.Table) -> bool:
+    """Return whether a process function and a window have the same tips of each driver and hour, to a millionth of a dollar."""
+    one = {(row["driver_id"], row["hour"]): row["tips"] for row in by_function.to_pylist()}
+    other = {(row["driver_id"], row["window_start"]): row["tips"] for row in by_window.to_pylist()}
+    return one.keys() == other.keys() and all(abs(tips - other[key]) < 1e-6 for key, tips in one.items())
+
+
+def print_dispatch(console: Console, home: Path, status: JobStatus, expected: DispatchCounts) -> bool:
+    """Print what the process functions of the dispatcher's job made, beside the generator's numbers; returns whether they agree."""
+    folder = home / "warehouse" / status.job
+    console.print("\n[bold]Process functions[/bold] over the events of airport rides, generated and found:")
+    holds = []
+    for name, wanted in dataclasses.asdict(expected).items():
+        found = read_table(folder / name).num_rows
+        holds.append(wanted == found)
+        console.print(f"  {name:<16} {wanted:>8,} generated, {found:>8,} found", mark(holds=holds[-1]), highlight=False)
+    by_function, by_window = (read_table(folder / name) for name in ("driver_tips", "driver_tips_by_window"))
+    holds.append(same_tips(by_function, by_window))
+    rows = f"{by_window.num_rows:>8,} by windows, {by_function.num_rows:>8,} by timers"
+    console.print(f"  {'driver_tips':<16} {rows}", mark(holds=holds[-1]), highlight=False)
+    operators = status.last.operators if status.last is not None else {}
+    kept = [f"{uid} {item.keys:,} and {item.timers:,}" for uid, item in operators.items() if item.is_process_function]
+    console.print(f"  keys kept and timers set: {', '.join(kept)}", highlight=False)
+    return all(holds)
 
 
 def mark(*, holds: bool) -> str:

@@ -21,6 +21,7 @@ from .graph.aggregates.builtin_aggregates import sum as sum
 from .graph.aggregates.builtin_aggregates import top_k as top_k
 from .graph.aggregates.builtin_aggregates import variance as variance
 from .graph.aggregates.builtin_aggregates import variance_pop as variance_pop
+from .graph.api.keyed_stream import KeyedStream as KeyedStream
 from .graph.api.sinks import console as console
 from .graph.api.sinks import delta as delta
 from .graph.api.sinks import guarantee as guarantee
@@ -35,6 +36,7 @@ from .graph.api.states import aggregating_state as aggregating_state
 from .graph.api.states import list_state as list_state
 from .graph.api.states import map_state as map_state
 from .graph.api.states import reducing_state as reducing_state
+from .graph.api.states import sql_state as sql_state
 from .graph.api.states import state_ttl as state_ttl
 from .graph.api.states import value_state as value_state
 from .graph.api.streams import Stream as Stream
@@ -62,7 +64,6 @@ from .graph.api.window_triggers import event_time_trigger as event_time_trigger
 from .graph.api.window_triggers import never_trigger as never_trigger
 from .graph.api.window_triggers import processing_time_trigger as processing_time_trigger
 from .graph.api.window_triggers import purging_trigger as purging_trigger
-from .graph.api.windowed_stream import KeyedStream as KeyedStream
 from .graph.api.windowed_stream import WindowedStream as WindowedStream
 from .graph.job.job import Job as Job
 from .graph.model.aggregates import Aggregate as Aggregate
@@ -91,6 +92,7 @@ from .spark.loop.run import RunResult as RunResult
 from .spark.loop.run import run as run
 from .spark.sinks.local_sinks import clear_memory as clear_memory
 from .spark.sinks.local_sinks import memory_table as memory_table
+from .spark.state_api.replaying import replay as replay
 from .spark.state_api.savepoint_writer import changed_savepoint as changed_savepoint
 from .spark.state_api.savepoint_writer import new_savepoint as new_savepoint
 from .spark.state_api.state_processor import savepoint as savepoint

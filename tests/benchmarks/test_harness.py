@@ -33,6 +33,7 @@ from benchmarks.report import headline
 from benchmarks.shapes import Shape
 from benchmarks.verdicts import DisagreementError
 from benchmarks.workloads import LARGE_STATE, SMALL_STATE, Phase, Workload, standard_workloads
+from tidemark.errors import SetupError
 
 FAST = Record(
     workload="tumbling-1k",
@@ -183,10 +184,16 @@ def test_what_is_measured_is_kept_when_a_later_workload_fails(
         yield (FAST,)
         raise MeasurementError("the second failed", fix="mend it")
 
+    def cannot_be_installed(_: Path) -> Path:
+        raise SetupError("there is no network", fix="connect")
+
     monkeypatch.setattr("benchmarks.__main__.compare", fails_at_the_second)
+    monkeypatch.setattr("benchmarks.__main__.flink_python", cannot_be_installed)
     write_documents([EPOCHS], tmp_path)
     assert main(["--output", str(tmp_path)]) == 1
-    assert "the second failed" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "PyFlink is left out: [TM600] there is no network" in said
+    assert "the second failed" in said
     assert read_records(tmp_path / RESULTS) == (FAST, EPOCHS)
 
 

@@ -27,6 +27,8 @@ class Case:
     sides: Sequence[str] = ()
     in_order: bool = field(default=True)
     """Whether its results of elements in order do not depend on how these are cut into epochs."""
+    stays: bool = field(default=False)
+    """Whether its state stays when no element can come any more, such as a map that elements wrote."""
     arrives: Callable[[dict[str, object]], tuple[str | None, dict[str, object]]] = field(default=lambda row: (None, row))
     """By which port a row comes in, for operators that have several, and the columns that it has then."""
 

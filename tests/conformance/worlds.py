@@ -84,9 +84,10 @@ class World:
         self.job = tm.Job(name, outputs=outputs, store=self.store, parallelism=parallelism)
 
     def kept(self) -> dict[str, int]:
-        """Return how many rows the main table of each operator's state has."""
+        """Return how many rows the main table of each operator's state has; none for one that keeps no state."""
         stored = tm.savepoint(self.job, store=self.store)
-        return {name: next(iter(stored.tables(name, self.spark).values())).count() for name in self.cases}
+        tables = {name: [*stored.tables(name, self.spark).values()] for name in self.cases}
+        return {name: found[0].count() if found else 0 for name, found in tables.items()}
 
     def run(self, **settings: Any) -> list[dict[str, Seen]]:
         """Run it; return what each epoch did, by case."""

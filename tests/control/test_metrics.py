@@ -27,7 +27,7 @@ from tidemark.control.metrics.metric_registry import ALL_METRICS, MetricRegistry
 from tidemark.control.metrics.metric_server import StoredJob, listen_address, serve_metrics
 from tidemark.control.model.records import DriverStart
 from tidemark.control.model.sanitizing import safe_label
-from tidemark.control.model.view import Backpressure, JobView, SourceView, SplitView
+from tidemark.control.model.view import Backpressure, JobView, KeyedView, SourceView, SplitView
 from tidemark.errors import DefinitionError, SetupError, StoreError
 from tidemark.state.log.records import OwnerInfo
 from tidemark.state.log.totals import Totals, add_epoch, empty_totals
@@ -65,6 +65,7 @@ def busy_view() -> JobView:
         state_rows=10,
         state_bytes=2048,
         state_files=1,
+        keyed={"watch": KeyedView(keys=12, timers=5, timers_fired=3, state_expired=2)},
     )
 
 

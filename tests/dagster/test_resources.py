@@ -184,6 +184,15 @@ def test_the_examples_sensors_run_and_its_names_are_stable() -> None:
 
     repository = defs.get_repository_def()
     assert sorted(key.to_user_string() for key in repository.asset_graph.get_all_asset_keys()) == [
+        "dispatch/driver_tips",
+        "dispatch/driver_tips_by_window",
+        "dispatch/high_fares",
+        "dispatch/long_rides",
+        "dispatch/rides_with_fares",
+        "dispatch/unmatched",
+        "fares",
+        "limits",
+        "rides",
         "taxi/hourly_tips",
         "taxi/late_trips",
         "taxi/malformed_trips",
@@ -208,7 +217,7 @@ def test_the_examples_sensors_run_and_its_names_are_stable() -> None:
     }
     assert all(sensor.default_status == dg.DefaultSensorStatus.RUNNING for sensor in repository.sensor_defs)
     periodic = ("taxi_live_savepoint_schedule", "taxi_live_maintenance_schedule")
-    assert {schedule.name for schedule in repository.schedule_defs} == {"taxi_drain_schedule", *periodic}
+    assert {schedule.name for schedule in repository.schedule_defs} == {"taxi_drain_schedule", "dispatch_drain_schedule", *periodic}
     operations = {
         f"taxi_live_{verb}" for verb in ("start", "stop", "cancel", "restart", "suspend", "resume", "savepoint", "rewind", "upgrade")
     }

@@ -23,11 +23,15 @@ from tidemark.assets import (
     streaming_assets,
 )
 from tidemark.assets.checks.check import OutputCheck
-from tidemark.assets.report.output_metadata import CHART_KEY
+from tidemark.assets.checks.conservation import epoch_lines
+from tidemark.assets.report.output_metadata import CHART_KEY, output_metrics
+from tidemark.assets.report.run_report import RunReport
 from tidemark.assets.report.watermark_chart import ChartPoint, svg
+from tidemark.assets.streams.job_streams import output_streams
 from tidemark.assets.values.annotations import with_types
 from tidemark.errors import DefinitionError
 from tidemark.resources.run_events import StreamingEvent
+from tidemark.state.log.progress import EpochProgress, OperatorProgress, OutputProgress
 
 pytestmark = pytest.mark.dagster
 
@@ -154,6 +158,59 @@ def test_a_run_materializes_all_outputs_with_numbers(tmp_path: Path) -> None:
     again = events_of(dg.materialize([make_assets(job)], resources={"tidemark": resource}))
     assert again["hourly"].metadata["dagster/row_count"].value == 4
     assert again["hourly"].metadata["tidemark/rows_added"].value == 1
+
+
+def test_process_functions_show_keys_timers_and_what_expired(tmp_path: Path) -> None:
+    job = make_function_job(tmp_path)
+    output = next(stream for stream in output_streams(job) if stream.name == "silent")
+    first = function_epoch(0, keys=5, timers=3, fired=2, expired=0, failed=1)
+    second = function_epoch(1, keys=4, timers=6, fired=1, expired=7, failed=0)
+    report = RunReport(job=job, lineage="l1", epochs=(first, second), head=second)
+    numbers = {key.removeprefix("tidemark/"): value for key, value in output_metrics(output, report).items()}
+    assert (numbers["keys"], numbers["timers"], numbers["timers_fired"], numbers["state_expired"], numbers["failed_rows"]) == (
+        4,
+        6,
+        3,
+        7,
+        1,
+    )
+    assert (numbers["state_rows"], numbers["state_bytes"]) == (7, 900)
+    assert not {"late_rows", "panes_on_time"} & set(numbers)
+    names = list(numbers)
+    assert names.index("keys") < names.index("timers") < names.index("state_rows") < names.index("epoch")
+    (spec,) = (spec for spec in build_output_asset_specs(job) if spec.key.path[-1] == "silent")
+    text = spec.metadata["tidemark/process_functions"]
+    assert "- `watch`: process by zone with watched, n: value of BIGINT" in str(getattr(text, "value", text))
+
+
+def test_rows_of_failed_timers_are_no_elements_that_failed(tmp_path: Path) -> None:
+    job = make_function_job(tmp_path)
+    epoch = function_epoch(0, keys=1, timers=0, fired=2, expired=0, failed=1, rows={"silent": 0, "failed": 3})
+    assert [str(line) for line in epoch_lines(job, epoch) if not line.balanced] == []
+
+
+def watched(element: dict[str, object], ctx: tm.ProcessContext) -> None:
+    """Do nothing."""
+
+
+def make_function_job(folder: Path) -> tm.Job:
+    read = tm.source(
+        "trips", tm.files(str(folder), format="json", schema="zone INT, at TIMESTAMP"), watermarks=tm.ascending(timestamp="at")
+    )
+    failed = tm.OutputTag("failed")
+    made = read.key_by("zone").process(watched, returns="zone INT", state={"n": tm.value_state("BIGINT")}, on_error=failed).uid("watch")
+    return tm.Job("cabs", outputs={"silent": tm.memory(made, "silent"), "failed": tm.memory(made.side_output(failed), "failed")})
+
+
+def function_epoch(
+    number: int, *, keys: int, timers: int, fired: int, expired: int, failed: int, rows: dict[str, int] | None = None
+) -> EpochProgress:
+    operator = OperatorProgress(
+        10, 10 - failed, 0, START, 0, 0, 7, 900, 1, counters={"failed": failed}, kind="keyed_process", keys=keys, timers=timers,
+        timers_fired=fired, state_expired=expired,
+    )  # fmt: skip
+    outputs = {name: OutputProgress(count, 1, 10, "memory") for name, count in (rows or {"silent": 1, "failed": 0}).items()}
+    return EpochProgress("cabs", "l1", number, START, 20, rows_in=10, rows_out=1, operators={"watch": operator}, outputs=outputs)
 
 
 def test_a_run_without_anything_new_keeps_the_data_version(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import sys
@@ -10,7 +11,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from examples.taxi.demo import show
+from examples.taxi.demo import WAVES_PER_EVENTS, events_plan, show
+from examples.taxi.dispatch_events import count_dispatch
 from examples.taxi.generator import LatenessRule, TripPlan, WaveCounts, count_late, count_wave
 from examples.taxi.job import ALLOWED_LATENESS_MINUTES, BOUND_MINUTES, FILES_PER_EPOCH
 from tests.crash.child import call
@@ -72,9 +74,18 @@ def test_the_books_balance_and_agree_with_the_generator(said: str) -> None:
     for name, count in wanted.items():
         (line,) = (line for line in said.splitlines() if line.strip().startswith(name) and "generated" in line)
         assert numbers(line) == [count, count]
-    assert said.count("holds") == 3 + len(wanted)
+    assert said.count("holds") == 3 + len(wanted) + 5
     assert "DOES NOT HOLD" not in said
     assert said.splitlines()[-1] == "all is accounted for: True"
+
+
+def test_process_functions_make_what_the_generator_says(said: str) -> None:
+    expected = dataclasses.asdict(count_dispatch(WAVES // WAVES_PER_EVENTS, plan=events_plan(PLAN)))
+    assert min(expected.values()) > 0
+    for name, count in expected.items():
+        assert numbers(line_with(said, f"{name} ")) == [count, count]
+    by_window, by_timer = numbers(line_with(said, "driver_tips "))
+    assert by_window == by_timer > 100
 
 
 EPOCH = r"epoch \d+, [\d,]+ rows/s, watermark \d{4}-\d\d-\d\d \d\d:\d\d"
@@ -96,7 +107,7 @@ OURS = (
     r"│ \d{4}-\d\d-\d\d \d\d:\d\d:\d\d │ \d{4}-\d\d-\d\d \d\d:\d\d:\d\d │( [\d.]+ +│)+",
     r"│ (event time 'pickup_datetime' is|record cannot be parsed) +│ +\d+ │ \{.* │",
     r"│ (more than max_future_skew ahead of|processing time|null) +│ +│ +│",
-    r"│ taxi/\w+ +│ \w+ +│ passed │",
+    r"│ (taxi|dispatch)/\w+ +│ \w+ +│ passed │",
     r"Watermark \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z after epoch \d+",
     # The books.
     r"Conservation, from what was committed:",
@@ -106,6 +117,11 @@ OURS = (
     ),
     r"Generated and found:",
     r"  (records read|rejected_trips|malformed_trips|late_trips) +[\d,]+ generated, +[\d,]+ found holds",
+    # The other job.
+    r"Process functions over the events of airport rides, generated and found:",
+    r"  (rides_with_fares|unmatched|long_rides|high_fares) +[\d,]+ generated, +[\d,]+ found holds",
+    r"  driver_tips +[\d,]+ by windows, +[\d,]+ by timers holds",
+    r"  keys kept and timers set: [a-z-]+ [\d,]+ and [\d,]+(, [a-z-]+ [\d,]+ and [\d,]+){3}",
     r"The same in Dagster: make ui, then http://127\.0\.0\.1:3000/asset-groups",
     (
         r"It took [\dms ]+: loading Dagster [\dms ]+, the first wave, with Spark's start, [\dms ]+, the other waves [\dms ]+, "

@@ -109,6 +109,18 @@ SCHEMAS: dict[str, tuple[Build, str | None]] = {
         lambda s: s.transform(lambda df: df).window_all(tm.tumbling("5 ms")).reduce(x="a.x"),
         "window_start TIMESTAMP, window_end TIMESTAMP, x, pane_timing STRING, pane_index INT",
     ),
+    "running aggregates": (
+        lambda s: s.key_by("zone", busy="fare > 10").aggregate(n=tm.count(), best=aggregate("max", "fare")),
+        "zone INT, busy BOOLEAN, n BIGINT, best DOUBLE",
+    ),
+    "greatest element": (lambda s: s.select("zone", "fare").key_by("zone").max_by("fare"), "zone INT, fare DOUBLE"),
+    "reduced by element": (lambda s: s.key_by("zone").reduce(TIP="a.tip + b.tip"), "zone INT, TIP DECIMAL(8, 2)"),
+    "state in SQL": (
+        lambda s: s.key_by("zone").process(
+            tm.sql_state({"last": ("fare", "DOUBLE")}, returns={"z": "zone", "was": "last", "now": "new.last", "more": "fare > last"})
+        ),
+        "z INT, was DOUBLE, now DOUBLE, more BOOLEAN",
+    ),
     "late": (lambda s: hourly(s.select("zone", "fare", "tip")).side_output(LATE), "zone INT, fare DOUBLE, tip DECIMAL(8, 2)"),
 }
 
@@ -218,6 +230,19 @@ LINEAGE: dict[str, tuple[Build, str, set[str]]] = {
         {"note", "fare", "tip"},
     ),
     "reduced in Python": (lambda s: s.window_all(tm.tumbling("5 ms")).reduce(of_window, columns=["fare", "tip"]), "fare", {"fare", "tip"}),
+    "running": (lambda s: s.key_by("zone").aggregate(best=aggregate("max", "fare")), "best", {"fare"}),
+    "reduced by element": (
+        lambda s: s.key_by("zone").reduce(note="if(a.fare > b.fare, a.note, b.note)", fare="b.fare"),
+        "note",
+        {"note", "fare"},
+    ),
+    "field by way of another": (
+        lambda s: s.key_by("zone").process(
+            tm.sql_state({"last": ("fare", "DOUBLE"), "sum": ("coalesce(sum, 0) + last", "DOUBLE")}, returns={"x": "new.sum", "y": "zone"})
+        ),
+        "x",
+        {"fare"},
+    ),
     "through a function": (lambda s: s.select("zone", "fare").map(one_per_row, returns="a INT"), "a", {"zone", "fare"}),
     "deferred": (lambda s: s.select("zone", "tip").with_columns(x=lambda: NotImplemented), "x", {"zone", "tip"}),
     "two windows": (

@@ -45,7 +45,7 @@ def test_names_of_spark_and_flink_say_what_to_write(owner: Any, name: str) -> No
 
 
 CALLS: dict[str, tuple[Callable[[], object], str]] = {
-    "aggregate without window": (lambda: wrong(keyed).aggregate(n=tm.count()), "after .window(...)"),
+    "aggregate of nothing": (lambda: wrong(keyed).aggregate(), ".aggregate(trips=tm.count())"),
     "aggregate of a stream": (lambda: wrong(trips).aggregate(n=tm.count()), "after .window(...)"),
     "window without keys": (lambda: wrong(trips).window(tm.tumbling("1 hour")), ".window_all("),
     "late_to after aggregate": (lambda: wrong(hourly).late_to(tm.OutputTag("late")), "before .aggregate(...)"),
@@ -60,7 +60,7 @@ CALLS: dict[str, tuple[Callable[[], object], str]] = {
     "side output of windows": (lambda: wrong(windowed).side_output(tm.OutputTag("late")), "after .aggregate(...)"),
     "filter of a sink": (lambda: wrong(tm.delta(trips, "x")).filter("fare > 0"), "before that is bound to a sink"),
     "mistyped": (lambda: wrong(trips).with_colums(a="1"), "write 'with_columns'"),
-    "unheard of": (lambda: wrong(trips).frobnicate(), "use one of its names: a stream has broadcast, explode,"),
+    "unheard of": (lambda: wrong(trips).frobnicate(), "use one of its names: a stream has async_map, broadcast, connect,"),
     "run of a job": (lambda: wrong(job).run(), "tm.run(job)"),
     "job's outpts": (lambda: wrong(job).outpts, "write 'outputs'"),
     "mean": (lambda: wrong(tm).mean("fare"), "tm.avg('fare')"),
@@ -86,7 +86,7 @@ def test_a_type_checker_still_finds_them() -> None:
     with pytest.raises(AttributeError):
         trips.groupBy  # type: ignore[attr-defined]  # noqa: B018
     with pytest.raises(AttributeError):
-        keyed.aggregate  # type: ignore[attr-defined]  # noqa: B018
+        keyed.trigger  # type: ignore[attr-defined]  # noqa: B018
     with pytest.raises(AttributeError):
         windowed.filter  # type: ignore[attr-defined]  # noqa: B018
     with pytest.raises(AttributeError):

@@ -120,7 +120,7 @@ class Reference:
             return found, not found
         if what == "get":
             one = [entry[1] for entry in self._renewed("map", only=1)]
-            return (one[0] if one else None), any(entry[0] == 2 and self._live("map", entry) for entry in self.kept.states["map"])
+            return (one[0] if one else None), bool(self._renewed("map", only=2))
         values = [entry[1] for entry in self._renewed(what)]
         if what == "list":
             return values

@@ -15,7 +15,7 @@ from tidemark.graph.operators.keyed_process.function import BoundFunction
 from tidemark.semantics.keyed_process.context import ProcessContext, Row
 from tidemark.semantics.keyed_process.key_record import KeyRecord
 from tidemark.semantics.keyed_process.times import EpochTimes
-from tidemark.semantics.keyed_process.walk import KeyWalk, Output, Walked
+from tidemark.semantics.keyed_process.walk import ElementWalk, Output, Walked
 
 PLACE = "job.py:1"
 MINUTE = 60_000
@@ -77,7 +77,8 @@ def run(
 ) -> tuple[list[Row], KeyRecord]:
     declared = declared_states(function, state, PLACE)
     bound = BoundFunction(function, fields=isinstance(state, type))
-    walk = KeyWalk(bound, {name: each.declaration(name) for name, each in declared.items()}, frozenset(), EpochTimes(-1, watermark, 0, 0))
+    declarations = {name: each.declaration(name) for name, each in declared.items()}
+    walk = ElementWalk(bound, declarations, frozenset(), EpochTimes(-1, watermark, 0, 0))
     record = KeyRecord()
     found = [each.row for each in walk.run({"ride": 7}, record, [(*each, 0) for each in elements], Walked()) if isinstance(each, Output)]
     return found, record

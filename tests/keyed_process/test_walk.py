@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,12 +12,13 @@ from hypothesis import given
 from tests.keyed_process.programs import Interpreter, Program, programs
 from tests.keyed_process.reference import Fact, Reference
 from tidemark.errors import UserCodeError
+from tidemark.graph.operators.keyed_process.function import BoundFunction
 from tidemark.semantics.keyed_process import walk as walks
 from tidemark.semantics.keyed_process.context import ProcessContext, Row
 from tidemark.semantics.keyed_process.key_record import KeyRecord, entries_of
 from tidemark.semantics.keyed_process.states import State
 from tidemark.semantics.keyed_process.times import EpochTimes
-from tidemark.semantics.keyed_process.walk import Failed, KeyWalk, Process, Walked
+from tidemark.semantics.keyed_process.walk import ElementWalk, Failed, Output, OutputBatch, Process, Walked
 
 TAGS = frozenset({"left", "right"})
 KEY = {"k": "x"}
@@ -26,9 +28,10 @@ def run_walk(program: Program) -> tuple[list[Fact], KeyRecord, Walked]:
     record, walked, facts = KeyRecord(), Walked(), list[Fact]()
     for cut in program.epochs:
         times = EpochTimes(cut.before, cut.watermark, program.bound, cut.processing_time)
-        walk = KeyWalk(Interpreter(program.on_timer), program.declarations, TAGS, times, forgives=program.forgives)
+        walk = ElementWalk(Interpreter(program.on_timer), program.declarations, TAGS, times, forgives=program.forgives)
         elements = [({"ops": ops}, time, 0) for time, ops in cut.elements]
         for each in walk.run(KEY, record, elements, walked):
+            assert not isinstance(each, OutputBatch)
             facts.append(("failed", each.time) if isinstance(each, Failed) else (each.tag or "main", each.time, each.row))
     return facts, record, walked
 
@@ -72,7 +75,7 @@ class Calls:
 
 
 def emitted(function: Calls, elements: Sequence[int] = (1,), *, watermark: int = 100, forgives: bool = False) -> list[Any]:
-    walk = KeyWalk(function, {}, TAGS, EpochTimes(-1_000, watermark, 0, 50), forgives=forgives)
+    walk = ElementWalk(function, {}, TAGS, EpochTimes(-1_000, watermark, 0, 50), forgives=forgives)
     return list(walk.run(KEY, KeyRecord(), [({}, time, 0) for time in elements], Walked()))
 
 
@@ -160,3 +163,24 @@ def test_an_error_that_is_forgiven_names_the_line() -> None:
     assert __file__ in failed.error
     with pytest.raises(ZeroDivisionError):
         emitted(Calls(process))
+
+
+class Seven:
+    """A function that is an object."""
+
+    def __call__(self, row: Row, ctx: ProcessContext) -> list[Row]:
+        del row, ctx
+        return [{"n": 7}]
+
+
+def seven(n: int, row: Row, ctx: ProcessContext) -> list[Row]:
+    del row, ctx
+    return [{"n": n}]
+
+
+@pytest.mark.parametrize("forgives", [False, True])
+@pytest.mark.parametrize("function", [Seven(), functools.partial(seven, 7)], ids=["object", "partial"])
+def test_a_function_need_not_have_a_name(function: Any, forgives: bool) -> None:  # noqa: FBT001 - of pytest
+    walk = ElementWalk(BoundFunction(function), {}, TAGS, EpochTimes(-1_000, 100, 0, 50), forgives=forgives)
+    (found,) = walk.run(KEY, KeyRecord(), [({}, 1, 0)], Walked())
+    assert found == Output(None, {"n": 7}, 1)

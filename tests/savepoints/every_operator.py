@@ -84,6 +84,8 @@ def streams_of(landing: Path) -> dict[str, tm.Stream]:
         **_at_their_end(rides, changed(taps)),
         **_by_triggers(rides),
         **_by_functions(rides),
+        **_without_keys(rides),
+        **_by_element(rides),
         "reduced": signs.side_output(ups)
         .key_by("k")
         .window(tm.tumbling("500 ms"))
@@ -151,6 +153,58 @@ def _by_functions(rides: tm.Stream) -> dict[str, tm.Stream]:
         "waited": rides.key_by("k").process(Waits, returns="n BIGINT, total BIGINT, at BIGINT").uid("waited"),
         "paired": positive.connect(negative).process(Pairs, returns="k STRING, up INT, down INT").uid("paired"),
         "limited": rides.key_by("k").connect(limits).process(limited, returns="k STRING, g INT, limit INT").uid("limited"),
+    }
+
+
+def _without_keys(rides: tm.Stream) -> dict[str, tm.Stream]:
+    """Return what functions make of single elements: with a side output, with a map that they read, and asynchronously."""
+    small = tm.OutputTag("small")
+    sorted_out = rides.process(Sorts(small), returns="k STRING, v INT", side_outputs={small: "v INT"}).uid("sorted_out")
+    limits = rides.filter("s = 'y'").broadcast("bounds", key="k", value="g INT")
+    return {
+        "sorted_out": sorted_out,
+        "small": sorted_out.side_output(small),
+        "bounded": rides.connect(limits).map(bounded, returns="k STRING, v INT, bound INT").uid("bounded"),
+        "named": rides.async_map(named, returns="k STRING, name STRING"),
+    }
+
+
+class Sorts:
+    """Sends small values aside."""
+
+    def __init__(self, small: tm.OutputTag) -> None:
+        self.small = small
+
+    def process(self, element: Mapping[str, Any], ctx: tm.ProcessContext) -> Iterator[dict[str, object]]:
+        """Yield an element, or emit its value to the side output."""
+        if (element["v"] or 0) < 3:
+            ctx.output(self.small, {"v": element["v"]})
+        else:
+            yield {"k": element["k"], "v": element["v"]}
+
+
+def bounded(element: Mapping[str, Any], ctx: tm.ProcessContext) -> dict[str, object]:
+    """Return an element with the bound of its key."""
+    bound = ctx.broadcast["bounds"].get(element["k"])
+    return {"k": element["k"], "v": element["v"], "bound": bound["g"] if bound else None}
+
+
+async def named(row: Mapping[str, Any]) -> dict[str, object]:
+    """Return a key with a name."""
+    return {"k": row["k"], "name": f"the {row['k']}"}
+
+
+def _by_element(rides: tm.Stream) -> dict[str, tm.Stream]:
+    """Return what native expressions make of each element and the state of its key."""
+    by_key, ttl = rides.key_by("k"), tm.state_ttl("400 ms", domain="event")
+    rises = tm.sql_state({"last": ("v", "INT")}, emit_when="v > last", returns={"k": "k", "v": "v", "last": "last"}, ttl=ttl)
+    numbered = tm.sql_state({"n": ("n + 1", "BIGINT", "0")}, returns={"k": "k", "v": "v", "n": "new.n"})
+    return {
+        "rises": by_key.process(rises).uid("rises"),
+        "numbered": by_key.process(numbered).uid("numbered"),
+        "added": by_key.reduce(v="coalesce(a.v, 0) + coalesce(b.v, 0)", t="greatest(a.t, b.t)", ttl=ttl).uid("added"),
+        "so_far": by_key.aggregate(ttl=None, **aggregates(), mean=tm.avg("v"), last=tm.last("v")).uid("so_far"),
+        "greatest": by_key.max_by("v").uid("greatest"),
     }
 
 

@@ -29,8 +29,8 @@ EXPORT, LANDING, EXPECTED = "export", "landing", "expected.json"
 class Expected:
     """What a golden savepoint holds and what comes of it: rows as texts.
 
-    ``windows`` and kept ``elements`` are by uid, as the state processor shows them; ``rows`` of all later epochs by output, for outputs
-    in memory; ``tables`` by output in the end, and ``before`` as they were at the savepoint.
+    ``windows`` and kept ``elements`` are by uid, of operators without windows by uid and table, as the state processor shows them; ``rows``
+    of all later epochs by output, for outputs in memory; ``tables`` by output in the end, and ``before`` as they were at the savepoint.
     """
 
     windows: Rows
@@ -84,11 +84,13 @@ def land_rest(home: Path, landing: Path) -> None:
 
 
 def windows_of(stored: StoredState, spark: SparkSession) -> Rows:
-    """Return the windows of all operators as the state processor reads them, without partial results."""
+    """Return the windows of all operators as the state processor reads them, without partial results; of others all tables, by uid."""
     found = {}
-    for uid in stored.operators:
-        rows = stored.read_window(uid, spark)
-        found[uid] = as_texts(rows.select(*(name for name in rows.columns if "__" not in name)).toArrow().to_pylist())
+    for uid, operator in stored.operators.items():
+        tables = {uid: stored.read_window(uid, spark)} if operator.kind == "window" else stored.tables(uid, spark)
+        for table, rows in tables.items():
+            name = uid if table == uid else f"{uid}.{table}"
+            found[name] = as_texts(rows.select(*(name for name in rows.columns if "__" not in name)).toArrow().to_pylist())
     return found
 
 

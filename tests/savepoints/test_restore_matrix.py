@@ -19,6 +19,7 @@ from tests.savepoints.every_operator import FILES, land, streams_of
 from tests.savepoints.operator_runs import OperatorRuns, Rows, require_rest
 from tests.seeds import PROFILE
 from tidemark.graph.model.nodes import Node, StatefulNode
+from tidemark.graph.operators.registry import keeps_state
 from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.windows import assigners
 from tidemark.spark import operators
@@ -140,8 +141,8 @@ def test_resumed_from_any_epoch_at_any_parallelism(spark: SparkSession, tmp_path
 
 
 def stateful(runs: OperatorRuns) -> list[str]:
-    """Return the uids of the job's operators."""
-    return [node.uid for node in runs.job(JOB)[0].nodes if isinstance(node, StatefulNode) and node.uid]
+    """Return the uids of the job's operators that keep state."""
+    return [node.uid for node in runs.job(JOB)[0].nodes if isinstance(node, StatefulNode) and node.uid and keeps_state(node)]
 
 
 def tables_by_epoch(runs: OperatorRuns) -> list[Rows]:

@@ -9,9 +9,9 @@ from typing import Any
 
 import tidemark as tm
 from tidemark.graph.checks.schema_inference import state_columns
-from tidemark.graph.operators.registry import encode
+from tidemark.graph.model.nodes import StatefulNode
+from tidemark.graph.operators.registry import encode, kind_of
 from tidemark.graph.operators.state_names import ELEMENT_ORDER
-from tidemark.graph.operators.window.execution import is_incremental
 from tidemark.graph.operators.window.node import WindowNode
 from tidemark.savepoints.compatibility.state_check import check_compatibility
 from tidemark.savepoints.model.stored_types import type_of_ddl
@@ -42,13 +42,19 @@ def node_of(stream: tm.Stream) -> WindowNode:
     return stream.node
 
 
-def stored_state(node: WindowNode, **files: int) -> OperatorState:
+def operator_of(stream: tm.Stream) -> StatefulNode:
+    """Return the operator that a stream is the result of."""
+    assert isinstance(stream.node, StatefulNode)
+    return stream.node
+
+
+def stored_state(node: StatefulNode, **files: int) -> OperatorState:
     """Return what an operator would have stored, rows by table; the main one is called ``main``."""
     fields = [
         {"name": name, "type": type_of_ddl(kind or "") or {"type": "udt"}, "nullable": True, "metadata": {}}
         for name, kind in (state_columns(node) or {}).items()
     ]
-    own = ["__tm_start"] if is_incremental(node) else [ELEMENT_ORDER, "__tm_start"]
+    own = ["__tm_start"] if kind_of(node).keeps(node) == "partials" else [ELEMENT_ORDER, "__tm_start"]
     fields += [{"name": name, "type": "long", "nullable": True, "metadata": {}} for name in own]
     definition = json.loads(json.dumps({**encode(node), "schema": {"type": "struct", "fields": fields}}))
     found = [
@@ -59,8 +65,8 @@ def stored_state(node: WindowNode, **files: int) -> OperatorState:
 
 
 def record_of(*streams: tm.Stream, offsets: str = OFFSETS, **files: int) -> EpochRecord:
-    """Return the record of an epoch of a job with these window operators."""
-    nodes = [node_of(stream) for stream in streams]
+    """Return the record of an epoch of a job with these operators."""
+    nodes = [operator_of(stream) for stream in streams]
     progress = EpochProgress("taxi", "a1", 3, 0, 0, rows_in=0, rows_out=0)
     record = EpochRecord("taxi", "a1", None, 1, 3, 0, offsets, progress, sources={"trips": SourceState()})
     return replace(record, operators={str(node.uid): stored_state(node, **files) for node in nodes})

@@ -49,11 +49,16 @@ def test_changes_of_types(old: object, new: object, change: str) -> None:
     assert type_change(old, new) == change
 
 
+NESTED = ("MAP<STRING, INT>", "STRUCT<a: INT, b: MAP<DATE, STRUCT<c: DECIMAL(5,2)>>>")
+
+
 def test_types_as_the_graph_writes_them_and_as_they_are_shown() -> None:
-    for ddl in ("INT", "BIGINT", "DOUBLE", "STRING", "TIMESTAMP", "BINARY", "ARRAY<INT>", "ARRAY<ARRAY<DATE>>"):
+    for ddl in ("INT", "BIGINT", "DOUBLE", "STRING", "TIMESTAMP", "BINARY", "ARRAY<INT>", "ARRAY<ARRAY<DATE>>", *NESTED):
         assert shown_type(type_of_ddl(ddl)) == ddl
     assert type_of_ddl("DECIMAL(10, 2)") == "decimal(10,2)"
-    assert type_of_ddl("MAP<STRING, INT>") is None
+    assert type_of_ddl("STRUCT<`a, <b`: INT>") == struct(**{"a, <b": "integer"})
+    for unknown in ("", "MAP<STRING, UDT>", "MAP<STRING>", "STRUCT<a INT>", "STRUCT<a: INT NOT NULL>", "ARRAY<>", "ARRAY<INT, INT>"):
+        assert type_of_ddl(unknown) is None, unknown
     assert shown_type(struct(a="long", b=array("integer"))) == "STRUCT<a: BIGINT, b: ARRAY<INT>>"
     assert stored_columns(struct(a="long")) == {"a": "long"}
     assert stored_columns(None) == {}

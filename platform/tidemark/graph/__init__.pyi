@@ -30,6 +30,7 @@ from .model.nodes import WithColumnsNode as WithColumnsNode
 from .model.nodes import walk as walk
 from .model.schema import Schema as Schema
 from .model.schema import SchemaColumn as SchemaColumn
+from .operators.keyed_process.node import KeyedProcessNode as KeyedProcessNode
 from .operators.registry import kind_of as kind_of
 from .operators.window.descriptions import describe_aggregate as describe_aggregate
 from .operators.window.descriptions import describe_firing as describe_firing

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 import tidemark as tm
 from tests.conformance.cases import Case
+
+DAY = 24 * 3_600_000
 
 Tags = Mapping[str, tm.OutputTag]
 Row = Mapping[str, Any]
@@ -85,4 +90,38 @@ def watched(element: Row, ctx: tm.ProcessContext) -> Iterator[Row]:
         yield {"v": element["v"], "before": last}
 
 
-CASES = [Case("quiet", quiet, ("told", "failed")), Case("changes", changes)]
+class Totals:
+    """Totals of each key, of many elements at once, until its end. Large values are told aside."""
+
+    total = tm.value_state("BIGINT", default=0)
+
+    def __init__(self, told: tm.OutputTag) -> None:
+        self.told = told
+
+    def process_batch(self, elements: pa.RecordBatch, ctx: tm.ProcessContext) -> Iterator[object]:
+        values = elements.column("v")
+        if pc.any(pc.equal(values, 13)).as_py():
+            raise ValueError("13 is refused")
+        totals = pc.cumulative_sum(values, start=self.total.value())
+        self.total.update(totals[-1].as_py())
+        ctx.timer_service().register_event_time_timer(ctx.timestamp + DAY, "end")
+        ctx.output(self.told, elements.select(["k", "v"]).filter(pc.greater(values, 40)))
+        yield pa.RecordBatch.from_arrays([elements.column("k"), values, totals], names=["k", "v", "total"]), ctx.timestamps
+
+    def on_timer(self, timestamp: int, ctx: tm.ProcessContext) -> None:
+        del timestamp, ctx
+        self.total.clear()
+
+
+def totals(stream: tm.Stream, tags: Tags) -> tm.Stream:
+    """Return running totals."""
+    told = {tags["told"]: "k STRING, v BIGINT"}
+    function = Totals(tags["told"])
+    return stream.key_by("k").process(function, returns="k STRING, v BIGINT, total BIGINT", side_outputs=told, on_error=tags["failed"])
+
+
+CASES = [
+    Case("quiet", quiet, ("told", "failed")),
+    Case("changes", changes),
+    Case("totals", totals, ("told", "failed")),
+]

@@ -17,10 +17,12 @@ from tidemark.graph.operators.window.recorded_rules import describe_recorded_win
 from tidemark.savepoints.compatibility.checking import HEAD
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from tidemark.spark.state_api.state_processor import StoredState
 
 _WIDEST = 60
-_COLUMNS = ("operator", "keeps", "windows", "keys", "aggregates", "rows", "bytes", "files", "watermark")
+_COLUMNS = ("operator", "keeps", "windows", "keys", "aggregates, states", "rows", "bytes", "files", "watermark")
 
 
 @click.group(cls=SuggestingGroup)
@@ -35,8 +37,11 @@ def state() -> None:
 @click.option("--savepoint", "name", default=HEAD, show_default=True, help="A savepoint, or 'head' for the newest epoch.")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many rows.")
 @click.option("--where", default=None, metavar="SQL", help="A condition over the columns shown.")
+@click.option("--key", "keys", multiple=True, metavar="NAME=VALUE", help="Only this value of a key's column; may be repeated.")
 @click.option("--elements", is_flag=True, help="Show the elements in windows instead of the windows.")
 @click.option("--keyed", is_flag=True, help="Show keyed state instead of the windows.")
+@click.option("--timers", is_flag=True, help="Show timers with the times when they are due.")
+@click.option("--broadcast", is_flag=True, help="Show the map that a broadcast stream wrote.")
 @click.option("--master", default="local[*]", show_default=True, help="Spark master.")
 @json_option
 def show(
@@ -47,14 +52,18 @@ def show(
     name: str,
     limit: int,
     where: str | None,
+    keys: Sequence[str],
     elements: bool,
     keyed: bool,
+    timers: bool,
+    broadcast: bool,
     master: str,
     as_json: bool,
 ) -> None:
-    """Show a job's stateful operators; with UID, the main table of one of them: for windows the open ones, one row per key and window.
+    """Show a job's stateful operators; with UID, the main table of one of them.
 
-    Without UID no JVM is started.
+    For windows it has the open ones, one row per key and window; for process functions one row per key, with a column per state. Without
+    UID no JVM is started.
     """
     from tidemark.spark.state_api.state_processor import savepoint
 
@@ -67,7 +76,13 @@ def show(
         return
     if uid not in found.operators:
         raise click.ClickException(f"{job} has no state of {uid!r}; it has: {', '.join(found.operators) or 'none'}")
-    rows = _rows(found, uid, kind="elements" if elements else "keyed" if keyed else "main", where=where, limit=limit, master=master)
+    if found.operators[uid].keeps == "nothing":
+        raise click.ClickException(f"{uid!r} of {job} keeps no state: its kind is {found.operators[uid].kind}")
+    chosen = [name for name, given in (("elements", elements), ("keyed", keyed), ("timers", timers), ("broadcast", broadcast)) if given]
+    if len(chosen) > 1:
+        raise click.UsageError(f"--{chosen[0]} and --{chosen[1]} are two tables; give one")
+    condition = " AND ".join([*([f"({where})"] if where else []), *(_is_key(each, found.operators[uid].keys) for each in keys)]) or None
+    rows = _rows(found, uid, kind=chosen[0] if chosen else "main", where=condition, limit=limit, master=master)
     if as_json:
         for row in rows:
             click.echo(json.dumps(_plain(row)))
@@ -93,9 +108,28 @@ def _rows(found: StoredState, uid: str, *, kind: str, where: str | None, limit: 
     spark = build_session(master, app_name=f"tidemark state {found.job}")
     # Spark's default is 200 partitions; a job's state has no more keys than this machine can sort.
     spark.conf.set("spark.sql.shuffle.partitions", str(spark.sparkContext.defaultParallelism))
-    read = {"elements": found.read_elements, "keyed": found.read_keyed}
-    rows = read[kind](uid, spark) if kind in read else next(iter(found.tables(uid, spark).values()))
+    read = {"elements": found.read_elements, "keyed": found.read_keyed, "timers": found.timers}
+    rows = read[kind](uid, spark) if kind in read else _table(found.tables(uid, spark), uid, kind)
     return first_rows(rows, where=where, limit=limit)
+
+
+def _table(tables: Mapping[str, DataFrame], uid: str, kind: str) -> DataFrame:
+    if kind != "main" and kind not in tables:
+        raise click.ClickException(f"{uid} has no {kind} table; it has: {', '.join(tables)}")
+    return tables[kind] if kind in tables else next(iter(tables.values()))
+
+
+def _is_key(given: str, keys: Sequence[str]) -> str:
+    """Return the condition that a key has a value.
+
+    Raises:
+        UsageError: it is not a name with a value, or the operator has no such key.
+    """
+    name, equals, value = given.partition("=")
+    if not equals or name not in keys:
+        raise click.UsageError(f"--key {given}: give NAME=VALUE with one of the keys: {', '.join(keys) or 'it has none'}")
+    text, column = value.replace("\\", "\\\\").replace("'", "\\'"), name.replace("`", "``")
+    return f"CAST(`{column}` AS STRING) = '{text}'"
 
 
 def _show_operators(found: StoredState, *, as_json: bool) -> None:
@@ -107,10 +141,10 @@ def _show_operators(found: StoredState, *, as_json: bool) -> None:
     rows = [
         [
             each.uid,
-            each.keeps,
+            "states" if each.states else each.keeps,
             describe_recorded_windows(each.windows) if each.windows else each.kind,
             ", ".join(each.keys) or "-",
-            ", ".join(each.aggregates) or "-",
+            ", ".join((*each.aggregates, *each.states)) or "-",
             f"{each.rows:,}",
             f"{each.bytes:,}",
             str(each.files),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tidemark.clock import format_ms
 from tidemark.control.model.view import JobView
 from tidemark.durations import short_duration
-from tidemark.state.log.progress import EpochProgress
+from tidemark.state.log.progress import EpochProgress, OperatorProgress
 from tidemark.state.status.status import JobStatus
 
 _COLUMNS = ("epoch", "time", "took", "rows in", "rows out", "late", "malformed", "watermark", "lag", "state rows", "state bytes")
@@ -30,7 +30,7 @@ def status_text(view: JobView, status: JobStatus) -> str:
 
 
 def progress_lines(status: JobStatus) -> list[str]:
-    """Return the lines of a driver's last status: the watermark, and the row counts of every source, filter and window."""
+    """Return the lines of a driver's last status: the watermark, and the row counts of every source, filter and operator."""
     lines = []
     last, totals = status.last, status.totals
     if last is not None:
@@ -38,12 +38,22 @@ def progress_lines(status: JobStatus) -> list[str]:
     lines += [f"  source {n}: read {c['read']} = passed {c['passed']} + malformed {c['malformed']}" for n, c in totals["sources"].items()]
     lines += [f"  filter {n}: in {c['in']} = passed {c['passed']} + rejected {c['rejected']}" for n, c in totals["filters"].items()]
     lines += [f"  transform {n}: in {c['in']}, out {c['out']}" for n, c in totals.get("transforms", {}).items()]
-    lines += [f"  window {n}: in {c['in']} = accepted {c['accepted']} + late {c['late']}" for n, c in totals["operators"].items()]
+    operators = {} if last is None else last.operators
+    lines += [f"  {_operator(uid, counts, operators.get(uid))}" for uid, counts in totals["operators"].items()]
     for name, output in status.outputs.items():
         rows = totals["outputs"].get(name, 0)
         lines.append(f"  output {name}: {rows} rows, {output.sink}{' at ' + output.location if output.location else ''}")
         lines += [f"    {repair}" for repair in output.repairs]
     return lines
+
+
+def _operator(uid: str, counts: Mapping[str, int], progress: OperatorProgress | None) -> str:
+    """Return an operator's rows, and what a process function keeps."""
+    function = progress is not None and progress.is_process_function
+    rows = " + ".join(f"{name} {rows}" for name, rows in counts.items() if name != "in" and not (function and name == "late"))
+    if progress is None or not function:
+        return f"{'window' if progress is None else progress.kind} {uid}: in {counts['in']} = {rows}"
+    return f"process function {uid}: in {counts['in']} = {rows}; {progress.keys:,} keys, {progress.timers:,} timers"
 
 
 def history_table(epochs: Sequence[EpochProgress]) -> str:

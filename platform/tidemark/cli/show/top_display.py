@@ -14,7 +14,7 @@ from tidemark.cli.show.view_text import COLUMNS, row_of, view_text
 from tidemark.clock import format_ms
 from tidemark.control.model.view import Health, JobView
 from tidemark.durations import short_duration
-from tidemark.state.log.progress import EpochProgress
+from tidemark.state.log.progress import EpochProgress, OperatorProgress
 from tidemark.state.status.driver_load import Backlog
 
 _STYLES: Final[Mapping[Health, str]] = {
@@ -28,6 +28,8 @@ _STYLES: Final[Mapping[Health, str]] = {
     "unwatched": "bold yellow",
     "damaged": "bold red",
 }
+
+_STATE: Final = ("state rows", "bytes", "files")
 
 
 def jobs_page(views: Sequence[JobView], *, title: str, problem: str = "") -> Group:
@@ -48,7 +50,7 @@ def notes(view: JobView) -> list[str]:
 
 
 def job_page(view: JobView, epochs: Sequence[EpochProgress], *, title: str, problem: str = "") -> Group:
-    """Return one job: its state, its sources, its windows, its newest epochs, newest first."""
+    """Return one job: its state, its sources, its operators, its newest epochs, newest first."""
     return Group(
         _head(title, problem),
         Text(view_text(view), style=_STYLES[view.health]),
@@ -93,14 +95,26 @@ def _waits(waiting: Backlog) -> str:
 
 def _operators(epochs: Sequence[EpochProgress]) -> list[Table]:
     operators = epochs[-1].operators if epochs else {}
-    if not operators:
-        return []
-    table = _table("window", "accepted", "late", "panes", "oldest open", "state rows", "bytes", "files")
-    for uid, item in operators.items():
+    functions = {uid: item for uid, item in operators.items() if item.is_process_function}
+    windows = {uid: item for uid, item in operators.items() if uid not in functions}
+    tables = []
+    if windows:
+        tables.append(_table("window", "accepted", "late", "panes", "oldest open", *_STATE))
+    for uid, item in windows.items():
         panes = item.panes_early + item.panes_on_time + item.panes_late
         counts = (f"{item.rows_accepted:,}", f"{item.rows_late:,}", f"{panes:,}", _instant(item.oldest_open_window))
-        table.add_row(escape(uid), *counts, f"{item.state_rows:,}", f"{item.state_bytes:,}", f"{item.state_files:,}")
-    return [table]
+        tables[-1].add_row(escape(uid), *counts, *_state(item))
+    if functions:
+        tables.append(_table("process function", "accepted", "failed", "keys", "timers", "fired", "expired", *_STATE))
+    for uid, item in functions.items():
+        rows = (item.rows_accepted, item.rows_in - item.rows_accepted)
+        numbers = (*rows, item.keys, item.timers, item.timers_fired, item.state_expired)
+        tables[-1].add_row(escape(uid), *(f"{number:,}" for number in numbers), *_state(item))
+    return tables
+
+
+def _state(item: OperatorProgress) -> tuple[str, str, str]:
+    return f"{item.state_rows:,}", f"{item.state_bytes:,}", f"{item.state_files:,}"
 
 
 def _epochs(epochs: Sequence[EpochProgress]) -> Table:

@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from tidemark.control.model.driver_starts import sorted_stages
 from tidemark.control.model.sanitizing import safe_label
-from tidemark.control.model.view import UNHEALTHY, JobView, SourceView
+from tidemark.control.model.view import UNHEALTHY, JobView, KeyedView, SourceView
 
 MetricKind = Literal["counter", "gauge"]
 MetricGroup = Literal["Jobs", "Time", "Rows", "Epochs", "State", "Supervisor"]
@@ -109,6 +109,11 @@ def _splits(view: JobView) -> Iterator[Sample]:
             lag = _seconds(source.splits[split].lag_ms)
             if lag is not None:
                 yield (name, safe_label(split)), lag
+
+
+def _keyed(view: JobView, read: Callable[[KeyedView], int]) -> Iterator[Sample]:
+    for uid, item in view.keyed.items():
+        yield (uid,), read(item)
 
 
 def _waiting(view: JobView, what: Literal["files", "bytes", "rows"]) -> Iterator[Sample]:
@@ -272,4 +277,36 @@ JOB_METRICS: Final[tuple[JobMetric, ...]] = (
     _metric("state", "rows", "Rows of state, in all operators.", "State", lambda view: _one(view.state_rows)),
     _metric("state", "bytes", "Bytes of state, in all operators.", "State", lambda view: _one(view.state_bytes)),
     _metric("state", "files", "Files of state, in all operators.", "State", lambda view: _one(view.state_files)),
+    _metric(
+        "operator_keys",
+        "",
+        "Keys that a process function keeps.",
+        "State",
+        lambda view: _keyed(view, lambda item: item.keys),
+        "operator",
+    ),
+    _metric(
+        "operator_timers",
+        "",
+        "Timers of a process function that wait.",
+        "State",
+        lambda view: _keyed(view, lambda item: item.timers),
+        "operator",
+    ),
+    _metric(
+        "operator_timers_fired",
+        "",
+        "Timers of a process function that fired in the last epoch.",
+        "State",
+        lambda view: _keyed(view, lambda item: item.timers_fired),
+        "operator",
+    ),
+    _metric(
+        "operator_state_expired",
+        "",
+        "Values, and entries of lists and maps, of a process function that expired in the last epoch.",
+        "State",
+        lambda view: _keyed(view, lambda item: item.state_expired),
+        "operator",
+    ),
 )

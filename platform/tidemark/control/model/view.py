@@ -59,6 +59,16 @@ class SourceView:
 
 
 @dataclass(frozen=True)
+class KeyedView:
+    """What a process function keeps, and what happened in its last epoch: timers that fired, entries of state that expired."""
+
+    keys: int = 0
+    timers: int = 0
+    timers_fired: int = 0
+    state_expired: int = 0
+
+
+@dataclass(frozen=True)
 class RowCounts:
     """Total rows since the lineage began."""
 
@@ -146,6 +156,7 @@ class JobView:
         state_rows: in all operators.
         state_bytes: in all operators.
         state_files: in all operators.
+        keyed: of the process functions, by uid.
         pressure: its back-pressure.
         failures: the newest, oldest first.
         restarts_done: restarts after failures, in total.
@@ -190,6 +201,7 @@ class JobView:
     state_rows: int = 0
     state_bytes: int = 0
     state_files: int = 0
+    keyed: Mapping[str, KeyedView] = field(default_factory=dict)
     pressure: Backpressure = Backpressure()
     failures: tuple[Failure, ...] = ()
     restarts_done: int = 0

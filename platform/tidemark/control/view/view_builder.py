@@ -10,7 +10,7 @@ from tidemark.control.model.records import ErrorInfo
 from tidemark.control.model.spec import describe_request
 from tidemark.control.model.upgrade_blocker import UpgradeBlocker
 from tidemark.control.model.upgrade_records import UpgradeStep, code_text, step_timeout_ms
-from tidemark.control.model.view import UNHEALTHY, Backpressure, Health, JobView, RowCounts, SourceView, SplitView, UpgradeView
+from tidemark.control.model.view import UNHEALTHY, Backpressure, Health, JobView, KeyedView, RowCounts, SourceView, SplitView, UpgradeView
 from tidemark.control.observed.observe import Observation
 from tidemark.control.reconcile.effective_status import UNWATCHED_MS, EffectiveStatus, effective_status, error_of, last_heartbeat_at
 from tidemark.control.view.advice import advice_for
@@ -81,6 +81,7 @@ def view_of(observation: Observation, now: int, *, store: str | None = None) -> 
         state_rows=sum(item.state_rows for item in last.operators.values()) if last is not None else 0,
         state_bytes=sum(item.state_bytes for item in last.operators.values()) if last is not None else 0,
         state_files=sum(item.state_files for item in last.operators.values()) if last is not None else 0,
+        keyed=_keyed(last),
         pressure=_pressure(observation, load, recent),
         failures=control.failures if control is not None else (),
         restarts_done=control.restarts_done if control is not None else 0,
@@ -253,6 +254,15 @@ def _recent(observation: Observation, load: Load | None, now: int) -> Recent | N
         return None
     runs = now - beat.busy_since if beat.busy_since is not None else None
     return load.recent(since_ms=now - driver.heartbeat_at, epoch_ms=runs)
+
+
+def _keyed(last: EpochProgress | None) -> dict[str, KeyedView]:
+    operators = {} if last is None else last.operators
+    return {
+        uid: KeyedView(item.keys, item.timers, item.timers_fired, item.state_expired)
+        for uid, item in operators.items()
+        if item.is_process_function
+    }
 
 
 def _late_share(last: EpochProgress | None) -> float | None:

@@ -1,4 +1,4 @@
-"""Declares process functions of keyed streams."""
+"""Declares process functions of streams, with and without keys, and asynchronous functions."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from tidemark.errors import DefinitionError
 from tidemark.graph.expressions.annotations import KNOWN, field_types
 from tidemark.graph.expressions.name_checks import check_tag
 from tidemark.graph.model.nodes import Expression, Node, OutputTag
-from tidemark.graph.operators.keyed_process.descriptors import declared_states
+from tidemark.graph.operators.element_process.node import ElementProcessNode
+from tidemark.graph.operators.keyed_process.descriptors import StateDescriptor, declared_states
 from tidemark.graph.operators.keyed_process.node import KeyedProcessNode
 
 N = TypeVar("N", bound=KeyedProcessNode)
+U = TypeVar("U", bound=ElementProcessNode)
 
 
 def process_node(
@@ -34,7 +36,7 @@ def process_node(
     Raises:
         DefinitionError: or one of its kinds.
     """
-    made = _instance(function, place)
+    made = _instance(function, "process", place)
     return make(
         inputs=inputs,
         keys=keys,
@@ -49,7 +51,43 @@ def process_node(
     )
 
 
-def _instance(function: object, place: str) -> object:
+def element_node(
+    make: Callable[..., U],
+    inputs: tuple[Node, ...],
+    function: object,
+    *,
+    called: str,
+    returns: object,
+    side_outputs: object = None,
+    on_error: OutputTag | None = None,
+    place: str,
+    **more: object,
+) -> U:
+    """Return the node of a function over elements without keys, made with ``more``; ``called`` is the method that it is passed to.
+
+    Raises:
+        DefinitionError: or one of its kinds.
+    """
+    made = _instance(function, called, place)
+    states = [name for name, value in vars(type(made)).items() if isinstance(value, StateDescriptor)]
+    if states:
+        raise DefinitionError(
+            f"{called} is given {type(made).__name__}, which has the state {states[0]!r}, and a stream without keys keeps none",
+            fix=f"key the stream: .key_by('id').process({type(made).__name__}, ...)",
+            place=place,
+        )
+    return make(
+        inputs=inputs,
+        function=made,
+        returns="" if called == "filter" else _ddl(returns, f"{called}(returns=...)", place),
+        side_outputs=_side_outputs(side_outputs, place),
+        on_error=None if on_error is None else check_tag(on_error, "on_error", place),
+        place=place,
+        **more,
+    )
+
+
+def _instance(function: object, called: str, place: str) -> object:
     """Return a function, or an object of a class."""
     if not isinstance(function, type):
         return function
@@ -57,8 +95,8 @@ def _instance(function: object, place: str) -> object:
         return function()
     except Exception as error:
         raise DefinitionError(
-            f"process is given the class {function.__name__}, and an object of it cannot be made: {type(error).__name__}: {error}",
-            fix=f"pass an object: .process({function.__name__}(...), ...)",
+            f"{called} is given the class {function.__name__}, and an object of it cannot be made: {type(error).__name__}: {error}",
+            fix=f"pass an object: .{called}({function.__name__}(...), ...)",
             place=place,
         ) from error
 

@@ -1,15 +1,16 @@
-"""Declares the states of process functions."""
+"""Declares the states of process functions, and state machines in SQL."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tidemark.durations import Duration, to_ms
 from tidemark.errors import DefinitionError
 from tidemark.graph.expressions.function_checks import check_takes
 from tidemark.graph.model.call_site import call_site
-from tidemark.graph.operators.keyed_process.descriptors import StateDescriptor, spark_type
+from tidemark.graph.operators.keyed_process.descriptors import StateDescriptor, check_default, spark_type
+from tidemark.graph.operators.sql_state.declaration import SqlState, declared_fields, declared_returns
 from tidemark.semantics.keyed_process.declarations import Aggregation, StateTtl, reducing
 from tidemark.semantics.windows.windows import TimeDomain
 
@@ -59,7 +60,9 @@ def value_state(type: str, *, default: object = None, ttl: StateTtl | None = Non
         raise DefinitionError(
             f"value_state(default={default!r}) is one object for all keys", fix="leave it out, and read None as an empty one", place=place
         )
-    return StateDescriptor("value", spark_type(type, "value_state", place), default=default, ttl=ttl, place=place)
+    found = spark_type(type, "value_state", place)
+    check_default(default, found, "value_state(default=...)", place)
+    return StateDescriptor("value", found, default=default, ttl=_ttl(ttl, place), place=place)
 
 
 def list_state(type: str, *, ttl: StateTtl | None = None) -> StateDescriptor:
@@ -73,7 +76,7 @@ def list_state(type: str, *, ttl: StateTtl | None = None) -> StateDescriptor:
         DefinitionError: the type cannot be read.
     """
     place = call_site()
-    return StateDescriptor("list", spark_type(type, "list_state", place), ttl=ttl, place=place)
+    return StateDescriptor("list", spark_type(type, "list_state", place), ttl=_ttl(ttl, place), place=place)
 
 
 def map_state(key_type: str, type: str, *, ttl: StateTtl | None = None) -> StateDescriptor:
@@ -92,7 +95,13 @@ def map_state(key_type: str, type: str, *, ttl: StateTtl | None = None) -> State
     """
     place = call_site()
     key = spark_type(key_type, "map_state's keys", place)
-    return StateDescriptor("map", spark_type(type, "map_state", place), key_type=key, ttl=ttl, place=place)
+    if "<" in key or key == "VARIANT":
+        raise DefinitionError(
+            f"map_state has keys of the type {key}, whose values are no keys of a dict",
+            fix="use a type such as STRING or BIGINT; several values are one text, or a map per key of the stream: .key_by('a', 'b')",
+            place=place,
+        )
+    return StateDescriptor("map", spark_type(type, "map_state", place), key_type=key, ttl=_ttl(ttl, place), place=place)
 
 
 def reducing_state(type: str, function: Callable[[Any, Any], Any], *, ttl: StateTtl | None = None) -> StateDescriptor:
@@ -111,7 +120,9 @@ def reducing_state(type: str, function: Callable[[Any, Any], Any], *, ttl: State
     """
     place = call_site()
     check_takes(function, "reducing_state", count=2, fix="pass a function of two values: reducing_state('BIGINT', max)", place=place)
-    return StateDescriptor("reducing", spark_type(type, "reducing_state", place), aggregation=reducing(function), ttl=ttl, place=place)
+    return StateDescriptor(
+        "reducing", spark_type(type, "reducing_state", place), aggregation=reducing(function), ttl=_ttl(ttl, place), place=place
+    )
 
 
 def aggregating_state(
@@ -141,4 +152,65 @@ def aggregating_state(
     if not callable(create):
         raise DefinitionError(f"aggregating_state(create={create!r}) is not a function", fix=fix, place=place)
     aggregation = Aggregation(create, add, result, (create, add, result))
-    return StateDescriptor("aggregating", spark_type(type, "aggregating_state", place), aggregation=aggregation, ttl=ttl, place=place)
+    return StateDescriptor(
+        "aggregating", spark_type(type, "aggregating_state", place), aggregation=aggregation, ttl=_ttl(ttl, place), place=place
+    )
+
+
+def sql_state(
+    fields: Mapping[str, tuple[str, str] | tuple[str, str, str]],
+    *,
+    returns: Mapping[str, str],
+    emit_when: str | None = None,
+    ttl: StateTtl | None = None,
+) -> SqlState:
+    """Return a state machine in SQL, for ``key_by(...).process(sql_state(...))``: fields of each key that every element updates.
+
+    Expressions see the columns of the element, and by their names the fields as they were before it; ``emit_when`` and ``returns`` also
+    the fields after it, as ``new.name``. Spark evaluates all of it; no Python runs.
+
+    Args:
+        fields: by name the SQL of the next value and its Spark type, and the SQL of the initial value, null by default. A field whose
+            next value is null is cleared, and has its initial value again.
+        returns: the columns of the rows, with their SQL.
+        emit_when: which elements emit a row: all by default.
+        ttl: how long the fields of a key without elements live; then they have their initial values again.
+
+    Raises:
+        DefinitionError: no field or no column, or a type cannot be read.
+        InvalidNameError: a name is not allowed.
+
+    >>> doubled = sql_state({"last": ("fare", "DOUBLE")}, emit_when="fare > 2 * last", returns={"before": "last", "fare": "fare"})
+    >>> doubled.fields[0].type
+    'DOUBLE'
+    """
+    place = call_site()
+    if emit_when is not None and not isinstance(emit_when, str):
+        raise DefinitionError(f"sql_state(emit_when={emit_when!r}) is no SQL text", fix="write emit_when='fare > 2 * last'", place=place)
+    return SqlState(declared_fields(fields, place), declared_returns(returns, place), emit_when, require_ttl(ttl, "sql_state", place))
+
+
+def require_ttl(ttl: object, where: str, place: str) -> StateTtl | None:
+    """Return the lifetime of state that each element writes, None for one without.
+
+    Raises:
+        DefinitionError: not from ``state_ttl``, or one that reading renews.
+    """
+    if ttl is None:
+        return None
+    if not isinstance(ttl, StateTtl):
+        fix = f"write ttl=tm.state_ttl({ttl!r})" if isinstance(ttl, str) else "write ttl=tm.state_ttl('7 days')"
+        raise DefinitionError(f"{where}(ttl={ttl!r}) is no lifetime of state", fix=fix, place=place)
+    if ttl.on_read:
+        raise DefinitionError(
+            f"{where}(ttl=...) is to be renewed when state is read, and here each element both reads and writes it",
+            fix="leave on_read out: every element of a key renews its state",
+            place=place,
+        )
+    return ttl
+
+
+def _ttl(ttl: object, place: str) -> StateTtl | None:
+    if ttl is None or isinstance(ttl, StateTtl):
+        return ttl
+    raise DefinitionError(f"ttl is {ttl!r}, not how long state lives", fix="write ttl=tm.state_ttl('7 days')", place=place)

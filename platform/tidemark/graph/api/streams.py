@@ -7,9 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tidemark.durations import Duration, to_ms
 from tidemark.errors import DefinitionError
-from tidemark.graph.api.connected_streams import BroadcastStream
-from tidemark.graph.api.windowed_stream import KeyedStream, WindowedStream
+from tidemark.graph.api.connected_streams import BroadcastConnectedElements, BroadcastStream, connected_elements
+from tidemark.graph.api.keyed_stream import KeyedStream
+from tidemark.graph.api.process_functions import element_node
+from tidemark.graph.api.windowed_stream import WindowedStream
 from tidemark.graph.checks.descriptions import describe_node
 from tidemark.graph.checks.schema_inference import schema_of
 from tidemark.graph.checks.side_outputs import check_has_rows, emitter_of
@@ -35,10 +38,13 @@ from tidemark.graph.model.nodes import (
 from tidemark.graph.model.unknown_members import unknown_member
 from tidemark.graph.model.wrong_calls import checked_methods
 from tidemark.graph.model.wrong_operators import without_rows
-from tidemark.graph.operators.keyed_process.node import BroadcastSpec
+from tidemark.graph.operators.async_map.node import AsyncMapNode
+from tidemark.graph.operators.broadcast import BroadcastSpec
+from tidemark.graph.operators.element_process.node import ElementProcessNode
 from tidemark.graph.operators.keys import check_keys
 from tidemark.graph.operators.window.checks import check_assigner
 from tidemark.names import validate_name
+from tidemark.semantics.async_map.calls import AsyncSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -133,6 +139,102 @@ class Stream:
             DefinitionError: ``returns`` cannot be read, or the function is not callable.
         """
         return Stream(FunctionNode(inputs=(self.node,), kind="flat_map", function=function, schema=returns, place=call_site()))
+
+    def process(
+        self,
+        function: object,
+        *,
+        returns: str | type,
+        side_outputs: Mapping[OutputTag, str | type] | None = None,
+        on_error: OutputTag | None = None,
+    ) -> Stream:
+        """Call a function for each element; it emits any number of rows, also to side outputs. State and timers need ``key_by``.
+
+        Args:
+            function: an object, or a class, with ``process(element, ctx)`` and, where needed, ``open(ctx)`` and ``close()``; or a plain
+                function of both. It returns or yields dicts. ``ctx`` has ``timestamp``, ``current_watermark()``,
+                ``current_processing_time()`` and ``output(tag, row)``.
+            returns: Spark DDL of the rows, or a dataclass with their columns.
+            side_outputs: the tags that ``ctx.output(tag, row)`` is called with, with the DDL of their rows, or a dataclass.
+            on_error: takes elements whose call raises, with the error in a column ``error``; what the call emitted is dropped.
+
+        Raises:
+            DefinitionError: not a function of these, ``returns`` cannot be read, or a tag is used twice.
+        """
+        return Stream(
+            element_node(
+                ElementProcessNode,
+                (self.node,),
+                function,
+                called="process",
+                returns=returns,
+                side_outputs=side_outputs,
+                on_error=on_error,
+                place=call_site(),
+            )
+        )
+
+    def async_map(
+        self,
+        function: object,
+        *,
+        returns: str | type,
+        ordered: bool = True,
+        timeout: Duration = "30 seconds",
+        capacity: int = 100,
+        retries: int = 3,
+        backoff: Duration = "1 second",
+        on_error: OutputTag | None = None,
+    ) -> Stream:
+        """Turn each row into another with an asynchronous function, such as a request to a service, many at once.
+
+        The results are written once per epoch, however many outputs read them. An epoch that fails and is repeated calls the function
+        again: calls are made at least once, results are there exactly once.
+
+        Args:
+            function: ``async def function(row)``, or an object or a class with ``async def invoke(self, row)`` (or ``__call__``) and,
+                where needed, ``open()`` and ``close()``, which may be asynchronous and run once per task. It returns a dict.
+            returns: Spark DDL of the rows, or a dataclass with their columns.
+            ordered: whether a task writes rows in the order of its elements; else as they are ready. Their event times are the same.
+            timeout: the time of one element, all its attempts and pauses together.
+            capacity: the number of elements that a task has in flight at once.
+            retries: how often a call that raises is repeated.
+            backoff: the pause before the first repetition; each further one is twice as long.
+            on_error: takes elements for which the last attempt raised, or whose time ran out, with the error in a column ``error``.
+
+        Raises:
+            DefinitionError: not an async function of one argument, ``returns`` cannot be read, or a number is out of range.
+        """
+        place = call_site()
+        settings = AsyncSettings(
+            ordered=ordered,
+            timeout_ms=to_ms(timeout, what="async_map timeout", minimum=1, place=place),
+            capacity=capacity,
+            retries=retries,
+            backoff_ms=to_ms(backoff, what="async_map backoff", place=place),
+        )
+        return Stream(
+            element_node(
+                AsyncMapNode,
+                (self.node,),
+                function,
+                called="async_map",
+                returns=returns,
+                on_error=on_error,
+                place=place,
+                settings=settings,
+            )
+        )
+
+    def connect(self, other: BroadcastStream) -> BroadcastConnectedElements:
+        """Have functions over this stream read the map that a broadcast stream writes.
+
+        Raises:
+            DefinitionError: the other stream is not a broadcast one.
+        """
+        place = call_site()
+        check_has_rows(self.node, place)
+        return connected_elements(self.node, other, place)
 
     def transform(self, function: Callable[[DataFrame], DataFrame], *, columns: tuple[str, ...] | list[str] | None = None) -> Stream:
         """Apply a function from DataFrame to DataFrame, called once per epoch, to an epoch's rows.

@@ -1,16 +1,14 @@
-"""Keyed and windowed streams: the steps between ``key_by`` and the results of windows."""
+"""Windowed streams: the steps between ``window`` and the results."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from tidemark.durations import Duration, to_ms
 from tidemark.errors import DefinitionError
-from tidemark.graph.api.connected_streams import BroadcastConnectedStream, BroadcastStream, ConnectedStreams, connected
-from tidemark.graph.api.process_functions import process_node
 from tidemark.graph.api.window_evictors import require_evictor
 from tidemark.graph.api.window_functions import function_on_results, process_function
 from tidemark.graph.api.window_triggers import require_trigger
@@ -23,9 +21,6 @@ from tidemark.graph.model.nodes import Expression, Node, OutputTag
 from tidemark.graph.model.unknown_members import unknown_member
 from tidemark.graph.model.wrong_calls import checked_methods
 from tidemark.graph.model.wrong_operators import without_rows
-from tidemark.graph.operators.deduplicate.node import DeduplicateNode
-from tidemark.graph.operators.keyed_process.node import KeyedProcessNode
-from tidemark.graph.operators.window.checks import check_assigner
 from tidemark.graph.operators.window.descriptions import describe_assigner
 from tidemark.graph.operators.window.node import WindowFunction, WindowNode
 from tidemark.graph.operators.window.reduce import REDUCED
@@ -38,144 +33,6 @@ from tidemark.semantics.windows.windows import WindowAssigner
 
 if TYPE_CHECKING:
     from tidemark.graph.api.streams import Stream
-    from tidemark.graph.operators.keyed_process.descriptors import StateDescriptor
-
-
-@checked_methods()
-@without_rows("keyed stream")
-@dataclass(frozen=True, eq=False, kw_only=True)
-class KeyedStream:
-    """Elements grouped by key; made by ``Stream.key_by``."""
-
-    node: Node
-    keys: tuple[tuple[str, Expression], ...]
-    place: str
-
-    def __repr__(self) -> str:
-        return f"<KeyedStream by {', '.join(name for name, _ in self.keys)}: {shortened(describe_node(self.node))}>"
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> object:
-            """Raise the error that says what to write instead of other libraries' names."""
-            raise unknown_member(self, name, "keyed stream", dir(self))
-
-    def window(self, assigner: WindowAssigner) -> WindowedStream:
-        """Put each key's elements into windows, such as ``tumbling("1 hour")``.
-
-        Raises:
-            DefinitionError: not a window assigner.
-        """
-        place = call_site()
-        check_assigner(assigner, place)
-        return WindowedStream(node=self.node, keys=self.keys, assigner=assigner, place=place)
-
-    def process(
-        self,
-        function: object,
-        *,
-        returns: str | type,
-        state: Mapping[str, StateDescriptor] | type | None = None,
-        side_outputs: Mapping[OutputTag, str | type] | None = None,
-        on_error: OutputTag | None = None,
-    ) -> Stream:
-        """Call a Python function for each element, with the state of the element's key; and when a timer of the key is due.
-
-        Elements of a key come in order of (event time, source position) within an epoch. Between two elements time goes on: timers that
-        are due before the second fire before it. The operator keeps states and timers: name it with ``.uid("...")``. It must be free of
-        side effects: a replayed epoch calls it again.
-
-        Args:
-            function: an object, or a class, with ``process(element, ctx)`` and, where it sets timers, ``on_timer(timestamp, ctx)``; or a
-                plain function of the element and the context. ``element`` is a dict of the stream's columns, ``ctx`` a ``ProcessContext``.
-                Both yield rows as dicts, or return a list of them, or nothing. ``open(ctx)`` is called once per task, ``close()`` at its
-                end.
-            returns: Spark DDL of the rows, or a dataclass with their columns.
-            state: states beside those that are class attributes of the function: descriptors by name (``value_state`` and the like), or a
-                dataclass whose fields have defaults; ``ctx.state`` has them.
-            side_outputs: the tags that ``ctx.output(tag, row)`` is called with, with the DDL of their rows, or a dataclass.
-            on_error: takes elements whose call raises, with the error in a column ``error``; what the call had changed and emitted is
-                undone. Without it the epoch fails.
-
-        Raises:
-            DefinitionError: the function does not have these methods, ``returns`` or a state's type cannot be read, or a state is declared
-                twice or has a default that could be changed.
-
-        >>> import tidemark as tm
-        >>> rides = tm.source(
-        ...     "rides", tm.files("in", format="json", schema="at TIMESTAMP, car INT, fare DOUBLE"), watermarks=tm.ascending(timestamp="at")
-        ... )
-        >>> def running(ride, ctx):
-        ...     ctx.state.total.update(ctx.state.total.value() + ride["fare"])
-        ...     yield {"car": ride["car"], "total": ctx.state.total.value()}
-        >>> totals = {"total": tm.value_state("DOUBLE", default=0.0)}
-        >>> rides.key_by("car").process(running, returns="car INT, total DOUBLE", state=totals).uid("running")
-        <Stream: process by car with running, total: value of DOUBLE, returns car INT, total DOUBLE>
-        """
-        from tidemark.graph.api.streams import Stream
-
-        place = call_site()
-        made = process_node(
-            KeyedProcessNode,
-            (self.node,),
-            self.keys,
-            function,
-            returns=returns,
-            state=state,
-            side_outputs=side_outputs,
-            on_error=on_error,
-            place=place,
-        )
-        return Stream(made)
-
-    def connect(self, other: KeyedStream | BroadcastStream) -> ConnectedStreams | BroadcastConnectedStream:
-        """Connect this stream with another one for a function that sees both: one keyed alike, or a broadcast one.
-
-        Raises:
-            DefinitionError: neither a keyed stream nor a broadcast one.
-        """
-        return connected(self, other, call_site())
-
-    def deduplicate(
-        self,
-        *,
-        within: Duration,
-        keep: Literal["first"] = "first",
-        allowed_lateness: Duration = "0 seconds",
-        late_to: OutputTag | None = None,
-        duplicates_to: OutputTag | None = None,
-    ) -> Stream:
-        """Emit a key's first element, and drop those that are less than ``within`` from one that was emitted, in event time.
-
-        The operator keeps the key and time of each emitted element, for ``within`` and the allowed lateness: name it with
-        ``.uid("...")``. An element is late when its time plus the allowed lateness is not after the watermark.
-
-        Args:
-            within: for how long an element makes others duplicates, counted from itself.
-            keep: which element is emitted: ``first``, in order of (event time, source position) within an epoch.
-            allowed_lateness: how far behind the watermark elements are still accepted or recognized as duplicates.
-            late_to: takes late elements; without it they are counted only.
-            duplicates_to: takes duplicates; without it they are counted only.
-
-        Raises:
-            DurationError: cannot be read or is negative.
-            DefinitionError: no time, or another ``keep``.
-        """
-        from tidemark.graph.api.streams import Stream
-
-        place = call_site()
-        return Stream(
-            DeduplicateNode(
-                inputs=(self.node,),
-                keys=self.keys,
-                within_ms=to_ms(within, what="within", place=place),
-                keep=keep,
-                allowed_lateness_ms=to_ms(allowed_lateness, what="allowed_lateness", place=place),
-                late_to=late_to,
-                duplicates_to=duplicates_to,
-                place=place,
-            )
-        )
 
 
 @checked_methods()

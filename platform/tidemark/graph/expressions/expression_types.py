@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+_WHOLE = frozenset(_INTEGERS)
+_FRACTIONS = frozenset({"FLOAT", "DOUBLE"})
 _FIXED = {
     "BOOLEAN": "EQ NEQ GT GTE LT LTE And Or Not In Like ILike RegexpLike Between Is NullSafeEQ StartsWith EndsWith Contains "
     "IsNan ArrayContains Exists Boolean",
@@ -184,3 +186,15 @@ def item_type(kind: str | None) -> str | None:
         key, value = (part.sql(dialect="spark") for part in parsed.expressions)
         return f"STRUCT<key: {key}, value: {value}>"
     return _item_type(kind)
+
+
+def keeps_type(kind: str, expected: str) -> bool:
+    """Return whether values of one type can be cast to the other without a relevant loss: the same, or of one family.
+
+    >>> keeps_type("BIGINT", "INT"), keeps_type("INT", "DOUBLE"), keeps_type("DOUBLE", "INT")
+    (True, True, False)
+    """
+    families = (_WHOLE, _FRACTIONS)
+    if kind == expected or any(kind in family and expected in family for family in families):
+        return True
+    return (kind in _WHOLE and expected in _FRACTIONS) or (kind.startswith("DECIMAL") and expected.startswith("DECIMAL"))

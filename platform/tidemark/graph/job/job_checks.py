@@ -20,7 +20,7 @@ from tidemark.graph.model.nodes import (
     SourceNode,
     StatefulNode,
 )
-from tidemark.graph.operators.registry import kind_of
+from tidemark.graph.operators.registry import keeps_state, kind_of
 from tidemark.locations import Location
 from tidemark.names import is_blank, location_fix, validate_name
 
@@ -156,7 +156,7 @@ def _check_uids(nodes: tuple[Node, ...]) -> None:
     by_uid: dict[str, Node] = {}
     for node in nodes:
         if node.uid is None:
-            if isinstance(node, StatefulNode):
+            if isinstance(node, StatefulNode) and keeps_state(node):
                 raise _missing_uid(node, nodes)
             continue
         other = by_uid.setdefault(node.uid.lower(), node)

@@ -32,7 +32,11 @@ _MEANT: Final[Mapping[str, str]] = {
         ("withcolumnrenamed withcolumnsrenamed alias", "write .select('amount AS fare', ...) with every column that is to stay"),
         ("selectexpr", "write .select('zone', 'amount / 100 AS fare')"),
         ("drop", "write .select(...) with the columns that are to stay"),
-        ("agg sum avg mean min max stddev variance maxby minby", f"aggregate per window: {_WINDOWS}"),
+        (
+            "agg sum avg mean min max stddev variance",
+            f"aggregate per window: {_WINDOWS}; or for each element: .key_by('zone').aggregate(total=tm.sum('fare'))",
+        ),
+        ("maxby minby", "write .key_by('zone').max_by('fare'), for each element; in windows tm.max_by('zone', 'fare')"),
         ("timewindow hop tumble", "write .key_by('zone').window(tm.tumbling('1 hour')), or tm.sliding, tm.cumulative, tm.session"),
         ("timewindowall", "write .window_all(tm.tumbling('1 hour'))"),
         ("countwindow", "write .key_by('zone').window(tm.count_window(100))"),
@@ -43,6 +47,7 @@ _MEANT: Final[Mapping[str, str]] = {
         ("setparallelism setmaxparallelism repartition coalesce", "write tm.Job(..., parallelism=8)"),
         ("setuid name cache persist rebalance shuffle", "leave it out; an operator that keeps state is named with .uid('hourly')"),
         ("mappartitions mapinpandas mapinarrow applyinpandas", "write .map(function, returns='...', batches=True)"),
+        ("asyncwait orderedwait unorderedwait asyncinvoke amap", "write .async_map(function, returns='...', ordered=True)"),
         ("foreach foreachbatch", f"write .map(function, returns='...'), and to a sink: {_JOB}"),
         (
             "join crossjoin cogroup intervaljoin leftouterjoin",
@@ -148,7 +153,7 @@ def _misplaced(name: str, kind: Kind) -> str | None:
     if snake in _FIRING:
         return f"it goes after .window(...) and before .aggregate(...): {_KEYED}.{snake}(...).aggregate(...)"
     if snake in _RESULTS:
-        return f"it goes after .window(...): {_KEYED}.{snake}(...).uid('hourly')"
+        return f"it goes after .window(...): {_KEYED}.{snake}(...).uid('hourly'); or after .key_by('zone'), for each element"
     if snake == "window":
         return f"it goes after .key_by(...): {_KEYED}; over all rows .window_all(tm.tumbling('1 hour'))"
     if kind in {"output", "job"} and snake in {*_ROWS, "key_by", "window_all", "side_output", "uid"}:
@@ -157,8 +162,8 @@ def _misplaced(name: str, kind: Kind) -> str | None:
 
 
 def _misplaced_on_keys(snake: str) -> str | None:
-    if snake in {*_FIRING, *_RESULTS}:
-        return f"it goes after .window(...): {_KEYED}.{snake}(...){'.aggregate(...)' if snake in _FIRING else ''}"
+    if snake in _FIRING:
+        return f"it goes after .window(...): {_KEYED}.{snake}(...).aggregate(...)"
     if snake == "key_by":
         return "name all keys in one .key_by('zone', 'vendor')"
     if snake == "window_all":

@@ -16,8 +16,8 @@ Names = Mapping[str, str | None]
 Definition = Mapping[str, object]
 """An operator's definition, as its kind encodes it."""
 
-Kept = Literal["elements", "partials"]
-"""The kind of an operator's state: elements as they came, or partial results."""
+Kept = Literal["elements", "partials", "nothing"]
+"""The kind of an operator's state: elements as they came, partial results, or none."""
 
 Effect = Literal["none", "renamed", "added", "left", "gone", "other"]
 """``none``: stored state fits as it is. ``renamed``, ``added``, ``left``: it fits once it is rewritten. ``gone``: it would lose an
@@ -32,6 +32,7 @@ class DefinitionChange:
 
     ``about`` is the part that differs: ``kind``, ``key``, ``kept``, ``aggregate``, or another part of its kind. ``name`` is that of
     a key or aggregate: the new one, or the old one if it was removed or dropped; ``before`` is the old name of a renamed one.
+    ``restarted`` are columns, by their stored names, whose values mean nothing any more: they begin again, without any.
     """
 
     about: str
@@ -39,6 +40,7 @@ class DefinitionChange:
     what: str
     name: str = ""
     before: str = ""
+    restarted: tuple[str, ...] = ()
 
 
 def other_kind(old: Definition, new: Definition) -> DefinitionChange | None:

@@ -36,6 +36,7 @@ class OperatorKind(ABC, Generic[N]):
     ``name`` is its nodes' ``KIND``. For messages: ``noun`` and ``nouns`` name the kind, ``state_noun`` names what is lost with its state.
     ``part_noun`` is a part of its state that users name, and ``added_part`` what a new one lacks at first.
     ``chooses_rows`` says that its results are unchanged rows of its input, so that their columns mean the same as the input's.
+    ``keeps_state`` is false for a kind whose operators keep nothing from epoch to epoch: they need no uid, and restore from any state.
     """
 
     name: ClassVar[str]
@@ -45,6 +46,7 @@ class OperatorKind(ABC, Generic[N]):
     part_noun: ClassVar[str] = "aggregate"
     added_part: ClassVar[str] = "in open windows it covers only elements from now on"
     chooses_rows: ClassVar[bool] = False
+    keeps_state: ClassVar[bool] = True
 
     @abstractmethod
     def validate(self, node: N, schemas: Schemas) -> None:

@@ -9,20 +9,35 @@ from typing import Any
 
 from tidemark.errors import StateMismatchError
 from tidemark.graph.model.nodes import StatefulNode
+from tidemark.graph.operators.async_map.kind import AsyncMapKind
 from tidemark.graph.operators.changes import SAME, Definition, DefinitionChange, Kept, Names, other_kind
 from tidemark.graph.operators.deduplicate.kind import DeduplicateKind
+from tidemark.graph.operators.element_process.broadcast import BroadcastElementProcessKind
+from tidemark.graph.operators.element_process.kind import ElementProcessKind
 from tidemark.graph.operators.keyed_process.connected import BroadcastProcessKind, ConnectedProcessKind
 from tidemark.graph.operators.keyed_process.kind import KeyedProcessKind
 from tidemark.graph.operators.kind import OperatorKind
+from tidemark.graph.operators.running.kind import RunningKind
+from tidemark.graph.operators.sql_state.kind import SqlStateKind
 from tidemark.graph.operators.window.kind import WindowKind
 
 
 @cache
 def kinds() -> Mapping[str, OperatorKind[Any]]:
     """Return all kinds by name."""
-    return MappingProxyType(
-        {kind.name: kind for kind in (WindowKind(), DeduplicateKind(), KeyedProcessKind(), ConnectedProcessKind(), BroadcastProcessKind())}
+    every: tuple[OperatorKind[Any], ...] = (
+        WindowKind(),
+        DeduplicateKind(),
+        KeyedProcessKind(),
+        ConnectedProcessKind(),
+        BroadcastProcessKind(),
+        ElementProcessKind(),
+        BroadcastElementProcessKind(),
+        AsyncMapKind(),
+        RunningKind(),
+        SqlStateKind(),
     )
+    return MappingProxyType({kind.name: kind for kind in every})
 
 
 def kind_of(node: StatefulNode) -> OperatorKind[Any]:
@@ -50,6 +65,17 @@ def describe_state(definition: Definition, rows: int) -> str:
     """Return in words what would be lost with an operator's state."""
     kind = kinds().get(str(definition.get("kind")))
     return f"{rows:,} rows of state" + (f", and with them {kind.state_noun}" if kind else "")
+
+
+def keeps_state(node: StatefulNode) -> bool:
+    """Return whether an operator keeps anything from one epoch to the next, and so needs a uid."""
+    return kind_of(node).keeps_state
+
+
+def stored_state(definition: Definition) -> bool:
+    """Return whether an operator with a stored definition kept anything; an unknown kind is taken to have."""
+    kind = kinds().get(str(definition.get("kind")))
+    return kind is None or kind.keeps_state
 
 
 def encode(node: StatefulNode) -> dict[str, object]:

@@ -94,9 +94,11 @@ class _Case:
         added = [column for change in self._changes if change.effect == "added" for column in self._parts[change.name]]
         if self._kept == "elements":
             added = list(self._new_elements())
+        restarted = [column for change in self._changes for column in change.restarted if column in self._columns]
+        dropped, added = [*dropped, *restarted], [*added, *(new_names[column] for column in restarted)]
         widened = {name: self._wanted[name] for name, _ in self._retyped("wider")}
         return Rewrite(
-            {old: new for old, new in new_names.items() if old != new and old in self._columns},
+            {old: new for old, new in new_names.items() if old != new and old in self._columns and old not in restarted},
             tuple(column for column in dropped if column in self._columns),
             widened,
             tuple(added) if self._columns else (),
@@ -112,7 +114,7 @@ class _Case:
         rows = describe_state(self._old, sum(file.rows for file in self._state.files))
         match change.effect:
             case "none":
-                return Finding(change.what, "compatible")
+                return Finding(change.what, "migrates" if change.restarted else "compatible")
             case "renamed":
                 return Finding(change.what, "migrates")
             case "added":
@@ -127,7 +129,8 @@ class _Case:
         return Finding(change.what, "incompatible", rows, fix)
 
     def _fix_of_removed(self, name: str) -> str:
-        was, now = entries(self._old, "aggregates").get(name, {}), entries(self._new, "aggregates")
+        listed = "states" if self._kind.part_noun == "state" else "aggregates"
+        was, now = entries(self._old, listed).get(name, {}), entries(self._new, listed)
         added = (change.name for change in self._changes if change.effect == "added")
         alike = [each for each in added if {**now.get(each, {}), "name": name, "result": ""} == {**was, "result": ""}]
         leave = f"drop it: {self._renaming(name, None)}"

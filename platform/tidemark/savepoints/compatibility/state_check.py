@@ -8,7 +8,7 @@ from tidemark.errors import DefinitionError
 from tidemark.graph.job.job import Job
 from tidemark.graph.model.nodes import StatefulNode
 from tidemark.graph.operators.changes import SAME, Names
-from tidemark.graph.operators.registry import definition_changes, describe_state, encode
+from tidemark.graph.operators.registry import definition_changes, describe_state, encode, stored_state
 from tidemark.savepoints.compatibility.operators import check_operator
 from tidemark.savepoints.compatibility.sources import check_sources
 from tidemark.savepoints.model.restore_words import LEAVE_BEHIND, by_restore
@@ -47,7 +47,7 @@ def check_compatibility(
     nodes = {node.uid: node for node in job.nodes if isinstance(node, StatefulNode) and node.uid}
     columns = columns or {}
     _check_maps(record, nodes, uids, columns)
-    stored_by = {uids.get(old, old): old for old in record.operators if uids.get(old, old) in nodes}
+    stored_by = {new: old for old, state in record.operators.items() if _finds(nodes.get(new := uids.get(old, old) or ""), state)}
     operators = []
     for uid, node in nodes.items():
         old = stored_by.get(uid)
@@ -58,11 +58,17 @@ def check_compatibility(
         operators.append(check_operator(uid, record.operators[old], node, stored_uid=old, names=columns.get(uid, SAME), types=known))
     fresh = {uid: node for uid, node in nodes.items() if uid not in stored_by}
     for old, state in record.operators.items():
-        if old not in stored_by.values():
+        # An operator that keeps no state need not have a uid to be found by.
+        if old not in stored_by.values() and stored_state(state.definition):
             left = allow_non_restored_state or (old in uids and uids[old] is None)
             operators.append(_dropped(old, state, fresh, left=left))
     sources = check_sources(record, job, allow=allow_non_restored_state)
     return Verdict(job.name, record.lineage, record.epoch, tuple(operators), sources, outputs)
+
+
+def _finds(node: StatefulNode | None, state: OperatorState) -> bool:
+    """Return whether a stored state is that of an operator of its uid; not that of another kind, if that kept nothing."""
+    return node is not None and (stored_state(state.definition) or state.definition.get("kind") == node.KIND)
 
 
 def _dropped(uid: str, state: OperatorState, fresh: Mapping[str, StatefulNode], *, left: bool) -> OperatorVerdict:

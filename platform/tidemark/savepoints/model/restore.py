@@ -238,6 +238,11 @@ def _without_activity(progress: EpochProgress, uids: Mapping[str, str], unread: 
             windows_closed=0,
             late_windows=(),
             refired_windows=(),
+            counters=dict.fromkeys(operator.counters, 0),
+            timers_fired=0,
+            state_expired=0,
+            keys_emptied=0,
+            keys_expired=0,
         )
         for uid, operator in progress.operators.items()
         if uid in uids

@@ -10,6 +10,7 @@ Change = Literal["same", "wider", "other"]
 """Change of a column's type: same values; the same and more; values would be lost or mean something else."""
 
 _DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
+_FIELD: Final = re.compile(r"(`(?:[^`]|``)*`|\w+): (.+)")
 _JSON_NAMES: Final = {"TINYINT": "byte", "SMALLINT": "short", "INT": "integer", "BIGINT": "long"}
 _SHOWN: Final = {json: sql for sql, json in _JSON_NAMES.items()}
 _DIGITS: Final = {"byte": 3, "short": 5, "integer": 10, "long": 20}
@@ -43,16 +44,58 @@ def type_of_ddl(ddl: str) -> object | None:
 
     >>> type_of_ddl("ARRAY<DECIMAL(10, 2)>")
     {'type': 'array', 'elementType': 'decimal(10,2)', 'containsNull': True}
+    >>> shown_type(type_of_ddl("MAP<STRING, STRUCT<a: INT>>")), type_of_ddl("STRUCT<a: INT NOT NULL>")
+    ('MAP<STRING, STRUCT<a: INT>>', None)
     """
     found = _JSON_NAMES.get(ddl, ddl.lower())
     if found in _PLAIN:
         return found
     if decimal := _DECIMAL.fullmatch(found):
         return f"decimal({decimal[1]},{decimal[2]})"
-    if ddl.startswith("ARRAY<"):
-        item = type_of_ddl(ddl[6:-1])
-        return None if item is None else {"type": "array", "elementType": item, "containsNull": True}
+    outer, _, inner = ddl.removesuffix(">").partition("<")
+    if not inner:
+        return None
+    if outer == "STRUCT":
+        return _struct_of_ddl(_split_types(inner))
+    parts = [type_of_ddl(part) for part in _split_types(inner)]
+    if None in parts:
+        return None
+    match outer, parts:
+        case "ARRAY", [item]:
+            return {"type": "array", "elementType": item, "containsNull": True}
+        case "MAP", [key, value]:
+            return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
     return None
+
+
+def _struct_of_ddl(fields: list[str]) -> object | None:
+    found = []
+    for field in fields:
+        named = _FIELD.fullmatch(field)
+        kind = None if named is None else type_of_ddl(named[2])
+        if named is None or kind is None:
+            return None
+        name = named[1][1:-1].replace("``", "`") if named[1].startswith("`") else named[1]
+        found.append({"name": name, "type": kind, "nullable": True, "metadata": {}})
+    return {"type": "struct", "fields": found}
+
+
+def _split_types(text: str) -> list[str]:
+    """Return the parts of a list of types, or of fields, at the commas that are in no type and no name.
+
+    >>> _split_types("`a, b`: INT, c: MAP<INT, STRUCT<d: DECIMAL(3, 1)>>")
+    ['`a, b`: INT', 'c: MAP<INT, STRUCT<d: DECIMAL(3, 1)>>']
+    """
+    parts, depth, quoted = [""], 0, False
+    for char in text:
+        quoted ^= char == "`"
+        if not quoted:
+            depth += (char in "<(") - (char in ">)")
+        if char == "," and not depth and not quoted:
+            parts.append("")
+        else:
+            parts[-1] += char
+    return [part.strip() for part in parts]
 
 
 def type_change(old: object, new: object, *, compared: bool = False) -> Change:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidemark.errors import UserCodeError
 from tidemark.semantics.keyed_process.timers import KeyTimers
 from tidemark.semantics.keyed_process.times import Now
+from tidemark.semantics.windows.windows import TimeDomain
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _BOUND = 1 << 63
 
@@ -56,20 +60,24 @@ class TimerService:
 class ProcessContext:
     """The context of a call of ``process`` or ``on_timer``.
 
-    ``timer_name`` is the name of the timer that fires, None in ``process`` and for a timer without one. ``state`` has the states that were
-    declared beside the function. ``broadcast`` has the map of a broadcast stream by its name; it cannot be changed.
+    ``timer_name`` is the name of the timer that fires, None in ``process`` and for a timer without one; ``time_domain`` is ``event`` or
+    ``processing`` where a timer fires, else None. ``timestamps`` are the event times of the elements of ``process_batch``, as
+    ``pyarrow.Int64Array``; ``timestamp`` is that of the last of them. ``state`` has the states that were declared beside the function.
+    ``broadcast`` has the map of a broadcast stream by its name; it cannot be changed.
     """
 
     state: Any
 
     def __init__(self, now: Now, tags: frozenset[str], broadcast: Mapping[str, Mapping[Any, Any]] = MappingProxyType({})) -> None:
         self.timer_name: str | None = None
+        self.time_domain: TimeDomain | None = None
+        self.timestamps: Any = None
         self.broadcast = broadcast
         self._now = now
         self._tags = tags
         self._service = TimerService(now)
         self._key: Mapping[str, object] | None = None
-        self._outputs: list[tuple[str, Row]] = []
+        self._outputs: list[tuple[str, Any]] = []
 
     @property
     def timestamp(self) -> int:
@@ -78,10 +86,15 @@ class ProcessContext:
 
     @property
     def current_key(self) -> Mapping[str, object]:
-        """The key's columns by name."""
+        """The key's columns by name; they cannot be changed."""
         if self._key is None:
             raise UserCodeError("there is no key in open() and close()", fix="read it in process or on_timer")
-        return self._key
+        return MappingProxyType(self._key)
+
+    @property
+    def has_key(self) -> bool:
+        """Whether there is a key: not in ``open`` and ``close``."""
+        return self._key is not None
 
     def current_watermark(self) -> int:
         """Return the watermark of the operator at this element or timer."""
@@ -95,8 +108,8 @@ class ProcessContext:
         """Return what sets and deletes timers."""
         return self._service
 
-    def output(self, tag: object, row: Row) -> None:
-        """Emit a row to a side output.
+    def output(self, tag: object, row: Row | pa.RecordBatch) -> None:
+        """Emit a row to a side output; ``process_batch`` may emit a ``pyarrow.RecordBatch`` of rows.
 
         Raises:
             UserCodeError: the operator has no such side output.
@@ -104,8 +117,13 @@ class ProcessContext:
         name = getattr(tag, "name", tag)
         if name not in self._tags:
             known = ", ".join(sorted(self._tags)) or "none"
-            raise UserCodeError(f"there is no side output {name!r}", fix=f"declare it: side_outputs=[...]; there are: {known}")
-        self._outputs.append((name, row))
+            raise UserCodeError(
+                f"there is no side output {name!r}", fix=f"declare it: side_outputs={{tag: 'k STRING'}}; there are: {known}"
+            )
+        if type(row) is not dict and not isinstance(row, Mapping) and not hasattr(row, "num_rows"):
+            raise UserCodeError(f"the side output {name!r} is given {row!r} as a row", fix="give a dict of column names and values")
+        # The function may go on with the same dict.
+        self._outputs.append((name, row if hasattr(row, "num_rows") else dict(row)))
 
     def begin_key(self, key: Mapping[str, object] | None, timers: KeyTimers | None) -> None:
         """Set the key that is processed, None between keys."""
@@ -116,7 +134,7 @@ class ProcessContext:
         """Whether rows of side outputs were emitted since they were taken."""
         return bool(self._outputs)
 
-    def take_outputs(self) -> list[tuple[str, Row]]:
+    def take_outputs(self) -> list[tuple[str, Any]]:
         """Return the rows of side outputs since the last call."""
         taken, self._outputs = self._outputs, []
         return taken

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.semantics.windows.windows import TimeDomain
 
 StateKind = Literal["value", "list", "map", "reducing", "aggregating"]
@@ -16,6 +17,7 @@ class StateTtl:
     """How long state lives after it was written, or read, in the time of ``domain``: processing time, or the operator's watermark.
 
     Of a list and a map each entry has its own time. ``on_read`` renews it at each reading, too; else only when it is written.
+    By the watermark, state that was written before there was one lives from the first one.
     """
 
     ms: int
@@ -25,6 +27,12 @@ class StateTtl:
     def is_expired(self, renewed: int, now: int) -> bool:
         """Whether state that was renewed at a time has expired at another."""
         return renewed + self.ms <= now
+
+    def begins(self, renewed: int, before: int, watermark: int) -> int:
+        """Return the time from which state lives, given when it was renewed; ``before`` and ``watermark`` are W(n-1) and W(n)."""
+        if renewed != MIN_WATERMARK or self.domain != "event":
+            return renewed
+        return before if before != MIN_WATERMARK else watermark
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidemark.semantics.keyed_process.declarations import StateDeclaration
+from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.semantics.windows.windows import TimeDomain
 
 
@@ -52,13 +53,19 @@ class KeyRecord:
         event, processing = self.next_timer("event"), self.next_timer("processing")
         if event is not None or processing is not None:
             return event, processing
-        last: dict[TimeDomain, int] = {}
+        last: dict[TimeDomain, list[int]] = {"event": [], "processing": []}
         for name, stored in self.states.items():
             ttl = declarations[name].ttl if name in declarations else None
             if ttl is None:
                 return None, None
-            last[ttl.domain] = max([last.get(ttl.domain, 0), *(entry.renewed + ttl.ms for entry in entries_of(stored))])
-        return last.get("event"), last.get("processing")
+            last[ttl.domain].append(max(entry.renewed for entry in entries_of(stored)) + ttl.ms)
+        return _greatest(last["event"]), _greatest(last["processing"])
+
+
+def _greatest(times: list[int]) -> int | None:
+    """Return the greatest of some times; None without any, and where it is after the end of time."""
+    found = max(times, default=None)
+    return None if found is None or found > MAX_WATERMARK else found
 
 
 def entries_of(stored: Stored) -> list[Entry]:

@@ -3,35 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
-from tidemark.semantics.keyed_process.declarations import Aggregation, StateDeclaration
+from tidemark.errors import UserCodeError
+from tidemark.semantics.keyed_process.declarations import Aggregation, StateDeclaration, StateTtl
 from tidemark.semantics.keyed_process.key_record import Entry, KeyRecord, Stored, entries_of
-from tidemark.semantics.keyed_process.times import Now
+from tidemark.semantics.keyed_process.times import EpochTimes, Now
+from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 
 Undo = list[Callable[[], None]]
 """What takes back the changes of a call, in the order in which they were made."""
 
 
+class _NoKey:
+    """Stands for the states of a key where there is none."""
+
+    def _refuse(self, *_: object) -> Any:  # noqa: ANN401 - never returns
+        raise UserCodeError("state belongs to a key, and there is none in open() and close()", fix="use it in process or on_timer")
+
+    get = pop = __contains__ = __setitem__ = _refuse
+
+
+_NO_KEY = _NoKey()
+
+
 class State:
-    """A state of the key that is processed.
+    """A state of the key that is processed; the same object for all keys of a task.
 
     Args:
         declared: as declared.
-        record: of the key.
         now: the times of the call.
         undo: gets what takes changes back; None where that is never asked for.
     """
 
-    def __init__(self, declared: StateDeclaration, record: KeyRecord, now: Now, undo: Undo | None) -> None:
+    def __init__(self, declared: StateDeclaration, now: Now, undo: Undo | None) -> None:
         self._declared = declared
         self._name = declared.name
         self._ttl = declared.ttl
         self._convert = declared.convert or (copied if declared.nested else None)
         self._nested = declared.nested
-        self._states = record.states
+        self._states: Any = _NO_KEY
         self._now = now
         self._undo = undo
+
+    def begin_key(self, record: KeyRecord | None) -> None:
+        """Make it the state of a key; None between keys."""
+        self._states = _NO_KEY if record is None else record.states
 
     def clear(self) -> None:
         """Drop all that the state has."""
@@ -163,8 +181,12 @@ class MapState(State):
         self._may_undo(lambda: stored.__setitem__(key, entry))
 
     def contains(self, key: object) -> bool:
-        """Whether there is a value of a key."""
-        return self._live(self._key(key)) is not None
+        """Whether there is a value of a key; this reads it, as in Flink."""
+        key = self._key(key)
+        entry = self._live(key)
+        if entry is not None and self._renews:
+            self._put(key, self._again(entry.value))
+        return entry is not None
 
     def items(self) -> Iterator[tuple[Any, Any]]:
         """Return the keys with their values."""
@@ -240,9 +262,31 @@ def copied(value: Any) -> Any:  # noqa: ANN401
     """Return a value whose lists and dicts are new ones; what else there is in a column cannot be changed."""
     if type(value) is list:
         return [copied(item) for item in value]
+    if type(value) is tuple:
+        # An entry of a map, which is a list of keys and values.
+        return tuple(copied(item) for item in value)
     if type(value) is dict:
         return {name: copied(item) for name, item in value.items()}
     return value
+
+
+def begin_lifetimes(record: KeyRecord, declarations: Mapping[str, StateDeclaration], times: EpochTimes) -> None:
+    """Have entries that were written before there was a watermark live from the first one."""
+    for name, stored in record.states.items():
+        ttl = declarations[name].ttl if name in declarations else None
+        if ttl is None or ttl.domain != "event" or all(entry.renewed != MIN_WATERMARK for entry in entries_of(stored)):
+            continue
+        begun = partial(_begun, ttl, times)
+        if isinstance(stored, Entry):
+            record.states[name] = begun(stored)
+        elif isinstance(stored, dict):
+            record.states[name] = {key: begun(entry) for key, entry in stored.items()}
+        else:
+            record.states[name] = [begun(entry) for entry in stored]
+
+
+def _begun(ttl: StateTtl, times: EpochTimes, entry: Entry) -> Entry:
+    return entry._replace(renewed=ttl.begins(entry.renewed, times.before, times.watermark))
 
 
 def drop_expired(record: KeyRecord, declarations: Mapping[str, StateDeclaration], now: Now) -> int:

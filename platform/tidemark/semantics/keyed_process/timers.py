@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Mapping
 
 from tidemark.semantics.keyed_process.key_record import KeyRecord, Timer
 from tidemark.semantics.keyed_process.states import Undo
@@ -18,18 +19,32 @@ class KeyTimers:
     There is one timer per time and domain, and of named ones one per name and domain: setting it again moves it.
 
     Args:
-        record: of the key.
         undo: gets what takes changes back; None where that is never asked for.
     """
 
-    def __init__(self, record: KeyRecord, undo: Undo | None) -> None:
-        self._timers = record.timers
+    def __init__(self, undo: Undo | None) -> None:
         self._undo = undo
-        event, processing = record.timers["event"], record.timers["processing"]
-        self._named = {"event": _by_name(event), "processing": _by_name(processing)}
+        self._timers: Mapping[TimeDomain, set[Timer]] = {}
+        self._named: dict[TimeDomain, dict[str, Timer]] = {"event": {}, "processing": {}}
         # Timers that were deleted since stay in the queue, and are passed over.
-        self.event_queue: list[_Queued] = sorted(map(_queued, event)) if event else []
-        self.processing_queue: list[_Queued] = sorted(map(_queued, processing)) if processing else []
+        self.event_queue: list[_Queued] = []
+        self.processing_queue: list[_Queued] = []
+
+    def begin_key(self, record: KeyRecord) -> None:
+        """Make them the timers of a key."""
+        self._timers = record.timers
+        self._begin("event", self.event_queue, record.timers["event"])
+        self._begin("processing", self.processing_queue, record.timers["processing"])
+
+    def _begin(self, domain: TimeDomain, queue: list[_Queued], timers: set[Timer]) -> None:
+        named = self._named[domain]
+        if queue:
+            queue.clear()
+        if named:
+            named.clear()
+        if timers:
+            queue.extend(sorted(map(_queued, timers)))
+            named.update({timer.name: timer for timer in timers if timer.name is not None})
 
     def register(self, domain: TimeDomain, time: int, name: str | None = None) -> None:
         """Set a timer."""
@@ -53,6 +68,13 @@ class KeyTimers:
                     self._remove(domain, timer)
                     return domain, timer
         return None
+
+    def next_event_time(self) -> int | None:
+        """Return the time of the first timer of event time, None without any."""
+        queue = self.event_queue
+        while queue and Timer(queue[0][0], queue[0][2] if queue[0][1] else None) not in self._timers["event"]:
+            heapq.heappop(queue)
+        return queue[0][0] if queue else None
 
     def _add(self, domain: TimeDomain, timer: Timer) -> None:
         if timer in self._timers[domain]:
@@ -78,10 +100,6 @@ class KeyTimers:
         self._timers[domain].discard(timer)
         if timer.name is not None and self._named[domain].get(timer.name) == timer:
             del self._named[domain][timer.name]
-
-
-def _by_name(timers: set[Timer]) -> dict[str, Timer]:
-    return {timer.name: timer for timer in timers if timer.name is not None} if timers else {}
 
 
 def _in_turn(processing: list[_Queued], event: list[_Queued]) -> tuple[tuple[TimeDomain, list[_Queued]], ...]:

@@ -5,31 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from types import GeneratorType
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
-from tidemark.errors import TidemarkError, UserCodeError
+from tidemark.errors import UserCodeError
 from tidemark.semantics.keyed_process.context import ProcessContext, Row
 from tidemark.semantics.keyed_process.declarations import StateDeclaration
 from tidemark.semantics.keyed_process.key_record import KeyRecord, Timer
-from tidemark.semantics.keyed_process.states import STATES, State, Undo, drop_expired
+from tidemark.semantics.keyed_process.states import STATES, State, Undo, begin_lifetimes, drop_expired
 from tidemark.semantics.keyed_process.timers import KeyTimers
 from tidemark.semantics.keyed_process.times import EpochTimes, Now
-from tidemark.semantics.user_lines import raised_at
+from tidemark.semantics.user_rows import describe_failure, name_of, rows_of
 from tidemark.semantics.windows.windows import TimeDomain
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 MAX_FIRINGS: Final = 100_000
 """So many firings of a key in an epoch may be of timers that are due no later than one that fired before."""
 
-
-Process = Callable[[Row, ProcessContext], "Iterable[Row] | None"]
+Process = Callable[[Any, ProcessContext], "Iterable[Any] | None"]
 
 
 class ProcessFunction(Protocol):
     """The user's function, with its states; an instance lives as long as a task."""
 
     def bind(self, states: Mapping[str, State], ctx: ProcessContext) -> None:
-        """Make the states of a key those that the function sees."""
+        """Make the states those that the function sees, which are of one key after the other."""
         ...
 
     @property
@@ -59,6 +60,17 @@ class Failed(NamedTuple):
     number: int = 0
 
 
+class OutputBatch(NamedTuple):
+    """Rows that were emitted at once: their side output, None for the main one, and the event time of each, or of all."""
+
+    tag: str | None
+    rows: pa.RecordBatch
+    times: pa.Int64Array | int
+
+
+Emitted = Output | OutputBatch | Failed
+
+
 @dataclass
 class Walked:
     """What a key's epoch came to, in numbers: elements processed, calls that failed, timers that fired, entries that expired."""
@@ -69,8 +81,21 @@ class Walked:
     expired: int = 0
 
 
+@dataclass(frozen=True)
+class Turn:
+    """The walk through one key: its timers, their firings, what undoes the call, None where that is never asked for, and the counts."""
+
+    timers: KeyTimers
+    firings: _Firings
+    undo: Undo | None
+    walked: Walked
+
+
+E = TypeVar("E")
+
+
 @dataclass
-class KeyWalk:
+class KeyWalk(Generic[E]):
     """Walks through the keys of a task, one after the other.
 
     Args:
@@ -92,92 +117,103 @@ class KeyWalk:
     broadcast: Mapping[str, Mapping[Any, Any]] = field(default_factory=dict)
     _now: Now = field(init=False)
     _context: ProcessContext = field(init=False)
+    _undo: Undo | None = field(init=False)
+    _timers: KeyTimers = field(init=False)
+    _states: Mapping[str, State] = field(init=False)
+    _handles: tuple[State, ...] = field(init=False)
+    _by_watermark: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self.timer: int | None = None
         self._now = Now(self.times.before, self.times.processing_time)
         self._context = ProcessContext(self._now, self.tags, self.broadcast)
+        self._undo = [] if self.forgives else None
+        self._timers = KeyTimers(self._undo)
+        self._states = {name: STATES[each.kind](each, self._now, self._undo) for name, each in self.declarations.items()}
+        self._handles = tuple(self._states.values())
+        self._by_watermark = any(each.ttl is not None and each.ttl.domain == "event" for each in self.declarations.values())
+        self.function.bind(self._states, self._context)
 
     @property
     def context(self) -> ProcessContext:
         """What the function is given."""
         return self._context
 
-    def run(
-        self, key: Mapping[str, object], record: KeyRecord, elements: Iterable[tuple[Row, int, int]], walked: Walked
-    ) -> Iterator[Output | Failed]:
+    def run(self, key: Mapping[str, object], record: KeyRecord, elements: Iterable[E], walked: Walked) -> Iterator[Emitted]:
         """Yield what one key's epoch emits; when it is used up, the record is that after the epoch.
 
         Args:
             key: its columns by name.
             record: of the key, which is changed.
-            elements: rows with their times and the numbers of their inputs, in the order of times, then of inputs, then of positions.
+            elements: the key's, in the order of times, then of inputs, then of positions.
             walked: is added to.
 
         Raises:
             UserCodeError: the function failed, or returned something else than rows, or its timers do not end.
         """
-        undo: Undo | None = [] if self.forgives else None
-        now, context, times, inputs = self._now, self._context, self.times, self.function.inputs
-        now.watermark = times.before
-        timers = KeyTimers(record, undo)
+        now, context, timers = self._now, self._context, self._timers
+        now.watermark = self.times.before
+        if self._by_watermark:
+            begin_lifetimes(record, self.declarations, self.times)
+        timers.begin_key(record)
         context.begin_key(key, timers)
-        self.function.bind({name: STATES[each.kind](each, record, now, undo) for name, each in self.declarations.items()}, context)
-        firings = _Firings(key)
-        event, processing, at = timers.event_queue, timers.processing_queue, times.processing_time
-        for row, time, number in elements:
-            now.watermark = watermark = times.watermark_at(time)
-            if (event and event[0][0] <= watermark) or (processing and processing[0][0] <= at):
-                yield from self._fire(timers, firings, undo, walked)
-            walked.elements += 1
-            now.timestamp = time
-            if undo is None:
-                returned = inputs[number](row, context)
-                if returned is not None or context.has_outputs:
-                    yield from self._outputs(returned, inputs[number].__name__, time)
-            else:
-                for each in self._forgiving(partial(inputs[number], row), row, time, undo, walked):
-                    yield each._replace(number=number) if isinstance(each, Failed) else each
-        now.watermark = times.watermark
-        yield from self._fire(timers, firings, undo, walked)
+        for state in self._handles:
+            state.begin_key(record)
+        turn = Turn(timers, _Firings(key), self._undo, walked)
+        yield from self._process(elements, turn)
+        now.watermark = self.times.watermark
+        yield from self._fire(turn)
         context.begin_key(None, None)
+        for state in self._handles:
+            state.begin_key(None)
         walked.expired += drop_expired(record, self.declarations, now)
 
-    def _fire(self, timers: KeyTimers, firings: _Firings, undo: Undo | None, walked: Walked) -> Iterator[Output | Failed]:
-        while (due := timers.due(self._now)) is not None:
+    def _process(self, elements: Iterable[E], turn: Turn) -> Iterator[Emitted]:
+        """Process a key's elements, and the timers that are due before each."""
+        raise NotImplementedError
+
+    def _fire(self, turn: Turn) -> Iterator[Emitted]:
+        undo = turn.undo
+        while (due := turn.timers.due(self._now)) is not None:
             domain, timer = due
-            firings.count(domain, timer)
-            walked.fired += 1
+            turn.firings.count(domain, timer)
+            turn.walked.fired += 1
             self.timer, self._context.timer_name = timer
+            self._context.time_domain = domain
             self._now.timestamp = timer.time
             if undo is None:
                 yield from self._outputs(self.function.on_timer(timer.time, self._context), "on_timer", timer.time)
             else:
                 # A timer that fired stays so, whatever its call does.
                 undo.clear()
-                yield from self._forgiving(partial(self.function.on_timer, timer.time), None, timer.time, undo, walked)
-            self.timer = self._context.timer_name = None
+                yield from self._forgiving(partial(self.function.on_timer, timer.time), None, timer.time, turn)
+            self.timer = self._context.timer_name = self._context.time_domain = None
 
-    def _forgiving(
-        self, call: partial[Iterable[Row] | None], row: Row | None, time: int, undo: Undo, walked: Walked
-    ) -> Iterator[Output | Failed]:
+    def _forgiving(self, call: partial[Any], row: Row | None, time: int, turn: Turn) -> Iterator[Emitted]:
         """Yield what a call emits, or, if it fails, that; ``row`` is its element, None for a timer."""
+        failure, emitted = self._attempt(call, time, turn)
+        if failure is None:
+            yield from emitted
+        else:
+            turn.walked.failed += 1
+            yield Failed(row, time, failure)
+
+    def _attempt(self, call: partial[Any], time: int, turn: Turn) -> tuple[str | None, list[Emitted]]:
+        """Return why a call failed, None if it did not, and what it emitted; what a failed one changed is undone."""
+        undo: Undo = [] if turn.undo is None else turn.undo
         undo.clear()
         try:
-            emitted = list(self._outputs(call(self._context), call.func.__name__, time))
+            return None, list(self._outputs(call(self._context), name_of(call.func), time))
         except Exception as error:  # noqa: BLE001  # whatever the user's function raises
             while undo:
                 undo.pop()()
             self._context.take_outputs()
-            walked.failed += 1
-            yield Failed(row, time, _described(error))
-        else:
-            yield from emitted
+            return describe_failure(error), []
 
-    def _outputs(self, returned: object, name: str, time: int) -> Iterator[Output]:
+    def _outputs(self, returned: object, name: str, time: int) -> Iterator[Emitted]:
         """Yield the rows of a call, main and tagged ones in the order in which they were emitted."""
         context = self._context
-        for row in _rows(returned, name):
+        for row in rows_of(returned, name):
             if context.has_outputs:
                 for tag, other in context.take_outputs():
                     yield Output(tag, other, time)
@@ -185,6 +221,28 @@ class KeyWalk:
         if context.has_outputs:
             for tag, other in context.take_outputs():
                 yield Output(tag, other, time)
+
+
+class ElementWalk(KeyWalk[tuple[Row, int, int]]):
+    """Calls the function for each element: its row, its time, and the number of its input."""
+
+    def _process(self, elements: Iterable[tuple[Row, int, int]], turn: Turn) -> Iterator[Emitted]:
+        now, context, times, inputs, undo, walked = self._now, self._context, self.times, self.function.inputs, turn.undo, turn.walked
+        event, processing, at = turn.timers.event_queue, turn.timers.processing_queue, times.processing_time
+        for row, time, number in elements:
+            now.watermark = watermark = times.watermark_at(time)
+            if (event and event[0][0] <= watermark) or (processing and processing[0][0] <= at):
+                yield from self._fire(turn)
+            walked.elements += 1
+            now.timestamp = time
+            if undo is None:
+                returned = inputs[number](row, context)
+                if returned is not None or context.has_outputs:
+                    yield from self._outputs(returned, name_of(inputs[number]), time)
+            else:
+                # What the function does to the element is undone, too.
+                for each in self._forgiving(partial(inputs[number], dict(row)), row, time, turn):
+                    yield each._replace(number=number) if isinstance(each, Failed) else each
 
 
 class _Firings:
@@ -206,20 +264,3 @@ class _Firings:
                 f"timers of the key {dict(self._key)} fired more than {MAX_FIRINGS:,} times in one epoch at {timer.time} or before",
                 fix="have on_timer set a later time than the one that it is called with",
             )
-
-
-def _rows(returned: object, name: str) -> Iterator[Row]:
-    if returned is None:
-        return
-    if type(returned) is not GeneratorType and (not isinstance(returned, Iterable) or isinstance(returned, Mapping | str | bytes)):
-        raise UserCodeError(f"{name} returned {returned!r}, not rows", fix="yield each row as a dict, or return a list of dicts, or None")
-    for row in returned:
-        if type(row) is not dict and not isinstance(row, Mapping):
-            raise UserCodeError(f"{name} emitted {row!r} as a row", fix="yield each row as a dict of column names and values")
-        yield row
-
-
-def _described(error: BaseException) -> str:
-    what = error.what if isinstance(error, TidemarkError) else f"{type(error).__name__}: {error}"
-    place = raised_at(error)
-    return what if place is None else f"{what} (at {place})"

@@ -19,6 +19,9 @@ _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>\S
 _PLACEHOLDER = re.compile(r"\{\w+\}")
 _NAMED = re.compile(r"`([^`]+)`")
 _KEY = re.compile(r"\bkey_(\w+)")
+_QUALIFIED = re.compile(r"\b(?:x\.e|acc\d\.state)\.`?(?P<name>[^`\s(),]+)`?")
+"""Names in SQL that is evaluated for each item of an array, as users write them: of an element, and of the state so far."""
+
 _RAISING = ("assert_true", "raise_error")
 USER_RAISED: Final = "USER_RAISED_EXCEPTION"
 """Spark's name for an error that an expression raised on purpose."""
@@ -71,6 +74,7 @@ def origin_of_function(trace: str, nodes: Sequence[Node]) -> Origin:
 def _by_shown_sql(text: str, nodes: Sequence[Node]) -> list[tuple[Site, str]]:
     """Return the longest expressions that the SQL in a message contains, since one may be part of another."""
     shown = [_one_line(found["shown"]) for found in _SQL.finditer(text)]
+    shown += [_QUALIFIED.sub(r"\g<name>", each) for each in shown if _QUALIFIED.search(each)]
     found = [(site, sql) for site, sql in _expressions(nodes) if any(_holds(each, _one_line(sql)) for each in shown)]
     longest = max((len(_one_line(sql)) for _, sql in found), default=0)
     return _distinct([(site, sql) for site, sql in found if len(_one_line(sql)) == longest])

@@ -31,6 +31,17 @@ def typed_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([_typed(column, field) for column, field in zip(batch.columns, schema, strict=True)], schema=schema)
 
 
+def typed_by_name(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch with the columns of a schema, which it may have in another order; the rest is as for ``typed_batch``.
+
+    Raises:
+        MisfitColumnError: the columns differ, or a type or a value does not fit.
+    """
+    if sorted(batch.schema.names) != sorted(schema.names):
+        raise MisfitColumnError(f"columns are {', '.join(batch.schema.names)}, and not {', '.join(schema.names)}")
+    return typed_batch(batch.select(schema.names), schema)
+
+
 def missing_values(field: pa.Field, values: pa.Array) -> Iterator[str]:
     """Yield the path of each NOT NULL field that a value lacks; fields of a struct are required only where the struct is not null.
 

@@ -9,7 +9,8 @@ from pyspark.sql.types import StructType
 
 from tidemark.errors import UserCodeError
 from tidemark.graph.model.nodes import FunctionNode
-from tidemark.spark.columns.expressions import MAX_PIECES, POSITION, hidden_of, visible_of
+from tidemark.spark.columns.arrow_batches import POSITION_ROW, position_of_parts, position_parts
+from tidemark.spark.columns.expressions import MAX_PIECES, POSITION, hidden_of, quoted, visible_of
 from tidemark.spark.columns.schemas import struct_of
 from tidemark.spark.columns.typed_batches import MisfitColumnError, typed_batch
 from tidemark.spark.columns.user_values import MisfitError, coerce_batch
@@ -32,8 +33,13 @@ def apply_function(node: FunctionNode, rows: DataFrame, name: str) -> DataFrame:
     Raises:
         UserCodeError: in the task, when the function does not return its declared rows.
     """
-    hidden = hidden_of(rows.columns)
+    engine = hidden_of(rows.columns)
     visible = visible_of(rows.columns)
+    has_positions = POSITION in engine
+    if has_positions:
+        plain = [column for column in engine if column != POSITION]
+        rows = rows.select(*map(quoted, visible), *plain, *position_parts())
+    hidden = [column for column in rows.columns if column not in visible]
     made = struct_of(node.schema)
     schema = StructType([*made.fields, *(rows.schema[column] for column in hidden)])
     declared = Declared(name, node.place)
@@ -41,7 +47,10 @@ def apply_function(node: FunctionNode, rows: DataFrame, name: str) -> DataFrame:
         run = _on_batches(node.function, made, visible, hidden, declared)
     else:
         run = _on_rows(node.function, made, visible, hidden, declared, many=node.kind == "flat_map")
-    return rows.mapInArrow(run, schema)
+    found = rows.mapInArrow(run, schema)
+    if not has_positions:
+        return found
+    return found.select(*map(quoted, made.names), *(position_of_parts() if column == POSITION else column for column in engine))
 
 
 _Batches = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
@@ -115,23 +124,20 @@ def _on_rows(
                     place=declared.place,
                 ) from error
             carried = batch.select(hidden).take(pa.array(parents, pa.int32()))
-            if many and POSITION in hidden:
-                carried = carried.set_column(hidden.index(POSITION), POSITION, _nth_positions(carried[POSITION], places))
+            if many and POSITION_ROW in hidden:
+                carried = carried.set_column(hidden.index(POSITION_ROW), POSITION_ROW, _nth_rows(carried[POSITION_ROW], places))
             yield pa.RecordBatch.from_arrays([*table.columns, *carried.columns], names=[*schema.names, *hidden])
 
     return run
 
 
-def _nth_positions(positions: pa.StructArray, places: list[int]) -> pa.StructArray:
-    """Return the positions of rows made from the rows at the given positions, as ``nth_position`` does."""
+def _nth_rows(rows: pa.Array, places: list[int]) -> pa.Array:
+    """Return the last parts of the positions of rows made from rows with these parts, as ``nth_position`` does."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    fields = [field.name for field in positions.type]
-    columns = dict(zip(fields, positions.flatten(), strict=True))
     nth = pc.min_element_wise(pa.array(places, pa.int64()), MAX_PIECES - 1)
-    columns["row"] = pc.bit_wise_or(pc.multiply(columns["row"], MAX_PIECES), nth)
-    return pa.StructArray.from_arrays([columns[name] for name in fields], fields=list(positions.type))
+    return pc.bit_wise_or(pc.multiply(rows, MAX_PIECES), nth)
 
 
 def _results(returned: object, declared: Declared, *, many: bool) -> Iterable[Mapping[str, Any]]:

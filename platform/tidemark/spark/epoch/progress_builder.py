@@ -95,6 +95,7 @@ def _operator(run: EpochRun, node: StatefulNode, operator: OperatorEpoch) -> Ope
         state_files=len(state.files),
         late_to=node.side_tags[LATE].name if LATE in node.side_tags else None,
         counters=others,
+        kind=node.KIND,
     )
     return operator.progress(common)
 

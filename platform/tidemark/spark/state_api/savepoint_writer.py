@@ -7,7 +7,7 @@ that it is made from is never changed.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -19,9 +19,9 @@ from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.errors import DefinitionError, UserCodeError
 from tidemark.graph.job.code_version import code_version
 from tidemark.graph.job.job import Job
-from tidemark.graph.operators.registry import encode
+from tidemark.graph.model.nodes import StatefulNode
+from tidemark.graph.operators.registry import encode, keeps_state
 from tidemark.graph.operators.state_names import ELEMENT_ORDER, element_name, key_column
-from tidemark.graph.operators.window.node import WindowNode
 from tidemark.names import validate_name
 from tidemark.savepoints.export.export_format import ExportedFile, copy_all, read_index
 from tidemark.savepoints.export.exporting import finish_export
@@ -32,17 +32,20 @@ from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.columns.expressions import META, POSITION, SPLIT, TIME, quoted, visible_of
 from tidemark.spark.operators.aligned.sliced import PREFIX, STACKS, SUFFIX
 from tidemark.spark.operators.base.contract import OperatorContext, PortInput, rows_of
-from tidemark.spark.operators.window.runtimes import window_runtime_of
+from tidemark.spark.operators.keyed_process.broadcast import PART as BROADCAST
+from tidemark.spark.operators.keyed_process.runtime import TIMERS_SET
+from tidemark.spark.operators.registry.runtimes import runtime_of
 from tidemark.spark.state_api.rewriting import WITH_PARTIALS, Rewriting
 from tidemark.spark.state_api.schema_probe import probe_inputs
 from tidemark.spark.state_api.state_processor import StoredState
 from tidemark.state.gc.state_file_check import owner_store
-from tidemark.state.log.progress import EpochProgress
+from tidemark.state.log.progress import PROCESS_FUNCTIONS, EpochProgress
 from tidemark.state.log.records import EpochRecord, OperatorState, StateFile
 from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
 
 _NEW_EPOCH = 0
 
@@ -100,35 +103,36 @@ class SavepointWriter:
         self._clock = clock
         self._operators = {uid: _Operator(state, store) for uid, state in record.operators.items()}
 
-    def bootstrap(self, job: Job, uid: str, history: DataFrame, *, time: str, watermark: int = MIN_WATERMARK) -> SavepointWriter:
-        """Create the state that an operator would have after a history.
+    def bootstrap(
+        self, job: Job, uid: str, history: DataFrame | Mapping[str, DataFrame], *, time: str, watermark: int = MIN_WATERMARK
+    ) -> SavepointWriter:
+        """Create the state that an operator would have after a history, as after one epoch of it.
 
-        Windows that the watermark has passed count as fired: their results are assumed to exist. Windows that may still change, or have
-        not fired, are kept.
+        Windows that the watermark has passed count as fired, and so do timers: their results, and what functions emit for the history, are
+        assumed to exist. Windows that may still change, or have not fired, are kept, as are the states of functions.
 
         Args:
             job: has the operator.
             uid: of the operator, which has no state yet.
-            history: rows with the columns of the operator's input.
+            history: rows with the columns of the operator's input; of an operator with several, rows by the name of the input, such as
+                ``first`` and ``second`` of connected streams, ``elements`` and ``broadcast``.
             time: SQL of a row's event time: a TIMESTAMP, or a BIGINT of milliseconds.
             watermark: the operator's after the history, milliseconds. By default the least: nothing has fired.
 
         Raises:
-            DefinitionError: the job has no such operator, or the savepoint has state of it already.
+            DefinitionError: the job has no such operator, or one of several inputs; or the savepoint has state of it already.
         """
         node = _node(job, uid)
         if uid in self._operators:
             raise DefinitionError(f"there is state of {uid!r} already", fix=f"remove it first: .remove({uid!r})", uid=uid)
-        (rows,) = probe_inputs(self._spark, job, self._target)[uid].rows.values()
-        columns = rows.schema
+        inputs = probe_inputs(self._spark, job, self._target)[uid].rows
+        given = _by_port(history, list(inputs), uid)
         definition = encode(node)
         context = OperatorContext(
             self._spark, self._target, uid, OperatorState(definition), definition, self._record.epoch, self._record.processing_time
         )
-        run = window_runtime_of(node).begin(context)
-        (port,) = node.ports
-        elements = _as_elements(history, columns.names, {field.name: field.dataType.simpleString() for field in columns}, time, uid)
-        run.process_batch({port.name: PortInput(lambda _: (elements, ()))})
+        run = runtime_of(node).begin(context)
+        run.process_batch({port: _port(_as_elements(rows, inputs[port].schema, time, uid)) for port, rows in given.items()})
         observation = Observation()
         results = run.emit(run.watermark_of(watermark), observation)
         if results is not None:
@@ -165,7 +169,20 @@ class SavepointWriter:
                     uid=uid,
                 ) from error
 
-        return self._rewrite(uid, kept, {file.part for file in held.state.files})
+        # A broadcast map has entries for all keys.
+        self._rewrite(uid, kept, {file.part for file in held.state.files} - {BROADCAST})
+        self._count_keys(uid)
+        return self
+
+    def _count_keys(self, uid: str) -> None:
+        """Count the keys and timers that a process function still has."""
+        held = self._held(uid)
+        if held.state.definition.get("kind") not in PROCESS_FUNCTIONS:
+            return
+        record = replace(self._record, operators={uid: held.state})
+        tables = StoredState(held.store or self._target, record).tables(uid, self._spark)
+        counted = {"keys": tables["keys"].count(), TIMERS_SET: tables["timers"].count()}
+        self._operators[uid] = replace(held, state=replace(held.state, counters={**held.state.counters, **counted}))
 
     def map(self, uid: str, function: Callable[[DataFrame], DataFrame]) -> SavepointWriter:
         """Change the partials of an operator's windows, or its elements, row by row; rows of partials may also be left out.
@@ -175,12 +192,13 @@ class SavepointWriter:
             function: gets a DataFrame with the keys, which it must not change, the partials as ``<aggregate>__<partial>`` or the
                 columns of elements, and the column ``__tm_meta``, which it must keep. A row is what one epoch added to a key and window,
                 so a window's partials may be in several rows; a row of sessions is a session after an epoch, and its older rows may
-                still exist.
+                still exist. A row of a process function is a key with its states (``<state>__value``) after an epoch.
 
         Raises:
             DefinitionError: there is no state of such an operator.
             UserCodeError: the function failed, lost a column, or gave one another type.
-            CorruptStoreError: it returned more rows, or left elements out, whose number is stored with each window.
+            CorruptStoreError: it returned more rows, or left elements out, whose number is stored with each window, or keys of a process
+                function, whose older rows would count again: use ``filter``.
         """
         keys = {key_column(key): key for key in _keys_of(self._held(uid).state)}
 
@@ -214,8 +232,9 @@ class SavepointWriter:
                 *(F.col(f"{META}.{quoted(name)}").alias(name) for name in hidden),
             )
 
-        holds_elements = ELEMENT_ORDER in stored_columns(self._held(uid).state.definition.get("schema"))
-        return self._rewrite(uid, mapped, WITH_PARTIALS, fewer=not holds_elements)
+        definition = self._held(uid).state.definition
+        all_rows = ELEMENT_ORDER in stored_columns(definition.get("schema")) or definition.get("kind") in PROCESS_FUNCTIONS
+        return self._rewrite(uid, mapped, WITH_PARTIALS, fewer=not all_rows)
 
     def remove(self, uid: str) -> SavepointWriter:
         """Remove the state of an operator.
@@ -303,8 +322,26 @@ class _Operator:
     store: JobStore | None
 
 
-def _as_elements(history: DataFrame, names: list[str], types: dict[str, str], time: str, uid: str) -> DataFrame:
+def _by_port(history: DataFrame | Mapping[str, DataFrame], ports: list[str], uid: str) -> Mapping[str, DataFrame]:
+    """Return the history of each input of an operator."""
+    if isinstance(history, Mapping):
+        unknown = next((name for name in history if name not in ports), None)
+        if unknown is None:
+            return history
+        raise DefinitionError(f"{uid!r} has no input {unknown!r}", fix=f"name one that it has: {', '.join(ports)}", uid=uid)
+    if len(ports) > 1:
+        shown = ", ".join(f"{port!r}: ..." for port in ports)
+        raise DefinitionError(f"{uid!r} has several inputs", fix=f"give the history of each: {{{shown}}}", uid=uid)
+    return {ports[0]: history}
+
+
+def _port(rows: DataFrame) -> PortInput:
+    return PortInput(lambda _: (rows, ()))
+
+
+def _as_elements(history: DataFrame, columns: StructType, time: str, uid: str) -> DataFrame:
     """Return a history as rows of an operator's input."""
+    names, types = columns.names, {field.name: field.dataType.simpleString() for field in columns}
     lower = {name.lower() for name in history.columns}
     missing = [name for name in visible_of(names) if name.lower() not in lower]
     if missing:
@@ -328,10 +365,11 @@ def _keys_of(state: OperatorState) -> list[str]:
     return [str(entry["name"]) for entry in entries] if isinstance(entries, list) else []
 
 
-def _node(job: Job, uid: str) -> WindowNode:
-    nodes = {node.uid: node for node in job.nodes if isinstance(node, WindowNode) and node.uid}
+def _node(job: Job, uid: str) -> StatefulNode:
+    nodes = {node.uid: node for node in job.nodes if isinstance(node, StatefulNode) and node.uid and keeps_state(node)}
     if uid not in nodes:
-        raise DefinitionError(f"the job has no operator {uid!r}", fix=f"name one that it has: {', '.join(nodes) or 'none'}", job=job.name)
+        what = f"the job has no operator {uid!r} that keeps state"
+        raise DefinitionError(what, fix=f"name one that it has: {', '.join(nodes) or 'none'}", job=job.name)
     return nodes[uid]
 
 

@@ -172,7 +172,7 @@ class StoredState:
         """Return an operator's whole state as tables by name, the main one first.
 
         For windows: ``windows``, and where elements are kept ``elements``, ``keys`` and ``timers``, as the methods for these return
-        them; for other operators see their pages.
+        them; for other operators see their pages. Empty for an operator that keeps no state.
 
         Raises:
             StateMismatchError: there is no such operator, or only the job's Python functions can merge what it keeps.
@@ -235,12 +235,19 @@ class StoredState:
         return self._keys(uid, spark, KEYS if buffered else FUNCTION_PART).newest()
 
     def timers(self, uid: str, spark: SparkSession) -> DataFrame:
-        """Return a row per key, window and timer: ``domain`` is ``event`` or ``processing``, ``at`` the timer's time.
+        """Return a row per timer of each key.
+
+        Columns: the keys; ``domain``, which is ``event`` or ``processing``. Of a process function ``due``, the timer's time, and its
+        ``name``; of windows that keep elements the window, and ``at``, the timer's time.
 
         Raises:
             StateMismatchError: there is no such operator, or it has no timers: its windows fire by rules over their bounds.
         """
-        self._require_windows(uid)
+        if self._state(uid).definition.get("kind") != WindowNode.KIND:
+            found = self.tables(uid, spark).get("timers")
+            if found is None:
+                raise self._wrong(uid, "has no timers", f"tables({uid!r}, spark)")
+            return found
         if self.operators[uid].keeps != "elements":
             raise self._wrong(uid, "has no timers: its windows fire by rules over their bounds", f"read_window({uid!r}, spark)")
         return self._keys(uid, spark, KEYS).timers()
@@ -248,11 +255,13 @@ class StoredState:
     def register(self, spark: SparkSession, prefix: str = "state_") -> dict[str, str]:
         """Create a temporary view of each operator's main table (see ``tables``), for SQL; return the views' names by uid.
 
+        Operators that keep no state have none.
+
         Raises:
             StateMismatchError: two uids would have a view of the same name.
         """
         names: dict[str, str] = {}
-        for uid in self.operators:
+        for uid in (uid for uid, operator in self.operators.items() if operator.keeps != "nothing"):
             name = f"{prefix}{_NO_IDENTIFIER.sub('_', uid)}"
             if name in names.values():
                 raise self._wrong(uid, f"would have a view {name!r}, as another operator has", "views of your own: read_window(...)")

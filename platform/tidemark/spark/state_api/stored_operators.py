@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tidemark.graph.operators.registry import stored_state
 from tidemark.graph.operators.state_names import ELEMENT_ORDER
 from tidemark.savepoints.model.stored_types import stored_columns
 from tidemark.state.log.records import OperatorState
@@ -14,9 +15,9 @@ from tidemark.state.log.records import OperatorState
 class StoredOperator:
     """A summary of one operator's stored state: its form and size.
 
-    ``keeps`` is ``partials`` or ``elements``; ``kind`` the operator's, such as ``window``; ``windows`` the kind of its windows with their
-    settings, empty for other operators. ``rows`` and ``bytes`` are of state files, in which a key and window may have several rows.
-    ``watermark`` is in milliseconds.
+    ``keeps`` is ``partials``, ``elements`` or ``nothing``; ``kind`` the operator's, such as ``window``; ``windows`` the kind of its windows
+    with their settings, empty for other operators; ``states`` names what a process function keeps of each key. ``rows`` and ``bytes`` are
+    of state files, in which a key and window may have several rows. ``watermark`` is in milliseconds.
     """
 
     uid: str
@@ -29,19 +30,20 @@ class StoredOperator:
     bytes: int
     files: int
     watermark: int
+    states: tuple[str, ...] = ()
 
 
 def described(uid: str, state: OperatorState) -> StoredOperator:
     """Return the summary of an operator's state."""
     definition = state.definition
     columns = stored_columns(definition.get("schema"))
-    node = definition.get("aggregates"), definition.get("keys")
-    aggregates, keys = (tuple(str(entry["name"]) for entry in entries) if isinstance(entries, list) else () for entries in node)
+    node = definition.get("aggregates"), definition.get("keys"), definition.get("states")
+    aggregates, keys, states = (tuple(str(entry["name"]) for entry in entries) if isinstance(entries, list) else () for entries in node)
     windows = definition.get("assigner")
     without = windows is not None and not aggregates if not columns else ELEMENT_ORDER in columns
     return StoredOperator(
         uid=uid,
-        keeps="elements" if without else "partials",
+        keeps="elements" if without else "partials" if stored_state(definition) else "nothing",
         keys=keys,
         kind=str(definition.get("kind")),
         windows=windows if isinstance(windows, Mapping) else {},
@@ -50,4 +52,5 @@ def described(uid: str, state: OperatorState) -> StoredOperator:
         bytes=sum(file.bytes for file in state.files),
         files=len(state.files),
         watermark=state.watermark,
+        states=states,
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from tidemark.clock import format_ms
 from tidemark.durations import short_duration
@@ -55,6 +55,10 @@ class TransformProgress:
     rows_out: int
 
 
+PROCESS_FUNCTIONS: Final = frozenset({"keyed_process", "connected_process", "broadcast_process"})
+"""The kinds of operators that are process functions."""
+
+
 @dataclass(frozen=True)
 class OperatorProgress:
     """One stateful operator: ``rows_in = rows_accepted + rows_late +`` the sum of ``counters``.
@@ -65,8 +69,9 @@ class OperatorProgress:
     ``refired_windows`` the starts of windows that fired a late pane, the newest 100. ``windows_closed`` is how many windows, whatever
     the key, had their panes on time; of sessions, which are each key's own, how many in all.
 
-    Of process functions: ``keys`` that keep anything, ``timers`` that wait, and what happened in the epoch: ``timers_fired``,
-    ``state_expired`` (values, and entries of lists and maps), ``keys_emptied`` and ``keys_expired``, which keep nothing any more.
+    ``kind`` is the operator's. Of process functions: ``keys`` that keep anything, ``timers`` that wait, and what happened in the epoch:
+    ``timers_fired``, ``state_expired`` (values, and entries of lists and maps), ``keys_emptied`` and ``keys_expired``, which keep nothing
+    any more.
     """
 
     rows_in: int
@@ -85,12 +90,18 @@ class OperatorProgress:
     panes_early: int = added_field(0)
     windows_closed: int = added_field(0)
     counters: Mapping[str, int] = added_mapping_field()
+    kind: str = added_field("window")
     keys: int = added_field(0)
     timers: int = added_field(0)
     timers_fired: int = added_field(0)
     state_expired: int = added_field(0)
     keys_emptied: int = added_field(0)
     keys_expired: int = added_field(0)
+
+    @property
+    def is_process_function(self) -> bool:
+        """Whether it is a process function, which has keys and timers, and to which no element is late."""
+        return self.kind in PROCESS_FUNCTIONS
 
 
 MissingEpochs = Literal["republish", "accept"]

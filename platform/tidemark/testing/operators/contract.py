@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from tidemark.errors import DefinitionError
 from tidemark.graph.model.nodes import Expression, StatefulNode
 from tidemark.semantics.reference.reference_results import Fold
+from tidemark.spark.operators.keyed_process.conversions import same_key
 
 Row = Mapping[str, object]
 
@@ -95,14 +96,14 @@ class PureOperatorBase:
 
 
 def value_of(expression: Expression, row: Row, *, what: str, node: StatefulNode) -> object:
-    """Return the value in a row of an expression that is a column name.
+    """Return the value in a row of an expression that is a column name; as a key NaN is one value, as in Spark.
 
     Raises:
         DefinitionError: the expression is not a name, so only Spark evaluates it, or the row has no such column.
     """
     name = expression.strip().strip("`") if isinstance(expression, str) else None
     if name is not None and name in row:
-        return row[name]
+        return same_key(row[name])
     raise DefinitionError(
         f"the harness evaluates no SQL: {what} is {expression!r}, and the rows have the columns {', '.join(map(repr, row)) or 'none'}",
         fix="compute it as a column before: .with_columns(name='...'), and give the rows that column",

@@ -11,18 +11,21 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tidemark.errors import UserCodeError
-from tidemark.graph.model.nodes import SourceNode, walk
+from tidemark.graph.checks.schema_inference import schema_of
+from tidemark.graph.model.nodes import SourceNode
+from tidemark.graph.model.nodes import walk as nodes_of
 from tidemark.graph.operators.keyed_process.descriptors import StateDescriptor
 from tidemark.graph.operators.keyed_process.function import BoundFunction
 from tidemark.graph.operators.keyed_process.node import FAILED, BroadcastProcessNode, KeyedProcessNode, emitted_counter
+from tidemark.semantics.keyed_process.batch_walk import BatchWalk, ElementBatch
 from tidemark.semantics.keyed_process.key_record import KeyRecord
-from tidemark.semantics.keyed_process.states import STATES
+from tidemark.semantics.keyed_process.states import STATES, begin_lifetimes
 from tidemark.semantics.keyed_process.times import EpochTimes, Now
-from tidemark.semantics.keyed_process.walk import Failed, KeyWalk, Walked
+from tidemark.semantics.keyed_process.walk import ElementWalk, Failed, Output, OutputBatch, Walked
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.spark.columns.user_values import MisfitError, coerce_batch
 from tidemark.spark.operators.keyed_process.broadcast import read_only
-from tidemark.spark.operators.keyed_process.conversions import declarations
+from tidemark.spark.operators.keyed_process.conversions import declarations, typed_emission
 from tidemark.testing.arrow_types import arrow_schema, arrow_type
 from tidemark.testing.operators.contract import Arrived, Emitted, Folds, instant, value_of
 
@@ -57,7 +60,7 @@ class PureKeyedProcess:
         self._states = declarations(states, {name: _types_of(each) for name, each in states.items()})
         self._results = arrow_schema(node.returns)
         self._sides = {tag.name: arrow_schema(ddl) for tag, ddl in node.side_outputs}
-        sources = (found for found in walk(node.inputs) if isinstance(found, SourceNode))
+        sources = (found for found in nodes_of(node.inputs) if isinstance(found, SourceNode))
         self._bound = max((source.watermarks.generator.bound_ms for source in sources), default=0)
         self._kept = _Kept()
         self._processing_time = 0
@@ -104,13 +107,14 @@ class PureKeyedProcess:
         node = self._node
         function = BoundFunction(copy.deepcopy(node.function), fields=node.fields, methods=node.methods)
         forgives, broadcast = node.on_error is not None, self._apply_broadcasts()
-        keys = KeyWalk(function, self._states, frozenset(self._sides), times, forgives=forgives, broadcast=broadcast)
+        make = BatchWalk if node.by_batch else ElementWalk
+        walk = make(function, self._states, frozenset(self._sides), times, forgives=forgives, broadcast=broadcast)
         emitted: list[Emitted] = []
         due = [key for key, record in self._kept.keys.items() if self._is_due(record, watermark)]
-        function.open(keys.context)
+        function.open(walk.context)
         try:
             for key in dict.fromkeys((*self._arrived, *due)):
-                emitted += self._walk(keys, key)
+                emitted += self._walk(walk, key)
         finally:
             function.close()
             self._arrived = {}
@@ -121,23 +125,47 @@ class PureKeyedProcess:
         event, processing = record.deadlines(self._states)
         return (event is not None and event <= watermark) or (processing is not None and processing <= self._processing_time)
 
-    def _walk(self, keys: KeyWalk, key: Key) -> list[Emitted]:
+    def _walk(self, walk: ElementWalk | BatchWalk, key: Key) -> list[Emitted]:
         record = self._kept.keys.setdefault(key, KeyRecord())
         emitted = []
         # Of elements of one time those of the first input come first.
         elements = sorted(self._arrived.get(key, ()), key=lambda each: (each[1], each[2]))
-        for each in keys.run(dict(zip(self._names, key, strict=True)), record, elements, Walked()):
+        columns, walked = dict(zip(self._names, key, strict=True)), Walked()
+        if isinstance(walk, BatchWalk):
+            found = walk.run(columns, record, self._in_batches(elements), walked)
+        else:
+            found = walk.run(columns, record, elements, walked)
+        for each in found:
             if isinstance(each, Failed):
                 self._failed += each.row is not None
                 self._side.setdefault(FAILED, []).append(self._failure(each))
-            elif each.tag is None:
-                emitted.append(Emitted(self._typed(each.row, self._results), each.time))
-            else:
-                counter = next(emitted_counter(tag) for tag, _ in self._node.side_outputs if tag.name == each.tag)
-                self._side.setdefault(counter, []).append(self._typed(each.row, self._sides[each.tag]))
+                continue
+            counter = next((emitted_counter(tag) for tag, _ in self._node.side_outputs if tag.name == each.tag), "")
+            for row, time in self._rows_of(each, self._results if each.tag is None else self._sides[each.tag]):
+                if each.tag is None:
+                    emitted.append(Emitted(row, time))
+                else:
+                    self._side.setdefault(counter, []).append(row)
         if record.is_empty:
             del self._kept.keys[key]
         return emitted
+
+    def _rows_of(self, emitted: Output | OutputBatch, schema: pa.Schema) -> list[tuple[dict[str, object], int]]:
+        if isinstance(emitted, Output):
+            return [(self._typed(emitted.row, schema), emitted.time)]
+        rows = typed_emission(emitted.rows, schema, self._node.function_name).to_pylist()
+        times = [emitted.times] * len(rows) if isinstance(emitted.times, int) else emitted.times.to_pylist()
+        return list(zip(rows, times, strict=True))
+
+    def _in_batches(self, elements: Sequence[tuple[Mapping[str, object], int, int]]) -> list[ElementBatch]:
+        """Return the elements of a key as one batch, with the types that the stream's columns are known to have."""
+        if not elements:
+            return []
+        schema = schema_of(self._node.inputs[0])
+        types = {} if schema is None else {each.name: arrow_type(each.type) for each in schema.columns if each.type is not None}
+        arrays = {name: pa.array([row.get(name) for row, _, _ in elements], types.get(name)) for name in elements[0][0]}
+        rows = pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+        return [ElementBatch(rows, pa.array([time for _, time, _ in elements], pa.int64()))]
 
     def _failure(self, failed: Failed) -> dict[str, object]:
         if len(self._node.methods) == 1:
@@ -155,7 +183,9 @@ class PureKeyedProcess:
             return dict(coerce_batch([row], schema).to_pylist()[0])
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             what = f"{name} returned {' '.join(str(error).split())}"
-            raise UserCodeError(what, fix="return values of the types in returns=...", uid=self._node.uid) from error
+            raise UserCodeError(
+                what, fix="return values of the types in returns=..., or of the side output's columns", uid=self._node.uid
+            ) from error
 
     def take_side_rows(self) -> tuple[dict[str, list[dict[str, object]]], dict[str, int]]:
         """Return the rows of side outputs since the last call, by counter, and how many of the elements each counter has."""
@@ -165,12 +195,16 @@ class PureKeyedProcess:
 
     def state(self) -> list[dict[str, object]]:
         """Return a row per key, with what has not expired of each of its states."""
-        now = Now(self._kept.watermark, self._processing_time)
+        kept = self._kept.watermark
+        now, times = Now(kept, self._processing_time), EpochTimes(kept, kept, self._bound, self._processing_time)
         found = []
         for key, record in self._kept.keys.items():
             row = dict(zip(self._names, key, strict=True))
+            seen = copy.deepcopy(record)
+            begin_lifetimes(seen, self._states, times)
             for name, declared in self._states.items():
-                handle: Any = STATES[declared.kind](declared, copy.deepcopy(record), now, None)
+                handle: Any = STATES[declared.kind](declared, now, None)
+                handle.begin_key(seen)
                 if declared.kind == "value":
                     row[name] = handle.value() if name in record.states else None
                 else:

@@ -7,9 +7,13 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from tidemark.graph.model.nodes import StatefulNode
+from tidemark.testing.operators.async_map import PureAsyncMap
 from tidemark.testing.operators.contract import Folds, PureOperator
 from tidemark.testing.operators.deduplicate import PureDeduplicate
+from tidemark.testing.operators.element_process import PureElementProcess
 from tidemark.testing.operators.keyed_process import PureKeyedProcess
+from tidemark.testing.operators.running import PureRunning
+from tidemark.testing.operators.sql_state import PureSqlState
 from tidemark.testing.operators.window import PureWindows
 
 _KINDS: Final[Mapping[str, Callable[[Any, Folds], PureOperator]]] = MappingProxyType(
@@ -19,6 +23,11 @@ _KINDS: Final[Mapping[str, Callable[[Any, Folds], PureOperator]]] = MappingProxy
         "keyed_process": PureKeyedProcess,
         "connected_process": PureKeyedProcess,
         "broadcast_process": PureKeyedProcess,
+        "element_process": PureElementProcess,
+        "broadcast_element_process": PureElementProcess,
+        "async_map": PureAsyncMap,
+        "running": PureRunning,
+        "sql_state": PureSqlState,
     }
 )
 

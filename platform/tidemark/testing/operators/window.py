@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Any, Final, cast
+from collections.abc import Mapping
+from typing import Any, cast
 
 from tidemark.errors import DefinitionError
-from tidemark.graph.aggregates.aggregates_custom import FoldElements, StateResult, plain
-from tidemark.graph.model.aggregates import Aggregate
 from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.process.window_function_calls import WindowFunction
 from tidemark.semantics.reference.reference import ReferenceJob
@@ -17,27 +13,8 @@ from tidemark.semantics.reference.reference_results import Element, Fold
 from tidemark.semantics.triggers.panes import Pane
 from tidemark.semantics.windows.assigners import CountWindows, DynamicSession
 from tidemark.semantics.windows.windows import GLOBAL_WINDOW, Window
-from tidemark.testing import folds as known
+from tidemark.testing.operators.aggregate_folds import argument_of, fold_of
 from tidemark.testing.operators.contract import Arrived, Emitted, Folds, PureOperatorBase, instant, value_of
-
-_FOLDS: Final[Mapping[str, Callable[[], Fold[Any]]]] = MappingProxyType(
-    {
-        "avg": known.avg,
-        "collect_list": known.collect_list,
-        "collect_set": known.collect_set,
-        "count": known.count,
-        "count_distinct": known.count_distinct,
-        "max": known.max,
-        "max_by": known.max_by,
-        "min": known.min,
-        "min_by": known.min_by,
-        "stddev": known.stddev,
-        "stddev_pop": known.stddev_pop,
-        "sum": known.sum,
-        "variance": known.variance,
-        "variance_pop": known.variance_pop,
-    }
-)
 
 
 class PureWindows(PureOperatorBase):
@@ -119,13 +96,13 @@ class PureWindows(PureOperatorBase):
 
 def _together(node: WindowNode, folds: Folds) -> Fold[Any]:
     """Return one fold whose result is a row of all aggregates."""
-    parts = {name: folds.get(name) or _fold(name, aggregate, node) for name, aggregate in node.aggregates}
+    parts = {name: folds.get(name) or fold_of(name, aggregate, node) for name, aggregate in node.aggregates}
 
     def add(states: dict[str, object], row: object, time: int, position: tuple[int | str, ...]) -> dict[str, object]:
         if not isinstance(row, Mapping):
             raise TypeError(f"an element is {row!r}, no row")
         return {
-            name: parts[name].add(states[name], _argument(aggregate, row, name=name, node=node), time, position)
+            name: parts[name].add(states[name], argument_of(aggregate, row, name=name, node=node), time, position)
             for name, aggregate in node.aggregates
         }
 
@@ -137,35 +114,3 @@ def _together(node: WindowNode, folds: Folds) -> Fold[Any]:
         return reduced
 
     return Fold(create=lambda: {name: fold.create() for name, fold in parts.items()}, add=add, result=result)
-
-
-def _argument(aggregate: Aggregate, row: Mapping[str, object], *, name: str, node: WindowNode) -> object:
-    """Return an aggregate's argument in a row: one value, or several in a tuple; for ``count()`` any that is not null."""
-    values = tuple(value_of(_column(text), row, what=f"argument of aggregate {name!r}", node=node) for text in aggregate.arguments)
-    return values if len(values) > 1 or aggregate.functions else values[0] if values else True
-
-
-def _column(text: str) -> str:
-    """Return the column of an argument; those of ``reduce`` have a type, too."""
-    cast = re.fullmatch(r"CAST\(`(.+)` AS .+\)", text)
-    return cast[1].replace("``", "`") if cast else text
-
-
-def _fold(name: str, aggregate: Aggregate, node: WindowNode) -> Fold[Any]:
-    made = [each.function for each in aggregate.functions]
-    elements = next((each for each in made if isinstance(each, FoldElements)), None)
-    finish = next((each for each in made if isinstance(each, StateResult)), None)
-    if elements is not None and finish is not None:
-        return Fold(
-            create=elements.create,
-            add=lambda state, values, *_: elements.add(state, *map(plain, cast("tuple[object, ...]", values))),
-            result=finish,
-        )
-    if aggregate.kind in _FOLDS:
-        return _FOLDS[aggregate.kind]()
-    raise DefinitionError(
-        f"the harness does not know the aggregate {name!r} ({aggregate.kind}), which is SQL",
-        fix=f"give its implementation in Python: OperatorHarness(stream, folds={{{name!r}: tidemark.testing.folds...}})",
-        uid=node.uid,
-        place=node.place,
-    )

@@ -9,7 +9,7 @@ from tidemark.graph.expressions.ddl import parse_schema
 from tidemark.graph.expressions.function_checks import check_takes
 from tidemark.graph.expressions.name_checks import check_column_names
 from tidemark.graph.model.schema import Schema
-from tidemark.graph.operators.keyed_process.node import KeyedProcessNode
+from tidemark.graph.operators.keyed_process.node import PROCESS_BATCH, KeyedProcessNode
 
 _FIX = "give it process(self, element, ctx), or pass a function of the element and the context"
 
@@ -47,6 +47,14 @@ def _check_rows(node: KeyedProcessNode, ddl: str, what: str) -> None:
 
 def _check_function(node: KeyedProcessNode) -> None:
     function = node.function
+    both = [name for name in ("process", PROCESS_BATCH) if callable(getattr(function, name, None))]
+    if len(both) > 1 and node.by_batch:
+        raise DefinitionError(
+            f"process is given {function!r}, which has both process and process_batch",
+            fix="leave one of them: process takes one element after the other, process_batch many at once",
+            uid=node.uid,
+            place=node.place,
+        )
     for name in node.methods:
         method = getattr(function, name, function if len(node.methods) == 1 else None)
         if not callable(method):

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, cast
 
 from tidemark.errors import DefinitionError
 from tidemark.graph.expressions.column_origins import NO_ORIGINS, ColumnOrigins, merged
-from tidemark.graph.expressions.ddl import parse_schema
-from tidemark.graph.expressions.expression_text import describe_columns, describe_expression
-from tidemark.graph.expressions.expressions import Site, check_columns, parse_row_expression
-from tidemark.graph.expressions.name_checks import check_column_names
+from tidemark.graph.expressions.expression_text import describe_columns
 from tidemark.graph.model.nodes import Expression
 from tidemark.graph.model.schema import Schema
+from tidemark.graph.operators.broadcast import (
+    broadcast_changes,
+    broadcast_expressions,
+    check_broadcast,
+    decode_broadcast,
+    describe_broadcast,
+    encode_broadcast,
+)
 from tidemark.graph.operators.changes import Definition, DefinitionChange, Kept, Names
 from tidemark.graph.operators.keyed_process.kind import ERROR, KeyedProcessKind
 from tidemark.graph.operators.keyed_process.node import (
     FAILED,
     BroadcastProcessNode,
-    BroadcastSpec,
     ConnectedProcessNode,
     KeyedProcessNode,
 )
@@ -112,22 +116,7 @@ class BroadcastProcessKind(KeyedProcessKind):
     def validate(self, node: KeyedProcessNode, schemas: Schemas) -> None:
         """Check the keys, the function, and the broadcast map."""
         super().validate(node, schemas)
-        spec = cast("BroadcastProcessNode", node).broadcast
-        what = f"broadcast {spec.name!r}"
-        for role, expression in (("key", spec.key), ("removes", spec.removes)):
-            if expression is not None:
-                site = Site(f"{what} {role}", node.place, node.uid)
-                check_columns(parse_row_expression(expression, site), expression, schemas[1], site)
-        columns = parse_schema(spec.value, place=node.place, what=f"{what} value")
-        check_column_names(columns.names, f"{what} value", node.place, uid=node.uid)
-        missing = [name for name in columns.names if schemas[1] is not None and schemas[1].find(name) is None]
-        if missing and schemas[1] is not None:
-            raise DefinitionError(
-                f"{what} has a value {missing[0]!r}, and the stream has no such column; the columns are: {', '.join(schemas[1].names)}",
-                fix="name columns of the broadcast stream in value=...",
-                uid=node.uid,
-                place=node.place,
-            )
+        check_broadcast(cast("BroadcastProcessNode", node).broadcast, schemas[1], node)
 
     def lineage(self, node: KeyedProcessNode, origins: Sequence[ColumnOrigins]) -> ColumnOrigins:
         """Return all columns of both inputs as the origin of each result."""
@@ -135,31 +124,24 @@ class BroadcastProcessKind(KeyedProcessKind):
 
     def describe(self, node: KeyedProcessNode) -> str:
         """Return the keys, the function, the states, and the broadcast map."""
-        spec = cast("BroadcastProcessNode", node).broadcast
-        return f"{super().describe(node)}, with broadcast {spec.name}: {describe_expression(spec.key)} to {spec.value}"
+        return f"{super().describe(node)}, {describe_broadcast(cast('BroadcastProcessNode', node).broadcast)}"
+
+    def expressions(self, node: KeyedProcessNode) -> Iterator[tuple[str, Expression | None]]:
+        """Yield those of the keys, and of the broadcast map."""
+        yield from super().expressions(node)
+        yield from broadcast_expressions(cast("BroadcastProcessNode", node).broadcast)
 
     def encode(self, node: KeyedProcessNode) -> dict[str, object]:
         """Return the definition, with the broadcast map."""
-        spec = cast("BroadcastProcessNode", node).broadcast
-        return {**super().encode(node), "broadcast": {"name": spec.name, "key": encode_keys((("key", spec.key),))[0], "value": spec.value}}
+        return {**super().encode(node), "broadcast": encode_broadcast(cast("BroadcastProcessNode", node).broadcast)}
 
     def decode(self, definition: Definition, uid: str) -> KeyedProcessNode:
         """Return a node with the same state."""
-        spec = cast("Mapping[str, object]", definition["broadcast"])
-        key = str(cast("Mapping[str, object]", spec["key"])["expression"])
-        broadcast = BroadcastSpec(str(spec["name"]), key, str(spec["value"]))
-        return BroadcastProcessNode(**_fields(super().decode(definition, uid)), broadcast=broadcast)
+        return BroadcastProcessNode(**_fields(super().decode(definition, uid)), broadcast=decode_broadcast(definition))
 
     def changes(self, old: Definition, new: Definition, names: Names, kept: tuple[Kept, Kept] | None) -> tuple[DefinitionChange, ...]:
         """Return differences; a map of other keys or values cannot be read."""
-        found = super().changes(old, new, names, kept)
-        was, now = (cast("Mapping[str, object]", each["broadcast"]) for each in (old, new))
-        if was.get("name") != now.get("name"):
-            what = f"the broadcast map {was.get('name')!r} is now called {now.get('name')!r}"
-            found = (*found, DefinitionChange("broadcast", "none", what))
-        if (was.get("key"), was.get("value")) != (now.get("key"), now.get("value")):
-            found = (*found, DefinitionChange("broadcast", "other", f"the broadcast map {now.get('name')!r} has other keys or values"))
-        return found
+        return (*super().changes(old, new, names, kept), *broadcast_changes(old, new))
 
 
 def _together(origins: Sequence[ColumnOrigins]) -> ColumnOrigins:

@@ -86,6 +86,13 @@ def declared_states(function: object, state: object, place: str) -> dict[str, St
             )
         found[name] = descriptor
     check_column_names(found, "process(state=...)", place)
+    wrong = next((name for name in found if not name.isidentifier()), None)
+    if wrong is not None:
+        raise DefinitionError(
+            f"process has a state {wrong!r}, which is no name of an attribute",
+            fix="name it such as 'last_fare': ctx.state.last_fare",
+            place=place,
+        )
     return {name: replace(descriptor, type=spark_type(descriptor.type, f"state {name!r}", place)) for name, descriptor in found.items()}
 
 
@@ -117,6 +124,7 @@ def _of_field(owner: type, field: dataclasses.Field[Any], place: str) -> StateDe
             fix=f"write {field.name}: {getattr(field.type, '__name__', field.type)} = ...",
             place=place,
         )
+    check_default(field.default, type_, f"the default of the field {field.name!r} of {owner.__name__}", place)
     return StateDescriptor("value", type_, default=field.default, place=place)
 
 
@@ -128,3 +136,29 @@ def spark_type(text: str, what: str, place: str) -> str:
     """
     (column,) = parse_schema(f"value {text}", place=place, what=f"the type of {what}").columns
     return str(column.type)
+
+
+_VALUES: Mapping[str, tuple[type, ...]] = {
+    **dict.fromkeys(("TINYINT", "SMALLINT", "INT", "BIGINT"), (int,)),
+    **dict.fromkeys(("FLOAT", "DOUBLE"), (int, float)),
+    "STRING": (str,),
+    "BOOLEAN": (bool,),
+    "BINARY": (bytes,),
+}
+"""What a value of a type may be, of types that are told by their name."""
+
+
+def check_default(default: object, type_: str, what: str, place: str) -> None:
+    """Check that a default is a value of a state's type.
+
+    Raises:
+        DefinitionError: it is of another type.
+    """
+    values = _VALUES.get(type_)
+    if default is None or values is None or (isinstance(default, values) and (type_ == "BOOLEAN" or not isinstance(default, bool))):
+        return
+    raise DefinitionError(
+        f"{what} is {default!r} ({type(default).__name__}), which is no value of {type_}",
+        fix="give a value of the state's type",
+        place=place,
+    )

@@ -17,7 +17,7 @@ from tidemark.graph.operators.changes import Definition, DefinitionChange, Kept,
 from tidemark.graph.operators.keyed_process.checks import check_process
 from tidemark.graph.operators.keyed_process.descriptors import StateDescriptor
 from tidemark.graph.operators.keyed_process.node import FAILED, KeyedProcessNode, emitted_counter
-from tidemark.graph.operators.keyed_process.state_columns import columns_of
+from tidemark.graph.operators.keyed_process.state_columns import columns_of, renewed_column
 from tidemark.graph.operators.keys import check_keys, decode_keys, encode_keys, typed
 from tidemark.graph.operators.kind import OperatorKind, Schemas
 from tidemark.graph.operators.state_names import key_column
@@ -241,7 +241,11 @@ def _one_state(name: str, before: Mapping[str, object], now: str, after: Mapping
         yield DefinitionChange("state", "renamed", f"the state {name!r} is now called {now!r}", now, name)
     if before.get("ttl") != after.get("ttl"):
         was, is_now = (_recorded_ttl(each.get("ttl")) for each in (before, after))
-        yield DefinitionChange("ttl", "none", f"the state {now!r} lived {was} and lives now {is_now}, from when it is next written", now)
+        # Times of one domain are none of the other.
+        other = None not in (domains := [_domain(each.get("ttl")) for each in (before, after)]) and domains[0] != domains[1]
+        since = "from now on, also what is stored" if other else "from when it is next written"
+        what = f"the state {now!r} lived {was} and lives now {is_now}, {since}"
+        yield DefinitionChange("ttl", "none", what, now, restarted=(renewed_column(name),) if other else ())
     if before.get("functions") != after.get("functions"):
         yield DefinitionChange("functions", "none", f"the functions of the state {now!r} were replaced, and get its accumulators", now)
 
@@ -250,6 +254,10 @@ def _recorded_ttl(ttl: object) -> str:
     if not isinstance(ttl, Mapping):
         return "for ever"
     return f"for {_describe_ttl(StateTtl(cast('int', ttl['ms']), cast('TimeDomain', ttl['domain']), bool(ttl['on_read'])))}"
+
+
+def _domain(ttl: object) -> object:
+    return ttl["domain"] if isinstance(ttl, Mapping) else None
 
 
 def _others(old: Definition, new: Definition) -> Iterator[DefinitionChange]:

@@ -8,6 +8,7 @@ from typing import ClassVar, Final
 
 from tidemark.graph.expressions.expression_text import function_name
 from tidemark.graph.model.nodes import Expression, OutputTag, StatefulNode
+from tidemark.graph.operators.broadcast import BroadcastSpec
 from tidemark.graph.operators.keyed_process.descriptors import StateDescriptor
 from tidemark.graph.operators.keyed_process.function import BoundFunction
 from tidemark.semantics.keyed_process.declarations import StateDeclaration
@@ -15,6 +16,10 @@ from tidemark.semantics.windows.windows import TimeDomain
 
 FAILED: Final = "failed"
 """The counter of elements whose call failed."""
+
+
+PROCESS_BATCH: Final = "process_batch"
+"""The method of a function that takes elements in batches."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -59,7 +64,12 @@ class KeyedProcessNode(StatefulNode):
     @property
     def methods(self) -> tuple[str, ...]:
         """The methods of the function that process an element, one for each input that has keys."""
-        return ("process",)
+        return (PROCESS_BATCH,) if self.by_batch else ("process",)
+
+    @property
+    def by_batch(self) -> bool:
+        """Whether the function takes elements in batches."""
+        return callable(getattr(self.function, PROCESS_BATCH, None))
 
     @property
     def declarations(self) -> dict[str, StateDeclaration]:
@@ -95,15 +105,10 @@ class ConnectedProcessNode(KeyedProcessNode):
         """The methods for an element of either input."""
         return ("process1", "process2")
 
-
-@dataclass(frozen=True)
-class BroadcastSpec:
-    """A map that a broadcast stream writes: its name, the expression of its keys, and the columns of its values."""
-
-    name: str
-    key: Expression
-    value: str
-    removes: Expression | None = None
+    @property
+    def by_batch(self) -> bool:
+        """Functions of two inputs take one element after the other."""
+        return False
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -10,6 +10,7 @@ from tidemark.graph.expressions.expressions import Site, check_columns, parse_ro
 from tidemark.graph.expressions.name_checks import check_column_names
 from tidemark.graph.expressions.sql_functions import is_aggregate
 from tidemark.graph.model.aggregates import Aggregate
+from tidemark.graph.model.nodes import StatefulNode
 from tidemark.graph.model.schema import Schema
 from tidemark.graph.operators.keys import check_keys
 from tidemark.graph.operators.window.columns import ORDER_COLUMN, aggregate_columns, filled_create, own_columns
@@ -36,7 +37,7 @@ def check_window(node: WindowNode, schema: Schema | None) -> None:
     if isinstance(node.assigner, DynamicSession):
         _check_gap(node.assigner, node, schema)
     for name, aggregate in node.aggregates:
-        _check_aggregate(name, aggregate, node, schema)
+        check_aggregate(name, aggregate, node, schema)
     check_firing(node)
 
 
@@ -102,7 +103,12 @@ def _result_names(node: WindowNode) -> tuple[str, ...]:
     return tuple(name for name, _ in (node.reduced or node.aggregates))
 
 
-def _check_aggregate(name: str, aggregate: object, node: WindowNode, schema: Schema | None) -> None:
+def check_aggregate(name: str, aggregate: object, node: StatefulNode, schema: Schema | None) -> None:
+    """Check one aggregate of an operator against its input.
+
+    Raises:
+        DefinitionError: or one of its kinds.
+    """
     site = Site(f"aggregate {name!r}", node.place, node.uid)
     if not isinstance(aggregate, Aggregate):
         called = f"{getattr(aggregate, '__name__', 'count')}(...)"

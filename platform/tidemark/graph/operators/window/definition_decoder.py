@@ -58,7 +58,7 @@ def node_of_definition(definition: Mapping[str, object], uid: str) -> WindowNode
         uid=uid,
         keys=decode_keys(definition),
         assigner=_assigner(definition.get("assigner"), uid),
-        aggregates=tuple((name, _aggregate(entry)) for name, entry in entries(definition, "aggregates").items()),
+        aggregates=tuple((name, aggregate_of_definition(entry)) for name, entry in entries(definition, "aggregates").items()),
         allowed_lateness_ms=int(cast("int", definition.get("allowed_lateness_ms", 0))),
         trigger=trigger_of_definition(definition.get("trigger")),
         function=WindowFunction(_missing_function, str(function.get("returns"))) if isinstance(function, Mapping) else None,
@@ -70,7 +70,8 @@ def functions_of(definition: Mapping[str, object]) -> list[str]:
     return [name for name, entry in entries(definition, "aggregates").items() if entry.get("functions")]
 
 
-def _aggregate(entry: Mapping[str, object]) -> Aggregate:
+def aggregate_of_definition(entry: Mapping[str, object]) -> Aggregate:
+    """Return an aggregate that reads the state that a definition was recorded with."""
     parts = cast("list[Mapping[str, str]]", entry.get("partials", []))
     return Aggregate(
         str(entry["kind"]),

@@ -51,7 +51,7 @@ def window_changes(
             what = f"the stored windows hold {held[before]}, as those of an earlier build did; now they are to hold {held[after]}"
         return (*changes, DefinitionChange("kept", "other", what))
     if after == "partials":
-        changes += _aggregate_changes(entries(old, "aggregates"), entries(new, "aggregates"), names)
+        changes += aggregate_changes(entries(old, "aggregates"), entries(new, "aggregates"), names)
     return (*changes, *_function_changes(old, new))
 
 
@@ -101,9 +101,10 @@ def _duration(milliseconds: object) -> str:
     return format_duration(milliseconds) if isinstance(milliseconds, int) and milliseconds else "none"
 
 
-def _aggregate_changes(
-    old: Mapping[str, Mapping[str, object]], new: Mapping[str, Mapping[str, object]], names: Names
+def aggregate_changes(
+    old: Mapping[str, Mapping[str, object]], new: Mapping[str, Mapping[str, object]], names: Names, stored: str = "windows"
 ) -> list[DefinitionChange]:
+    """Return the differences between the aggregates of two definitions; ``stored`` is what has their state, in words."""
     found, claimed = [], set()
     for name, before in old.items():
         now = renamed(name, names)
@@ -116,7 +117,7 @@ def _aggregate_changes(
             found += _one_aggregate(name, before, now, new[now], names)
     added = (name for name in new if name not in claimed)
     return found + [
-        DefinitionChange("aggregate", "added", f"the aggregate {name!r} is new, and the stored windows have no state of it", name)
+        DefinitionChange("aggregate", "added", f"the aggregate {name!r} is new, and the stored {stored} have no state of it", name)
         for name in added
     ]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tidemark.errors import ColumnError, DefinitionError, ExpressionError
 from tidemark.graph.expressions.ddl import parse_schema
-from tidemark.graph.expressions.expression_types import type_of
+from tidemark.graph.expressions.expression_types import keeps_type, type_of
 from tidemark.graph.expressions.expressions import Site, parse_row_expression, unknown_column
 from tidemark.graph.expressions.function_checks import check_takes
 from tidemark.graph.model.aggregates import Aggregate
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
 _FIX = "write .reduce(fare='a.fare + b.fare'), or .reduce(function, columns=['fare'])"
-_WHOLE = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT"})
-_FRACTIONS = frozenset({"FLOAT", "DOUBLE"})
 
 
 class Reduction(NamedTuple):
@@ -148,7 +146,7 @@ def _check_merge(name: str, merge: object, names: tuple[str, ...], schema: Schem
     _check_reads(parsed, merge, name, names, site)
     kind = type_of(parsed, _two_rows(names, schema))
     expected = schema.find(name) if schema else None
-    if kind and expected and expected.type and not _keeps(kind, expected.type):
+    if kind and expected and expected.type and not keeps_type(kind, expected.type):
         raise ExpressionError(
             f"{site.of(merge)} is of type {kind}, but the column is {expected.type}, and reducing keeps types",
             fix=f"cast the result, CAST(... AS {expected.type}), or the column before: .with_columns({name}='CAST({name} AS {kind})')",
@@ -184,11 +182,3 @@ def _two_rows(names: tuple[str, ...], schema: Schema | None) -> Schema | None:
         return None
     struct = f"STRUCT<{', '.join(f'{quoted(name)}: {kind}' for name, kind in types)}>"
     return Schema.of([(EARLIER, struct), (LATER, struct)])
-
-
-def _keeps(kind: str, expected: str) -> bool:
-    """Return whether one type can be cast to the other without a relevant loss: same, or of one family."""
-    families = (_WHOLE, _FRACTIONS)
-    if kind == expected or any(kind in family and expected in family for family in families):
-        return True
-    return (kind in _WHOLE and expected in _FRACTIONS) or (kind.startswith("DECIMAL") and expected.startswith("DECIMAL"))

@@ -65,7 +65,7 @@ def state_columns(node: WindowNode, given: Schema | None) -> dict[str, str | Non
     found = {key_column(name): expression_type(expression, given) for name, expression in node.keys}
     if is_incremental(node):
         found |= {
-            partial_column(name, partial): kind for name, aggregate in node.aggregates for partial, kind in _partial_types(aggregate, given)
+            partial_column(name, partial): kind for name, aggregate in node.aggregates for partial, kind in partial_types(aggregate, given)
         }
         return found
     needed = needed_columns(node)
@@ -75,7 +75,8 @@ def state_columns(node: WindowNode, given: Schema | None) -> dict[str, str | Non
     return found | {element_column(column.name): column.type for column in kept}
 
 
-def _partial_types(aggregate: Aggregate, given: Schema | None) -> Iterator[tuple[str, str | None]]:
+def partial_types(aggregate: Aggregate, given: Schema | None) -> Iterator[tuple[str, str | None]]:
+    """Yield the partials of an aggregate with their Spark types, None for one that is not certain."""
     for partial in aggregate.partials:
         yield partial.name, _partial_type(aggregate, partial.name, given)
 

@@ -108,6 +108,11 @@ class OperatorContext:
     native: bool = False
     prepared: PreparedPasses = field(default_factory=PreparedPasses)
 
+    @property
+    def job(self) -> str:
+        """The job's name, which is that of its folder."""
+        return self.store.uri.rstrip("/").rpartition("/")[2]
+
 
 class OperatorRuntime(ABC):
     """An operator of a run, without state of an epoch.

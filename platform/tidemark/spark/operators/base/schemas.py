@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pyspark.sql import types as T
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-POSITION_TYPE: Final = T.StructType().add("origin", "string").add("block", "long").add("row", "long")
-"""The type of the hidden column by which rows of one time are ordered."""
 
 
 class OperatorSchemas(ABC):

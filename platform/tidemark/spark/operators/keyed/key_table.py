@@ -73,11 +73,13 @@ class KeyTable:
         tables: the operator's files.
         part: the name of the table among them.
         before: the counters after the epoch before.
+        deadline: SQL of the time of a row whose bounds are recorded for its file.
     """
 
-    def __init__(self, tables: StateTables, part: str, before: Counters) -> None:
+    def __init__(self, tables: StateTables, part: str, before: Counters, deadline: str = DUE) -> None:
         self._tables = tables
         self._part = part
+        self._deadline = deadline
         self.before = before
 
     @property
@@ -132,7 +134,7 @@ class KeyTable:
             merged = rows.groupBy(*map(quoted, keys)).agg(*map(F.expr, newest), F.max(EPOCH).alias(EPOCH))
             if whole:
                 merged = merged.where(f"{STATE} IS NOT NULL")
-            merged = merged.select("*", F.col(DUE).alias(START))
+            merged = merged.select("*", F.expr(self._deadline).alias(START))
             if sum(file.bytes for file in group) < LARGEST_FILE:
                 merged = merged.coalesce(1)
             self._tables.write(merged, self._part, newest=max(file.epoch for file in group))

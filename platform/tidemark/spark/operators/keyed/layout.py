@@ -38,8 +38,9 @@ class Layout:
 
     ``keys`` and ``elements`` are columns of state by the users' names; ``engine`` are the engine's that stay with an element (its event
     time, its position); ``late_only`` are those that only late elements need. ``results`` are columns of the function, where the task
-    returns its rows. ``fields`` has the types of all. An operator kind may add columns: ``input_fields`` of its input, ``version_fields``
-    of a key's state, ``output_fields`` of its results, ``more_fields`` of other rows, with their ``more_shapes``.
+    returns its rows, and ``required`` those that may not be null. ``fields`` has the types of all. An operator kind may add columns:
+    ``input_fields`` of its input, ``version_fields`` of a key's state, ``output_fields`` of its results, ``more_fields`` of other rows,
+    with their ``more_shapes``.
     """
 
     keys: Mapping[str, str]
@@ -48,6 +49,7 @@ class Layout:
     fields: Mapping[str, T.StructField]
     late_only: Mapping[str, str] = field(default_factory=dict)
     results: Mapping[str, str] = field(default_factory=dict)
+    required: frozenset[str] = frozenset()
     input_fields: tuple[T.StructField, ...] = ()
     version_fields: tuple[T.StructField, ...] = ()
     output_fields: tuple[T.StructField, ...] = ()
@@ -87,7 +89,10 @@ class Layout:
             STORED: Shape(element, (START, ORDER)),
             LATE: Shape((*self.elements.values(), *self.late_only.values(), *self.engine)),
             OUTPUT: Shape(
-                keys if self.results else element, names_of(self.output_fields), {name: shown for shown, name in self.results.items()}
+                keys if self.results else element,
+                names_of(self.output_fields),
+                {name: shown for shown, name in self.results.items()},
+                self.required,
             ),
             NOTE: NOTES,
             **self.more_shapes,

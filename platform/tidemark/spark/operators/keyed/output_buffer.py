@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidemark.errors import UserCodeError
 from tidemark.spark.columns.user_values import MisfitError, coerce_batch
@@ -23,12 +23,13 @@ MAX_BATCHES: Final = 32
 class Shape:
     """The columns of a tag's rows: ``carried`` from their input row, ``made`` by the task, ``results`` of the user's function.
 
-    ``results`` are names in the dicts that the function returns, by names of columns.
+    ``results`` are names in the dicts that the function returns, by names of columns, and ``required`` those that may not be null.
     """
 
     carried: tuple[str, ...] = ()
     made: tuple[str, ...] = ()
     results: Mapping[str, str] = field(default_factory=dict)
+    required: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -37,6 +38,15 @@ class _Section:
     values: list[tuple[object, ...]] = field(default_factory=list)
     results: list[Mapping[str, object]] = field(default_factory=list)
     origins: list[object] = field(default_factory=list)
+
+
+class Block(NamedTuple):
+    """Rows that are added at once: their input row, their number, the columns that their shape has as ``made``, and the function's."""
+
+    place: Place
+    size: int
+    made: tuple[pa.Array, ...]
+    results: pa.RecordBatch
 
 
 class OutputBuffer:
@@ -55,6 +65,7 @@ class OutputBuffer:
         self._uid = uid
         self._function = function
         self._sections: dict[int, _Section] = {}
+        self._blocks: dict[int, list[Block]] = {}
         self._rows = 0
         self._batches: set[int] = set()
 
@@ -79,6 +90,20 @@ class OutputBuffer:
         self._rows += 1
         self._batches.add(id(place.batch))
 
+    def add_block(self, tag: int, block: Block) -> None:
+        """Add rows; their results have the names and types of the shape's ``results``, in its order."""
+        self._blocks.setdefault(tag, []).append(block)
+        self._rows += block.size
+        self._batches.add(id(block.place.batch))
+
+    def result_schema(self, tag: int) -> pa.Schema:
+        """Return the columns of a tag's results as the function names them."""
+        import pyarrow as pa
+
+        shape = self._shapes[tag]
+        kinds = {shown: self._schema.field(name).type for name, shown in shape.results.items()}
+        return pa.schema([pa.field(shown, kind, nullable=shown not in shape.required) for shown, kind in kinds.items()])
+
     @property
     def is_full(self) -> bool:
         """Whether enough rows were collected."""
@@ -97,6 +122,9 @@ class OutputBuffer:
         """
         for tag, section in self._sections.items():
             yield self._batch(tag, self._shapes[tag], section)
+        for tag, blocks in self._blocks.items():
+            yield self._of_blocks(tag, self._shapes[tag], blocks)
+        self._blocks = {}
         self._sections, self._rows, self._batches = {}, 0, set()
 
     def _batch(self, tag: int, shape: Shape, section: _Section) -> pa.RecordBatch:
@@ -110,7 +138,23 @@ class OutputBuffer:
         for name, column in zip(shape.made, zip(*section.values, strict=True), strict=True):
             found[name] = pa.array(column, self._schema.field(name).type)
         if shape.results:
-            found |= self._results(shape.results, section.results, section.origins)
+            found |= self._results(tag, section.results, section.origins)
+        columns = [self._typed(field, found.get(field.name), count) for field in self._schema]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _of_blocks(self, tag: int, shape: Shape, blocks: Sequence[Block]) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        count = sum(block.size for block in blocks)
+        found: dict[str, pa.Array] = {TAG: pa.array([tag] * count, self._schema.field(TAG).type)}
+        numbers = [pa.array([block.place.number] * block.size, pa.int32()) for block in blocks]
+        for name in shape.carried:
+            repeated = [block.place.batch.column(name).take(number) for block, number in zip(blocks, numbers, strict=True)]
+            found[name] = pa.concat_arrays(repeated)
+        for number, name in enumerate(shape.made):
+            found[name] = pa.concat_arrays([block.made[number] for block in blocks])
+        for number, name in enumerate(shape.results):
+            found[name] = pa.concat_arrays([block.results.column(number) for block in blocks])
         columns = [self._typed(field, found.get(field.name), count) for field in self._schema]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
@@ -121,9 +165,10 @@ class OutputBuffer:
             return pa.nulls(count, field.type)
         return column if column.type == field.type else column.cast(field.type)
 
-    def _results(self, names: Mapping[str, str], rows: Sequence[Mapping[str, object]], origins: Sequence[object]) -> dict[str, pa.Array]:
+    def _results(self, tag: int, rows: Sequence[Mapping[str, object]], origins: Sequence[object]) -> dict[str, pa.Array]:
         import pyarrow as pa
 
+        names = self._shapes[tag].results
         known = frozenset(names.values())
         for row, origin in zip(rows, origins, strict=True):
             if not row.keys() <= known:
@@ -133,7 +178,7 @@ class OutputBuffer:
                     fix=f"name it in returns=..., or return only {', '.join(names.values())}",
                     uid=self._uid,
                 )
-        schema = pa.schema([pa.field(shown, self._schema.field(name).type) for name, shown in names.items()])
+        schema = self.result_schema(tag)
         try:
             made = coerce_batch(rows, schema)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
@@ -157,7 +202,7 @@ class OutputBuffer:
         said = "returned" if isinstance(why, MisfitError) else "returned a row that does not fit its columns:"
         return UserCodeError(
             f"{self._function} {said} {' '.join(str(why).split())}, {where}",
-            fix="return values of the types in returns=...",
+            fix="return values of the types in returns=..., or of the side output's columns",
             uid=self._uid,
         )
 

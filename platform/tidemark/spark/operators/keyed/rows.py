@@ -46,17 +46,26 @@ class Place:
 class BatchValues:
     """The columns of a batch as Python values, each made at its first use: a batch may have thousands of keys."""
 
-    __slots__ = ("_batch", "_found")
+    __slots__ = ("_batch", "_found", "_rows")
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._batch = batch
         self._found: dict[str, list[object]] = {}
+        self._rows: tuple[Mapping[str, str], list[dict[str, object]]] | None = None
 
     def __getitem__(self, column: str) -> list[object]:
         found = self._found.get(column)
         if found is None:
             found = self._found[column] = python_values(self._batch.column(column))
         return found
+
+    def rows(self, columns: Mapping[str, str]) -> list[dict[str, object]]:
+        """Return all rows as dicts, made at their first use; ``columns`` are names in the batch by names in the dicts."""
+        if self._rows is None or self._rows[0] is not columns:
+            values = zip(*(self[name] for name in columns.values()), strict=True)
+            rows = [dict(zip(columns, each, strict=True)) for each in values] if columns else [{} for _ in range(self._batch.num_rows)]
+            self._rows = columns, rows
+        return self._rows[1]
 
 
 class Run(NamedTuple):
@@ -78,9 +87,11 @@ class Run(NamedTuple):
 
     def rows(self, columns: Mapping[str, str]) -> list[dict[str, object]]:
         """Return the rows as dicts; ``columns`` are names in the batch by names in the dicts."""
-        if not columns:
-            return [{} for _ in range(self.start, self.stop)]
-        return [dict(zip(columns, values, strict=True)) for values in zip(*map(self.values, columns.values()), strict=True)]
+        return self.all.rows(columns)[self.start : self.stop]
+
+    def batch_of(self, columns: Mapping[str, str]) -> pa.RecordBatch:
+        """Return the rows as a batch; ``columns`` are names in the batch by names in the result."""
+        return _named(self.batch, columns).slice(self.start, self.stop - self.start)
 
 
 class KeyRows:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +12,7 @@ from pyspark.sql import types as T
 
 from tidemark.crashpoints import crash_point
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
+from tidemark.spark.columns.arrow_batches import SMALL_ROW, unwatched
 from tidemark.spark.columns.expressions import POSITION, START, nulls_in, quoted
 from tidemark.spark.columns.schemas import no_rows
 from tidemark.spark.columns.state_files import read_files, write_folder
@@ -40,14 +40,9 @@ from tidemark.state.log.records import StateFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 Task = Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
-
-_MAX_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
-
-_SMALL_ROW: Final = 512
-"""Up to so many bytes in a file are few for a row: ten thousand rows of twenty times that size are 100 MiB."""
 
 _FEW_BYTES: Final = 64 * 1024
 
@@ -132,7 +127,7 @@ def run_task(
     files_time = f"if({TAG} = {VERSION}, {DUE}, {START}) AS {START}"
     named = observed.selectExpr(*(files_time if name == START else quoted(name) for name in columns.names))
     folder = tables.new_folder()
-    with _unwatched(context.spark) if small_rows else nullcontext():
+    with unwatched(context.spark, small_rows=small_rows):
         written = write_folder(named, context.store, folder, compression=STATE_COMPRESSION, time_column=START, apart=[TAG])
     crash_point("state-staged")
     files: dict[int, list[ParquetSummary]] = {}
@@ -142,20 +137,9 @@ def run_task(
     return TaskOutput({tag: tuple(found) for tag, found in files.items()}, observation.get, columns)
 
 
-@contextmanager
-def _unwatched(spark: SparkSession) -> Iterator[None]:
-    """Have Spark not ask for the size of a batch before each row: with lists and structs that takes several times as long as the rest."""
-    before = str(spark.conf.get(_MAX_BYTES))
-    spark.conf.set(_MAX_BYTES, str(2**31 - 1))
-    try:
-        yield
-    finally:
-        spark.conf.set(_MAX_BYTES, before)
-
-
 def have_small_rows(files: Sequence[ParquetSummary | StateFile]) -> bool:
     """Return whether rows of files are small on average, so that a batch of them needs no limit but their number."""
-    return sum(file.bytes for file in files) <= _SMALL_ROW * sum(file.rows for file in files) + _FEW_BYTES
+    return sum(file.bytes for file in files) <= SMALL_ROW * sum(file.rows for file in files) + _FEW_BYTES
 
 
 def sorted_by_key(fed: DataFrame, keys: Sequence[str], within: Sequence[str] = ()) -> DataFrame:

@@ -12,11 +12,13 @@ from pyspark.sql import types as T
 
 from tidemark.errors import UserCodeError
 from tidemark.graph.expressions.ddl import parse_schema
-from tidemark.graph.operators.keyed_process.node import BroadcastProcessNode
+from tidemark.graph.model.nodes import StatefulNode
+from tidemark.graph.operators.broadcast import BroadcastSpec
 from tidemark.spark.columns.expressions import POSITION, TIME, column, quoted
-from tidemark.spark.columns.schemas import nullable
+from tidemark.spark.columns.schemas import no_rows, nullable, struct_of
 from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.spark.operators.base.tables import STATE_COMPRESSION, StateTables
+from tidemark.spark.operators.keyed_process.conversions import same_key
 from tidemark.state.gc.state_file_check import owner_store
 from tidemark.state.log.parquet_files import write_parquet
 from tidemark.state.log.records import StateFile
@@ -43,10 +45,12 @@ class BroadcastMap:
 
     Args:
         node: the operator.
+        spec: of the map.
     """
 
-    def __init__(self, node: BroadcastProcessNode) -> None:
+    def __init__(self, node: StatefulNode, spec: BroadcastSpec) -> None:
         self._node = node
+        self._spec = spec
         self._read: tuple[tuple[str, ...], Entries] | None = None
 
     def entries(self, tables: StateTables, context: OperatorContext) -> Entries:
@@ -56,9 +60,18 @@ class BroadcastMap:
         if self._read is None or self._read[0] != paths:
             found: Entries = {}
             for file in files:
-                found.update((row[KEY], row[VALUE]) for row in _rows(file, context))
+                found.update((same_key(row[KEY]), row[VALUE]) for row in _table_of(file, context).to_pylist())
             self._read = paths, found
         return self._read[1]
+
+    def stored_entries(self, tables: StateTables, context: OperatorContext) -> DataFrame:
+        """Return a row per entry: ``key``, and ``value`` with the declared columns; the key is a text where there never was one."""
+        import pyarrow as pa
+
+        found = [_table_of(file, context) for file in tables.files(PART)]
+        if not found:
+            return no_rows(context.spark, T.StructType().add("key", "string").add("value", struct_of(self._spec.value)))
+        return context.spark.createDataFrame(pa.concat_tables(found).rename_columns(["key", "value"]))
 
     def write(self, rows: DataFrame, tables: StateTables, context: OperatorContext) -> int:
         """Apply an epoch's rows, in order of their times; return their number.
@@ -69,18 +82,18 @@ class BroadcastMap:
         entries, uid = dict(self.entries(tables, context)), self._node.uid
         changes, types = self._changes(rows)
         for row in changes.to_pylist():
-            key = row[KEY]
+            key = same_key(row[KEY])
             try:
                 if row[_REMOVES]:
                     entries.pop(key, None)
                 else:
                     entries[key] = row[VALUE]
             except TypeError:
-                what = f"the broadcast map {self._node.broadcast.name!r} has the key {key!r}, which cannot be looked up"
+                what = f"the broadcast map {self._spec.name!r} has the key {key!r}, which cannot be looked up"
                 raise UserCodeError(what, fix="use a key that is no array, map or struct", uid=uid, place=self._node.place) from None
         if len(entries) > MAX_ENTRIES:
             raise UserCodeError(
-                f"the broadcast map {self._node.broadcast.name!r} has {len(entries):,} entries, and each task gets all of them",
+                f"the broadcast map {self._spec.name!r} has {len(entries):,} entries, and each task gets all of them",
                 fix=f"connect the streams by a key instead; up to {MAX_ENTRIES:,} entries are broadcast",
                 uid=uid,
                 place=self._node.place,
@@ -95,7 +108,7 @@ class BroadcastMap:
 
     def _changes(self, rows: DataFrame) -> tuple[pa.Table, T.StructType]:
         """Return the rows in order, and the types of the map's columns."""
-        spec = self._node.broadcast
+        spec = self._spec
         names = parse_schema(spec.value).names
         removes = F.lit(False) if spec.removes is None else F.coalesce(column(spec.removes), F.lit(False))
         value = F.struct(*(F.col(quoted(name)).alias(name) for name in names))
@@ -119,9 +132,8 @@ def _table(entries: Entries, types: T.StructType) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _rows(file: StateFile, context: OperatorContext) -> list[dict[str, Any]]:
+def _table_of(file: StateFile, context: OperatorContext) -> pa.Table:
     import pyarrow.parquet as pq
 
     data = owner_store(context.store, file).get(file.path)
-    found: list[dict[str, Any]] = pq.read_table(io.BytesIO(data), page_checksum_verification=True).to_pylist()
-    return found
+    return pq.read_table(io.BytesIO(data), page_checksum_verification=True)

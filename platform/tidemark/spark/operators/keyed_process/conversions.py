@@ -1,7 +1,8 @@
-"""Converts values that are written to state to those that will be read from it, so that it does not matter when it is read."""
+"""Converts values that are written to state, and rows that are emitted at once, to their declared types."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tidemark.errors import UserCodeError
 from tidemark.graph.operators.keyed_process.descriptors import StateDescriptor
 from tidemark.semantics.keyed_process.declarations import StateDeclaration
+from tidemark.spark.columns.typed_batches import MisfitColumnError, typed_by_name
 from tidemark.spark.columns.user_values import MisfitError, coerce_values
 
 if TYPE_CHECKING:
@@ -30,10 +32,27 @@ def declarations(
     found = {}
     for name, descriptor in states.items():
         value, key = types[name]
-        convert_key = None if key is None else conversion(key, f"a key of the state {name!r}", none=False)
+        convert_key = None if key is None else key_conversion(key, f"a key of the state {name!r}")
         convert = conversion(value, f"the state {name!r}")
         found[name] = replace(descriptor.declaration(name), convert=convert, convert_key=convert_key)
     return found
+
+
+def key_conversion(kind: pa.DataType, what: str) -> Callable[[Any], Any]:
+    """Return a function that converts a key of a map, or raises a ``UserCodeError``; ``what`` is given the key."""
+    import pyarrow as pa
+
+    convert = conversion(kind, what, none=False)
+    return (lambda key: same_key(convert(key))) if pa.types.is_floating(kind) else convert
+
+
+def same_key(key: object) -> object:
+    """Return a key as it is looked up: NaN is one key, as in Spark and Flink, and in Python only if it is one object.
+
+    >>> {same_key(float("nan")), same_key(float("nan"))}
+    {nan}
+    """
+    return math.nan if isinstance(key, float) and math.isnan(key) else key
 
 
 def conversion(kind: pa.DataType, what: str, *, none: bool = True) -> Callable[[Any], Any]:
@@ -60,3 +79,18 @@ def conversion(kind: pa.DataType, what: str, *, none: bool = True) -> Callable[[
         bound = 1 << (kind.bit_width - 1)
         return lambda value: value if type(value) is int and -bound <= value < bound else slow(value)
     return slow
+
+
+def typed_emission(rows: pa.RecordBatch, schema: pa.Schema, name: str) -> pa.RecordBatch:
+    """Return rows that the function of a name emitted at once, with the declared columns.
+
+    Raises:
+        UserCodeError: they do not fit.
+    """
+    try:
+        return typed_by_name(rows, schema)
+    except MisfitColumnError as misfit:
+        raise UserCodeError(
+            f"{name} emitted a batch whose {misfit}",
+            fix="emit a batch with the columns of returns=..., or of its side output, each of its type",
+        ) from None

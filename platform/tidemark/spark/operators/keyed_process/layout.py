@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import types as T
 
+from tidemark.graph.checks.schema_inference import schema_of
 from tidemark.graph.operators.keyed_process.node import KeyedProcessNode, emitted_counter
 from tidemark.graph.operators.keyed_process.state_columns import columns_of
 from tidemark.graph.operators.state_names import element_column, key_column
-from tidemark.spark.columns.expressions import POSITION, TIME, visible_of
+from tidemark.spark.columns.expressions import POSITION, TIME, quoted, visible_of
 from tidemark.spark.columns.schemas import nullable, struct_of
 from tidemark.spark.operators.keyed.columns import names_of, result_column
 from tidemark.spark.operators.keyed.layout import Layout
@@ -42,6 +43,13 @@ def state_fields(node: KeyedProcessNode) -> tuple[T.StructField, ...]:
 def keys_of_node(node: KeyedProcessNode) -> dict[str, str]:
     """Return the key columns of state by the names of the keys."""
     return {name: key_column(name) for name, _ in node.keys}
+
+
+def given_columns(node: KeyedProcessNode) -> T.StructType:
+    """Return the columns of the first input whose types the graph knows."""
+    schema = schema_of(node.inputs[0]) if node.inputs else None
+    known = [] if schema is None else [f"{quoted(each.name)} {each.type}" for each in schema.columns if each.type is not None]
+    return nullable(struct_of(", ".join(known))) if known else T.StructType()
 
 
 Elements = tuple[Mapping[str, str], ...]
@@ -84,7 +92,10 @@ def layout_of(node: KeyedProcessNode, key_types: T.StructType, elements: Element
         made = _made(ddl)
         more += [T.StructField(side_column(number, name), kind) for name, kind in made.items()]
         shapes[number] = Shape(
-            tuple(keys_of_node(node).values()), names_of(RESULT_FIELDS), {side_column(number, name): name for name in made}
+            tuple(keys_of_node(node).values()),
+            names_of(RESULT_FIELDS),
+            {side_column(number, name): name for name in made},
+            _required(ddl),
         )
     return Layout(
         keys_of_node(node),
@@ -93,11 +104,16 @@ def layout_of(node: KeyedProcessNode, key_types: T.StructType, elements: Element
         fields,
         input_fields=(T.StructField(INPUT, T.IntegerType()),) if connected else (),
         results={name: result_column(name) for name in results},
+        required=_required(node.returns),
         version_fields=state_fields(node),
         output_fields=RESULT_FIELDS,
         more_fields=tuple(more),
         more_shapes=shapes,
     )
+
+
+def _required(ddl: str) -> frozenset[str]:
+    return frozenset(field.name for field in struct_of(ddl) if not field.nullable)
 
 
 def _made(ddl: str) -> dict[str, T.DataType]:

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from tidemark.graph.operators.keyed_process.node import KeyedProcessNode
+from tidemark.spark.columns.arrow_batches import POSITION_TYPE
 from tidemark.spark.columns.expressions import POSITION, TIME, key_hash, quoted
 from tidemark.spark.operators.keyed.layout import Layout
 from tidemark.spark.operators.keyed_process.columns import ERROR, FAILED_ELEMENT, FAILED_INPUT, RESULT_NUMBER, RESULT_TIME
@@ -38,13 +40,22 @@ def emitted_rows(node: KeyedProcessNode, rows: DataFrame, columns: Mapping[str, 
     )
 
 
-def failed_rows(elements: DataFrame, timers: DataFrame, layout: Layout) -> DataFrame:
-    """Return the elements that failed, and a row without columns for each timer that did; ``error`` says why."""
+def failed_rows(elements: DataFrame, timers: DataFrame, layout: Layout, given: T.StructType) -> DataFrame:
+    """Return the elements that failed, and for each timer that did a row whose other columns are null; ``error`` says why.
+
+    Args:
+        elements: as the pass wrote them.
+        timers: as the pass wrote them.
+        layout: of the epoch.
+        given: the input's columns, for an epoch without input.
+    """
     if layout.input_fields:
         named = [F.col(FAILED_INPUT).alias("input"), F.col(FAILED_ELEMENT).alias("element")]
-    else:
+    elif layout.elements:
         named = [F.col(quoted(stored)).alias(name) for name, stored in layout.elements.items()]
-    hidden = [F.col(name) for name in layout.engine]
+    else:
+        named = [F.lit(None).cast(field.dataType).alias(field.name) for field in given]
+    hidden = [F.col(name) for name in layout.engine] or [F.lit(None).cast(POSITION_TYPE).alias(POSITION)]
     found = elements.select(*named, F.col(ERROR).alias("error"), *hidden)
     errors = timers.select(F.col(ERROR).alias("error"), F.col(RESULT_TIME).alias(TIME))
     return found.unionByName(errors, allowMissingColumns=True)

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from tidemark.crashpoints import crash_point
@@ -23,11 +24,12 @@ from tidemark.spark.columns.expressions import POSITION, START, TIME, quoted
 from tidemark.spark.columns.state_files import write_folder
 from tidemark.spark.operators.base.contract import InputCounts, Observed, OperatorContext, OperatorEpoch, OperatorRuntime, PortInput
 from tidemark.spark.operators.base.tables import MAIN, STATE_COMPRESSION, StateTables
-from tidemark.spark.operators.keyed.columns import ORDER, OUTPUT, VERSION, names_of
+from tidemark.spark.operators.keyed.columns import EPOCH, ORDER, OUTPUT, STATE, VERSION, names_of
 from tidemark.spark.operators.keyed.input import TaskInput
 from tidemark.spark.operators.keyed.key_state import ErrorContext
 from tidemark.spark.operators.keyed.key_table import Counters, KeyTable
 from tidemark.spark.operators.keyed.layout import Layout
+from tidemark.spark.operators.keyed.rows import python_values
 from tidemark.spark.operators.keyed.task import KeyTask
 from tidemark.spark.operators.keyed.task_run import TaskOutput, have_small_rows, run_task
 from tidemark.spark.operators.keyed_process.broadcast import BroadcastMap, Entries
@@ -44,7 +46,7 @@ from tidemark.spark.operators.keyed_process.columns import (
     TIMERS,
     side_tags,
 )
-from tidemark.spark.operators.keyed_process.layout import Elements, keys_of_node, layout_of
+from tidemark.spark.operators.keyed_process.layout import Elements, given_columns, keys_of_node, layout_of
 from tidemark.spark.operators.keyed_process.rows import emitted_rows, failed_rows
 from tidemark.spark.operators.keyed_process.staging import staged_rows
 from tidemark.spark.operators.keyed_process.stored_tables import stored_keys, stored_timers
@@ -66,12 +68,12 @@ _COUNTS: Final = {
     "second_accepted": SECOND_ACCEPTED,
     "second_failed": SECOND_FAILED,
 }
-_TIMERS: Final = "timers_set"
+TIMERS_SET: Final = "timers_set"
 """The counter of timers that wait."""
 
 
 class KeyedProcessRuntime(OperatorRuntime):
-    """A process function of a run.
+    """A process function of a run; ``given`` are the columns of its first input, as far as they are known.
 
     Args:
         node: its declaration.
@@ -81,8 +83,9 @@ class KeyedProcessRuntime(OperatorRuntime):
         super().__init__(node)
         self._declared = node
         self.keys = keys_of_node(node)
-        self.broadcast = BroadcastMap(node) if isinstance(node, BroadcastProcessNode) else None
+        self.broadcast = BroadcastMap(node, node.broadcast) if isinstance(node, BroadcastProcessNode) else None
         self.tags = side_tags(node)
+        self.given = given_columns(node)
         sources = (found for found in walk(node.inputs) if isinstance(found, SourceNode))
         self.bound = max((source.watermarks.generator.bound_ms for source in sources), default=0)
 
@@ -135,6 +138,8 @@ class KeyedProcessEpoch(OperatorEpoch):
             rows, keys, self._elements = given
             layout = layout_of(node, keys, self._elements, rows.schema)
             self._adopt(layout)
+            if layout.elements:
+                self.runtime.given = StructType([StructField(name, layout.fields[at].dataType) for name, at in layout.elements.items()])
             folder = self._tables.new_folder()
             staged = rows.select(*map(quoted, layout.new.names))
             self._staged = tuple(write_folder(staged, self.context.store, folder, compression=STATE_COMPRESSION, time_column=TIME))
@@ -196,6 +201,7 @@ class KeyedProcessEpoch(OperatorEpoch):
         node, runtime = self.runtime.node, self.runtime
         times = EpochTimes(clock.before, clock.watermark, runtime.bound, clock.processing_time)
         function = ProcessKeys(
+            job=self.context.job,
             uid=node.uid or "",
             name=node.function_name,
             function=node.function,
@@ -205,6 +211,7 @@ class KeyedProcessEpoch(OperatorEpoch):
             stored=names_of(layout.version_fields),
             elements=self._elements,
             methods=node.methods,
+            by_batch=node.by_batch,
             tags={tag.name: runtime.tags[counter] for counter, tag in node.emitted_tags.items()},
             times=times,
             forgives=node.on_error is not None,
@@ -251,7 +258,8 @@ class KeyedProcessEpoch(OperatorEpoch):
         if passed is None or layout is None:
             raise ValueError(f"no rows of {counter}")
         if counter == FAILED:
-            return failed_rows(passed.read(self.context, FAILED_ROW), passed.read(self.context, FAILED_TIMER), layout)
+            elements, timers = passed.read(self.context, FAILED_ROW), passed.read(self.context, FAILED_TIMER)
+            return failed_rows(elements, timers, layout, self.runtime.given)
         tag = self.runtime.tags[counter]
         return emitted_rows(self.runtime.node, passed.read(self.context, tag), layout.shapes[tag].results, named=True)
 
@@ -268,19 +276,38 @@ class KeyedProcessEpoch(OperatorEpoch):
         return self._keys.compact(layout.versions, list(layout.keys.values()), self._counters.keys)
 
     def stored_tables(self) -> Mapping[str, DataFrame]:
-        """Return ``keys``, a row per key with its states, and ``timers``, a row per timer."""
-        node = self.runtime.node
+        """Return ``keys``, a row per key with its states, ``timers``, a row per timer, and ``broadcast``, a row per entry of a map."""
+        node, held = self.runtime.node, self.runtime.broadcast
         names = {value_column(name): name for name, _ in node.states}
+        rows = None if self._tables.schema is None else self._keys.read(self._layout_of_state().versions)
+        found = {"keys": stored_keys(rows, node, names, self.context), "timers": stored_timers(rows, node, self.context)}
+        return found if held is None else {**found, "broadcast": held.stored_entries(self._tables, self.context)}
+
+    def stored_version(self, key: Mapping[str, object]) -> tuple[object, ...] | None:
+        """Return the columns of a key's state, as ``read_record`` takes them; None for a key that keeps nothing."""
         if self._tables.schema is None:
-            return {"keys": stored_keys(None, node, names, self.context), "timers": stored_timers(None, node, self.context)}
+            return None
         layout = self._layout_of_state()
         rows = self._keys.read(layout.versions)
-        return {"keys": stored_keys(rows, node, names, self.context), "timers": stored_timers(rows, node, self.context)}
+        for name, stored in layout.keys.items():
+            rows = rows.where(F.col(quoted(stored)).eqNullSafe(F.lit(key[name])))
+        found = rows.orderBy(F.col(EPOCH).desc()).limit(1).toArrow().combine_chunks()
+        if not found.num_rows or found.column(STATE)[0].as_py() is None:
+            return None
+        return tuple(python_values(found.column(name).chunk(0))[0] for name in names_of(layout.version_fields))
+
+    def state_types(self) -> dict[str, tuple[pa.DataType, pa.DataType | None]] | None:
+        """Return the Arrow types of each state's values, and of a map's keys; None where nothing was ever written."""
+        return None if self._tables.schema is None else _types(self.runtime.node, self._layout_of_state())
+
+    def broadcast_entries(self) -> dict[str, Entries]:
+        """Return the map that the function reads, by its name; none where there is no broadcast stream."""
+        return self._broadcast
 
     @property
     def _timers_set(self) -> int:
         passed = 0 if self._passed is None else self._passed.count("timers")
-        return self.context.before.counters.get(_TIMERS, 0) + passed
+        return self.context.before.counters.get(TIMERS_SET, 0) + passed
 
     def progress(self, common: OperatorProgress) -> OperatorProgress:
         """Return the operator's progress, with the numbers of keys and timers."""
@@ -298,7 +325,7 @@ class KeyedProcessEpoch(OperatorEpoch):
 
     def snapshot(self) -> OperatorState:
         """Return the operator's state after this epoch."""
-        return self._tables.snapshot(self.watermark, {**self._counters.named(), _TIMERS: self._timers_set})
+        return self._tables.snapshot(self.watermark, {**self._counters.named(), TIMERS_SET: self._timers_set})
 
 
 def _types(node: KeyedProcessNode, layout: Layout) -> dict[str, tuple[pa.DataType, pa.DataType | None]]:

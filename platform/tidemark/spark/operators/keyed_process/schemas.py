@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import types as T
 
 from tidemark.graph.operators.keyed_process.node import KeyedProcessNode, emitted_counter
+from tidemark.spark.columns.arrow_batches import POSITION_TYPE
 from tidemark.spark.columns.expressions import POSITION, TIME, column, visible_of
 from tidemark.spark.columns.schemas import nullable, struct_of
-from tidemark.spark.operators.base.schemas import POSITION_TYPE, OperatorSchemas
+from tidemark.spark.operators.base.schemas import OperatorSchemas
 from tidemark.spark.operators.keyed_process.columns import TIMER_FIELDS
 from tidemark.spark.operators.keyed_process.layout import keys_of_node, state_fields
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tidemark.semantics.keyed_process.declarations import StateDeclaration
 from tidemark.semantics.keyed_process.key_record import Entry, KeyRecord, Stored, Timer
 from tidemark.semantics.keyed_process.times import EpochTimes
 from tidemark.semantics.windows.windows import TimeDomain
+from tidemark.spark.operators.keyed_process.conversions import same_key
 
 _DOMAINS: tuple[TimeDomain, TimeDomain] = ("event", "processing")
 
@@ -41,9 +42,14 @@ def _entries(kind: str, held: Any, renewed: Any, begins: int) -> Stored:  # noqa
         times = renewed or [begins] * len(held)
         return [Entry(value, begins if time is None else time) for value, time in zip(held, times, strict=True)]
     if kind == "map":
-        times = dict(renewed or ())
-        return {key: Entry(value, times.get(key, begins)) for key, value in held}
+        times = dict(_pairs(renewed or ()))
+        return {key: Entry(value, times.get(key, begins)) for key, value in _pairs(held)}
     return Entry(held, begins if renewed is None else renewed)
+
+
+def _pairs(entries: Any) -> Iterator[tuple[object, Any]]:  # noqa: ANN401 - as above
+    for key, value in entries:
+        yield same_key(key), value
 
 
 def write_record(record: KeyRecord, declarations: Mapping[str, StateDeclaration]) -> tuple[object, ...]:

@@ -12,23 +12,24 @@ from tidemark.errors import TidemarkError, UserCodeError
 from tidemark.graph.expressions.expression_text import shortened
 from tidemark.graph.operators.keyed_process.descriptors import StateDescriptor
 from tidemark.graph.operators.keyed_process.function import BoundFunction
-from tidemark.semantics.keyed_process.context import Row
+from tidemark.semantics.keyed_process.batch_walk import BatchWalk
 from tidemark.semantics.keyed_process.declarations import StateDeclaration
 from tidemark.semantics.keyed_process.key_record import KeyRecord
 from tidemark.semantics.keyed_process.times import EpochTimes
-from tidemark.semantics.keyed_process.walk import Failed, KeyWalk, Walked
+from tidemark.semantics.keyed_process.walk import ElementWalk, Emitted, Failed, OutputBatch, Walked
 from tidemark.semantics.user_lines import raised_at, source_of
-from tidemark.spark.columns.expressions import TIME
-from tidemark.spark.operators.keyed.columns import NEW, OUTPUT
+from tidemark.spark.operators.keyed.columns import OUTPUT
 from tidemark.spark.operators.keyed.key_state import EMPTY_VERSION, Version, one_line, origin_of
-from tidemark.spark.operators.keyed.output_buffer import OutputBuffer
-from tidemark.spark.operators.keyed.rows import KeyRows, Place, Run
+from tidemark.spark.operators.keyed.output_buffer import Block, OutputBuffer
+from tidemark.spark.operators.keyed.rows import Place
 from tidemark.spark.operators.keyed.task import KeyCall, KeyFunction, KeyResult, KeyRun
 from tidemark.spark.operators.keyed_process.broadcast import read_only
-from tidemark.spark.operators.keyed_process.columns import FAILED_ROW, FAILED_TIMER, INPUT, KEY_NOTE
-from tidemark.spark.operators.keyed_process.conversions import declarations
+from tidemark.spark.operators.keyed_process.columns import FAILED_ROW, FAILED_TIMER, KEY_NOTE
+from tidemark.spark.operators.keyed_process.conversions import declarations, typed_emission
+from tidemark.spark.operators.keyed_process.elements import ElementBatches, ElementRows
 from tidemark.spark.operators.keyed_process.layout import Elements
 from tidemark.spark.operators.keyed_process.stored_record import read_record, write_record
+from tidemark.spark.operators.keyed_process.user_output import named_output
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,6 +43,7 @@ class ProcessKeys(KeyFunction):
     """Calls a process function. Immutable: it is sent to the workers.
 
     Args:
+        job: the job's name.
         uid: of the operator.
         name: of the function.
         function: the user's.
@@ -51,12 +53,14 @@ class ProcessKeys(KeyFunction):
         stored: the columns of a key's version.
         elements: columns of elements by their names in the stream, for each input.
         methods: of the function, for an element of each input.
+        by_batch: whether its one method takes elements in batches.
         tags: of rows of side outputs, by their names.
         times: of the operator in the epoch.
         forgives: whether a call that fails is undone, and its element put aside.
         broadcast: maps that it reads, by name.
     """
 
+    job: str
     uid: str
     name: str
     function: object
@@ -66,6 +70,7 @@ class ProcessKeys(KeyFunction):
     stored: tuple[str, ...]
     elements: Elements
     methods: tuple[str, ...]
+    by_batch: bool
     tags: Mapping[str, int]
     times: EpochTimes
     forgives: bool
@@ -77,14 +82,16 @@ class ProcessKeys(KeyFunction):
         bound = BoundFunction(self.function, fields=self.fields, methods=self.methods)
         declared = declarations(self.states, self.types)
         broadcast = {name: read_only(dict(entries)) for name, entries in self.broadcast.items()}
-        walk = KeyWalk(bound, declared, frozenset(self.tags), self.times, forgives=self.forgives, broadcast=broadcast)
-        try:
-            with self._named("open"):
-                bound.open(walk.context)
-            yield _OpenFunction(self, walk, declared)
-        finally:
-            with self._named("close"):
-                bound.close()
+        make = BatchWalk if self.by_batch else ElementWalk
+        walk = make(bound, declared, frozenset(self.tags), self.times, forgives=self.forgives, broadcast=broadcast)
+        with named_output(f"{self.job} {self.uid}", walk.context):
+            try:
+                with self._named("open"):
+                    bound.open(walk.context)
+                yield _OpenFunction(self, walk, declared)
+            finally:
+                with self._named("close"):
+                    bound.close()
 
     @contextmanager
     def _named(self, method: str) -> Iterator[None]:
@@ -108,7 +115,7 @@ class _OpenFunction(KeyFunction):
     """The function between ``open`` and ``close``."""
 
     declared: ProcessKeys
-    walk: KeyWalk
+    walk: ElementWalk | BatchWalk
     states: Mapping[str, StateDeclaration]
     _walked: Walked = field(default_factory=Walked)
     _emptied: int = 0
@@ -126,12 +133,16 @@ class _OpenFunction(KeyFunction):
         walked, out, first = self._walked, call.out, call.rows.first
         record = read_record(call.before.more, self.states, self.declared.times)
         timers, expired = _count_timers(record), walked.expired
-        elements = _Elements(call.rows, self.declared.elements)
+        elements, emitted = self._walk(call, record)
         tags, origin, number = self.declared.tags, _Origin(call.key), 0
         try:
-            for each in self.walk.run(call.key, record, elements, walked):
+            for each in emitted:
                 if isinstance(each, Failed):
                     self._put_aside(each, elements, out, first)
+                elif isinstance(each, OutputBatch):
+                    tag = OUTPUT if each.tag is None else tags[each.tag]
+                    out.add_block(tag, self._block(each, first, number, out.result_schema(tag)))
+                    number += each.rows.num_rows
                 elif each.tag is None:
                     out.add(OUTPUT, first, (each.time, number), result=each.row, origin=origin)
                     number += 1
@@ -154,7 +165,24 @@ class _OpenFunction(KeyFunction):
             self._second[number] += sum(counted[1:])
         return KeyResult(after, accepted=sum(accepted), refused=sum(failed))
 
-    def _put_aside(self, failed: Failed, elements: _Elements, out: OutputBuffer, first: Place) -> None:
+    def _walk(self, call: KeyCall, record: KeyRecord) -> tuple[ElementRows | ElementBatches, Iterator[Emitted]]:
+        """Return a key's elements, and what the walk through them emits."""
+        walk, columns = self.walk, self.declared.elements
+        if isinstance(walk, BatchWalk):
+            batches = ElementBatches(call.rows, columns[0] if columns else {}, walk)
+            return batches, walk.run(call.key, record, batches, self._walked)
+        rows = ElementRows(call.rows, columns)
+        return rows, walk.run(call.key, record, rows, self._walked)
+
+    def _block(self, emitted: OutputBatch, place: Place, number: int, schema: pa.Schema) -> Block:
+        """Return the rows that were emitted at once; ``number`` is that of the first among those of the key."""
+        import pyarrow as pa
+
+        rows = typed_emission(emitted.rows, schema, self.declared.name)
+        times = pa.array([emitted.times] * rows.num_rows, pa.int64()) if isinstance(emitted.times, int) else emitted.times
+        return Block(place, rows.num_rows, (times, pa.array(range(number, number + rows.num_rows), pa.int64())), rows)
+
+    def _put_aside(self, failed: Failed, elements: ElementRows | ElementBatches, out: OutputBuffer, first: Place) -> None:
         if failed.row is None:
             error = f"timer at {failed.time} {origin_of(self.walk.context.current_key)}: {failed.error}"
             out.add(FAILED_TIMER, first, (error, failed.time))
@@ -170,10 +198,11 @@ class _OpenFunction(KeyFunction):
         due, timer = record.deadlines(self.states)
         return Version(LIVE, due, timer, None, write_record(record, self.states))
 
-    def _described(self, error: Exception, elements: _Elements) -> UserCodeError:
+    def _described(self, error: Exception, elements: ElementRows | ElementBatches) -> UserCodeError:
         """Return the error of a call, with its element or timer, and the line of the user's code."""
         name, timer = self.declared.name, self.walk.timer
-        about = f"element {shortened(repr(dict(elements.row)), 300)}" if timer is None and elements.row is not None else "no element"
+        row = elements.row
+        about = f"element {shortened(repr(dict(row)), 300)}" if timer is None and row is not None else "no element"
         about = about if timer is None else f"timer at {timer}"
         place = raised_at(error)
         line = source_of(place)
@@ -187,55 +216,6 @@ class _OpenFunction(KeyFunction):
         """Add the numbers of the task."""
         numbers = self._walked.fired, self._walked.expired, self._emptied, self._expired, self._timers
         out.add(KEY_NOTE, place, (*numbers, *self._second))
-
-
-class _Elements:
-    """The new elements of a key with their times and inputs; knows the newest one that was taken, and counts them by input."""
-
-    def __init__(self, rows: KeyRows, columns: Elements) -> None:
-        self._rows = rows
-        self._columns = columns
-        self.taken = [0] * len(columns)
-        self.failed = [0] * len(columns)
-        self.row: Row | None = None
-        self.number = 0
-        self._run: tuple[pa.RecordBatch, int] | None = None
-
-    def __iter__(self) -> Iterator[tuple[Row, int, int]]:
-        for run in self._rows.of(NEW):
-            if len(self._columns) > 1:
-                yield from self._of_both(run)
-                continue
-            place = run.start
-            self.taken[0] += run.stop - run.start
-            for row, time in zip(run.rows(self._columns[0]), run.values(TIME), strict=True):
-                self.row, self._run = row, (run.batch, place)
-                place += 1
-                yield row, time, 0  # type: ignore[misc]
-
-    def _of_both(self, run: Run) -> Iterator[tuple[Row, int, int]]:
-        columns = [[(name, run.values(stored)) for name, stored in each.items()] for each in self._columns]
-        for nth, (number, time) in enumerate(zip(run.values(INPUT), run.values(TIME), strict=True)):
-            row = {name: values[nth] for name, values in columns[number]}  # type: ignore[call-overload]
-            self.row, self._run, self.number = row, (run.batch, run.start + nth), number  # type: ignore[assignment]
-            self.taken[self.number] += 1
-            yield row, time, number  # type: ignore[misc]
-
-    def fail(self) -> None:
-        """Count the newest element as one that failed."""
-        self.failed[self.number] += 1
-
-    @property
-    def accepted(self) -> list[int]:
-        """The elements that did not fail, by input."""
-        return [taken - failed for taken, failed in zip(self.taken, self.failed, strict=True)]
-
-    @property
-    def place(self) -> Place:
-        """The place of the newest element."""
-        if self._run is None:
-            raise ValueError("no element was taken")
-        return Place(*self._run)
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,13 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from tidemark.graph.model.nodes import StatefulNode
+from tidemark.spark.operators.async_map.runtime import AsyncMapRuntime
 from tidemark.spark.operators.base.contract import OperatorRuntime
 from tidemark.spark.operators.deduplicate.runtime import DeduplicateRuntime
+from tidemark.spark.operators.element_process.runtime import ElementProcessRuntime
 from tidemark.spark.operators.keyed_process.runtime import KeyedProcessRuntime
+from tidemark.spark.operators.running.runtime import running_runtime
+from tidemark.spark.operators.sql_state.runtime import sql_state_runtime
 from tidemark.spark.operators.window.runtimes import window_runtime_of
 
 _RUNTIMES: Final[Mapping[str, Callable[[Any], OperatorRuntime]]] = MappingProxyType(
@@ -18,6 +22,11 @@ _RUNTIMES: Final[Mapping[str, Callable[[Any], OperatorRuntime]]] = MappingProxyT
         "keyed_process": KeyedProcessRuntime,
         "connected_process": KeyedProcessRuntime,
         "broadcast_process": KeyedProcessRuntime,
+        "element_process": ElementProcessRuntime,
+        "broadcast_element_process": ElementProcessRuntime,
+        "async_map": AsyncMapRuntime,
+        "running": running_runtime,
+        "sql_state": sql_state_runtime,
         "window": window_runtime_of,
     }
 )

@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 from tidemark.graph.model.nodes import StatefulNode
 from tidemark.spark.operators.base.schemas import OperatorSchemas
 from tidemark.spark.operators.deduplicate.schemas import DeduplicateSchemas
+from tidemark.spark.operators.elements.schemas import ElementSchemas
 from tidemark.spark.operators.keyed_process.schemas import KeyedProcessSchemas
+from tidemark.spark.operators.native_keyed.schemas import NativeKeyedSchemas
+from tidemark.spark.operators.running.runtime import running_program
+from tidemark.spark.operators.sql_state.programs import program_of
 from tidemark.spark.operators.window.schemas import WindowSchemas
 
 if TYPE_CHECKING:
@@ -21,6 +25,11 @@ _SCHEMAS: Final[Mapping[str, Callable[[Any, Mapping[str, DataFrame]], OperatorSc
         "keyed_process": KeyedProcessSchemas,
         "connected_process": KeyedProcessSchemas,
         "broadcast_process": KeyedProcessSchemas,
+        "element_process": ElementSchemas,
+        "broadcast_element_process": ElementSchemas,
+        "async_map": ElementSchemas,
+        "running": lambda node, inputs: NativeKeyedSchemas(running_program(node), inputs),
+        "sql_state": lambda node, inputs: NativeKeyedSchemas(program_of(node), inputs),
         "window": WindowSchemas,
     }
 )

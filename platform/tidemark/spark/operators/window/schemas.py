@@ -10,11 +10,12 @@ from pyspark.sql import types as T
 from tidemark.graph.operators.window.execution import is_incremental
 from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.windows.assigners import DynamicSession
+from tidemark.spark.columns.arrow_batches import POSITION_TYPE
 from tidemark.spark.columns.expressions import POSITION, TIME
 from tidemark.spark.columns.replaced_sessions import REPLACED_TYPE
 from tidemark.spark.columns.schemas import no_rows, nullable, struct_of
 from tidemark.spark.operators.base.partials import Partials
-from tidemark.spark.operators.base.schemas import POSITION_TYPE, OperatorSchemas
+from tidemark.spark.operators.base.schemas import OperatorSchemas
 from tidemark.spark.operators.process.layout import layout_of_rows
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Asynchronous enrichment as an operator kind in the graph."""

@@ -1,0 +1,1 @@
+"""Running results of keyed streams as an operator kind."""

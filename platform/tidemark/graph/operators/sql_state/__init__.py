@@ -1,0 +1,1 @@
+"""State machines in SQL as an operator kind."""

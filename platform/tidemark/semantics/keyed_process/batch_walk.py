@@ -1,0 +1,144 @@
+"""Walks through one key's epoch with a function that takes elements in batches."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tidemark.errors import UserCodeError
+from tidemark.semantics.keyed_process.walk import Emitted, Failed, KeyWalk, Output, OutputBatch, Turn
+from tidemark.semantics.user_rows import name_of, rows_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class ElementBatch(NamedTuple):
+    """Elements of a key in the order of their times: their columns, and these times."""
+
+    rows: pa.RecordBatch
+    times: pa.Int64Array
+
+    def part(self, start: int, stop: int) -> ElementBatch:
+        """Return some of the elements."""
+        return ElementBatch(self.rows.slice(start, stop - start), self.times.slice(start, stop - start))
+
+
+class BatchWalk(KeyWalk[ElementBatch]):
+    """Calls the function for batches of elements.
+
+    A batch ends before an element at whose watermark a timer is due that is set when the batch begins; timers that the call itself sets
+    fire after it. The watermark of a call is that at its first element, so that an element is late exactly where it is when the function
+    takes it alone. ``start`` is the number of the first element of a call in its batch.
+    """
+
+    start = 0
+
+    def _process(self, elements: Iterable[ElementBatch], turn: Turn) -> Iterator[Emitted]:
+        now, times = self._now, self.times
+        for batch in elements:
+            self.start = 0
+            while self.start < len(batch.times):
+                now.watermark = times.watermark_at(batch.times[self.start].as_py())
+                yield from self._fire(turn)
+                stop = self._stop(batch.times, self.start, turn)
+                turn.walked.elements += stop - self.start
+                yield from self._call(batch, self.start, stop, turn)
+                self.start = stop
+
+    def _stop(self, element_times: pa.Int64Array, start: int, turn: Turn) -> int:
+        """Return the number of the first element before which a timer fires."""
+        due, count = turn.timers.next_event_time(), len(element_times)
+        if due is None or due > self.times.watermark_at(element_times[count - 1].as_py()):
+            return count
+        return bisect_left(range(count), due, lo=start + 1, key=lambda number: self.times.watermark_at(element_times[number].as_py()))
+
+    def _call(self, elements: ElementBatch, start: int, stop: int, turn: Turn) -> Iterator[Emitted]:
+        batch, process = elements.part(start, stop), self.function.inputs[0]
+        newest = batch.times[-1].as_py()
+        self.start, self._now.timestamp, self._context.timestamps = start, newest, batch.times
+        if turn.undo is None:
+            yield from self._outputs(process(batch.rows, self._context), name_of(process), newest)
+            return
+        failure, emitted = self._attempt(partial(process, batch.rows), newest, turn)
+        if failure is None:
+            yield from emitted
+        elif stop - start == 1:
+            turn.walked.failed += 1
+            yield Failed(batch.rows.to_pylist()[0], newest, failure)
+        else:
+            # One call for each: those that fail alone are put aside alone.
+            for number in range(start, stop):
+                self._now.watermark = self.times.watermark_at(elements.times[number].as_py())
+                yield from self._fire(turn)
+                yield from self._call(elements, number, number + 1, turn)
+
+    def _outputs(self, returned: object, name: str, time: int) -> Iterator[Emitted]:
+        yield from self._main(returned, name, time)
+        yield from self._tagged(time)
+
+    def _main(self, returned: object, name: str, time: int) -> Iterator[Emitted]:
+        for each in _parts(returned):
+            yield from self._tagged(time)
+            found = _as_batch(each, name)
+            if found is not None:
+                rows, times = found
+                yield OutputBatch(None, rows, time if times is None else times)
+            else:
+                for row in rows_of([each], name):
+                    yield Output(None, row, time)
+
+    def _tagged(self, time: int) -> Iterator[Emitted]:
+        for tag, other in self._context.take_outputs():
+            found = _as_batch(other, f"ctx.output({tag!r})")
+            yield Output(tag, other, time) if found is None else OutputBatch(tag, found[0], time if found[1] is None else found[1])
+
+
+def _parts(returned: Any) -> Iterable[object]:  # noqa: ANN401 - whatever the function returns
+    """Return the rows and batches that a call returned, one after the other."""
+    import pyarrow as pa
+
+    if isinstance(returned, pa.RecordBatch | pa.Table) or _is_timed(returned):
+        return (returned,)
+    if returned is None:
+        return ()
+    if isinstance(returned, Iterable) and not isinstance(returned, dict | str | bytes):
+        return returned
+    return rows_of(returned, "process_batch")
+
+
+def _is_timed(each: object) -> bool:
+    import pyarrow as pa
+
+    return isinstance(each, tuple) and len(each) == 2 and isinstance(each[0], pa.RecordBatch | pa.Table)
+
+
+def _as_batch(each: Any, name: str) -> tuple[pa.RecordBatch, pa.Int64Array | None] | None:  # noqa: ANN401 - as above
+    """Return what was emitted as a batch and the times of its rows; None where it is a row."""
+    import pyarrow as pa
+
+    rows, times = each if _is_timed(each) else (each, None)
+    if isinstance(rows, pa.Table):
+        rows = pa.RecordBatch.from_struct_array(rows.to_struct_array().combine_chunks()) if rows.num_rows else _empty(rows.schema)
+    if not isinstance(rows, pa.RecordBatch):
+        return None
+    if times is None:
+        return rows, None
+    if not isinstance(times, pa.Int64Array) or len(times) != rows.num_rows or times.null_count:
+        raise UserCodeError(
+            f"{name} emitted {rows.num_rows} rows with {_shown(times)} as their times",
+            fix="give a pyarrow array of int64 with the time of each row, in milliseconds, such as ctx.timestamps.filter(mask)",
+        )
+    return rows, times
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_pylist([], schema=schema)
+
+
+def _shown(times: object) -> str:
+    return f"{len(times)} values of {times.type}" if hasattr(times, "type") and hasattr(times, "__len__") else repr(times)

@@ -1,0 +1,69 @@
+"""What a user's function returned, as rows; and what it raised, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from types import GeneratorType
+from typing import Any, Final
+
+from tidemark.errors import TidemarkError, UserCodeError
+from tidemark.semantics.user_lines import raised_at
+
+Row = Mapping[str, Any]
+
+MAX_ROWS: Final = 1_000_000
+"""A call that emits more rows is held for one that never ends."""
+
+
+def name_of(function: object) -> str:
+    """Return what users call a function, also one that is an object.
+
+    >>> name_of(max)
+    'max'
+    """
+    while isinstance(function, partial):
+        function = function.func
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def rows_of(returned: object, name: str) -> Iterator[Row]:
+    """Yield the rows that a function returned, none for None; copies, since it may go on with the same dict.
+
+    Raises:
+        UserCodeError: it returned something else.
+
+    >>> list(rows_of([{"a": 1}], "process"))
+    [{'a': 1}]
+    """
+    if returned is None:
+        return
+    if type(returned) is not GeneratorType and (not isinstance(returned, Iterable) or isinstance(returned, Mapping | str | bytes)):
+        raise UserCodeError(f"{name} returned {returned!r}, not rows", fix="yield each row as a dict, or return a list of dicts, or None")
+    for number, row in enumerate(returned):
+        if number >= MAX_ROWS:
+            raise UserCodeError(
+                f"{name} emitted {MAX_ROWS:,} rows in one call, and has not ended",
+                fix="have it end; with state, what takes longer can set a timer, and emit more when that fires",
+            )
+        if type(row) is not dict and not isinstance(row, Mapping):
+            raise UserCodeError(f"{name} emitted {row!r} as a row", fix="yield each row as a dict of column names and values")
+        yield dict(row)
+
+
+def one_row(returned: object, name: str) -> Row:
+    """Return the one row that a function returned; a copy, as ``rows_of``.
+
+    Raises:
+        UserCodeError: it returned something else.
+    """
+    if not isinstance(returned, Mapping):
+        raise UserCodeError(f"{name} returned {returned!r}, not a row", fix="return a dict of column names and values")
+    return dict(returned)
+
+
+def describe_failure(error: BaseException) -> str:
+    """Return what a function raised, and the user's line."""
+    what = error.what if isinstance(error, TidemarkError) else f"{type(error).__name__}: {error}"
+    place = raised_at(error)
+    return what if place is None else f"{what} (at {place})"

@@ -1,0 +1,55 @@
+"""The size of the batches in which rows go to Python, and the plain columns that the engine's own structs travel in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from tidemark.spark.columns.expressions import POSITION
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, SparkSession
+
+SMALL_ROW: Final = 512
+"""Up to so many bytes are few for a row: ten thousand rows of twenty times that size are 100 MiB."""
+
+POSITION_TYPE: Final = T.StructType().add("origin", "string").add("block", "long").add("row", "long")
+"""The type of the hidden column by which rows of one time are ordered."""
+
+POSITION_PARTS: Final[Mapping[str, T.StructField]] = {f"__tm_{field.name}": field for field in POSITION_TYPE}
+"""The parts of a position, by the columns that they travel in: a struct takes Spark and Arrow longer."""
+
+POSITION_ROW: Final = "__tm_row"
+"""The part that tells rows of one file apart."""
+
+_MAX_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
+_NO_LIMIT: Final = str(2**31 - 1)
+
+
+@contextmanager
+def unwatched(spark: SparkSession, *, small_rows: bool) -> Iterator[None]:
+    """Have Spark not ask for the size of a batch before each row, which takes long; where rows are small their number is enough."""
+    if not small_rows:
+        yield
+        return
+    before = str(spark.conf.get(_MAX_BYTES))
+    spark.conf.set(_MAX_BYTES, _NO_LIMIT)
+    try:
+        yield
+    finally:
+        spark.conf.set(_MAX_BYTES, before)
+
+
+def position_parts() -> list[Column]:
+    """Return the position of a row as plain columns."""
+    return [F.col(f"{POSITION}.{field.name}").alias(name) for name, field in POSITION_PARTS.items()]
+
+
+def position_of_parts(row: str = POSITION_ROW) -> Column:
+    """Return the position that plain columns hold; ``row`` is SQL of its last part."""
+    origin, block, _ = POSITION_PARTS
+    return F.expr(f"named_struct('origin', {origin}, 'block', {block}, 'row', {row})").alias(POSITION)

@@ -1,0 +1,1 @@
+"""Asynchronous enrichment in the engine."""

@@ -1,0 +1,1 @@
+"""Functions over elements without keys in the engine."""

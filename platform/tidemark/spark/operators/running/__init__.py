@@ -1,0 +1,1 @@
+"""Running results in the engine."""

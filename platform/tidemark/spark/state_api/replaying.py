@@ -1,0 +1,127 @@
+"""Runs a process function again over a past epoch of one key, in this process, where a debugger can stop in it.
+
+Elements are read again from the job's sources, state and timers from its store as they were before the epoch. Nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from tidemark.errors import ColumnError, DefinitionError, StateMismatchError
+from tidemark.graph.job.job import Job, require_job
+from tidemark.graph.model.call_site import call_site
+from tidemark.graph.model.nodes import StatefulNode, walk
+from tidemark.graph.operators.keyed_process.node import KeyedProcessNode
+from tidemark.spark.env.session import session_of_job
+from tidemark.spark.state_api.key_replay import Key, KeyReplay, ReplayedEpoch
+from tidemark.spark.state_api.replay_input import PastEpoch
+from tidemark.state.log.joblog import JobLog
+from tidemark.state.log.records import EpochRecord
+from tidemark.state.store.layout import job_folder
+from tidemark.state.store.root_store import root_store
+from tidemark.state.store.store import JobStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def replay(
+    job: Job,
+    uid: str,
+    *,
+    key: Key,
+    epochs: int | Iterable[int] | None = None,
+    store: str | JobStore | None = None,
+    spark: SparkSession | None = None,
+) -> tuple[ReplayedEpoch, ...]:
+    """Run a process function again over past epochs of one key, in this process, and say what it did: why did this key fire?
+
+    The function is the job's as it is now, so that a change can be tried on what happened: breakpoints in it are reached, and the
+    differences say what it would have kept otherwise. Elements are read from the sources again; state, timers and broadcast maps are those
+    before each epoch. Nothing is written.
+
+    Args:
+        job: the job.
+        uid: of a process function of a keyed stream, with no other operator that keeps state before it.
+        key: the values of the key's columns by name.
+        epochs: which ones, of those that the job's log retains; the newest by default.
+        store: root of the job store; the job's own by default.
+        spark: the session; by default the running one, or one on this machine.
+
+    Raises:
+        DefinitionError: the job has no such process function, or one behind another operator that keeps state.
+        ColumnError: the key has other columns.
+        StateMismatchError: the log retains no such epoch, or it is the job's first that is retained.
+        EngineError: the input of an epoch cannot be read any more.
+        Exception: whatever the function raises, unless it has ``on_error``.
+    """
+    require_job(job, "replay", call_site())
+    node = _node_of(job, uid, key)
+    root = root_store(store, job.store, make=False)
+    folder = root.at(job_folder(job.name))
+    session = session_of_job(job.name) if spark is None else spark
+    log = JobLog(folder, job.name)
+    pasts = (PastEpoch(session, job, folder, *records) for records in _records(log, job.name, uid, _wanted(epochs)))
+    return tuple(KeyReplay(past, node, dict(key)).run() for past in pasts)
+
+
+def _wanted(epochs: int | Iterable[int] | None) -> list[int] | None:
+    if epochs is None:
+        return None
+    return [epochs] if isinstance(epochs, int) else sorted(set(epochs))
+
+
+def _node_of(job: Job, uid: str, key: Key) -> KeyedProcessNode:
+    nodes = {node.uid: node for node in job.nodes if isinstance(node, KeyedProcessNode)}
+    if uid not in nodes:
+        raise DefinitionError(
+            f"there is no process function of a keyed stream {uid!r}",
+            fix=f"name one of those there are: {', '.join(str(name) for name in nodes) or 'none'}",
+            job=job.name,
+            uid=uid,
+        )
+    node = nodes[uid]
+    other = next((found for found in walk(node.inputs) if isinstance(found, StatefulNode)), None)
+    if other is not None:
+        raise DefinitionError(
+            f"{uid!r} reads what {other.uid!r} makes, and only what comes from sources can be read again",
+            fix="replay the first operator, or push its results into an OperatorHarness",
+            job=job.name,
+            uid=uid,
+        )
+    names = [name for name, _ in node.keys]
+    if sorted(key) != sorted(names):
+        raise ColumnError(
+            f"the key has the columns {', '.join(key) or 'none'}, and {uid!r} is keyed by {', '.join(names)}",
+            fix=f"give key={{{', '.join(f'{name!r}: ...' for name in names)}}}",
+            job=job.name,
+            uid=uid,
+        )
+    return node
+
+
+def _records(log: JobLog, job: str, uid: str, wanted: Sequence[int] | None) -> Iterator[tuple[EpochRecord | None, EpochRecord]]:
+    """Yield the record of each wanted epoch, behind that of the epoch before."""
+    retained = {(record.lineage, record.epoch): record for record in reversed([*log.epochs()])}
+    newest = next(reversed(retained.values()), None)
+    by_number = {record.epoch: record for record in retained.values()}
+    numbers = wanted if wanted is not None else [] if newest is None else [newest.epoch]
+    for number in numbers or [-1]:
+        record = by_number.get(number)
+        parent = None if record is None else record.parent
+        before = None
+        if record is not None:
+            before = retained.get((record.lineage, number - 1))
+            if before is None and parent is not None:
+                before = retained.get((parent.lineage, parent.epoch))
+        if record is None or (before is None and number > 0):
+            known = sorted(number for number in by_number if number == 0 or number - 1 in by_number)
+            shown = f"{known[0]} to {known[-1]}" if known else "none"
+            raise StateMismatchError(
+                f"epoch {number} cannot be replayed: the job's log does not retain it and the epoch before it",
+                fix=f"choose one of those that can: {shown}",
+                job=job,
+                uid=uid,
+            )
+        yield before, record

@@ -1,0 +1,162 @@
+"""Functions over elements in plain Python: the calls that the engine's tasks make."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from tidemark.errors import UserCodeError
+from tidemark.graph.operators.element_process.node import BroadcastElementProcessNode, ElementProcessNode
+from tidemark.graph.operators.keyed_process.node import FAILED, emitted_counter
+from tidemark.semantics.element_process.calls import ElementCalls, Failure
+from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
+from tidemark.spark.columns.user_values import MisfitError, coerce_batch
+from tidemark.spark.operators.keyed_process.broadcast import read_only
+from tidemark.testing.arrow_types import arrow_schema
+from tidemark.testing.operators.contract import Arrived, Emitted, Folds, value_of
+
+
+@dataclass
+class _Kept:
+    """What an operator keeps: a broadcast map, and the watermark of the epoch before."""
+
+    broadcast: dict[object, object] = field(default_factory=dict)
+    watermark: int = MIN_WATERMARK
+
+
+class PureElements:
+    """What operators over elements have in common: side outputs, and rows with the values that their columns would hold."""
+
+    def __init__(self, node: ElementProcessNode) -> None:
+        self._declared = node
+        self._results = None if node.keeps_elements else arrow_schema(node.returns)
+        self._sides = {tag.name: arrow_schema(ddl) for tag, ddl in node.side_outputs}
+        self._kept = _Kept()
+        self._processing_time = 0
+        self._arrived: list[Arrived] = []
+        self._side: dict[str, list[dict[str, object]]] = {}
+        self._failed = 0
+
+    def begin_epoch(self, processing_time: int) -> None:
+        """Fix the epoch's processing time."""
+        self._processing_time = processing_time
+
+    def process(self, element: Arrived) -> str | None:
+        """Take an element."""
+        self._arrived.append(element)
+        return None
+
+    def _emit(self, tag: str | None, row: Mapping[str, object], time: int, emitted: list[Emitted]) -> None:
+        if tag is None:
+            emitted.append(Emitted(dict(row) if self._results is None else self._typed(row, self._results), time))
+        else:
+            counter = next(emitted_counter(each) for each, _ in self._declared.side_outputs if each.name == tag)
+            self._side.setdefault(counter, []).append(self._typed(row, self._sides[tag]))
+
+    def _fail(self, row: Mapping[str, object], error: str) -> None:
+        self._failed += 1
+        self._side.setdefault(FAILED, []).append({**row, "error": error})
+
+    def _typed(self, row: Mapping[str, object], schema: pa.Schema) -> dict[str, object]:
+        """Return a row with the values that its columns would hold."""
+        try:
+            if unknown := [column for column in row if column not in schema.names]:
+                raise MisfitError(dict(row), f"its columns {', '.join(schema.names)}: it has {unknown[0]!r}")
+            return dict(coerce_batch([row], schema).to_pylist()[0])
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            what = f"{self._declared.function_name} returned {' '.join(str(error).split())}"
+            raise UserCodeError(what, fix="return values of the types in returns=...", uid=self._declared.uid) from error
+
+    def take_side_rows(self) -> tuple[dict[str, list[dict[str, object]]], dict[str, int]]:
+        """Return the rows of side outputs since the last call, by counter, and how many of the elements each counter has."""
+        found, counts = self._side, {FAILED: self._failed} if self._failed else {}
+        self._side, self._failed = {}, 0
+        return found, counts
+
+    def state(self) -> list[dict[str, object]]:
+        """Return a row per entry of the broadcast map, none without one."""
+        return [{"key": key, "value": value} for key, value in self._kept.broadcast.items()]
+
+    def timers(self) -> list[dict[str, object]]:
+        """Return nothing: there are no timers without a key."""
+        return []
+
+    def snapshot(self) -> object:
+        """Return a copy of all that is kept."""
+        return copy.deepcopy(self._kept)
+
+    def restore(self, snapshot: object) -> None:
+        """Resume from what ``snapshot`` returned."""
+        if not isinstance(snapshot, _Kept):
+            raise TypeError(f"{type(snapshot).__name__} is no snapshot of a function over elements")
+        self._kept = copy.deepcopy(snapshot)
+
+
+class PureElementProcess(PureElements):
+    """A function over elements.
+
+    Args:
+        node: its declaration.
+        folds: not used.
+    """
+
+    def __init__(self, node: ElementProcessNode, folds: Folds) -> None:
+        del folds
+        super().__init__(node)
+        self._node = node
+
+    def end_epoch(self, watermark: int) -> list[Emitted]:
+        """Apply the epoch's broadcast elements, then call the function for the others; return its rows."""
+        # As a task of the engine, which is sent the function as the job declares it.
+        node, function = self._node, copy.deepcopy(self._node.function)
+        method: Callable[..., object] = getattr(function, node.method, function)  # type: ignore[arg-type]
+        calls = ElementCalls(
+            method,
+            node.method,
+            tags=frozenset(self._sides),
+            watermark=self._kept.watermark,
+            processing_time=self._processing_time,
+            forgives=node.on_error is not None,
+            broadcast=self._apply_broadcasts(),
+        )
+        elements, self._arrived = [each for each in self._arrived if each.port == "elements"], []
+        self._kept.watermark = max(watermark, self._kept.watermark)
+        emitted: list[Emitted] = []
+        if not elements:
+            return emitted
+        _call(function, "open", calls.context)
+        try:
+            for each in elements:
+                made = calls.call(dict(each.row), each.time)
+                if isinstance(made, Failure):
+                    self._fail(each.row, made.error)
+                else:
+                    for tag, row in made:
+                        self._emit(tag, each.row if tag is None and node.keeps_elements else row, each.time, emitted)
+        finally:
+            _call(function, "close")
+        return emitted
+
+    def _apply_broadcasts(self) -> dict[str, Mapping[Any, Any]]:
+        """Write the map; return it by its name, none where there is no broadcast stream."""
+        node = self._node
+        if not isinstance(node, BroadcastElementProcessNode):
+            return {}
+        spec, names = node.broadcast, arrow_schema(node.broadcast.value).names
+        for row in (each.row for each in self._arrived if each.port == "broadcast"):
+            key = value_of(spec.key, row, what="the broadcast key", node=node)
+            if spec.removes is not None and value_of(spec.removes, row, what="broadcast removes", node=node) is True:
+                self._kept.broadcast.pop(key, None)
+            else:
+                self._kept.broadcast[key] = {name: row.get(name) for name in names}
+        return {spec.name: read_only(self._kept.broadcast)}
+
+
+def _call(function: object, name: str, *arguments: object) -> None:
+    method = getattr(function, name, None)
+    if callable(method):
+        method(*arguments)

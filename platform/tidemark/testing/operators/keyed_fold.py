@@ -1,0 +1,79 @@
+"""Operators that keep one state of each key, which every element replaces, without Spark: what such kinds have in common."""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+from tidemark.graph.model.nodes import Expression, SourceNode, StatefulNode, walk
+from tidemark.semantics.keyed_process.declarations import StateTtl
+from tidemark.semantics.keyed_process.times import EpochTimes
+from tidemark.semantics.running.keyed_fold import KeyedFold, Stepped
+from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
+from tidemark.testing.operators.contract import Arrived, Emitted, PureOperatorBase, value_of
+
+Key = tuple[object, ...]
+
+
+class PureKeyedFold(PureOperatorBase):
+    """An operator.
+
+    Args:
+        node: its declaration.
+        keys: of the node.
+        ttl: of its state.
+    """
+
+    def __init__(self, node: StatefulNode, keys: tuple[tuple[str, Expression], ...], ttl: StateTtl | None) -> None:
+        self._node = node
+        self._keys = keys
+        self._ttl = ttl
+        # The fold's state, and the watermark of the epoch before.
+        self._operator: tuple[dict[Any, Any], int] = ({}, MIN_WATERMARK)
+        self._processing_time = 0
+        self._arrived: dict[Key, list[tuple[Arrived, int]]] = {}
+        sources = (found for found in walk(node.inputs) if isinstance(found, SourceNode))
+        self._bound = max((source.watermarks.generator.bound_ms for source in sources), default=0)
+
+    @abstractmethod
+    def step(self, state: Any, element: Arrived) -> Stepped[Any, dict[str, object]]:  # noqa: ANN401  # each kind has its own
+        """Return what an element does."""
+
+    @abstractmethod
+    def values(self, state: Any) -> dict[str, object]:  # noqa: ANN401  # as above
+        """Return a key's state as columns."""
+
+    def key_of(self, row: Mapping[str, object]) -> Key:
+        """Return the key of a row."""
+        return tuple(value_of(expression, row, what=f"key {name!r}", node=self._node) for name, expression in self._keys)
+
+    def begin_epoch(self, processing_time: int) -> None:
+        """Fix the epoch's processing time."""
+        self._processing_time = processing_time
+
+    def process(self, element: Arrived) -> None:
+        """Take an element, whose turn comes when the watermark is known."""
+        self._arrived.setdefault(self.key_of(element.row), []).append((element, element.time))
+
+    def end_epoch(self, watermark: int) -> list[Emitted]:
+        """Process the elements; return the results."""
+        kept, before = self._operator
+        after = max(before, watermark)
+        times = EpochTimes(before, after, self._bound, self._processing_time)
+        fold: KeyedFold[Any, Arrived, dict[str, object]] = KeyedFold(self.step, self._ttl, kept)
+        emitted = [Emitted(row, time) for key, found in self._arrived.items() for row, time in fold.run(key, found, times)]
+        fold.end_epoch(times)
+        self._arrived = {}
+        self._operator = (fold.kept, after)
+        return emitted
+
+    def state(self) -> list[dict[str, object]]:
+        """Return a row per key."""
+        names = [name for name, _ in self._keys]
+        return [{**dict(zip(names, key, strict=True)), **self.values(held.state)} for key, held in self._operator[0].items()]
+
+    def snapshot(self) -> object:
+        """Return a copy of the state."""
+        return copy.deepcopy(self._operator)
