@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, cast
@@ -87,6 +87,40 @@ def entries(definition: Definition, kind: str) -> dict[str, Mapping[str, object]
     """Return the ``keys`` or ``aggregates`` of a definition by name, in their order."""
     found = cast("list[Mapping[str, object]]", definition.get(kind, []))
     return {str(entry["name"]): entry for entry in found}
+
+
+def part_changes(
+    about: str,
+    old: Mapping[str, Mapping[str, object]],
+    new: Mapping[str, Mapping[str, object]],
+    names: Names,
+    one: Callable[[str, Mapping[str, object], str, Mapping[str, object]], Iterable[DefinitionChange]],
+    *,
+    added: str = "",
+) -> Iterator[DefinitionChange]:
+    """Yield how the named parts of two definitions differ, such as aggregates or states.
+
+    Args:
+        about: what a part is called.
+        old: the parts by name.
+        new: the parts by name.
+        names: new names by old ones; None for a part that is dropped.
+        one: returns how a part differs, from its old name and entry, and the new ones.
+        added: follows the words about a part that is new.
+    """
+    claimed = set()
+    for name, before in old.items():
+        now = renamed(name, names)
+        if name in names and names[name] is None:
+            yield DefinitionChange(about, "left", f"the {about} {name!r} is dropped", name)
+        elif now not in new:
+            yield DefinitionChange(about, "gone", f"the {about} {name!r} was removed", name)
+        else:
+            claimed.add(now)
+            yield from one(name, before, now, new[now])
+    for name in new:
+        if name not in claimed:
+            yield DefinitionChange(about, "added", f"the {about} {name!r} is new{added}", name)
 
 
 def key_changes(old: Definition, new: Definition, names: Names) -> list[DefinitionChange]:

@@ -28,7 +28,9 @@ def encode_lifetime(ttl: StateTtl | None) -> dict[str, object]:
 def decode_lifetime(definition: Definition) -> StateTtl | None:
     """Return the lifetime of a definition."""
     found = definition.get("ttl")
-    return StateTtl(int(found["ms"]), cast("TimeDomain", found["domain"])) if isinstance(found, Mapping) else None
+    if not isinstance(found, Mapping):
+        return None
+    return StateTtl(int(found["ms"]), cast("TimeDomain", found["domain"]), bool(found.get("on_read")))
 
 
 def lifetime_changes(old: Definition, new: Definition) -> tuple[DefinitionChange, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, cast
 
-from tidemark.durations import format_duration
 from tidemark.errors import StateMismatchError
 from tidemark.graph.expressions.column_origins import NO_ORIGINS, ColumnOrigins
 from tidemark.graph.expressions.ddl import parse_schema
@@ -13,16 +12,16 @@ from tidemark.graph.expressions.expression_text import describe_columns
 from tidemark.graph.expressions.function_fingerprint import function_text, text_hash
 from tidemark.graph.model.nodes import Expression
 from tidemark.graph.model.schema import Schema, SchemaColumn
-from tidemark.graph.operators.changes import Definition, DefinitionChange, Kept, Names, entries, key_changes, renamed
+from tidemark.graph.operators.changes import Definition, DefinitionChange, Kept, Names, entries, key_changes, part_changes
 from tidemark.graph.operators.keyed_process.checks import check_process
 from tidemark.graph.operators.keyed_process.descriptors import StateDescriptor
 from tidemark.graph.operators.keyed_process.node import FAILED, KeyedProcessNode, emitted_counter
 from tidemark.graph.operators.keyed_process.state_columns import columns_of, renewed_column
 from tidemark.graph.operators.keys import check_keys, decode_keys, encode_keys, typed
 from tidemark.graph.operators.kind import OperatorKind, Schemas
+from tidemark.graph.operators.lifetimes import decode_lifetime, describe_lifetime
 from tidemark.graph.operators.state_names import key_column
-from tidemark.semantics.keyed_process.declarations import Aggregation, StateKind, StateTtl
-from tidemark.semantics.windows.windows import TimeDomain
+from tidemark.semantics.keyed_process.declarations import Aggregation, StateKind
 
 _FORMAT = 1
 ERROR = "error"
@@ -129,7 +128,8 @@ class KeyedProcessKind(OperatorKind[KeyedProcessNode]):
     def changes(self, old: Definition, new: Definition, names: Names, kept: tuple[Kept, Kept] | None) -> tuple[DefinitionChange, ...]:
         """Return differences of keys, states and the function. Types are compared with those of the stored columns."""
         del kept
-        return (*key_changes(old, new, names), *_state_changes(entries(old, "states"), entries(new, "states"), names), *_others(old, new))
+        states = part_changes("state", entries(old, "states"), entries(new, "states"), names, _one_state)
+        return (*key_changes(old, new, names), *states, *_others(old, new))
 
     def keeps(self, node: KeyedProcessNode) -> Kept:
         """Return ``partials``: no elements are kept, unless the function does."""
@@ -171,12 +171,8 @@ def describe_state(descriptor: StateDescriptor) -> str:
     'map of STRING to DOUBLE'
     """
     types = descriptor.type if descriptor.key_type is None else f"{descriptor.key_type} to {descriptor.type}"
-    lives = f" for {_describe_ttl(descriptor.ttl)}" if descriptor.ttl is not None else ""
+    lives = f" for {describe_lifetime(descriptor.ttl)}" if descriptor.ttl is not None else ""
     return f"{descriptor.kind} of {types}{lives}"
-
-
-def _describe_ttl(ttl: StateTtl) -> str:
-    return f"{format_duration(ttl.ms)} of {ttl.domain} time{' after it was read' if ttl.on_read else ''}"
 
 
 def _encoded(name: str, descriptor: StateDescriptor) -> dict[str, object]:
@@ -198,7 +194,6 @@ def _decoded(name: str, entry: Mapping[str, object], uid: str) -> StateDescripto
             fix="use the release that wrote it",
             uid=uid or None,
         )
-    ttl = cast("Mapping[str, object] | None", entry.get("ttl"))
     kind, key_type = cast("StateKind", entry["kind"]), entry.get("key_type")
     aggregation = Aggregation(_nothing, _nothing, _nothing) if kind in ("reducing", "aggregating") else None
     return StateDescriptor(
@@ -206,30 +201,12 @@ def _decoded(name: str, entry: Mapping[str, object], uid: str) -> StateDescripto
         str(entry["type"]),
         key_type=None if key_type is None else str(key_type),
         aggregation=aggregation,
-        ttl=None if ttl is None else StateTtl(cast("int", ttl["ms"]), cast("TimeDomain", ttl["domain"]), bool(ttl["on_read"])),
+        ttl=decode_lifetime(entry),
     )
 
 
 def _nothing(*_: object) -> None:
     """Stand for a function of a job whose state is read without its code."""
-
-
-def _state_changes(
-    old: Mapping[str, Mapping[str, object]], new: Mapping[str, Mapping[str, object]], names: Names
-) -> Iterator[DefinitionChange]:
-    claimed = set()
-    for name, before in old.items():
-        now = renamed(name, names)
-        if name in names and names[name] is None:
-            yield DefinitionChange("state", "left", f"the state {name!r} is dropped", name)
-        elif now not in new:
-            yield DefinitionChange("state", "gone", f"the state {name!r} was removed", name)
-        else:
-            claimed.add(now)
-            yield from _one_state(name, before, now, new[now])
-    for name in new:
-        if name not in claimed:
-            yield DefinitionChange("state", "added", f"the state {name!r} is new", name)
 
 
 def _one_state(name: str, before: Mapping[str, object], now: str, after: Mapping[str, object]) -> Iterator[DefinitionChange]:
@@ -240,24 +217,14 @@ def _one_state(name: str, before: Mapping[str, object], now: str, after: Mapping
     if now != name:
         yield DefinitionChange("state", "renamed", f"the state {name!r} is now called {now!r}", now, name)
     if before.get("ttl") != after.get("ttl"):
-        was, is_now = (_recorded_ttl(each.get("ttl")) for each in (before, after))
+        was, is_now = (decode_lifetime(each) for each in (before, after))
         # Times of one domain are none of the other.
-        other = None not in (domains := [_domain(each.get("ttl")) for each in (before, after)]) and domains[0] != domains[1]
+        other = was is not None and is_now is not None and was.domain != is_now.domain
         since = "from now on, also what is stored" if other else "from when it is next written"
-        what = f"the state {now!r} lived {was} and lives now {is_now}, {since}"
+        what = f"the state {now!r} lived for {describe_lifetime(was)} and lives now for {describe_lifetime(is_now)}, {since}"
         yield DefinitionChange("ttl", "none", what, now, restarted=(renewed_column(name),) if other else ())
     if before.get("functions") != after.get("functions"):
         yield DefinitionChange("functions", "none", f"the functions of the state {now!r} were replaced, and get its accumulators", now)
-
-
-def _recorded_ttl(ttl: object) -> str:
-    if not isinstance(ttl, Mapping):
-        return "for ever"
-    return f"for {_describe_ttl(StateTtl(cast('int', ttl['ms']), cast('TimeDomain', ttl['domain']), bool(ttl['on_read'])))}"
-
-
-def _domain(ttl: object) -> object:
-    return ttl["domain"] if isinstance(ttl, Mapping) else None
 
 
 def _others(old: Definition, new: Definition) -> Iterator[DefinitionChange]:

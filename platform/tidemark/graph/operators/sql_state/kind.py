@@ -10,7 +10,7 @@ from tidemark.graph.expressions.expression_text import describe_columns, describ
 from tidemark.graph.expressions.expression_types import expression_type
 from tidemark.graph.model.nodes import Expression
 from tidemark.graph.model.schema import Schema, SchemaColumn
-from tidemark.graph.operators.changes import Definition, DefinitionChange, Kept, Names, entries, key_changes, renamed
+from tidemark.graph.operators.changes import Definition, DefinitionChange, Kept, Names, entries, key_changes, part_changes
 from tidemark.graph.operators.keyed_process.state_columns import value_column
 from tidemark.graph.operators.keys import decode_keys, encode_keys, typed
 from tidemark.graph.operators.kind import OperatorKind, Schemas
@@ -136,7 +136,7 @@ class SqlStateKind(OperatorKind[SqlStateNode]):
         if bool(old.get("reduced")) != bool(new.get("reduced")):
             was, now = (("a state machine", "a reduce")[bool(each.get("reduced"))] for each in (old, new))
             return (DefinitionChange("fields", "other", f"it was {was} and is now {now}"),)
-        fields = _field_changes(entries(old, "fields"), entries(new, "fields"), names)
+        fields = part_changes("field", entries(old, "fields"), entries(new, "fields"), names, _one_field)
         return (*key_changes(old, new, names), *fields, *_result_changes(old, new), *lifetime_changes(old, new))
 
     def keeps(self, node: SqlStateNode) -> Kept:
@@ -198,24 +198,6 @@ def _encoded(field: StateField) -> dict[str, object]:
 def _decoded(name: str, entry: Mapping[str, object]) -> StateField:
     kind, initial = entry.get("type"), entry.get("initial")
     return StateField(name, str(entry["update"]), None if kind is None else str(kind), None if initial is None else str(initial))
-
-
-def _field_changes(
-    old: Mapping[str, Mapping[str, object]], new: Mapping[str, Mapping[str, object]], names: Names
-) -> Iterator[DefinitionChange]:
-    claimed = set()
-    for name, before in old.items():
-        now = renamed(name, names)
-        if name in names and names[name] is None:
-            yield DefinitionChange("field", "left", f"the field {name!r} is dropped", name)
-        elif now not in new:
-            yield DefinitionChange("field", "gone", f"the field {name!r} was removed", name)
-        else:
-            claimed.add(now)
-            yield from _one_field(name, before, now, new[now])
-    for name in new:
-        if name not in claimed:
-            yield DefinitionChange("field", "added", f"the field {name!r} is new", name)
 
 
 def _one_field(name: str, before: Mapping[str, object], now: str, after: Mapping[str, object]) -> Iterator[DefinitionChange]:

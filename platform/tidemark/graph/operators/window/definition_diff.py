@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from string import Formatter
 from typing import cast
 
@@ -17,7 +18,7 @@ from tidemark.graph.operators.changes import (
     Names,
     entries,
     key_changes,
-    renamed,
+    part_changes,
     same_expression,
 )
 from tidemark.graph.operators.window.recorded_rules import describe_recorded_evictor, describe_recorded_trigger, describe_recorded_windows
@@ -105,25 +106,12 @@ def aggregate_changes(
     old: Mapping[str, Mapping[str, object]], new: Mapping[str, Mapping[str, object]], names: Names, stored: str = "windows"
 ) -> list[DefinitionChange]:
     """Return the differences between the aggregates of two definitions; ``stored`` is what has their state, in words."""
-    found, claimed = [], set()
-    for name, before in old.items():
-        now = renamed(name, names)
-        if name in names and names[name] is None:
-            found.append(DefinitionChange("aggregate", "left", f"the aggregate {name!r} is dropped", name))
-        elif now not in new:
-            found.append(DefinitionChange("aggregate", "gone", f"the aggregate {name!r} was removed", name))
-        else:
-            claimed.add(now)
-            found += _one_aggregate(name, before, now, new[now], names)
-    added = (name for name in new if name not in claimed)
-    return found + [
-        DefinitionChange("aggregate", "added", f"the aggregate {name!r} is new, and the stored {stored} have no state of it", name)
-        for name in added
-    ]
+    added = f", and the stored {stored} have no state of it"
+    return list(part_changes("aggregate", old, new, names, partial(_one_aggregate, names=names), added=added))
 
 
 def _one_aggregate(
-    name: str, before: Mapping[str, object], now: str, after: Mapping[str, object], names: Names
+    name: str, before: Mapping[str, object], now: str, after: Mapping[str, object], *, names: Names
 ) -> Iterator[DefinitionChange]:
     old_arguments, new_arguments = (cast("list[str]", each.get("arguments", [])) for each in (before, after))
     same = len(old_arguments) == len(new_arguments) and all(
