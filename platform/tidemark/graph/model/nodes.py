@@ -228,6 +228,12 @@ class StatefulNode(Node, ABC):
         """The side outputs of rows that the operator makes, by the name of the counter of these; none, unless the kind says otherwise."""
         return {}
 
+    @property
+    def bound_ms(self) -> int:
+        """The greatest out-of-orderness bound of the sources that it reads, milliseconds."""
+        sources = (node for node in walk(self.inputs) if isinstance(node, SourceNode))
+        return max((source.watermarks.generator.bound_ms for source in sources), default=0)
+
     def counter_of(self, tag: OutputTag) -> str:
         """Return the counter of the rows that a side output holds.
 

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-from tidemark.graph.model.nodes import Expression, SourceNode, StatefulNode, walk
+from tidemark.graph.model.nodes import Expression, StatefulNode
 from tidemark.semantics.keyed_process.declarations import StateTtl
 from tidemark.semantics.keyed_process.times import EpochTimes
 from tidemark.semantics.running.keyed_fold import KeyedFold, Stepped
@@ -34,8 +34,7 @@ class PureKeyedFold(PureOperatorBase):
         self._operator: tuple[dict[Any, Any], int] = ({}, MIN_WATERMARK)
         self._processing_time = 0
         self._arrived: dict[Key, list[tuple[Arrived, int]]] = {}
-        sources = (found for found in walk(node.inputs) if isinstance(found, SourceNode))
-        self._bound = max((source.watermarks.generator.bound_ms for source in sources), default=0)
+        self._bound = node.bound_ms
 
     @abstractmethod
     def step(self, state: Any, element: Arrived) -> Stepped[Any, dict[str, object]]:  # noqa: ANN401  # each kind has its own

@@ -12,8 +12,6 @@ import pyarrow as pa
 
 from tidemark.errors import UserCodeError
 from tidemark.graph.checks.schema_inference import schema_of
-from tidemark.graph.model.nodes import SourceNode
-from tidemark.graph.model.nodes import walk as nodes_of
 from tidemark.graph.operators.keyed_process.descriptors import StateDescriptor
 from tidemark.graph.operators.keyed_process.function import BoundFunction
 from tidemark.graph.operators.keyed_process.node import FAILED, BroadcastProcessNode, KeyedProcessNode, emitted_counter
@@ -60,8 +58,7 @@ class PureKeyedProcess:
         self._states = declarations(states, {name: _types_of(each) for name, each in states.items()})
         self._results = arrow_schema(node.returns)
         self._sides = {tag.name: arrow_schema(ddl) for tag, ddl in node.side_outputs}
-        sources = (found for found in nodes_of(node.inputs) if isinstance(found, SourceNode))
-        self._bound = max((source.watermarks.generator.bound_ms for source in sources), default=0)
+        self._bound = node.bound_ms
         self._kept = _Kept()
         self._processing_time = 0
         self._arrived: dict[Key, list[tuple[Mapping[str, object], int, int]]] = {}

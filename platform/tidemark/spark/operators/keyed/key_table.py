@@ -61,6 +61,16 @@ class Counters:
         found = {"keys": self.keys, "due": self.due, "timer": self.timer, "oldest": self.oldest, "clock": self.clock}
         return {f"{prefix}{name}": value for name, value in found.items()}
 
+    @property
+    def next_due(self) -> int | None:
+        """The least watermark at which a key is due, None for never; the end of input does not count."""
+        return None if self.due >= _NEVER else self.due
+
+    @property
+    def next_timer(self) -> int | None:
+        """The least processing time at which a key is due, None for never."""
+        return None if self.timer >= _NEVER else self.timer
+
     def reached(self, clock: OperatorClock) -> bool:
         """Return whether some key may be due."""
         return self.due <= clock.watermark or self.timer <= clock.timers_due_until

@@ -14,12 +14,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from tidemark.crashpoints import crash_point
-from tidemark.graph.model.nodes import SourceNode, walk
 from tidemark.graph.operators.keyed_process.node import FAILED, BroadcastProcessNode, KeyedProcessNode
 from tidemark.graph.operators.keyed_process.state_columns import value_column
 from tidemark.semantics.keyed_process.times import EpochTimes
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
-from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.spark.columns.expressions import POSITION, START, TIME, quoted
 from tidemark.spark.columns.state_files import write_folder
 from tidemark.spark.operators.base.contract import InputCounts, Observed, OperatorContext, OperatorEpoch, OperatorRuntime, PortInput
@@ -86,8 +84,7 @@ class KeyedProcessRuntime(OperatorRuntime):
         self.broadcast = BroadcastMap(node, node.broadcast) if isinstance(node, BroadcastProcessNode) else None
         self.tags = side_tags(node)
         self.given = given_columns(node)
-        sources = (found for found in walk(node.inputs) if isinstance(found, SourceNode))
-        self.bound = max((source.watermarks.generator.bound_ms for source in sources), default=0)
+        self.bound = node.bound_ms
 
     @property
     def node(self) -> KeyedProcessNode:
@@ -100,13 +97,11 @@ class KeyedProcessRuntime(OperatorRuntime):
 
     def next_timer(self, state: OperatorState) -> int | None:
         """Return the least watermark at which a timer fires, or a key expires."""
-        due = Counters.of(state.counters).due
-        return None if due >= MAX_WATERMARK else due
+        return Counters.of(state.counters).next_due
 
     def next_processing_time(self, state: OperatorState) -> int | None:
         """Return the least processing time at which a timer fires, or a key expires."""
-        timer = Counters.of(state.counters).timer
-        return None if timer >= MAX_WATERMARK else timer
+        return Counters.of(state.counters).next_timer
 
 
 class KeyedProcessEpoch(OperatorEpoch):

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tidemark.crashpoints import crash_point
-from tidemark.graph.model.nodes import SourceNode, StatefulNode, walk
+from tidemark.graph.model.nodes import StatefulNode
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.spark.columns.expressions import START, TIME, quoted
@@ -53,8 +53,7 @@ class NativeKeyedRuntime(OperatorRuntime):
         super().__init__(node)
         self.program = program
         self.values = values
-        sources = (found for found in walk(node.inputs) if isinstance(found, SourceNode))
-        self.bound = max((source.watermarks.generator.bound_ms for source in sources), default=0)
+        self.bound = node.bound_ms
 
     def begin(self, context: OperatorContext) -> NativeKeyedEpoch:
         """Return the operator at work on an epoch."""
@@ -62,13 +61,11 @@ class NativeKeyedRuntime(OperatorRuntime):
 
     def next_timer(self, state: OperatorState) -> int | None:
         """Return the least watermark at which state expires."""
-        due = Counters.of(state.counters).due
-        return None if due >= MAX_WATERMARK else due
+        return Counters.of(state.counters).next_due
 
     def next_processing_time(self, state: OperatorState) -> int | None:
         """Return the least processing time at which state expires."""
-        timer = Counters.of(state.counters).timer
-        return None if timer >= MAX_WATERMARK else timer
+        return Counters.of(state.counters).next_timer
 
 
 class NativeKeyedEpoch(OperatorEpoch):

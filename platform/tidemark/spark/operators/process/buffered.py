@@ -113,13 +113,11 @@ class BufferedRuntime(WindowRuntime):
 
     def next_timer(self, state: OperatorState) -> int | None:
         """Return the least watermark at which a key is due; the end of input does not count."""
-        due = Counters.of(state.counters).due
-        return None if due >= MAX_WATERMARK else due
+        return Counters.of(state.counters).next_due
 
     def next_processing_time(self, state: OperatorState) -> int | None:
         """Return the least processing time at which a key is due."""
-        timer = Counters.of(state.counters).timer
-        return None if timer >= MAX_WATERMARK else timer
+        return Counters.of(state.counters).next_timer
 
 
 class BufferedEpoch(WindowEpoch):
