@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import types as T
 
+from tidemark.spark.columns.arrow_batches import POSITION_TYPE
+from tidemark.spark.columns.expressions import POSITION, TIME
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -30,3 +33,8 @@ class OperatorSchemas(ABC):
     def empty_accumulators(self) -> DataFrame | None:
         """Return one row of state without elements, which merges with other rows without changing them. None where there is no such row."""
         return None
+
+
+def with_time(columns: T.StructType) -> T.StructType:
+    """Return columns with the engine's own of emitted rows: event time, and position."""
+    return T.StructType([*columns, T.StructField(TIME, T.LongType()), T.StructField(POSITION, POSITION_TYPE)])

@@ -9,10 +9,9 @@ from pyspark.sql import types as T
 
 from tidemark.graph.operators.element_process.node import ElementProcessNode
 from tidemark.graph.operators.keyed_process.node import emitted_counter
-from tidemark.spark.columns.arrow_batches import POSITION_TYPE
-from tidemark.spark.columns.expressions import POSITION, TIME, visible_of
+from tidemark.spark.columns.expressions import visible_of
 from tidemark.spark.columns.schemas import nullable, struct_of
-from tidemark.spark.operators.base.schemas import OperatorSchemas
+from tidemark.spark.operators.base.schemas import OperatorSchemas, with_time
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,20 +35,16 @@ class ElementSchemas(OperatorSchemas):
 
     def results(self) -> T.StructType:
         """Return the declared columns, or those of the elements."""
-        return _with_time(self._elements if self._node.keeps_elements else struct_of(self._node.returns))
+        return with_time(self._elements if self._node.keeps_elements else struct_of(self._node.returns))
 
     def side_output(self, counter: str) -> T.StructType:
         """Return the declared columns; of failed elements those of the input, and the error."""
         for tag, ddl in self._node.side_outputs:
             if emitted_counter(tag) == counter:
-                return _with_time(struct_of(ddl))
-        return _with_time(T.StructType([*self._elements, T.StructField("error", T.StringType())]))
+                return with_time(struct_of(ddl))
+        return with_time(T.StructType([*self._elements, T.StructField("error", T.StringType())]))
 
     @property
     def _elements(self) -> T.StructType:
         names = visible_of(self._rows.columns)
         return T.StructType([field for field in nullable(self._rows.schema) if field.name in names])
-
-
-def _with_time(made: T.StructType) -> T.StructType:
-    return T.StructType([*made, T.StructField(TIME, T.LongType()), T.StructField(POSITION, POSITION_TYPE)])

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import types as T
 
 from tidemark.graph.operators.keyed_process.node import KeyedProcessNode, emitted_counter
-from tidemark.spark.columns.arrow_batches import POSITION_TYPE
-from tidemark.spark.columns.expressions import POSITION, TIME, column, visible_of
+from tidemark.spark.columns.expressions import column, visible_of
 from tidemark.spark.columns.schemas import nullable, struct_of
-from tidemark.spark.operators.base.schemas import OperatorSchemas
+from tidemark.spark.operators.base.schemas import OperatorSchemas, with_time
 from tidemark.spark.operators.keyed_process.columns import TIMER_FIELDS
 from tidemark.spark.operators.keyed_process.layout import keys_of_node, state_fields
 
@@ -40,19 +39,15 @@ class KeyedProcessSchemas(OperatorSchemas):
 
     def results(self) -> T.StructType:
         """Return the declared columns."""
-        return _with_time(struct_of(self._node.returns))
+        return with_time(struct_of(self._node.returns))
 
     def side_output(self, counter: str) -> T.StructType:
         """Return the declared columns; of failed elements those of the input, and the error."""
         for tag, ddl in self._node.side_outputs:
             if emitted_counter(tag) == counter:
-                return _with_time(struct_of(ddl))
+                return with_time(struct_of(ddl))
         if len(self._node.methods) > 1:
-            return _with_time(struct_of("input STRING, element STRING, error STRING"))
+            return with_time(struct_of("input STRING, element STRING, error STRING"))
         names = visible_of(self._rows.columns)
         given = [field for field in nullable(self._rows.schema) if field.name in names]
-        return _with_time(T.StructType([*given, T.StructField("error", T.StringType())]))
-
-
-def _with_time(made: T.StructType) -> T.StructType:
-    return T.StructType([*made, T.StructField(TIME, T.LongType()), T.StructField(POSITION, POSITION_TYPE)])
+        return with_time(T.StructType([*given, T.StructField("error", T.StringType())]))

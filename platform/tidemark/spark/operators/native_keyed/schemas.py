@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import types as T
 
-from tidemark.spark.columns.arrow_batches import POSITION_TYPE
-from tidemark.spark.columns.expressions import POSITION, TIME
-from tidemark.spark.operators.base.schemas import OperatorSchemas
+from tidemark.spark.operators.base.schemas import OperatorSchemas, with_time
 from tidemark.spark.operators.native_keyed.columns import result_name
 from tidemark.spark.operators.native_keyed.passes import KeyedPass
 from tidemark.spark.operators.native_keyed.program import KeyedProgram
@@ -41,4 +39,4 @@ class NativeKeyedSchemas(OperatorSchemas):
         times = PassTimes(program.ttl, 0, 0, 0, 0)
         finished = KeyedPass(program, times).walked(program.elements(self._rows, times), None).schema
         fields = [T.StructField(name, finished[result_name(n)].dataType) for n, name in enumerate(program.result_columns)]
-        return T.StructType([*fields, T.StructField(TIME, T.LongType()), T.StructField(POSITION, POSITION_TYPE)])
+        return with_time(T.StructType(fields))

@@ -10,12 +10,10 @@ from pyspark.sql import types as T
 from tidemark.graph.operators.window.execution import is_incremental
 from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.windows.assigners import DynamicSession
-from tidemark.spark.columns.arrow_batches import POSITION_TYPE
-from tidemark.spark.columns.expressions import POSITION, TIME
 from tidemark.spark.columns.replaced_sessions import REPLACED_TYPE
 from tidemark.spark.columns.schemas import no_rows, nullable, struct_of
 from tidemark.spark.operators.base.partials import Partials
-from tidemark.spark.operators.base.schemas import OperatorSchemas
+from tidemark.spark.operators.base.schemas import OperatorSchemas, with_time
 from tidemark.spark.operators.process.layout import layout_of_rows
 
 if TYPE_CHECKING:
@@ -60,7 +58,7 @@ class WindowSchemas(OperatorSchemas):
         pane = T.StructType().add("pane_timing", "string").add("pane_index", "integer")
         if node.assigner.merging:
             pane = pane.add("replaces", REPLACED_TYPE)
-        return T.StructType([*keyed, *bounds, *made, *pane]).add(TIME, "long").add(POSITION, POSITION_TYPE)
+        return with_time(T.StructType([*keyed, *bounds, *made, *pane]))
 
     def empty_accumulators(self) -> DataFrame | None:
         """Return a row with the partials of no elements."""
