@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tidemark.errors import UserCodeError
 from tidemark.graph.operators.element_process.node import BroadcastElementProcessNode, ElementProcessNode
-from tidemark.graph.operators.keyed_process.node import FAILED, emitted_counter
+from tidemark.graph.operators.emitting import FAILED, emitted_counter
 from tidemark.semantics.element_process.calls import ElementCalls, Failure
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.spark.columns.user_values import MisfitError, coerce_batch

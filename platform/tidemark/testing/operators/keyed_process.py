@@ -12,9 +12,10 @@ import pyarrow as pa
 
 from tidemark.errors import UserCodeError
 from tidemark.graph.checks.schema_inference import schema_of
+from tidemark.graph.operators.emitting import FAILED, emitted_counter
 from tidemark.graph.operators.keyed_process.descriptors import StateDescriptor
 from tidemark.graph.operators.keyed_process.function import BoundFunction
-from tidemark.graph.operators.keyed_process.node import FAILED, BroadcastProcessNode, KeyedProcessNode, emitted_counter
+from tidemark.graph.operators.keyed_process.node import BroadcastProcessNode, KeyedProcessNode
 from tidemark.semantics.keyed_process.batch_walk import BatchWalk, ElementBatch
 from tidemark.semantics.keyed_process.key_record import KeyRecord
 from tidemark.semantics.keyed_process.states import STATES, begin_lifetimes

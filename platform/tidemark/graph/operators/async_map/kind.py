@@ -8,9 +8,9 @@ from tidemark.durations import format_duration
 from tidemark.graph.operators.async_map.checks import check_async_function, check_settings
 from tidemark.graph.operators.async_map.node import AsyncMapNode
 from tidemark.graph.operators.changes import Definition
-from tidemark.graph.operators.element_process.checks import check_rows
 from tidemark.graph.operators.element_process.kind import ElementProcessKind, returns_of
 from tidemark.graph.operators.element_process.node import ElementProcessNode
+from tidemark.graph.operators.emitting import check_emitted
 from tidemark.graph.operators.kind import Schemas
 
 
@@ -26,7 +26,7 @@ class AsyncMapKind(ElementProcessKind):
         enriching = cast("AsyncMapNode", node)
         check_async_function(enriching)
         check_settings(enriching)
-        check_rows(node, schemas[0])
+        check_emitted(node, node.called, schemas[0], returns=not node.keeps_elements)
 
     def describe(self, node: ElementProcessNode) -> str:
         """Return the function, how it is called, and what it returns."""

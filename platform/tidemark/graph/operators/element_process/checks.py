@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import inspect
 
-from tidemark.errors import ColumnError, DefinitionError
-from tidemark.graph.expressions.ddl import parse_schema
+from tidemark.errors import DefinitionError
 from tidemark.graph.expressions.function_checks import check_takes
-from tidemark.graph.expressions.name_checks import check_column_names
-from tidemark.graph.model.schema import Schema
 from tidemark.graph.operators.element_process.node import ElementProcessNode
 
 
@@ -41,37 +38,6 @@ def check_function(node: ElementProcessNode) -> None:
             if count:
                 check_takes(found, other, count=count, fix=f"write def {other}({arguments})", place=node.place, uid=node.uid)
             _check_is_plain(node, found, other)
-
-
-def check_rows(node: ElementProcessNode, given: Schema | None) -> None:
-    """Check what a function returns, and its side outputs.
-
-    Raises:
-        DefinitionError: or one of its kinds.
-    """
-    name = node.called
-    if not node.keeps_elements:
-        _check_columns(node, node.returns, f"{name}(returns=...)")
-    for tag, ddl in node.side_outputs:
-        _check_columns(node, ddl, f"the side output {tag.name!r}")
-    if node.on_error is not None and node.on_error.name in [tag.name for tag, _ in node.side_outputs]:
-        raise DefinitionError(
-            f"{name} uses the tag {node.on_error.name!r} for on_error and in side_outputs",
-            fix="give each its own tag",
-            uid=node.uid,
-            place=node.place,
-        )
-    if node.on_error is not None and given is not None and given.find("error") is not None:
-        raise ColumnError(
-            f"{name}(on_error=...) adds a column 'error' to failed elements, and the stream has one already",
-            fix="rename it before: .select(..., message='error')",
-            uid=node.uid,
-            place=node.place,
-        )
-
-
-def _check_columns(node: ElementProcessNode, ddl: str, what: str) -> None:
-    check_column_names(parse_schema(ddl, place=node.place, what=what).names, what, node.place, uid=node.uid)
 
 
 def _check_is_plain(node: ElementProcessNode, method: object, name: str) -> None:

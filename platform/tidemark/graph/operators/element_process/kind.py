@@ -11,9 +11,9 @@ from tidemark.graph.expressions.function_fingerprint import function_text, text_
 from tidemark.graph.model.nodes import Expression
 from tidemark.graph.model.schema import Schema, SchemaColumn
 from tidemark.graph.operators.changes import Definition, DefinitionChange, Kept, Names
-from tidemark.graph.operators.element_process.checks import check_function, check_rows
+from tidemark.graph.operators.element_process.checks import check_function
 from tidemark.graph.operators.element_process.node import ElementProcessNode
-from tidemark.graph.operators.keyed_process.node import FAILED, emitted_counter
+from tidemark.graph.operators.emitting import FAILED, check_emitted, emitted_counter
 from tidemark.graph.operators.kind import OperatorKind, Schemas
 from tidemark.semantics.element_process.calls import Method
 
@@ -34,7 +34,7 @@ class ElementProcessKind(OperatorKind[ElementProcessNode]):
     def validate(self, node: ElementProcessNode, schemas: Schemas) -> None:
         """Check the function and the side outputs."""
         check_function(node)
-        check_rows(node, schemas[0])
+        check_emitted(node, node.called, schemas[0], returns=not node.keeps_elements)
 
     def output_schema(self, node: ElementProcessNode, schemas: Schemas) -> Schema | None:
         """Return the columns that the function declares; of a filter those of the elements."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import inspect
 
-from tidemark.errors import ColumnError, DefinitionError
-from tidemark.graph.expressions.ddl import parse_schema
+from tidemark.errors import DefinitionError
 from tidemark.graph.expressions.function_checks import check_takes
-from tidemark.graph.expressions.name_checks import check_column_names
 from tidemark.graph.model.schema import Schema
+from tidemark.graph.operators.emitting import check_emitted
 from tidemark.graph.operators.keyed_process.node import PROCESS_BATCH, KeyedProcessNode
 
 _FIX = "give it process(self, element, ctx), or pass a function of the element and the context"
@@ -21,28 +20,7 @@ def check_process(node: KeyedProcessNode, given: Schema | None) -> None:
         DefinitionError: or one of its kinds.
     """
     _check_function(node)
-    _check_rows(node, node.returns, "process(returns=...)")
-    tags = [tag.name for tag, _ in node.side_outputs]
-    for tag, ddl in node.side_outputs:
-        _check_rows(node, ddl, f"the side output {tag.name!r}")
-    if node.on_error is not None and node.on_error.name in tags:
-        raise DefinitionError(
-            f"process uses the tag {node.on_error.name!r} for on_error and in side_outputs",
-            fix="give each its own tag",
-            uid=node.uid,
-            place=node.place,
-        )
-    if node.on_error is not None and given is not None and given.find("error") is not None:
-        raise ColumnError(
-            "process(on_error=...) adds a column 'error' to failed elements, and the stream has one already",
-            fix="rename it before: .select(..., message='error')",
-            uid=node.uid,
-            place=node.place,
-        )
-
-
-def _check_rows(node: KeyedProcessNode, ddl: str, what: str) -> None:
-    check_column_names(parse_schema(ddl, place=node.place, what=what).names, what, node.place, uid=node.uid)
+    check_emitted(node, "process", given)
 
 
 def _check_function(node: KeyedProcessNode) -> None:

@@ -19,13 +19,9 @@ from tidemark.graph.operators.broadcast import (
     encode_broadcast,
 )
 from tidemark.graph.operators.changes import Definition, DefinitionChange, Kept, Names
+from tidemark.graph.operators.emitting import FAILED
 from tidemark.graph.operators.keyed_process.kind import ERROR, KeyedProcessKind
-from tidemark.graph.operators.keyed_process.node import (
-    FAILED,
-    BroadcastProcessNode,
-    ConnectedProcessNode,
-    KeyedProcessNode,
-)
+from tidemark.graph.operators.keyed_process.node import BroadcastProcessNode, ConnectedProcessNode, KeyedProcessNode
 from tidemark.graph.operators.keys import check_keys, encode_keys, typed
 from tidemark.graph.operators.kind import Schemas
 

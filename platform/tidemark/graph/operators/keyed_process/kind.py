@@ -13,9 +13,10 @@ from tidemark.graph.expressions.function_fingerprint import function_text, text_
 from tidemark.graph.model.nodes import Expression
 from tidemark.graph.model.schema import Schema, SchemaColumn
 from tidemark.graph.operators.changes import Definition, DefinitionChange, Kept, Names, entries, key_changes, part_changes
+from tidemark.graph.operators.emitting import FAILED, emitted_counter
 from tidemark.graph.operators.keyed_process.checks import check_process
 from tidemark.graph.operators.keyed_process.descriptors import StateDescriptor
-from tidemark.graph.operators.keyed_process.node import FAILED, KeyedProcessNode, emitted_counter
+from tidemark.graph.operators.keyed_process.node import KeyedProcessNode
 from tidemark.graph.operators.keyed_process.state_columns import columns_of, renewed_column
 from tidemark.graph.operators.keys import check_keys, decode_keys, encode_keys, typed
 from tidemark.graph.operators.kind import OperatorKind, Schemas

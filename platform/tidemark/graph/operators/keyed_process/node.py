@@ -2,41 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from tidemark.graph.expressions.expression_text import function_name
-from tidemark.graph.model.nodes import Expression, OutputTag, StatefulNode
+from tidemark.graph.model.nodes import Expression
 from tidemark.graph.operators.broadcast import BroadcastSpec
+from tidemark.graph.operators.emitting import EmittingNode
 from tidemark.graph.operators.keyed_process.descriptors import StateDescriptor
 from tidemark.graph.operators.keyed_process.function import BoundFunction
 from tidemark.semantics.keyed_process.declarations import StateDeclaration
-from tidemark.semantics.windows.windows import TimeDomain
-
-FAILED: Final = "failed"
-"""The counter of elements whose call failed."""
-
 
 PROCESS_BATCH: Final = "process_batch"
 """The method of a function that takes elements in batches."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class KeyedProcessNode(StatefulNode):
+class KeyedProcessNode(EmittingNode):
     """A function that is called for each element and for each timer of a key, with the key's states.
 
-    ``returns`` is the DDL of its rows, ``side_outputs`` are the tags that it emits to, with the DDL of their rows; ``fields`` says that
-    the states are those of a dataclass. ``on_error`` takes elements whose call fails.
+    ``fields`` says that the states are those of a dataclass.
     """
 
     keys: tuple[tuple[str, Expression], ...]
-    function: object = field(repr=False)
-    returns: str
     states: tuple[tuple[str, StateDescriptor], ...] = ()
     fields: bool = False
-    side_outputs: tuple[tuple[OutputTag, str], ...] = ()
-    on_error: OutputTag | None = None
 
     KIND: ClassVar[str] = "keyed_process"
     PORTS: ClassVar[tuple[str, ...]] = ("elements",)
@@ -45,21 +34,6 @@ class KeyedProcessNode(StatefulNode):
     def port_keys(self) -> tuple[tuple[tuple[str, Expression], ...], ...]:
         """The key of the one input, ``elements``."""
         return (self.keys,)
-
-    @property
-    def side_tags(self) -> Mapping[str, OutputTag]:
-        """The tag of ``failed`` elements."""
-        return {} if self.on_error is None else {FAILED: self.on_error}
-
-    @property
-    def emitted_tags(self) -> Mapping[str, OutputTag]:
-        """The tags that the function emits to."""
-        return {emitted_counter(tag): tag for tag, _ in self.side_outputs}
-
-    @property
-    def time_domain(self) -> TimeDomain:
-        """Event time; timers of processing time have their own deadlines."""
-        return "event"
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -75,11 +49,6 @@ class KeyedProcessNode(StatefulNode):
     def declarations(self) -> dict[str, StateDeclaration]:
         """The states as the semantics knows them, by name."""
         return {name: descriptor.declaration(name) for name, descriptor in self.states}
-
-    @property
-    def function_name(self) -> str:
-        """What users call the function."""
-        return function_name(self.function)
 
     def bound_function(self) -> BoundFunction:
         """Return the function as it is called."""
@@ -124,8 +93,3 @@ class BroadcastProcessNode(KeyedProcessNode):
     def port_keys(self) -> tuple[tuple[tuple[str, Expression], ...], ...]:
         """The keys of the first input; the second has none."""
         return (self.keys, ())
-
-
-def emitted_counter(tag: OutputTag) -> str:
-    """Return the name under which the rows that a function emits to a tag are counted."""
-    return f"to:{tag.name}"

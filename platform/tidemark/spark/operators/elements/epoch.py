@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tidemark.graph.operators.element_process.node import ElementProcessNode
-from tidemark.graph.operators.keyed_process.node import FAILED
+from tidemark.graph.operators.emitting import FAILED
 from tidemark.spark.operators.base.contract import InputCounts, Observed, OperatorContext, OperatorEpoch, OperatorRuntime
 from tidemark.spark.operators.base.tables import StateTables
 from tidemark.spark.operators.elements.layout import FAILED_ROW, ElementLayout

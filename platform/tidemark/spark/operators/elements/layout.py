@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tidemark.graph.operators.element_process.node import ElementProcessNode
-from tidemark.graph.operators.keyed_process.node import FAILED, emitted_counter
+from tidemark.graph.operators.emitting import FAILED, emitted_counter
 from tidemark.graph.operators.state_names import element_column
 from tidemark.spark.columns.arrow_batches import POSITION_PARTS, POSITION_ROW, position_of_parts, position_parts
 from tidemark.spark.columns.expressions import MAX_PIECES, POSITION, TIME, quoted, visible_of

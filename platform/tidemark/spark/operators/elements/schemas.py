@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import types as T
 
 from tidemark.graph.operators.element_process.node import ElementProcessNode
-from tidemark.graph.operators.keyed_process.node import emitted_counter
+from tidemark.graph.operators.emitting import emitted_counter
 from tidemark.spark.columns.expressions import visible_of
 from tidemark.spark.columns.schemas import nullable, struct_of
 from tidemark.spark.operators.base.schemas import OperatorSchemas, with_time

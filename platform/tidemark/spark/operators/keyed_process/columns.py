@@ -6,7 +6,8 @@ from typing import Final
 
 from pyspark.sql import types as T
 
-from tidemark.graph.operators.keyed_process.node import KeyedProcessNode, emitted_counter
+from tidemark.graph.operators.emitting import emitted_counter
+from tidemark.graph.operators.keyed_process.node import KeyedProcessNode
 from tidemark.spark.operators.keyed.columns import NOTE
 
 FAILED_ROW: Final = 5

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import types as T
 
 from tidemark.graph.checks.schema_inference import schema_of
-from tidemark.graph.operators.keyed_process.node import KeyedProcessNode, emitted_counter
+from tidemark.graph.operators.emitting import emitted_counter
+from tidemark.graph.operators.keyed_process.node import KeyedProcessNode
 from tidemark.graph.operators.keyed_process.state_columns import columns_of
 from tidemark.graph.operators.state_names import element_column, key_column
 from tidemark.spark.columns.expressions import POSITION, TIME, quoted, visible_of

@@ -14,7 +14,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from tidemark.crashpoints import crash_point
-from tidemark.graph.operators.keyed_process.node import FAILED, BroadcastProcessNode, KeyedProcessNode
+from tidemark.graph.operators.emitting import FAILED
+from tidemark.graph.operators.keyed_process.node import BroadcastProcessNode, KeyedProcessNode
 from tidemark.graph.operators.keyed_process.state_columns import value_column
 from tidemark.semantics.keyed_process.times import EpochTimes
 from tidemark.semantics.watermarks.operator_clock import OperatorClock

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import types as T
 
-from tidemark.graph.operators.keyed_process.node import KeyedProcessNode, emitted_counter
+from tidemark.graph.operators.emitting import emitted_counter
+from tidemark.graph.operators.keyed_process.node import KeyedProcessNode
 from tidemark.spark.columns.expressions import column, visible_of
 from tidemark.spark.columns.schemas import nullable, struct_of
 from tidemark.spark.operators.base.schemas import OperatorSchemas, with_time
