@@ -43,14 +43,14 @@ class BatchWalk(KeyWalk[ElementBatch]):
             while self.start < len(batch.times):
                 now.watermark = times.watermark_at(batch.times[self.start].as_py())
                 yield from self._fire(turn)
-                stop = self._stop(batch.times, self.start, turn)
+                stop = self._stop(batch.times, self.start)
                 turn.walked.elements += stop - self.start
                 yield from self._call(batch, self.start, stop, turn)
                 self.start = stop
 
-    def _stop(self, element_times: pa.Int64Array, start: int, turn: Turn) -> int:
+    def _stop(self, element_times: pa.Int64Array, start: int) -> int:
         """Return the number of the first element before which a timer fires."""
-        due, count = turn.timers.next_event_time(), len(element_times)
+        due, count = self._timers.next_event_time(), len(element_times)
         if due is None or due > self.times.watermark_at(element_times[count - 1].as_py()):
             return count
         return bisect_left(range(count), due, lo=start + 1, key=lambda number: self.times.watermark_at(element_times[number].as_py()))
@@ -59,10 +59,10 @@ class BatchWalk(KeyWalk[ElementBatch]):
         batch, process = elements.part(start, stop), self.function.inputs[0]
         newest = batch.times[-1].as_py()
         self.start, self._now.timestamp, self._context.timestamps = start, newest, batch.times
-        if turn.undo is None:
+        if self._undo is None:
             yield from self._outputs(process(batch.rows, self._context), name_of(process), newest)
             return
-        failure, emitted = self._attempt(partial(process, batch.rows), newest, turn)
+        failure, emitted = self._attempt(partial(process, batch.rows), newest)
         if failure is None:
             yield from emitted
         elif stop - start == 1:

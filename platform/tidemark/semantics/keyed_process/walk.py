@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -83,11 +84,9 @@ class Walked:
 
 @dataclass(frozen=True)
 class Turn:
-    """The walk through one key: its timers, their firings, what undoes the call, None where that is never asked for, and the counts."""
+    """The walk through one key: the firings of its timers, and the counts."""
 
-    timers: KeyTimers
     firings: _Firings
-    undo: Undo | None
     walked: Walked
 
 
@@ -95,7 +94,7 @@ E = TypeVar("E")
 
 
 @dataclass
-class KeyWalk(Generic[E]):
+class KeyWalk(ABC, Generic[E]):
     """Walks through the keys of a task, one after the other.
 
     Args:
@@ -159,7 +158,7 @@ class KeyWalk(Generic[E]):
         context.begin_key(key, timers)
         for state in self._handles:
             state.begin_key(record)
-        turn = Turn(timers, _Firings(key), self._undo, walked)
+        turn = Turn(_Firings(key), walked)
         yield from self._process(elements, turn)
         now.watermark = self.times.watermark
         yield from self._fire(turn)
@@ -168,13 +167,13 @@ class KeyWalk(Generic[E]):
             state.begin_key(None)
         walked.expired += drop_expired(record, self.declarations, now)
 
+    @abstractmethod
     def _process(self, elements: Iterable[E], turn: Turn) -> Iterator[Emitted]:
         """Process a key's elements, and the timers that are due before each."""
-        raise NotImplementedError
 
     def _fire(self, turn: Turn) -> Iterator[Emitted]:
-        undo = turn.undo
-        while (due := turn.timers.due(self._now)) is not None:
+        undo = self._undo
+        while (due := self._timers.due(self._now)) is not None:
             domain, timer = due
             turn.firings.count(domain, timer)
             turn.walked.fired += 1
@@ -191,16 +190,16 @@ class KeyWalk(Generic[E]):
 
     def _forgiving(self, call: partial[Any], row: Row | None, time: int, turn: Turn) -> Iterator[Emitted]:
         """Yield what a call emits, or, if it fails, that; ``row`` is its element, None for a timer."""
-        failure, emitted = self._attempt(call, time, turn)
+        failure, emitted = self._attempt(call, time)
         if failure is None:
             yield from emitted
         else:
             turn.walked.failed += 1
             yield Failed(row, time, failure)
 
-    def _attempt(self, call: partial[Any], time: int, turn: Turn) -> tuple[str | None, list[Emitted]]:
+    def _attempt(self, call: partial[Any], time: int) -> tuple[str | None, list[Emitted]]:
         """Return why a call failed, None if it did not, and what it emitted; what a failed one changed is undone."""
-        undo: Undo = [] if turn.undo is None else turn.undo
+        undo: Undo = [] if self._undo is None else self._undo
         undo.clear()
         try:
             return None, list(self._outputs(call(self._context), name_of(call.func), time))
@@ -227,8 +226,8 @@ class ElementWalk(KeyWalk[tuple[Row, int, int]]):
     """Calls the function for each element: its row, its time, and the number of its input."""
 
     def _process(self, elements: Iterable[tuple[Row, int, int]], turn: Turn) -> Iterator[Emitted]:
-        now, context, times, inputs, undo, walked = self._now, self._context, self.times, self.function.inputs, turn.undo, turn.walked
-        event, processing, at = turn.timers.event_queue, turn.timers.processing_queue, times.processing_time
+        now, context, times, inputs, undo, walked = self._now, self._context, self.times, self.function.inputs, self._undo, turn.walked
+        event, processing, at = self._timers.event_queue, self._timers.processing_queue, times.processing_time
         for row, time, number in elements:
             now.watermark = watermark = times.watermark_at(time)
             if (event and event[0][0] <= watermark) or (processing and processing[0][0] <= at):

@@ -25,7 +25,7 @@ from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.columns.expressions import POSITION, TIME, quoted
 from tidemark.spark.operators.base.contract import OperatorContext
-from tidemark.spark.operators.keyed.rows import python_values
+from tidemark.spark.operators.keyed.rows import ROWS_AT_ONCE, python_values
 from tidemark.spark.operators.keyed_process.broadcast import read_only
 from tidemark.spark.operators.keyed_process.columns import INPUT
 from tidemark.spark.operators.keyed_process.conversions import declarations
@@ -213,7 +213,7 @@ class KeyReplay:
             return
         named = table.select(list(columns[0].values())).rename_columns(list(columns[0]))
         times = table.column(TIME)
-        for batch in named.to_batches(max_chunksize=10_000):
+        for batch in named.to_batches(max_chunksize=ROWS_AT_ONCE):
             first = times.slice(0, batch.num_rows).combine_chunks()
             times = times.slice(batch.num_rows)
             yield ElementBatch(batch, first)
@@ -261,7 +261,7 @@ def _values(record: KeyRecord) -> dict[str, object]:
             found[name] = {key: entry.value for key, entry in stored.items()}
         else:
             values = [entry.value for entry in entries_of(stored)]
-            found[name] = values if isinstance(stored, list) and type(stored) is list else values[0]
+            found[name] = values if isinstance(stored, list) else values[0]
     return found
 
 

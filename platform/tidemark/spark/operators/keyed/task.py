@@ -43,13 +43,21 @@ class KeyCall(NamedTuple):
     out: OutputBuffer
 
 
-class KeyFunction(ABC):
-    """An operator kind's function for one key in one epoch. Immutable: it is sent to the workers.
+class TaskFunction(ABC):
+    """Makes the function for the keys of one task. Immutable: it is sent to the workers.
 
-    With ``read_only`` it is called for every key and calls no user code, and neither versions nor counts are written.
+    With ``read_only`` the function is called for every key and calls no user code, and neither versions nor counts are written.
     """
 
     read_only: ClassVar[bool] = False
+
+    @abstractmethod
+    def begin(self) -> AbstractContextManager[KeyFunction]:
+        """Return the function of one task, begun before its first key and ended after its last, or where it fails."""
+
+
+class KeyFunction(TaskFunction):
+    """An operator kind's function for one key in one epoch; where it needs no beginning of its own, it is that of every task."""
 
     @property
     def version_columns(self) -> tuple[str, ...]:
@@ -57,10 +65,10 @@ class KeyFunction(ABC):
         return ()
 
     def begin(self) -> AbstractContextManager[KeyFunction]:
-        """Return the function of one task, begun before its first key and ended after its last, or where it fails."""
+        """Return the same for each task."""
         return nullcontext(self)
 
-    def end(self, out: OutputBuffer, place: Place) -> None:  # noqa: B027 - most add none
+    def end(self, out: OutputBuffer, place: Place) -> None:
         """Add rows at the end of a task; ``place`` is one of its rows."""
 
     @abstractmethod
@@ -84,7 +92,7 @@ class KeyTask:
         errors: the context for errors; its ``function`` names the function that returns results.
     """
 
-    function: KeyFunction
+    function: TaskFunction
     clock: OperatorClock
     keys: Mapping[str, str]
     schema: pa.Schema

@@ -22,7 +22,7 @@ from tidemark.spark.operators.keyed.columns import OUTPUT
 from tidemark.spark.operators.keyed.key_state import EMPTY_VERSION, Version, one_line, origin_of
 from tidemark.spark.operators.keyed.output_buffer import Block, OutputBuffer
 from tidemark.spark.operators.keyed.rows import Place
-from tidemark.spark.operators.keyed.task import KeyCall, KeyFunction, KeyResult, KeyRun
+from tidemark.spark.operators.keyed.task import KeyCall, KeyFunction, KeyResult, KeyRun, TaskFunction
 from tidemark.spark.operators.keyed_process.broadcast import read_only
 from tidemark.spark.operators.keyed_process.columns import FAILED_ROW, FAILED_TIMER, KEY_NOTE
 from tidemark.spark.operators.keyed_process.conversions import declarations, typed_emission
@@ -39,8 +39,8 @@ LIVE = ""
 
 
 @dataclass(frozen=True)
-class ProcessKeys(KeyFunction):
-    """Calls a process function. Immutable: it is sent to the workers.
+class ProcessKeys(TaskFunction):
+    """Opens a process function for the keys of a task. Immutable: it is sent to the workers.
 
     Args:
         job: the job's name.
@@ -104,10 +104,6 @@ class ProcessKeys(KeyFunction):
         except Exception as error:
             what = f"{method} of {self.name} failed: {type(error).__name__}: {one_line(str(error))}"
             raise UserCodeError(what, fix="correct the function", uid=self.uid, place=raised_at(error)) from error
-
-    def run(self, call: KeyCall) -> KeyRun:
-        """Not called: ``begin`` returns the function of a task."""
-        raise NotImplementedError
 
 
 @dataclass
