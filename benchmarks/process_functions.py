@@ -73,8 +73,9 @@ def hour_end(time: int) -> int:
 
 
 def _hour(end: int) -> dict[str, object]:
-    return {"window_start": _instant(end - HOUR_MS), "window_end": _instant(end)}
+    return {"window_start": instant(end - HOUR_MS), "window_end": instant(end)}
 
 
-def _instant(ms: int) -> datetime:
+def instant(ms: int) -> datetime:
+    """Return a time of milliseconds since 1970 as an instant."""
     return datetime.fromtimestamp(ms / 1000, UTC)

@@ -6,18 +6,18 @@ Both add up a batch's fares of a driver before they touch state, so that each ho
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from benchmarks.fares import HOUR_MS
+from benchmarks.process_functions import hour_end, instant
+
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import TimerValues
-
-_HOUR_MS = 3_600_000
-RETURNS = "driver BIGINT, window_start TIMESTAMP, window_end TIMESTAMP, total DOUBLE, n BIGINT"
 
 
 class _Hourly(StatefulProcessor):
@@ -42,7 +42,7 @@ class _Hourly(StatefulProcessor):
         end = expired.getExpiryTimeInMs() + 1
         total, count = self.hours.getValue((end,)) or (0.0, 0)
         self.hours.removeKey((end,))
-        return _instant(end - _HOUR_MS), _instant(end), total, count
+        return instant(end - HOUR_MS), instant(end), total, count
 
 
 class HourlyRows(_Hourly):
@@ -54,7 +54,7 @@ class HourlyRows(_Hourly):
         sums: dict[int, tuple[float, int]] = {}
         for row in rows:
             time = round(row.ts.timestamp() * 1000)
-            end = time - time % _HOUR_MS + _HOUR_MS
+            end = hour_end(time)
             total, count = sums.get(end, (0.0, 0))
             sums[end] = total + row.fare, count + 1
         self.add(sums)
@@ -77,7 +77,7 @@ class HourlyFrames(_Hourly):
         for frame in rows:
             ends = frame["ts"].dt.floor("h")
             for hour, fares in frame["fare"].groupby(ends):
-                end = round(hour.timestamp() * 1000) + _HOUR_MS
+                end = round(hour.timestamp() * 1000) + HOUR_MS
                 total, count = sums.get(end, (0.0, 0))
                 sums[end] = total + float(fares.sum()), count + len(fares)
         self.add(sums)
@@ -88,7 +88,3 @@ class HourlyFrames(_Hourly):
         del timerValues
         start, end, total, count = self.take(expiredTimerInfo)
         yield pd.DataFrame({"driver": [key[0]], "window_start": [start], "window_end": [end], "total": [total], "n": [count]})
-
-
-def _instant(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC)

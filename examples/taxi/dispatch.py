@@ -90,7 +90,7 @@ class LongRides:
             return
         started = self.started.value()
         if started is not None and ctx.timestamp - started > LONG_HOURS * HOUR_MS and not self.reported.value():
-            # It ended before the watermark told that it had not.
+            # It ended before the watermark reached the timer.
             yield self._row(ctx)
         ctx.timer_service().delete_event_time_timer(name="long")
         for state in (self.driver, self.started, self.reported):

@@ -1,4 +1,4 @@
-"""Asynchronous enrichment in jobs: each element is called once per epoch, whoever reads the results, and whatever happens to the epoch."""
+"""Asynchronous enrichment in jobs: each element is called once per epoch, however many outputs read it, and also after a crash."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def elements() -> st.SearchStrategy[list[list[tuple[str, int, int]]]]:
     return st.lists(st.lists(element, max_size=12), min_size=1, max_size=4)
 
 
-def told(function: object, epochs: Sequence[Sequence[tuple[str, int, int]]]) -> list[object]:
+def outcomes(function: object, epochs: Sequence[Sequence[tuple[str, int, int]]]) -> list[object]:
     run = harness(function)
     found: list[object] = []
     for number, epoch in enumerate(epochs, start=1):
@@ -94,7 +94,7 @@ def told(function: object, epochs: Sequence[Sequence[tuple[str, int, int]]]) -> 
 
 @given(elements())
 def test_both_emit_the_same_and_keep_the_same(epochs: list[list[tuple[str, int, int]]]) -> None:
-    one, other = told(OneByOne(), epochs), told(InBatches(), epochs)
+    one, other = outcomes(OneByOne(), epochs), outcomes(InBatches(), epochs)
     for before, after in zip(one, other, strict=True):
         assert without_lines(before) == without_lines(after)
 
@@ -105,7 +105,7 @@ def without_lines(found: Any) -> list[object]:
 
 
 class Calls:
-    """Tells of each call, and sets timers."""
+    """Emits a row for each call, and sets timers."""
 
     def process_batch(self, elements: pa.RecordBatch, ctx: tm.ProcessContext) -> Iterator[Row]:
         yield {"v": elements.num_rows, "total": ctx.timestamp, "late": ctx.timestamps[0].as_py() <= ctx.current_watermark()}

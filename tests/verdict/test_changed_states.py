@@ -1,4 +1,4 @@
-"""A job whose states changed goes on from those that the old code left, in the three kinds; timers stay."""
+"""A job whose states changed resumes from those that the old code left, in the three kinds; timers stay."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ Row = Mapping[str, Any]
 
 
 class AboveLimit:
-    """Tells of elements above the limit of their key, and how often that was so."""
+    """Counts elements above the limit of their key."""
 
     times = tm.value_state("BIGINT", default=0, ttl=tm.state_ttl("20 seconds", domain="event"))
 

@@ -18,7 +18,7 @@ Row = Mapping[str, Any]
 
 
 class Quiet:
-    """Tells of each key that had no element for a while, with all that it knows of it; odd values are told aside."""
+    """Emits a row for each key that had no element for a while, with its states; odd values go to a side output."""
 
     total = tm.value_state("BIGINT", default=0)
     newest = tm.list_state("STRUCT<at: TIMESTAMP, v: BIGINT>")
@@ -31,8 +31,8 @@ class Quiet:
         result=lambda so_far: so_far["sum"] / so_far["n"],
     )
 
-    def __init__(self, told: tm.OutputTag) -> None:
-        self.told = told
+    def __init__(self, aside: tm.OutputTag) -> None:
+        self.aside = aside
 
     def process(self, element: Row, ctx: tm.ProcessContext) -> None:
         v = element["v"]
@@ -49,7 +49,7 @@ class Quiet:
             ctx.timer_service().register_event_time_timer(ctx.timestamp + 4_000)
         if v % 2:
             ctx.output(
-                self.told, {"k": element["k"], "late": ctx.timestamp <= ctx.current_watermark(), "times": len(list(self.seen.keys()))}
+                self.aside, {"k": element["k"], "late": ctx.timestamp <= ctx.current_watermark(), "times": len(list(self.seen.keys()))}
             )
 
     def on_timer(self, timestamp: int, ctx: tm.ProcessContext) -> Iterator[Row]:
@@ -69,10 +69,10 @@ class Quiet:
 
 
 def quiet(stream: tm.Stream, tags: Tags) -> tm.Stream:
-    """Return what is told of keys."""
+    """Return the rows of keys that were quiet."""
     returns = "k STRING, timer STRING, at BIGINT, total BIGINT, newest ARRAY<STRUCT<at: TIMESTAMP, v: BIGINT>>, least BIGINT, mean DOUBLE"
-    told = {tags["told"]: "k STRING, late BOOLEAN, times BIGINT"}
-    return stream.key_by("k").process(Quiet(tags["told"]), returns=returns, side_outputs=told, on_error=tags["failed"])
+    aside = {tags["aside"]: "k STRING, late BOOLEAN, times BIGINT"}
+    return stream.key_by("k").process(Quiet(tags["aside"]), returns=returns, side_outputs=aside, on_error=tags["failed"])
 
 
 def changes(stream: tm.Stream, tags: Tags) -> tm.Stream:
@@ -91,12 +91,12 @@ def watched(element: Row, ctx: tm.ProcessContext) -> Iterator[Row]:
 
 
 class Totals:
-    """Totals of each key, of many elements at once, until its end. Large values are told aside."""
+    """Totals of each key, of many elements at once, until its end. Large values go to a side output."""
 
     total = tm.value_state("BIGINT", default=0)
 
-    def __init__(self, told: tm.OutputTag) -> None:
-        self.told = told
+    def __init__(self, aside: tm.OutputTag) -> None:
+        self.aside = aside
 
     def process_batch(self, elements: pa.RecordBatch, ctx: tm.ProcessContext) -> Iterator[object]:
         values = elements.column("v")
@@ -105,7 +105,7 @@ class Totals:
         totals = pc.cumulative_sum(values, start=self.total.value())
         self.total.update(totals[-1].as_py())
         ctx.timer_service().register_event_time_timer(ctx.timestamp + DAY, "end")
-        ctx.output(self.told, elements.select(["k", "v"]).filter(pc.greater(values, 40)))
+        ctx.output(self.aside, elements.select(["k", "v"]).filter(pc.greater(values, 40)))
         yield pa.RecordBatch.from_arrays([elements.column("k"), values, totals], names=["k", "v", "total"]), ctx.timestamps
 
     def on_timer(self, timestamp: int, ctx: tm.ProcessContext) -> None:
@@ -115,13 +115,13 @@ class Totals:
 
 def totals(stream: tm.Stream, tags: Tags) -> tm.Stream:
     """Return running totals."""
-    told = {tags["told"]: "k STRING, v BIGINT"}
-    function = Totals(tags["told"])
-    return stream.key_by("k").process(function, returns="k STRING, v BIGINT, total BIGINT", side_outputs=told, on_error=tags["failed"])
+    aside = {tags["aside"]: "k STRING, v BIGINT"}
+    function = Totals(tags["aside"])
+    return stream.key_by("k").process(function, returns="k STRING, v BIGINT, total BIGINT", side_outputs=aside, on_error=tags["failed"])
 
 
 CASES = [
-    Case("quiet", quiet, ("told", "failed")),
+    Case("quiet", quiet, ("aside", "failed")),
     Case("changes", changes),
-    Case("totals", totals, ("told", "failed")),
+    Case("totals", totals, ("aside", "failed")),
 ]

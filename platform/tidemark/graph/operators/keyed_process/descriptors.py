@@ -145,7 +145,7 @@ _VALUES: Mapping[str, tuple[type, ...]] = {
     "BOOLEAN": (bool,),
     "BINARY": (bytes,),
 }
-"""What a value of a type may be, of types that are told by their name."""
+"""What a value of a type may be, of types whose name says so."""
 
 
 def check_default(default: object, type_: str, what: str, place: str) -> None:
