@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -19,7 +20,7 @@ FAILED: Final = "failed"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class EmittingNode(StatefulNode):
+class EmittingNode(StatefulNode, ABC):
     """A function whose rows are the operator's.
 
     ``returns`` is the DDL of its rows, empty where they are elements, unchanged. ``side_outputs`` are the tags that it emits to, with the
