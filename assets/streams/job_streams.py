@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidemark.graph import (
+    ChangelogNode,
+    ElementsNode,
     ExplodeNode,
     FilesSpec,
     FilterNode,
@@ -49,7 +51,7 @@ _EACH_JOBS_OWN = frozenset(
 )
 """Options of streaming formats that do not determine what is read."""
 
-_ROW_BY_ROW = (SelectNode, WithColumnsNode, FilterNode, ExplodeNode, FunctionNode, TransformNode)
+_ROW_BY_ROW = (SelectNode, WithColumnsNode, FilterNode, ExplodeNode, FunctionNode, TransformNode, ChangelogNode, ElementsNode)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import tidemark as tm
 from tests.conformance.cases import Case, Element, cases, random_epochs
 from tests.conformance.worlds import Rows, Seen, World, by_harness, kept_by_harness
 from tidemark.graph.api.keyed_stream import KeyedStream
-from tidemark.graph.api.windowed_stream import WindowedStream
+from tidemark.graph.api.windows.windowed_stream import WindowedStream
 from tidemark.graph.model.nodes import StatefulNode
 from tidemark.graph.operators.registry import definition_changes, kind_of, kinds
 from tidemark.savepoints import SavepointStore

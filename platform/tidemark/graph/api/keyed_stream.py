@@ -11,7 +11,7 @@ from tidemark.errors import DefinitionError
 from tidemark.graph.api.connected_streams import BroadcastConnectedStream, BroadcastStream, ConnectedStreams, connected
 from tidemark.graph.api.process_functions import process_node
 from tidemark.graph.api.states import require_ttl
-from tidemark.graph.api.windowed_stream import WindowedStream
+from tidemark.graph.api.windows.windowed_stream import WindowedStream
 from tidemark.graph.checks.descriptions import describe_node
 from tidemark.graph.checks.schema_inference import schema_of
 from tidemark.graph.expressions.expression_text import function_name, shortened

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tidemark.graph.checks.schema_inference import schema_of
 from tidemark.graph.expressions.column_origins import NO_ORIGINS, ColumnOrigins, merged
 from tidemark.graph.model.nodes import (
+    ElementsNode,
     ExplodeNode,
     FunctionNode,
     Node,
@@ -54,6 +55,8 @@ def _lines(node: Node, inputs: list[ColumnOrigins]) -> ColumnOrigins:  # noqa: P
         case WithColumnsNode():
             added = {name.lower(): given.of(expression) for name, expression in node.columns}
             return ColumnOrigins({**given.columns, **added}, given.other, given.time)
+        case ElementsNode():
+            return ColumnOrigins({**given.columns, node.operation.lower(): NO_ORIGINS}, given.other, given.time)
         case ExplodeNode():
             return ColumnOrigins({**given.columns, node.as_.lower(): given.of(node.expression)}, given.other, given.time)
         case FunctionNode() | TransformNode():

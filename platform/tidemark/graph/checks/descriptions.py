@@ -7,8 +7,10 @@ import re
 from tidemark.durations import format_duration
 from tidemark.graph.expressions.expression_text import describe_columns, describe_expression, function_name
 from tidemark.graph.model.nodes import (
+    ChangelogNode,
     ConsoleSpec,
     DeltaSpec,
+    ElementsNode,
     ElementsSpec,
     ExplodeNode,
     FilesSpec,
@@ -70,6 +72,11 @@ def _describe_flow(node: Node) -> str:
             return f"side output {node.tag.name}"
         case UnionNode():
             return "union"
+        case ChangelogNode():
+            changes = "" if node.operation is None else f", operation {describe_expression(node.operation)}"
+            return f"changelog of {', '.join(node.keys)}{changes}"
+        case ElementsNode():
+            return "changes as elements"
         case StatefulNode():
             return kind_of(node).describe(node)
     return type(node).__name__

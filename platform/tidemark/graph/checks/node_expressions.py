@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from tidemark.graph.expressions.expressions import Site
 from tidemark.graph.model.nodes import (
+    ChangelogNode,
     ExplodeNode,
     FilterNode,
     Node,
@@ -50,5 +51,7 @@ def _named(node: Node) -> Iterator[tuple[str, object]]:
             yield "explode", node.expression
         case SplitNode():
             yield from ((f"split condition of {tag.name!r}", condition) for tag, condition in node.branches)
+        case ChangelogNode() if node.operation is not None:
+            yield "as_changelog operation", node.operation
         case StatefulNode():
             yield from kind_of(node).expressions(node)

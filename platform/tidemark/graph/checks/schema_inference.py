@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 from tidemark.graph.expressions.ddl import parse_schema
 from tidemark.graph.expressions.expression_types import expression_type, item_type
 from tidemark.graph.model.nodes import (
+    ElementsNode,
     ElementsSpec,
     ExplodeNode,
     FilesSpec,
@@ -67,7 +68,7 @@ def schema_of(node: Node) -> Schema | None:
     return _known[node]
 
 
-def _derive(node: Node) -> Schema | None:  # noqa: PLR0911 - one case per kind of node
+def _derive(node: Node) -> Schema | None:  # noqa: C901, PLR0911 - one case per kind of node
     match node:
         case SourceNode():
             return source_schema(node.spec)
@@ -87,6 +88,8 @@ def _derive(node: Node) -> Schema | None:  # noqa: PLR0911 - one case per kind o
             return Schema(tuple(typed(node.columns, given)))
         case WithColumnsNode():
             return given.with_columns(typed(node.columns, given)) if given else None
+        case ElementsNode():
+            return given.with_columns([SchemaColumn(node.operation, "STRING")]) if given else None
         case ExplodeNode():
             kind = item_type(expression_type(node.expression, given))
             return given.with_columns([SchemaColumn(node.as_, kind)]) if given else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidemark.errors import ColumnError, DefinitionError, ExpressionError
+from tidemark.graph.checks.changelogs import check_changelog
 from tidemark.graph.checks.schema_inference import input_schemas, schema_of
 from tidemark.graph.checks.side_outputs import check_has_rows
 from tidemark.graph.checks.source_checks import check_source
@@ -64,6 +65,7 @@ def check_node(node: Node) -> None:  # noqa: C901, PLR0912 - one case per kind o
             _check_union(node)
         case StatefulNode():
             _check_operator(node)
+    check_changelog(node)
 
 
 def check_uid(node: Node, uid: object, place: str) -> None:

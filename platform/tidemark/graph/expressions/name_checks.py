@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tidemark.errors import DefinitionError, InvalidNameError
 from tidemark.graph.model.nodes import HIDDEN_PREFIX, OutputTag
@@ -51,3 +51,17 @@ def check_tag(tag: object, argument: str, place: str) -> OutputTag:
         )
     validate_name("output tag", tag.name, place=place)
     return tag
+
+
+def column_names(given: object, where: str, place: str) -> tuple[str, ...]:
+    """Return names of columns, given as a list or as one text.
+
+    Raises:
+        DefinitionError: neither, or a name twice.
+    """
+    names = (given,) if isinstance(given, str) else given
+    if not isinstance(names, Sequence) or not names or not all(isinstance(name, str) and name.strip() for name in names):
+        raise DefinitionError(f"{where} is given {given!r}, not a list of columns", fix="write ['zone', 'day']", place=place)
+    if len({name.lower() for name in names}) < len(names):
+        raise DefinitionError(f"{where} names a column twice: {', '.join(names)}", fix="name each once", place=place)
+    return tuple(names)

@@ -12,7 +12,9 @@ from tidemark.graph.checks.side_outputs import tags_of
 from tidemark.graph.expressions.function_fingerprint import function_text
 from tidemark.graph.expressions.policy_definition import settings_of
 from tidemark.graph.model.nodes import (
+    ChangelogNode,
     DeltaSpec,
+    ElementsNode,
     ElementsSpec,
     ExplodeNode,
     Expression,
@@ -61,7 +63,7 @@ def _node(node: Node) -> dict[str, object]:
     return {"kind": type(node).__name__, "tags": [tag.name for tag in tags_of(node)], "what": _what(node)}
 
 
-def _what(node: Node) -> object:  # noqa: PLR0911 - one case per kind of node
+def _what(node: Node) -> object:  # noqa: C901, PLR0911 - one case per kind of node
     match node:
         case SourceNode():
             return [node.name, _spec(node.spec), _strategy(node.watermarks)]
@@ -81,6 +83,10 @@ def _what(node: Node) -> object:  # noqa: PLR0911 - one case per kind of node
             return _columns((tag.name, condition) for tag, condition in node.branches)
         case SideOutputNode():
             return node.tag.name
+        case ChangelogNode():
+            return [node.keys, None if node.operation is None else _expression(node.operation)]
+        case ElementsNode():
+            return node.operation
     return None
 
 

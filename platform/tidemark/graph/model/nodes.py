@@ -187,6 +187,21 @@ class UnionNode(Node):
     """All rows of the inputs, matched by column name; the watermark is the least of theirs."""
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ChangelogNode(Node):
+    """The rows as changes of the rows with their ``keys``: inserts, or what ``operation``, an expression, says."""
+
+    keys: tuple[str, ...]
+    operation: Expression | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ElementsNode(Node):
+    """The changes of a changelog as elements, each with its kind in the column ``operation``."""
+
+    operation: str
+
+
 @dataclass(frozen=True)
 class Port:
     """One input of a stateful operator: its name, the node whose rows come in, and the key of each row (empty: one key for all)."""

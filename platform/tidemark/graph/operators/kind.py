@@ -36,6 +36,7 @@ class OperatorKind(ABC, Generic[N]):
     ``name`` is its nodes' ``KIND``. For messages: ``noun`` and ``nouns`` name the kind, ``state_noun`` names what is lost with its state.
     ``part_noun`` is a part of its state that users name, and ``added_part`` what a new one lacks at first.
     ``chooses_rows`` says that its results are unchanged rows of its input, so that their columns mean the same as the input's.
+    ``takes_changelogs`` says that its inputs may be changelogs; else ``instead_of_changelog`` says what to write instead.
     ``keeps_state`` is false for a kind whose operators keep nothing from epoch to epoch: they need no uid, and restore from any state.
     """
 
@@ -46,6 +47,8 @@ class OperatorKind(ABC, Generic[N]):
     part_noun: ClassVar[str] = "aggregate"
     added_part: ClassVar[str] = "in open windows it covers only elements from now on"
     chooses_rows: ClassVar[bool] = False
+    takes_changelogs: ClassVar[bool] = False
+    instead_of_changelog: ClassVar[str] = "take the changes as elements, .as_elements(), each with its operation"
     keeps_state: ClassVar[bool] = True
 
     @abstractmethod
@@ -148,6 +151,14 @@ class OperatorKind(ABC, Generic[N]):
 
     def upsert_keys(self, node: N) -> UpsertKeys | None:
         """Return the key columns of its results, None if users must name them."""
+        del node
+        return None
+
+    def changelog_keys(self, node: N) -> tuple[str, ...] | None:
+        """Return the columns that identify a row of its results, which are a changelog then; None where results are only added to.
+
+        The results of an epoch are net: a key has at most one change, with both rows of an update, and none that changes nothing.
+        """
         del node
         return None
 

@@ -23,9 +23,10 @@ ROWS = "__tm_rows"
 REASON = "__tm_reason"
 CORRUPT = "__tm_corrupt"
 RAW = "__tm_raw"
+CHANGE = "__tm_change"
 META = "__tm_meta"
 SOURCE = "__tm_source"
-HIDDEN = (TIME, SPLIT, POSITION)
+HIDDEN = (TIME, SPLIT, POSITION, CHANGE)
 MAX_PIECES: Final = 1 << 16
 """Up to so many rows made of one row have their own positions; further ones share the last."""
 _NAME = re.compile(r"\w+|`[^`]+`")

@@ -15,6 +15,8 @@ from pyspark.storagelevel import StorageLevel
 
 from tidemark.errors import UserCodeError
 from tidemark.graph.model.nodes import (
+    ChangelogNode,
+    ElementsNode,
     ExplodeNode,
     Expression,
     FilterNode,
@@ -47,6 +49,8 @@ from tidemark.spark.columns.expressions import (
 )
 from tidemark.spark.columns.row_counts import MALFORMED, PASSING, RowCounter
 from tidemark.spark.columns.unions import union_rows
+from tidemark.spark.epoch.changelog_rows import converted
+from tidemark.spark.epoch.determinism import is_deterministic
 from tidemark.spark.epoch.functions import apply_function
 from tidemark.spark.epoch.topology import FUSABLE, Topology, looked_up, may_be_nondeterministic
 from tidemark.spark.sources.intake import FIRST_FILTER, Intake
@@ -168,7 +172,7 @@ class StatelessPlan:
             is_looked_up = not isinstance(node, SourceNode | StatefulNode) and any(
                 found is node for side in sides for found in looked_up(side.emitter)
             )
-            found = is_looked_up and (may_be_nondeterministic(node) or not _is_deterministic(self._make_rows_and_filtered(node)))
+            found = is_looked_up and (may_be_nondeterministic(node) or not is_deterministic(self._make_rows_and_filtered(node)))
             # Of a union only the streams that have rows in this epoch were checked.
             if all(self.available(source) for source in self._topology.upstream_sources(node)):
                 self._nondeterministic[id(node)] = found
@@ -264,6 +268,8 @@ class StatelessPlan:
             return self._side_output(node)
         if isinstance(node, UnionNode):
             return self._union(node)
+        if isinstance(node, ChangelogNode | ElementsNode):
+            return converted(node, self.rows(node.input))
         before = self._counted(node.input) if isinstance(node, TransformNode) else self.rows(node.input)
         hidden = hidden_of(before.columns)
         visible = visible_of(before.columns)
@@ -385,13 +391,3 @@ def _branch_number(node: SplitNode, tag: OutputTag) -> int:
         if found.name == tag.name:
             return number
     return len(node.branches)
-
-
-def _is_deterministic(frame: DataFrame) -> bool:
-    """Whether Spark considers every expression of the plan deterministic (no rand, uuid, …), and none reads the clock."""
-    plan = frame._jdf.queryExecution().analyzed()  # noqa: SLF001 - Python has no public way to ask
-    jvm = frame.sparkSession.sparkContext._jvm  # noqa: SLF001
-    if jvm is None:
-        raise ValueError("the session has ended")
-    asks_for_time = plan.containsPattern(jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE())
-    return bool(plan.deterministic()) and not asks_for_time

@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidemark.graph.model.nodes import (
+    ChangelogNode,
     DeltaSpec,
+    ElementsNode,
     ExplodeNode,
     FilterNode,
     FunctionNode,
@@ -40,6 +42,8 @@ _PREFIX = {
     SplitNode: "split",
     SideOutputNode: "side-output",
     UnionNode: "union",
+    ChangelogNode: "changelog",
+    ElementsNode: "elements",
 }
 
 
@@ -169,6 +173,8 @@ def build_topology(outputs: Mapping[str, Output]) -> Topology:
     for output in outputs.values():
         consumers[id(output.node)] = consumers.get(id(output.node), 0) + 1
     ordering: list[Node] = [node for node in nodes if isinstance(node, StatefulNode) and kind_of(node).needs_order(node)]
+    # The changes of a key are taken in the order of its rows.
+    ordering += [node for node in nodes if isinstance(node, ChangelogNode)]
     # Of an epoch's rows with one key the last one is kept; results of operators have their own positions.
     replacing = [output.node for output in outputs.values() if isinstance(output.sink, DeltaSpec) and output.sink.mode == "upsert"]
     ordering += [node for node in replacing if not result_operators(node)]

@@ -16,7 +16,7 @@ from tidemark.graph.aggregates import builtin_aggregates as aggregates
 from tidemark.graph.api.sinks import delta, parquet
 from tidemark.graph.api.sources import files, source
 from tidemark.graph.api.watermark_strategies import bounded_out_of_orderness
-from tidemark.graph.api.window_assigners import session, sliding, tumbling
+from tidemark.graph.api.windows.assigners import session, sliding, tumbling
 from tidemark.graph.job.job import Job
 from tidemark.graph.model.nodes import OutputTag
 from tidemark.semantics.windows.windows import WindowAssigner

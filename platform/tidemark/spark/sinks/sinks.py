@@ -7,16 +7,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from pyspark.sql import Observation
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from tidemark.errors import CorruptStoreError, SinkError, StoreError
+from tidemark.graph.checks.changelogs import changelog_keys, is_net
 from tidemark.graph.model.nodes import ConsoleSpec, DeltaSpec, MemorySpec, Output, ParquetSpec
 from tidemark.graph.operators.window.columns import REPLACES
 from tidemark.locations import Location
 from tidemark.savepoints.delta.missing_records import Retained
 from tidemark.savepoints.delta.result_tables import SPARK_SCHEMA, has_written_to
+from tidemark.spark.columns.changes import history, net_changes
 from tidemark.spark.columns.expressions import visible_of
 from tidemark.spark.columns.replaced_sessions import LISTED, starts_of
 from tidemark.spark.columns.schemas import nullable
@@ -116,11 +119,20 @@ class Sink(Protocol):
 
 
 @dataclass(frozen=True)
+class Changes:
+    """A changelog that goes to a sink: the columns of its key, and whether an epoch's changes are net already."""
+
+    keys: tuple[str, ...]
+    net: bool
+
+
+@dataclass(frozen=True)
 class BoundSink:
-    """An output's name and its sink."""
+    """An output's name and its sink. ``changes`` says how rows of a changelog are identified; None for streams that are added to."""
 
     name: str
     sink: Sink
+    changes: Changes | None = None
 
     def accepts(self, record: OutputRecord) -> bool:
         """Whether a record's files were staged for this sink: same kind, same place."""
@@ -134,6 +146,10 @@ class BoundSink:
             lineage: the job's.
             epoch: the current epoch.
         """
+        counts = None
+        if self.changes is not None:
+            counts = Observation()
+            rows = self._history(rows.observe(counts, F.count(F.lit(1)).alias("changes")), self.changes, epoch)
         visible = visible_part(rows)
         schema = nullable(visible.schema)
         self.sink.require_whole()
@@ -152,14 +168,16 @@ class BoundSink:
             location=self.sink.location,
             schema=schema.json(),
             files=tuple(file.as_staged_file() for file in files),
-            rows=newest.emitted(files, self.name) if newest else sum(file.rows for file in files),
+            rows=newest.emitted(files, self.name) if newest else counts.get["changes"] if counts else sum(file.rows for file in files),
             options=newest.options if newest else {},
         )
 
     @property
     def takes_rows(self) -> bool:
         """Whether ``stage_rows`` can be called: rows are appended as they are."""
-        return not self.sink.starts_only and not (isinstance(self.sink, DeltaSink) and self.sink.upsert is not None)
+        return (
+            self.changes is None and not self.sink.starts_only and not (isinstance(self.sink, DeltaSink) and self.sink.upsert is not None)
+        )
 
     def stage_rows(self, rows: PassRows, lineage: str, epoch: int) -> OutputRecord:
         """Stage an epoch's rows that were read already, where the sink ``takes_rows``; arguments as of ``stage``."""
@@ -177,6 +195,10 @@ class BoundSink:
             files=tuple(file.as_staged_file() for file in files),
             rows=table.num_rows,
         )
+
+    @staticmethod
+    def _history(rows: DataFrame, changes: Changes, epoch: int) -> DataFrame:
+        return history(rows if changes.net else net_changes(rows, changes.keys), epoch)
 
     def empty_record(self) -> OutputRecord:
         """Return the record of an epoch without rows for this output."""
@@ -225,7 +247,12 @@ def bind_sinks(outputs: Mapping[str, Output], job: JobStore) -> dict[str, BoundS
     Raises:
         SinkError: a sink's place cannot be reached.
     """
-    return {name: BoundSink(name, _opened(name, output, job)) for name, output in outputs.items()}
+    return {name: BoundSink(name, _opened(name, output, job), _changes_of(output)) for name, output in outputs.items()}
+
+
+def _changes_of(output: Output) -> Changes | None:
+    keys = changelog_keys(output.node)
+    return None if keys is None else Changes(keys, is_net(output.node))
 
 
 def sink_for(name: str, record: OutputRecord, sinks: Mapping[str, BoundSink], job: str) -> BoundSink | None:

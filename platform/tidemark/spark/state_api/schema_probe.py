@@ -17,7 +17,8 @@ from tidemark.graph.checks.schema_inference import schema_of
 from tidemark.graph.job.job import Job
 from tidemark.graph.model.nodes import ElementsSpec, FilesSpec, RateSpec, SourceNode, StatefulNode, UnionNode
 from tidemark.spark.columns.aggregate_functions import register_functions
-from tidemark.spark.columns.expressions import CORRUPT, visible_of
+from tidemark.spark.columns.changes import HISTORY
+from tidemark.spark.columns.expressions import CHANGE, CORRUPT, visible_of
 from tidemark.spark.columns.schemas import no_rows, nullable, struct_of
 from tidemark.spark.epoch.stateless import StatelessPlan
 from tidemark.spark.epoch.topology import build_topology
@@ -151,7 +152,8 @@ def _outputs(job: Job, rows: StatelessPlan) -> dict[str, T.StructType]:
         with suppress(TidemarkError, PySparkException):
             columns = rows.rows(output.node).schema
             visible = set(visible_of(columns.names))
-            found[name] = nullable(T.StructType([field for field in columns if field.name in visible]))
+            added = HISTORY if CHANGE in columns.names else ()
+            found[name] = nullable(T.StructType([*(field for field in columns if field.name in visible), *added]))
     return found
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from tidemark.durations import Duration, to_ms
 from tidemark.errors import DefinitionError
-from tidemark.graph.api.window_evictors import require_evictor
-from tidemark.graph.api.window_functions import function_on_results, process_function
-from tidemark.graph.api.window_triggers import require_trigger
+from tidemark.graph.api.windows.evictors import require_evictor
+from tidemark.graph.api.windows.functions import function_on_results, process_function
+from tidemark.graph.api.windows.triggers import require_trigger
 from tidemark.graph.checks.descriptions import describe_node
 from tidemark.graph.checks.schema_inference import schema_of
 from tidemark.graph.expressions.expression_text import shortened

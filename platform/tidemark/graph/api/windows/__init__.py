@@ -1,0 +1,1 @@
+"""Windows, as users declare them: assigners, triggers, evictors, functions, and the windowed stream."""

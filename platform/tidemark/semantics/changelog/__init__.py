@@ -1,0 +1,1 @@
+"""Changelogs: streams of changes of rows with a key."""

@@ -1,0 +1,114 @@
+"""The rows of a changelog in the engine: their kinds, the net change of each key, and the history that a sink appends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from tidemark.semantics.changelog.row_kinds import NAMES, RowKind
+from tidemark.spark.columns.expressions import CHANGE, POSITION, TIME, quoted, visible_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+CHANGE_TYPE: Final = T.ByteType()
+"""The type of the hidden column with the kind of a changelog's row; only rows of changelogs have it."""
+
+OPERATION: Final = "operation"
+EPOCH: Final = "epoch"
+HISTORY: Final = (T.StructField(OPERATION, T.StringType()), T.StructField(EPOCH, T.LongType()))
+"""The columns that an appending sink adds to the rows of a changelog."""
+
+BEFORE: Final = "__tm_before"
+AFTER: Final = "__tm_after"
+"""The rows of a key before and after an epoch, as structs; null where there is none."""
+
+ADDS: Final = f"{CHANGE} IN ({int(RowKind.INSERT)}, {int(RowKind.UPDATE_AFTER)})"
+"""SQL of whether a row is there after the change."""
+
+WEIGHT: Final = f"if({ADDS}, 1, -1)"
+"""SQL of the number by which a row changes a count."""
+
+
+def paired(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Return a row for each key that has changes: the key, ``BEFORE`` and ``AFTER``, with all other columns of the rows.
+
+    Args:
+        rows: of a changelog in one epoch, with at most one row of a key that is gone and one that is new.
+        keys: the columns of its key.
+    """
+    names = [name for name in rows.columns if name != CHANGE]
+    whole = f"struct({', '.join(map(quoted, names))})"
+    return rows.groupBy(*map(quoted, keys)).agg(
+        F.expr(f"any_value(if({ADDS}, NULL, {whole}), true)").alias(BEFORE),
+        F.expr(f"any_value(if({ADDS}, {whole}, NULL), true)").alias(AFTER),
+    )
+
+
+def changed(pairs: DataFrame) -> DataFrame:
+    """Return the pairs whose rows differ in a column that users see."""
+    return pairs.where(f"NOT ({same(pairs, BEFORE, AFTER)})")
+
+
+def same(pairs: DataFrame, before: str, after: str) -> str:
+    """Return SQL of whether two structs of a frame are equal, or both null, without regard to the engine's columns."""
+    kind = pairs.schema[after].dataType
+    if not isinstance(kind, T.StructType):
+        raise TypeError(kind.simpleString())
+    tests = [f"({before} IS NULL) = ({after} IS NULL)"]
+    for field in kind:
+        if visible_of([field.name]):
+            values = [_comparable(f"{struct}.{quoted(field.name)}", field.dataType) for struct in (before, after)]
+            tests.append(f"{values[0]} <=> {values[1]}")
+    return " AND ".join(tests)
+
+
+def _comparable(value: str, kind: T.DataType) -> str:
+    """Return SQL of a value that Spark can compare: of maps, the text."""
+    return f"to_json(struct({value}))" if "map<" in kind.simpleString() or "variant" in kind.simpleString() else value
+
+
+def as_changes(pairs: DataFrame) -> DataFrame:
+    """Return the rows of a changelog: for each pair one or two, with their kinds; nothing where both are null."""
+    kind = pairs.schema[AFTER].dataType
+    if not isinstance(kind, T.StructType):
+        raise TypeError(kind.simpleString())
+    gone = f"if({AFTER} IS NULL, {int(RowKind.DELETE)}Y, {int(RowKind.UPDATE_BEFORE)}Y)"
+    new = f"if({BEFORE} IS NULL, {int(RowKind.INSERT)}Y, {int(RowKind.UPDATE_AFTER)}Y)"
+    both = f"array(named_struct('kind', {gone}, 'row', {BEFORE}), named_struct('kind', {new}, 'row', {AFTER}))"
+    rows = pairs.select(F.expr(f"explode(filter({both}, x -> x.row IS NOT NULL))").alias("__tm_changed"))
+    return rows.select(
+        *(F.col(f"__tm_changed.row.{quoted(name)}").alias(name) for name in kind.names), F.col("__tm_changed.kind").alias(CHANGE)
+    )
+
+
+def net_changes(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Return the net changes of an epoch: at most one for each key, and none that changes nothing that users see."""
+    return as_changes(changed(paired(rows, keys)))
+
+
+def history(rows: DataFrame, epoch: int) -> DataFrame:
+    """Return what an appending sink writes of net changes: inserts, the row after an update, the row that was deleted.
+
+    Args:
+        rows: net changes.
+        epoch: the current one.
+    """
+    before = int(RowKind.UPDATE_BEFORE)
+    names = f"CASE {CHANGE} WHEN {int(RowKind.INSERT)} THEN 'insert' WHEN {int(RowKind.DELETE)} THEN 'delete' ELSE 'update' END"
+    kept = rows.where(f"{CHANGE} <> {before}")
+    columns = [
+        *(F.col(quoted(name)) for name in visible_of(rows.columns)),
+        F.expr(names).alias(OPERATION),
+        F.lit(epoch).cast("bigint").alias(EPOCH),
+    ]
+    return kept.select(*columns, *(F.col(name) for name in (TIME, POSITION) if name in rows.columns))
+
+
+def kind_names() -> str:
+    """Return SQL of the name of a row's kind."""
+    cases = " ".join(f"WHEN {int(kind)} THEN '{name}'" for name, kind in NAMES.items())
+    return f"CASE {CHANGE} {cases} END"
