@@ -79,7 +79,7 @@ class Contents:
         """Return the rows that are there, with ``columns`` and ``HASH``.
 
         Args:
-            hashes: a frame with the column ``HASH``: of rows with other hashes none have to be returned, though some may be. All by default.
+            hashes: a frame with the column ``HASH``: rows with other hashes may be left out. All by default.
         """
         stored = self._read(self.files)
         if hashes is not None and self.stored_rows > MANY_ROWS:
