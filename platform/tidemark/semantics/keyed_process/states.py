@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from tidemark.errors import UserCodeError
 from tidemark.semantics.keyed_process.declarations import Aggregation, StateDeclaration, StateTtl
@@ -258,6 +258,9 @@ STATES: Mapping[str, type[State]] = {
 }
 
 
+_PLAIN: Final = frozenset({int, float, str, bool, bytes, type(None)})
+
+
 def copied(value: Any) -> Any:  # noqa: ANN401
     """Return a value whose lists and dicts are new ones; what else there is in a column cannot be changed."""
     if type(value) is list:
@@ -266,7 +269,7 @@ def copied(value: Any) -> Any:  # noqa: ANN401
         # An entry of a map, which is a list of keys and values.
         return tuple(copied(item) for item in value)
     if type(value) is dict:
-        return {name: copied(item) for name, item in value.items()}
+        return {name: item if type(item) in _PLAIN else copied(item) for name, item in value.items()}
     return value
 
 

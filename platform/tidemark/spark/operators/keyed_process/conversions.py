@@ -16,6 +16,9 @@ from tidemark.spark.columns.user_values import MisfitError, coerce_values
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_OTHER: Final = object()
+"""A value that does not fit its type as it is."""
+
 _KINDS: Final[Mapping[str, type]] = {"double": float, "string": str, "large_string": str, "bool": bool, "binary": bytes}
 """By the name of an Arrow type: the type of values that stay as they are."""
 
@@ -72,13 +75,71 @@ def conversion(kind: pa.DataType, what: str, *, none: bool = True) -> Callable[[
             raise UserCodeError(f"{what} is given {said}", fix="give a value of the declared type") from None
         return found
 
+    plain, direct = _KINDS.get(str(kind)), _direct(kind)
+    if direct is None:
+        return slow
+    if plain is not None:
+        # One call fewer than below.
+        return lambda value: value if type(value) is plain else slow(value)
+
+    def fast(value: object) -> object:
+        found = direct(value)
+        return slow(value) if found is _OTHER else found
+
+    return fast
+
+
+def _direct(kind: pa.DataType) -> Callable[[Any], Any] | None:  # noqa: C901 - one case per kind of type
+    """Return a function that converts values which fit a type as they are, and returns ``_OTHER`` for all others; None for other types.
+
+    Lists and dicts are copied.
+    """
+    import pyarrow as pa
+
     plain = _KINDS.get(str(kind))
     if plain is not None:
-        return lambda value: value if type(value) is plain else slow(value)
+        return lambda value: value if type(value) is plain else _OTHER
     if pa.types.is_signed_integer(kind):
         bound = 1 << (kind.bit_width - 1)
-        return lambda value: value if type(value) is int and -bound <= value < bound else slow(value)
-    return slow
+        return lambda value: value if type(value) is int and -bound <= value < bound else _OTHER
+    if pa.types.is_list(kind):
+        item = _nullable(kind.value_field)
+        if item is None:
+            return None
+
+        def listed(values: object) -> object:
+            if type(values) is not list:
+                return _OTHER
+            found = [item(value) for value in values]
+            return _OTHER if any(value is _OTHER for value in found) else found
+
+        return listed
+    if not pa.types.is_struct(kind):
+        return None
+    fields = [(field.name, _nullable(field)) for field in kind]
+    known = [(name, convert) for name, convert in fields if convert is not None]
+    if len({name for name, _ in known}) < len(fields):
+        return None
+
+    def struct(value: object) -> object:
+        if type(value) is not dict or len(value) != len(known):
+            return _OTHER
+        made = {}
+        for name, convert in known:
+            found = made[name] = convert(value.get(name, _OTHER))
+            if found is _OTHER:
+                return _OTHER
+        return made
+
+    return struct
+
+
+def _nullable(field: pa.Field) -> Callable[[Any], Any] | None:
+    """Return the conversion of a field's values, which may be None where the field may be null."""
+    direct = _direct(field.type)
+    if direct is None or not field.nullable:
+        return direct
+    return lambda value: None if value is None else direct(value)
 
 
 def typed_emission(rows: pa.RecordBatch, schema: pa.Schema, name: str) -> pa.RecordBatch:
