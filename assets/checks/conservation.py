@@ -120,7 +120,7 @@ def side_output_lines(job: Job, scope: str, totals: Totals, epoch: EpochProgress
 def table_lines(context: CheckContext) -> Iterator[BalanceLine]:
     """Return a line for each table to which rows are appended; none for outputs without a table or with upserts."""
     for stream in output_streams(context.job):
-        if stream.output is not None and isinstance(stream.output.sink, DeltaSpec) and stream.output.sink.mode == "upsert":
+        if stream.output is not None and isinstance(stream.output.sink, DeltaSpec) and stream.output.sink.mode != "append":
             continue
         committed = context.report.totals["outputs"].get(stream.name)
         try:

@@ -16,7 +16,19 @@ from tidemark.durations import format_duration
 CHART_KEY = "tidemark/watermark_and_late_rows"
 
 _ORDER = (
-    *("dagster/row_count", "rows_added", "rows_read", "rows_per_second", "late_rows", "late_ratio", "rejected_rows", "malformed_rows"),
+    *(
+        "dagster/row_count",
+        "rows_added",
+        "inserts",
+        "updates",
+        "deletes",
+        "rows_read",
+        "rows_per_second",
+        "late_rows",
+        "late_ratio",
+        "rejected_rows",
+        "malformed_rows",
+    ),
     *("watermark", "watermark_lag", "watermark_lag_seconds", "oldest_open_window", "windows_closed"),
     *("panes_on_time", "panes_late", "panes_early", "keys", "timers", "timers_fired", "state_expired", "failed_rows"),
     *("state_rows", "state_bytes", "state_files"),
@@ -49,6 +61,7 @@ def output_metrics(stream: StreamData, report: RunReport) -> MetadataValues:
     found: dict[str, MetadataItem] = {
         "tidemark/rows_added": report.rows_added(stream.name),
         "tidemark/bytes_added": report.bytes_added(stream.name),
+        **{f"tidemark/{name}s": count for name, count in report.changes(stream.name).items()},
         **progress_metadata(report),
         **_operator_metadata(stream, report),
     }

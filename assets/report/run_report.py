@@ -76,6 +76,14 @@ class RunReport:
         """Return the rows this run wrote to an output."""
         return sum(epoch.outputs[output].rows for epoch in self.epochs if output in epoch.outputs)
 
+    def changes(self, output: str) -> dict[str, int]:
+        """Return the inserts, updates and deletes of this run in an output, by operation; none where it is no changelog's."""
+        found: dict[str, int] = {}
+        for epoch in self.epochs:
+            for name, count in (epoch.outputs[output].changes if output in epoch.outputs else {}).items():
+                found[name] = found.get(name, 0) + count
+        return found
+
     def changed_since(self, output: str, lineage: str, epoch: int) -> bool:
         """Return whether an output got rows after an epoch of a lineage, or may have, if the history does not reach back so far."""
         known = {each.epoch: each for each in (*self.history, *self.epochs) if each.lineage == self.lineage}

@@ -21,11 +21,13 @@ from tidemark.graph import (
     Node,
     ParquetSpec,
     RateSpec,
+    Schema,
     SourceNode,
     WindowNode,
     guarantee,
     kind_of,
     lineage,
+    output_schema,
     schema_of,
 )
 
@@ -44,7 +46,7 @@ def stream_metadata(data: StreamData, upstream: Mapping[str, dg.AssetKey]) -> Me
         "tidemark/kind": data.kind,
         "tidemark/guarantee": guarantee(sink),
         "tidemark/graph": dg.MetadataValue.md(f"```mermaid\n{data.job.explain(format='mermaid')}\n```"),
-        **_schema_metadata(data.output.node),
+        **_schema_metadata(data.output.node, output_schema(data.output)),
         **_window_metadata(windows_of(data.output.node)),
         **_function_metadata(functions_of(data.output.node)),
     }
@@ -66,7 +68,7 @@ def source_metadata(data: StreamData) -> MetadataValues:
         "tidemark/kind": "source",
         "tidemark/event_time": strategy.timestamp or "time of ingestion",
         "tidemark/out_of_orderness": format_duration(strategy.generator.bound_ms),
-        **_schema_metadata(data.source),
+        **_schema_metadata(data.source, schema_of(data.source)),
     }
     if strategy.idle_after_ms is not None:
         metadata["tidemark/idle_after"] = format_duration(strategy.idle_after_ms)
@@ -83,6 +85,15 @@ def source_metadata(data: StreamData) -> MetadataValues:
         case _:
             pass
     return metadata
+
+
+_ADDED = {
+    "operation": "What the epoch did to the row: `insert`, `update` (the row after it) or `delete` (the row before it).",
+    "epoch": "The epoch that changed the row.",
+    "valid_from": "The time from which this version of the row is valid.",
+    "valid_to": "The time at which the next version begins, or the row was deleted; null while the version is the newest.",
+}
+"""Descriptions of columns that sinks add."""
 
 
 def table_name(path: str) -> str:
@@ -111,8 +122,7 @@ def column_lineage(node: Node, upstream: Mapping[str, dg.AssetKey]) -> dg.TableC
     return dg.TableColumnLineage(deps_by_column=known) if known else None
 
 
-def _schema_metadata(node: Node) -> MetadataValues:
-    schema = schema_of(node)
+def _schema_metadata(node: Node, schema: Schema | None) -> MetadataValues:
     if schema is None:
         return {}
     columns = [
@@ -130,6 +140,9 @@ def _description(node: Node, column: str) -> str | None:
     if isinstance(node, SourceNode):
         # On a source's own page its columns need no other description.
         return "Event time." if is_event_time(node, column) else None
+    given = schema_of(node)
+    if given is not None and given.find(column) is None:
+        return _ADDED.get(column)
     return describe_column(node, column)
 
 

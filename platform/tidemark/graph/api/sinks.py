@@ -4,47 +4,82 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from tidemark.errors import DefinitionError
+from tidemark.graph.checks.changelogs import changelog_keys
+from tidemark.graph.checks.output_columns import check_added_columns
 from tidemark.graph.checks.side_outputs import check_has_rows
-from tidemark.graph.checks.upsert_keys import upsert_keys
+from tidemark.graph.checks.upsert_keys import check_sequence, upsert_keys
 from tidemark.graph.expressions.expression_text import shortened
 from tidemark.graph.model.call_site import call_site
-from tidemark.graph.model.nodes import ConsoleSpec, DeltaSpec, MemorySpec, Output, ParquetSpec, SinkSpec
+from tidemark.graph.model.nodes import ConsoleSpec, DeltaMode, DeltaSpec, MemorySpec, Output, ParquetSpec, SinkSpec
 from tidemark.names import location_fix
 
 if TYPE_CHECKING:
     from tidemark.graph.api.streams import Stream
 
 
-def delta(stream: Stream, path: str, *, mode: Literal["append", "upsert"] = "append", keys: Sequence[str] | None = None) -> Output:
+def delta(
+    stream: Stream, path: str, *, mode: DeltaMode = "append", keys: Sequence[str] | None = None, sequence: str | None = None
+) -> Output:
     """Write a stream to a Delta table at a path; the table is created if it does not exist.
 
     Guarantee: exactly once. All rows of an epoch appear in one table version, which carries the epoch's number.
+
+    A changelog is appended as its history, with the columns ``operation`` (``insert``, ``update``, ``delete``) and ``epoch``; upserted, the
+    table has its rows as they are after the epoch, without deleted ones.
 
     Args:
         stream: the stream to write.
         path: of the table.
         mode: ``append`` adds every row, so a window that fires again has one row per pane. ``upsert`` keeps the newest row of each
             key: of a window its newest pane. The rows that a session replaces, by its column ``replaces``, are removed in the same version.
-        keys: key columns of an upsert; nulls equal nulls. The results of windows have default keys: the
-            key's columns, ``window_start`` and ``window_end``.
+            ``scd2`` keeps every version of a row, with the columns ``valid_from`` and ``valid_to`` (null while it is the newest): a
+            slowly changing dimension of type 2. A version that comes late is put between those that are there.
+        keys: key columns of an upsert, or of versions; nulls equal nulls. A changelog has its own. The results of windows have default
+            keys: the key's columns, ``window_start`` and ``window_end``.
+        sequence: of versions: the TIMESTAMP column with the time from which a row is valid; by default the processing time of the epoch
+            that brought it. A deleted row is valid until the processing time of its epoch.
 
     Raises:
         DefinitionError: not a stream, no path, or keys that are missing or of no use.
         ColumnError: the stream lacks a key column.
     """
     output = _output("delta", stream, DeltaSpec(path=_text("delta", "path", path, stream)))
+    if sequence is not None and mode != "scd2":
+        raise DefinitionError(
+            f"delta(sequence={sequence!r}) says from when a version is valid, and mode={mode!r} keeps none",
+            fix="write mode='scd2', or leave sequence out",
+            place=output.place,
+        )
     if mode == "append" and keys is None:
+        check_added_columns(output)
         return output
+    if mode == "scd2":
+        return _versions(output, path, keys, sequence)
     if mode != "upsert":
         raise DefinitionError(
             f"delta(mode={mode!r}, keys={keys!r}) is neither an append nor an upsert",
-            fix="write mode='upsert', or mode='append' without keys",
+            fix="write mode='upsert' or mode='scd2', or mode='append' without keys",
             place=output.place,
         )
     return replace(output, sink=DeltaSpec(path=path, mode=mode, keys=upsert_keys(stream.node, keys, output.place)))
+
+
+def _versions(output: Output, path: str, keys: Sequence[str] | None, sequence: str | None) -> Output:
+    node, place = output.node, output.place
+    if sequence is not None:
+        check_sequence(node, sequence, place)
+    elif changelog_keys(node) is None:
+        raise DefinitionError(
+            "delta(mode='scd2') of a stream that is only added to does not know from when a row is valid",
+            fix="name a TIMESTAMP column: sequence='changed_at'",
+            place=place,
+        )
+    versions = replace(output, sink=DeltaSpec(path, "scd2", upsert_keys(node, keys, place), sequence))
+    check_added_columns(versions)
+    return versions
 
 
 def parquet(stream: Stream, path: str, *, readers_move_files: bool = False) -> Output:
@@ -104,6 +139,8 @@ def guarantee(sink: SinkSpec) -> str:
     match sink:
         case DeltaSpec(mode="upsert"):
             return "exactly once, the newest row of each key"
+        case DeltaSpec(mode="scd2"):
+            return "exactly once, every version of each key"
         case DeltaSpec():
             return "exactly once"
         case ParquetSpec():
@@ -142,4 +179,7 @@ def _output(sink: str, stream: Stream, spec: SinkSpec) -> Output:
             place=place,
         )
     check_has_rows(stream.node, place)
-    return Output(node=stream.node, sink=spec, place=place)
+    output = Output(node=stream.node, sink=spec, place=place)
+    if not isinstance(spec, DeltaSpec):
+        check_added_columns(output)
+    return output

@@ -125,7 +125,7 @@ def describe_sink(sink: SinkSpec) -> str:
     """Return a sink's kind and place."""
     match sink:
         case DeltaSpec():
-            upserts = f", upsert by {', '.join(sink.keys)}" if sink.keys else ", upsert" if sink.mode == "upsert" else ""
+            upserts = "" if sink.mode == "append" else f", {sink.mode} by {', '.join(sink.keys)}" if sink.keys else f", {sink.mode}"
             return f"delta {describe_path(sink.path)}{upserts}"
         case ParquetSpec():
             return f"parquet {describe_path(sink.path)}{', whose readers move files' if sink.readers_move_files else ''}"

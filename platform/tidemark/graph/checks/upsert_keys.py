@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from tidemark.errors import ColumnError, DefinitionError
+from tidemark.graph.checks.changelogs import changelog_keys
 from tidemark.graph.checks.schema_inference import schema_of
 from tidemark.graph.model.nodes import Expression, FilterNode, Node, SelectNode, StatefulNode, WithColumnsNode
 from tidemark.graph.operators.registry import kind_of
@@ -28,7 +29,40 @@ def upsert_keys(node: Node, keys: object, place: str) -> tuple[str, ...]:
         DefinitionError: no keys are known, they are no list of names, or a column on the way to the output changes one of them.
         ColumnError: the stream has no such column.
     """
-    return _keys_of_results(node, place) if keys is None else _given_keys(node, keys, place)
+    own = changelog_keys(node)
+    if own is None:
+        return _keys_of_results(node, place) if keys is None else _given_keys(node, keys, place)
+    if keys is not None and {key.lower() for key in _given_keys(node, keys, place)} != {key.lower() for key in own}:
+        raise DefinitionError(
+            f"delta(keys={keys!r}) are other columns than the key of the changelog ({', '.join(own)}): rows of several keys would replace "
+            "each other",
+            fix="leave keys out; for other groups, .key_by(...).aggregate(...) or .latest(by=[...]) before",
+            place=place,
+        )
+    return own
+
+
+def check_sequence(node: Node, sequence: str, place: str) -> None:
+    """Check the column that says from when a version is valid.
+
+    Raises:
+        ColumnError: the stream has no such column, or it is no TIMESTAMP.
+    """
+    schema = schema_of(node)
+    column = None if schema is None else schema.find(sequence)
+    if schema is not None and column is None:
+        near = schema.nearest(sequence)
+        raise ColumnError(
+            f"delta(sequence={sequence!r}) is no column of the stream; the columns are: {', '.join(schema.names)}",
+            fix=f"write {near!r}" if near else "name one of them",
+            place=place,
+        )
+    if column is not None and column.type not in {None, "TIMESTAMP"}:
+        raise ColumnError(
+            f"delta(sequence={sequence!r}) is of type {column.type}, and versions are valid from a TIMESTAMP on",
+            fix=f"cast it before: .with_columns({sequence}='CAST({sequence} AS TIMESTAMP)')",
+            place=place,
+        )
 
 
 def _given_keys(node: Node, keys: object, place: str) -> tuple[str, ...]:

@@ -120,4 +120,8 @@ def _strategy(strategy: WatermarkStrategy) -> list[object]:
 
 def _sink(sink: SinkSpec) -> object:
     kind = type(sink).__name__
-    return [kind, sink.mode, sink.keys] if isinstance(sink, DeltaSpec) and sink.mode != "append" else kind
+    return (
+        [kind, sink.mode, sink.keys, *([sink.sequence] if sink.sequence else [])]
+        if isinstance(sink, DeltaSpec) and sink.mode != "append"
+        else kind
+    )

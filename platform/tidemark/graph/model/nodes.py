@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 from tidemark.graph.model.unknown_members import unknown_member
 from tidemark.graph.model.wrong_calls import checked_methods
@@ -263,16 +263,25 @@ class StatefulNode(Node, ABC):
         """The time domain of its timers."""
 
 
+DeltaMode = Literal["append", "upsert", "scd2"]
+
+VALID_FROM: Final = "valid_from"
+VALID_TO: Final = "valid_to"
+"""The columns that ``scd2`` adds: the time from which a version is valid, and that at which it ends, null while it is the newest."""
+
+
 @dataclass(frozen=True)
 class DeltaSpec:
     """A Delta table; exactly once, by an application transaction per (lineage, output, epoch).
 
-    ``append`` adds every row. ``upsert`` has a row replace the one whose ``keys`` are the same, nulls included.
+    ``append`` adds every row. ``upsert`` has a row replace the one whose ``keys`` are the same, nulls included. ``scd2`` keeps all
+    versions of a row, each with the time for which it is valid: from ``sequence``, a column, or from the epoch that brought it.
     """
 
     path: str
-    mode: Literal["append", "upsert"] = "append"
+    mode: DeltaMode = "append"
     keys: tuple[str, ...] = ()
+    sequence: str | None = None
 
 
 @dataclass(frozen=True)

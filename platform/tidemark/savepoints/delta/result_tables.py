@@ -11,9 +11,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from tidemark.errors import CorruptStoreError, SinkError, StoreError, UnknownStoreError
-from tidemark.graph.api.columns import schema_of
+from tidemark.graph.checks.output_columns import output_schema
 from tidemark.graph.job.job import Job
-from tidemark.graph.model.nodes import DeltaSpec, Node, ParquetSpec
+from tidemark.graph.model.nodes import DeltaSpec, Output, ParquetSpec
 from tidemark.locations import Location
 from tidemark.savepoints.delta.table_versions import commits_back, open_table
 from tidemark.savepoints.model.stored_types import stored_columns, type_of_ddl
@@ -57,12 +57,12 @@ def check_outputs(
     """
     found = []
     for name, output in job.outputs.items():
-        wanted = (known or {}).get(name) or columns_of(output.node)
+        wanted = (known or {}).get(name) or columns_of(output)
         match output.sink:
             case DeltaSpec(path, mode, keys):
                 place = str(Location.parse(path))
                 own = any(each.job == job.name and has_written_to(each, name, place) for each in (record, head) if each is not None)
-                found.append(_delta(name, place, wanted, keys=keys if mode == "upsert" else None, own=own, job=job.name))
+                found.append(_delta(name, place, wanted, keys=keys if mode != "append" else None, own=own, job=job.name))
             case ParquetSpec(path):
                 found.append(_parquet(name, str(Location.parse(path)), wanted))
     return tuple(each for each in found if each is not None)
@@ -108,9 +108,9 @@ def has_written_to(record: EpochRecord | None, output: str, place: str) -> bool:
     return record.totals["outputs"].get(output, 0) > 0 or record.restored is not None
 
 
-def columns_of(node: Node) -> Columns | None:
-    """Return the columns of a node's rows, None if the graph does not know them."""
-    schema = schema_of(node)
+def columns_of(output: Output) -> Columns | None:
+    """Return the columns of an output's rows, None if the graph does not know them."""
+    schema = output_schema(output)
     return None if schema is None else {column.name: type_of_ddl(column.type) if column.type else None for column in schema.columns}
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from tidemark.graph.checks.output_columns import EPOCH, OPERATION
 from tidemark.semantics.changelog.row_kinds import NAMES, RowKind
 from tidemark.spark.columns.expressions import CHANGE, POSITION, TIME, quoted, visible_of
 
@@ -17,14 +18,12 @@ if TYPE_CHECKING:
 CHANGE_TYPE: Final = T.ByteType()
 """The type of the hidden column with the kind of a changelog's row; only rows of changelogs have it."""
 
-OPERATION: Final = "operation"
-EPOCH: Final = "epoch"
-HISTORY: Final = (T.StructField(OPERATION, T.StringType()), T.StructField(EPOCH, T.LongType()))
-"""The columns that an appending sink adds to the rows of a changelog."""
-
 BEFORE: Final = "__tm_before"
 AFTER: Final = "__tm_after"
 """The rows of a key before and after an epoch, as structs; null where there is none."""
+
+COUNT: Final = "__tm_count"
+"""The number of rows that a pair was made of."""
 
 ADDS: Final = f"{CHANGE} IN ({int(RowKind.INSERT)}, {int(RowKind.UPDATE_AFTER)})"
 """SQL of whether a row is there after the change."""
@@ -34,7 +33,7 @@ WEIGHT: Final = f"if({ADDS}, 1, -1)"
 
 
 def paired(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Return a row for each key that has changes: the key, ``BEFORE`` and ``AFTER``, with all other columns of the rows.
+    """Return a row for each key that has changes: the key, ``BEFORE`` and ``AFTER``, with all other columns of the rows, and ``COUNT``.
 
     Args:
         rows: of a changelog in one epoch, with at most one row of a key that is gone and one that is new.
@@ -45,12 +44,18 @@ def paired(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
     return rows.groupBy(*map(quoted, keys)).agg(
         F.expr(f"any_value(if({ADDS}, NULL, {whole}), true)").alias(BEFORE),
         F.expr(f"any_value(if({ADDS}, {whole}, NULL), true)").alias(AFTER),
+        F.count(F.lit(1)).alias(COUNT),
     )
 
 
 def changed(pairs: DataFrame) -> DataFrame:
     """Return the pairs whose rows differ in a column that users see."""
-    return pairs.where(f"NOT ({same(pairs, BEFORE, AFTER)})")
+    return pairs.where(differ(pairs))
+
+
+def differ(pairs: DataFrame) -> str:
+    """Return SQL of whether the rows of a pair differ in a column that users see, or only one is there."""
+    return f"NOT ({same(pairs, BEFORE, AFTER)})"
 
 
 def same(pairs: DataFrame, before: str, after: str) -> str:

@@ -22,6 +22,7 @@ from tidemark.spark.columns.row_counts import MALFORMED, PASSING, RowCounts
 from tidemark.spark.epoch.stateless import StatelessPlan
 from tidemark.spark.epoch.topology import Topology
 from tidemark.spark.operators.base.contract import InputCounts
+from tidemark.spark.sinks.delta.delta_changes import rows_given
 from tidemark.state.log.progress import FilterProgress, TransformProgress
 from tidemark.state.log.records import OutputRecord
 
@@ -137,7 +138,7 @@ class ConservationCheck:
         for name, record in self.staged.items():
             source = _same_rows(self.topology.outputs[name].node)
             if source is not None:
-                self._compare(source, record.rows, source)
+                self._compare(source, rows_given(record), source)
         # A recount may have found side rows where there seemed to be none, so that they were not staged.
         for gate in self.unstaged:
             self._require(gate, self.side_rows(gate), 0)

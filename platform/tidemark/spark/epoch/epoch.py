@@ -352,7 +352,7 @@ class EpochRun:
 
     def _stage_rows(self, name: str, rows: DataFrame) -> None:
         with self._stage(f"output {name}"):
-            self.outputs[name] = self._context.sinks[name].stage(rows, self.plan.lineage, self.plan.epoch)
+            self.outputs[name] = self._context.sinks[name].stage(rows, self.plan.lineage, self.plan.epoch, self.plan.processing_time)
         crash_point("output-staged")
 
     def _advance_sources(self) -> None:

@@ -7,6 +7,7 @@ from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK, SourceState
 from tidemark.spark.columns.row_counts import MALFORMED
 from tidemark.spark.epoch.epoch import EpochRun
 from tidemark.spark.operators.base.contract import LATE, OperatorEpoch
+from tidemark.spark.sinks.delta.delta_changes import changes_of
 from tidemark.state.log.progress import EpochProgress, OperatorProgress, OutputProgress, SourceProgress, SplitProgress
 
 
@@ -20,6 +21,7 @@ def build_progress(run: EpochRun, job: str, *, duration_ms: int, spark_jobs: int
             bytes=sum(file.bytes for file in record.files),
             sink=record.sink,
             location=record.location,
+            changes=changes_of(record),
         )
         for name, record in run.outputs.items()
     }

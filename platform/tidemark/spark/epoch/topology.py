@@ -176,7 +176,7 @@ def build_topology(outputs: Mapping[str, Output]) -> Topology:
     # The changes of a key are taken in the order of its rows.
     ordering += [node for node in nodes if isinstance(node, ChangelogNode)]
     # Of an epoch's rows with one key the last one is kept; results of operators have their own positions.
-    replacing = [output.node for output in outputs.values() if isinstance(output.sink, DeltaSpec) and output.sink.mode == "upsert"]
+    replacing = [output.node for output in outputs.values() if isinstance(output.sink, DeltaSpec) and output.sink.mode != "append"]
     ordering += [node for node in replacing if not result_operators(node)]
     ordered = frozenset(id(source) for source in walk(ordering) if isinstance(source, SourceNode))
     return Topology(

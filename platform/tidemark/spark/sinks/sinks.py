@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from pyspark.sql import Observation
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -19,12 +18,12 @@ from tidemark.graph.operators.window.columns import REPLACES
 from tidemark.locations import Location
 from tidemark.savepoints.delta.missing_records import Retained
 from tidemark.savepoints.delta.result_tables import SPARK_SCHEMA, has_written_to
-from tidemark.spark.columns.changes import history, net_changes
 from tidemark.spark.columns.expressions import visible_of
 from tidemark.spark.columns.replaced_sessions import LISTED, starts_of
 from tidemark.spark.columns.schemas import nullable
 from tidemark.spark.columns.state_files import write_folder
 from tidemark.spark.prepared.prepared_plan import PassRows
+from tidemark.spark.sinks.delta.delta_changes import Changes, changes_options, staged_history, staged_upsert, staged_versions
 from tidemark.spark.sinks.delta.delta_sink import DeltaSink
 from tidemark.spark.sinks.delta.delta_upsert import Upsert
 from tidemark.spark.sinks.local_sinks import ConsoleSink, MemorySink
@@ -119,43 +118,39 @@ class Sink(Protocol):
 
 
 @dataclass(frozen=True)
-class Changes:
-    """A changelog that goes to a sink: the columns of its key, and whether an epoch's changes are net already."""
-
-    keys: tuple[str, ...]
-    net: bool
-
-
-@dataclass(frozen=True)
 class BoundSink:
-    """An output's name and its sink. ``changes`` says how rows of a changelog are identified; None for streams that are added to."""
+    """An output's name and its sink.
+
+    ``changes`` says how rows of a changelog are identified; None for streams that are added to. ``sequence`` is the column with the time
+    from which a version is valid, None for that of the epoch.
+    """
 
     name: str
     sink: Sink
     changes: Changes | None = None
+    sequence: str | None = None
 
     def accepts(self, record: OutputRecord) -> bool:
         """Whether a record's files were staged for this sink: same kind, same place."""
         return record.sink == self.sink.kind and record.location == self.sink.location
 
-    def stage(self, rows: DataFrame, lineage: str, epoch: int) -> OutputRecord:
+    def stage(self, rows: DataFrame, lineage: str, epoch: int, processing_time: int) -> OutputRecord:
         """Stage an epoch's rows, with nothing that refers to them yet; one Spark job.
 
         Args:
             rows: of the output; the engine's own columns order the rows of an upsert, and are not written.
             lineage: the job's.
             epoch: the current epoch.
+            processing_time: of the epoch, milliseconds.
         """
-        counts = None
-        if self.changes is not None:
-            counts = Observation()
-            rows = self._history(rows.observe(counts, F.count(F.lit(1)).alias("changes")), self.changes, epoch)
+        if self.changes is not None or (self._upsert is not None and self._upsert.versions):
+            return self._stage_changes(rows, new_staging(lineage, epoch), epoch, processing_time)
         visible = visible_part(rows)
         schema = nullable(visible.schema)
         self.sink.require_whole()
         self.sink.check(schema)
         folder = self.sink.staging_folder(new_staging(lineage, epoch))
-        upsert = self.sink.upsert if isinstance(self.sink, DeltaSink) else None
+        upsert = self._upsert
         if self.sink.starts_only:
             if upsert is not None:
                 rows, upsert = rows.withColumn(LISTED, F.col(REPLACES)), replace(upsert, listed=LISTED)
@@ -168,16 +163,43 @@ class BoundSink:
             location=self.sink.location,
             schema=schema.json(),
             files=tuple(file.as_staged_file() for file in files),
-            rows=newest.emitted(files, self.name) if newest else counts.get["changes"] if counts else sum(file.rows for file in files),
+            rows=newest.emitted(files, self.name) if newest else sum(file.rows for file in files),
             options=newest.options if newest else {},
         )
+
+    def _stage_changes(self, rows: DataFrame, staging: str, epoch: int, processing_time: int) -> OutputRecord:
+        """Stage the changes of a changelog, or versions of rows."""
+        upsert = self._upsert
+        if upsert is not None and upsert.versions:
+            staged = staged_versions(rows, self.changes, upsert.keys, self.sequence, processing_time)
+        elif self.changes is None:
+            raise ValueError(f"output {self.name!r} has no changelog")
+        else:
+            staged = staged_history(rows, self.changes, epoch) if upsert is None else staged_upsert(rows, self.changes)
+        schema = nullable(staged.rows.drop(*staged.apart).schema)
+        self.sink.require_whole()
+        self.sink.check(schema)
+        folder = self.sink.staging_folder(staging)
+        files = write_folder(staged.rows, self.sink.staging, folder, compression=SINK_COMPRESSION, apart=staged.apart)
+        given = staged.emitted(files, self.name)
+        return OutputRecord(
+            sink=self.sink.kind,
+            location=self.sink.location,
+            schema=schema.json(),
+            files=tuple(file.as_staged_file() for file in files),
+            rows=sum(file.rows for file in files),
+            options={**(upsert.options if upsert is not None else {}), **changes_options(given, staged.counts)},
+        )
+
+    @property
+    def _upsert(self) -> Upsert | None:
+        """How rows of a Delta table replace older ones, None where all are added."""
+        return self.sink.upsert if isinstance(self.sink, DeltaSink) else None
 
     @property
     def takes_rows(self) -> bool:
         """Whether ``stage_rows`` can be called: rows are appended as they are."""
-        return (
-            self.changes is None and not self.sink.starts_only and not (isinstance(self.sink, DeltaSink) and self.sink.upsert is not None)
-        )
+        return self.changes is None and not self.sink.starts_only and self._upsert is None
 
     def stage_rows(self, rows: PassRows, lineage: str, epoch: int) -> OutputRecord:
         """Stage an epoch's rows that were read already, where the sink ``takes_rows``; arguments as of ``stage``."""
@@ -195,10 +217,6 @@ class BoundSink:
             files=tuple(file.as_staged_file() for file in files),
             rows=table.num_rows,
         )
-
-    @staticmethod
-    def _history(rows: DataFrame, changes: Changes, epoch: int) -> DataFrame:
-        return history(rows if changes.net else net_changes(rows, changes.keys), epoch)
 
     def empty_record(self) -> OutputRecord:
         """Return the record of an epoch without rows for this output."""
@@ -247,12 +265,18 @@ def bind_sinks(outputs: Mapping[str, Output], job: JobStore) -> dict[str, BoundS
     Raises:
         SinkError: a sink's place cannot be reached.
     """
-    return {name: BoundSink(name, _opened(name, output, job), _changes_of(output)) for name, output in outputs.items()}
+    return {
+        name: BoundSink(name, _opened(name, output, job), _changes_of(output), _sequence_of(output)) for name, output in outputs.items()
+    }
 
 
 def _changes_of(output: Output) -> Changes | None:
     keys = changelog_keys(output.node)
     return None if keys is None else Changes(keys, is_net(output.node))
+
+
+def _sequence_of(output: Output) -> str | None:
+    return output.sink.sequence if isinstance(output.sink, DeltaSpec) else None
 
 
 def sink_for(name: str, record: OutputRecord, sinks: Mapping[str, BoundSink], job: str) -> BoundSink | None:
@@ -313,7 +337,8 @@ def _sink(name: str, output: Output, job: JobStore) -> Sink:
         case DeltaSpec(path, mode, keys):
             place = str(Location.parse(path))
             own = partial(_was_written_to, job, name, place)
-            return DeltaSink(name, path, Upsert(keys) if mode == "upsert" else None, own=own, job=_name_of(job))
+            upsert = Upsert(keys, versions=mode == "scd2") if mode != "append" else None
+            return DeltaSink(name, path, upsert, own=own, job=_name_of(job))
         case ParquetSpec(path, readers_move_files):
             return ParquetSink(name, path, job=_name_of(job), readers_move_files=readers_move_files)
         case ConsoleSpec(rows):

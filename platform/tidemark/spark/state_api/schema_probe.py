@@ -13,12 +13,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import types as T
 
 from tidemark.errors import TidemarkError, UserCodeError
+from tidemark.graph.checks.output_columns import added_columns
 from tidemark.graph.checks.schema_inference import schema_of
 from tidemark.graph.job.job import Job
 from tidemark.graph.model.nodes import ElementsSpec, FilesSpec, RateSpec, SourceNode, StatefulNode, UnionNode
 from tidemark.spark.columns.aggregate_functions import register_functions
-from tidemark.spark.columns.changes import HISTORY
-from tidemark.spark.columns.expressions import CHANGE, CORRUPT, visible_of
+from tidemark.spark.columns.expressions import CORRUPT, visible_of
 from tidemark.spark.columns.schemas import no_rows, nullable, struct_of
 from tidemark.spark.epoch.stateless import StatelessPlan
 from tidemark.spark.epoch.topology import build_topology
@@ -152,7 +152,7 @@ def _outputs(job: Job, rows: StatelessPlan) -> dict[str, T.StructType]:
         with suppress(TidemarkError, PySparkException):
             columns = rows.rows(output.node).schema
             visible = set(visible_of(columns.names))
-            added = HISTORY if CHANGE in columns.names else ()
+            added = [struct_of(f"{column.name} {column.type}")[0] for column in added_columns(output.node, output.sink)]
             found[name] = nullable(T.StructType([*(field for field in columns if field.name in visible), *added]))
     return found
 

@@ -152,7 +152,10 @@ class OutputRepair:
 
 @dataclass(frozen=True)
 class OutputProgress:
-    """One output: rows, files and bytes this epoch added to its sink, and the repair of epochs that its place had lost."""
+    """One output: rows, files and bytes this epoch added to its sink, and the repair of epochs that its place had lost.
+
+    ``changes`` of a changelog are its numbers of inserts, updates and deletes, by ``insert``, ``update`` and ``delete``.
+    """
 
     rows: int
     files: int
@@ -160,6 +163,7 @@ class OutputProgress:
     sink: str
     location: str | None = None
     repair: OutputRepair | None = added_field(None)  # noqa: RUF009 - it returns a field
+    changes: Mapping[str, int] = added_mapping_field()
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from deltalake import DeltaTable, Schema, Transaction
 from tidemark.crashpoints import crash_point
 from tidemark.errors import ConservationError, PublishError, SinkError
 from tidemark.graph.checks.upsert_keys import END, START
+from tidemark.spark.sinks.delta.delta_changes import is_deletion
 from tidemark.spark.sinks.delta.delta_commits import add_actions, add_columns, new_attempt, remove_actions, rewrite, sweep_attempts
 from tidemark.spark.sinks.delta.delta_files import Bounds, LiveFile, bounds_of_staged, files_containing, live_files, may_contain
 from tidemark.spark.sinks.delta.delta_rewrite import Change, Rewriter
@@ -84,12 +85,15 @@ class Merge:
             self._require_kept(partly, counts, kept)
             crash_point("output-staged")
         replaced = sum(counts.values())
+        new = [file for file in self.change.files if file.path not in there and not is_deletion(file)]
+        if self.change.upsert.versions:
+            new = rewriter.versions(schema, self.change, files, f"{attempt}/versions")
         return rewrite(
             table,
-            [*add_actions(file for file in self.change.files if file.path not in there), *add_actions(kept), *remove_actions(files)],
+            [*add_actions(new), *add_actions(kept), *remove_actions(files)],
             Schema.from_json(schema),
             transaction=Transaction(self.application, max(self.epoch, table.transaction_version(self.application) or -1)),
-            metadata={**self.metadata, REWRITE_FOLDER: attempt, MODE: "upsert", "tidemark.rows_replaced": str(replaced)},
+            metadata={**self.metadata, REWRITE_FOLDER: attempt, MODE: self.change.upsert.mode, "tidemark.rows_replaced": str(replaced)},
         )
 
     def _touched(self, table: DeltaTable, rewriter: Rewriter, *, own: Collection[str]) -> tuple[Mapping[str, int], list[LiveFile]]:

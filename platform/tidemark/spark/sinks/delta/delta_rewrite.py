@@ -17,10 +17,13 @@ from pyspark.sql import types as T
 from tidemark.graph.checks.upsert_keys import REPLACES, START
 from tidemark.spark.columns.expressions import quoted
 from tidemark.spark.columns.replaced_sessions import REPLACED_TYPE
+from tidemark.spark.columns.schemas import no_rows
 from tidemark.spark.columns.state_files import write_folder
 from tidemark.spark.env.session import SETTINGS
+from tidemark.spark.sinks.delta.delta_changes import is_deletion
 from tidemark.spark.sinks.delta.delta_files import LiveFile
 from tidemark.spark.sinks.delta.delta_upsert import Upsert
+from tidemark.spark.sinks.delta.delta_versions import versions
 from tidemark.state.log.records import StagedFile
 from tidemark.state.store.store import JobStore
 
@@ -76,6 +79,10 @@ class Rewriter(Protocol):
         """Write the rows of files that stay into a folder, with all columns of the table, whose type is ``schema``."""
         ...
 
+    def versions(self, schema: str, change: Change, files: Sequence[LiveFile], folder: str) -> list[StagedFile]:
+        """Write the versions of changed keys, as far as new ones begin before they end, into a folder; arguments as of ``survivors``."""
+        ...
+
     def merged(self, schema: str, files: Sequence[LiveFile], folder: str) -> list[StagedFile]:
         """Write all rows of files into a folder, in few files; rows of adjacent files stay adjacent."""
         ...
@@ -105,7 +112,7 @@ class SparkRewriter:
         if not files:
             return {}
         old = self._read(files, change.type)
-        keys = (F.col(quoted(key)) for key in change.upsert.keys)
+        keys = (F.col(quoted(key)) for key in change.upsert.compared_columns)
         # A user's column may be called _metadata, too.
         old = old.select(*keys, old.metadataColumn("_metadata").getField("file_path").alias(_FILE))
         replaced = change.upsert.replaced_keys(self._new(change))
@@ -122,6 +129,20 @@ class SparkRewriter:
             return old.join(replaced, change.upsert.matches(old, replaced), "left_anti")
 
         return self._write(files, schema_of_text(schema), folder, kept)
+
+    def versions(self, schema: str, change: Change, files: Sequence[LiveFile], folder: str) -> list[StagedFile]:
+        """Write the versions of changed keys into a folder."""
+        kind, replaced = schema_of_text(schema), change.upsert.replaced_keys(self._new(change))
+        old = self._read(files, kind) if files else no_rows(self._session, kind)
+        touched = old.join(replaced, change.upsert.matches(old, replaced), "left_semi")
+        new, ended = (self._staged(change, deleted=deleted, schema=kind) for deleted in (False, True))
+        made = versions(touched, new, ended, change.upsert.keys).select(*map(quoted, kind.names))
+        return [file.as_staged_file() for file in write_folder(made, self._store, folder, compression=COMPRESSION)]
+
+    def _staged(self, change: Change, *, deleted: bool, schema: T.StructType) -> DataFrame:
+        """Return staged rows whose keys are gone, or all others, with the columns of the table."""
+        files = [self._store.spark_uri(file.path) for file in change.files if is_deletion(file) == deleted]
+        return self._session.read.schema(schema).parquet(*files) if files else no_rows(self._session, schema)
 
     def merged(self, schema: str, files: Sequence[LiveFile], folder: str) -> list[StagedFile]:
         """Write all rows of files into a folder."""

@@ -17,6 +17,7 @@ from pyspark.sql import types as T
 
 from tidemark.errors import ConservationError, SinkError
 from tidemark.graph.checks.upsert_keys import END, REPLACES, START
+from tidemark.graph.model.nodes import VALID_FROM, VALID_TO
 from tidemark.spark.columns.expressions import POSITION, TIME, quoted, visible_of
 from tidemark.spark.columns.replaced_sessions import entries_of
 from tidemark.state.log.parquet_files import ParquetSummary
@@ -31,6 +32,7 @@ _MODE: Final = "mode"
 _KEYS: Final = "keys"
 _REPLACES: Final = "replaces"
 _LISTED: Final = "listed"
+_SINCE: Final = "__tm_gone_since"
 _ANY_END: Final = "__tm_gone_any_end"
 
 
@@ -41,23 +43,31 @@ class Upsert:
     Args:
         keys: columns that identify a row.
         listed: the column of staged rows that lists which sessions they replace, if they have one.
+        versions: whether earlier rows of a key stay, with the time for which each was valid.
     """
 
     keys: tuple[str, ...]
     listed: str = REPLACES
+    versions: bool = False
 
     @classmethod
     def of_options(cls, options: Mapping[str, str]) -> Upsert | None:
         """Return the upsert in an output record's options, None where all rows are appended."""
-        if options.get(_MODE) != "upsert":
+        mode = options.get(_MODE)
+        if mode not in {"upsert", "scd2"}:
             return None
-        return cls(tuple(json.loads(options[_KEYS])), options.get(_LISTED, REPLACES))
+        return cls(tuple(json.loads(options[_KEYS])), options.get(_LISTED, REPLACES), mode == "scd2")
+
+    @property
+    def mode(self) -> str:
+        """The mode of the sink."""
+        return "scd2" if self.versions else "upsert"
 
     @property
     def options(self) -> dict[str, str]:
         """The options of an output's record: enough to publish it, however the job changes."""
         listed = {} if self.listed == REPLACES else {_LISTED: self.listed}
-        return {_MODE: "upsert", _KEYS: json.dumps(list(self.keys)), **listed}
+        return {_MODE: self.mode, _KEYS: json.dumps(list(self.keys)), **listed}
 
     def replaced_by(self, schema: T.StructType) -> str | None:
         """Return SQL of the sessions that a row of this type replaces, by their bounds; None where rows name none or keys have no start."""
@@ -123,7 +133,10 @@ class Upsert:
     def replaced_keys(self, new: DataFrame) -> DataFrame:
         """Return the keys, named by ``replaced_key_columns``, of all rows that new rows replace; some of them twice."""
         names = self.replaced_key_columns
-        own = new.select(*(_column(key).alias(name) for key, name in zip(self.keys, names, strict=True)))
+        named = [_column(key).alias(name) for key, name in zip(self.keys, names, strict=True)]
+        if self.versions:
+            return new.groupBy(*named).agg(F.min(VALID_FROM).alias(_SINCE))
+        own = new.select(*named)
         entries = self.replaced_by(new.schema)
         if entries is None:
             return own
@@ -151,7 +164,15 @@ class Upsert:
         for key, name in zip(self.keys, self.replaced_key_columns, strict=True):
             same = old[quoted(key)].eqNullSafe(replaced[name])
             condition = condition & (replaced[_ANY_END] | same if key == END and _ANY_END in replaced.columns else same)
+        if self.versions:
+            # What ended before the first new version begins stays as it is.
+            condition = condition & (old[VALID_TO].isNull() | (old[VALID_TO] > replaced[_SINCE]))
         return condition
+
+    @property
+    def compared_columns(self) -> tuple[str, ...]:
+        """The columns of the table by which replaced rows are found."""
+        return (*self.keys, VALID_TO) if self.versions else self.keys
 
 
 @dataclass(frozen=True)

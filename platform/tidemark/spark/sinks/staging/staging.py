@@ -11,6 +11,7 @@ from tidemark.state.log.records import OutputRecord
 Occupancy = Literal["missing", "empty", "taken"]
 """An output's place: does not exist; was created by the job and never had rows; has anything else."""
 
+_APART = re.compile(r"(/__tm_\w+=\w+)+$")
 _NAME = re.compile(r".+-\d{12}-[0-9a-f]{8}")
 
 
@@ -39,5 +40,5 @@ def is_staging(folder: str) -> bool:
 
 
 def folder_of(record: OutputRecord) -> str:
-    """Return the folder that a record's files were staged in; they share one."""
-    return record.files[0].path.rpartition("/")[0]
+    """Return the folder that a record's files were staged in; they share one, some in folders ``column=value`` below it."""
+    return _APART.sub("", record.files[0].path.rpartition("/")[0])
