@@ -37,6 +37,7 @@ from .graph.api.states import list_state as list_state
 from .graph.api.states import map_state as map_state
 from .graph.api.states import reducing_state as reducing_state
 from .graph.api.states import sql_state as sql_state
+from .graph.sql.query import sql as sql
 from .graph.api.states import state_ttl as state_ttl
 from .graph.api.states import value_state as value_state
 from .graph.api.streams import Stream as Stream

@@ -1,0 +1,1 @@
+"""SQL queries over streams: parsed into the same graph as the fluent methods make."""
