@@ -140,7 +140,9 @@ class PairsEpoch(OperatorEpoch):
         self._before = context.before.counters
         self._living = self._before.get("keys", 0)
         self._written = self._before.get("written", 0)
-        self._swept = self._before.get("swept", MIN_WATERMARK)
+        ttl = runtime.frames.ttl
+        self._domain = "" if ttl is None else ttl.domain
+        self._swept = self._before.get(f"swept_{self._domain}", MIN_WATERMARK)
         self._expired = 0
 
     def _contents(self, columns: T.StructType) -> Contents:
@@ -227,19 +229,17 @@ class PairsEpoch(OperatorEpoch):
         ttl = self.runtime.frames.ttl
         return self.watermark if ttl is None or ttl.domain == "event" else self.context.processing_time
 
-    @property
-    def _begin(self) -> int:
-        """The first time of the lifetime's domain, from which rows live that were written before it."""
-        ttl = self.runtime.frames.ttl
-        return MIN_WATERMARK if ttl is None else self._before.get(f"begin_{ttl.domain}", self._now)
+    def _begin(self, now: int) -> int:
+        """Return the first time of the lifetime's domain, from which rows live that were written without a lifetime in it."""
+        begin = self._before.get(f"begin_{self._domain}", MIN_WATERMARK)
+        return now if begin == MIN_WATERMARK else begin
 
     def _expired_by(self, now: int) -> str:
         """Return SQL of whether a stored row has expired at a time."""
         ttl = self.runtime.frames.ttl
         if ttl is None or now == MIN_WATERMARK:
             return "false"
-        begin = self._before.get(f"begin_{ttl.domain}", now)
-        return f"coalesce({renewed_column(ttl.domain)}, {literal(begin)}) <= {literal(clamp_watermark(now - ttl.ms))}"
+        return f"coalesce({renewed_column(ttl.domain)}, {literal(self._begin(now))}) <= {literal(clamp_watermark(now - ttl.ms))}"
 
     def _sweep(self) -> None:
         """Drop stored rows that have expired, and those that are final; one Spark job, now and then."""
@@ -290,10 +290,11 @@ class PairsEpoch(OperatorEpoch):
         """Return the operator's state after this epoch."""
         while self._staged:
             self._staged.pop().delete()
-        counters = {"keys": self._living, "written": self._written, "swept": self._swept}
-        ttl = self.runtime.frames.ttl
-        if ttl is not None and self._begin != MIN_WATERMARK:
-            counters[f"begin_{ttl.domain}"] = self._begin
+        counters = {"keys": self._living, "written": self._written}
+        # A lifetime that comes back begins again.
+        counters |= {name: MIN_WATERMARK for name in self._before if name.startswith(("begin_", "swept_"))}
+        if self.runtime.frames.ttl is not None:
+            counters |= {f"begin_{self._domain}": self._begin(self._now), f"swept_{self._domain}": self._swept}
         return self._tables.snapshot(self.watermark, counters)
 
 
