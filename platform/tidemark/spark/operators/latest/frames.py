@@ -23,9 +23,8 @@ from tidemark.spark.prepared.runtime_literals import literal
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-SEQUENCE: Final = "__tm_sequence"
 DELETED: Final = "__tm_deleted"
-"""Columns of the state: the sequence of a key's newest row, and whether that deleted the key."""
+"""The column of the state that says whether a key's newest row deleted it."""
 
 _ROW: Final = "__tm_row"
 _ORDER: Final = "__tm_order"
@@ -62,12 +61,9 @@ class LatestFrames(PairsFrames):
         return self._node.sequence is not None and self._node.deleted is not None
 
     def columns(self, rows: DataFrame) -> T.StructType:
-        """Return the columns of rows, and the sequence."""
+        """Return the columns of rows, and what is known of them."""
         visible = [T.StructField(element_column(name), rows.schema[name].dataType) for name in visible_of(rows.columns)]
         fields = [*visible, T.StructField(TIME, T.LongType()), T.StructField(POSITION, POSITION_TYPE)]
-        if self._node.sequence is not None:
-            kind = rows.select(column(self._node.sequence).alias(SEQUENCE)).schema[SEQUENCE].dataType
-            fields.append(T.StructField(SEQUENCE, kind))
         if self._remembers:
             fields.append(T.StructField(DELETED, T.BooleanType()))
         if self.ttl is not None:
@@ -167,20 +163,23 @@ class LatestFrames(PairsFrames):
         )
 
     def _stored(self, stored: DataFrame, rows: DataFrame, expired: str) -> DataFrame:
-        """Return rows of the state in the form of ``_given``."""
-        value = self._stored_value(rows, expired)
-        return stored.select(
-            *(F.col(quoted(name)).alias(key) for name, key in zip(self.lookup, self._keys, strict=True)),
-            F.expr(value).cast(self._stored_type(rows)).alias(_STORED),
+        """Return rows of the state in the form of ``_given``; the sequence follows from a row's columns."""
+        visible = visible_of(rows.columns)
+        engine = [name for name in stored.columns if not visible_of([name])]
+        shown = stored.select(*(F.col(quoted(element_column(name))).alias(name) for name in visible), *map(F.col, engine))
+        sequence = F.lit(None).cast("int") if self._node.sequence is None else column(self._node.sequence)
+        deleted = f"coalesce({DELETED}, false)" if self._remembers else "false"
+        value = F.struct(
+            F.expr(whole_row(rows)).alias("row"),
+            sequence.alias("sequence"),
+            F.expr(deleted).alias("deleted"),
+            F.expr(expired).alias("expired"),
+        )
+        return shown.select(
+            *(F.col(quoted(name)).alias(key) for name, key in zip(self._node.by, self._keys, strict=True)),
+            value.cast(self._stored_type(rows)).alias(_STORED),
             F.lit(False).alias(_COUNTS),
         )
-
-    def _stored_value(self, rows: DataFrame, expired: str) -> str:
-        visible = (f"{quoted(element_column(name))} AS {quoted(name)}" for name in visible_of(rows.columns))
-        row = f"struct({', '.join([*visible, TIME, POSITION])})"
-        sequence = SEQUENCE if self._node.sequence is not None else "CAST(NULL AS INT)"
-        deleted = f"coalesce({DELETED}, false)" if self._remembers else "false"
-        return f"struct({row} AS row, {sequence} AS sequence, {deleted} AS deleted, {expired} AS expired)"
 
     def _stored_type(self, rows: DataFrame) -> T.StructType:
         given = self._given(rows).schema[_GIVEN].dataType
@@ -209,19 +208,19 @@ class LatestFrames(PairsFrames):
         )
         equal = same(pairs, BEFORE, AFTER)
         marked = pairs.withColumn("__tm_same", F.expr(equal))
-        remembers, ordered = self._remembers, self._node.sequence is not None
+        remembers = self._remembers
         gone = "false" if remembers else f"coalesce({_GIVEN}.deleted, false)"
         # A row that users see as the same keeps its time: what follows was given that.
         row = f"if(__tm_same AND {BEFORE} IS NOT NULL, {BEFORE}, {_GIVEN}.row)"
         names = visible_of(_fields(grouped, _GIVEN))
         values = [f"{row}.{quoted(name)} AS {quoted(element_column(name))}" for name in names]
         values += [f"{row}.{TIME} AS {TIME}", f"{row}.{POSITION} AS {POSITION}"]
-        values += [f"{_GIVEN}.sequence AS {SEQUENCE}"] if ordered else []
         values += [f"{_GIVEN}.deleted AS {DELETED}"] if remembers else []
         values += [f"CAST(NULL AS BIGINT) AS {renewed_column(self.ttl.domain)}"] if self.ttl is not None else []
         unchanged = "__tm_same" if self.ttl is None else "false"
-        if ordered:
-            unchanged = f"{unchanged} AND {_STORED}.sequence <=> {_GIVEN}.sequence AND {had}"
+        if remembers:
+            # A deleted key that is deleted again has another sequence, perhaps.
+            unchanged = f"{unchanged} AND {AFTER} IS NOT NULL"
         writes = f"{new} AND NOT ({unchanged}) AND NOT ({gone} AND NOT ({had}))"
         return marked.selectExpr(
             f"if(__tm_same, NULL, {BEFORE}) AS {BEFORE}",
