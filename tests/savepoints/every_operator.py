@@ -86,6 +86,7 @@ def streams_of(landing: Path) -> dict[str, tm.Stream]:
         **_by_functions(rides),
         **_without_keys(rides),
         **_by_element(rides),
+        **_as_changelogs(rides),
         "reduced": signs.side_output(ups)
         .key_by("k")
         .window(tm.tumbling("500 ms"))
@@ -205,6 +206,22 @@ def _by_element(rides: tm.Stream) -> dict[str, tm.Stream]:
         "added": by_key.reduce(v="coalesce(a.v, 0) + coalesce(b.v, 0)", t="greatest(a.t, b.t)", ttl=ttl).uid("added"),
         "so_far": by_key.aggregate(ttl=None, **aggregates(), mean=tm.avg("v"), last=tm.last("v")).uid("so_far"),
         "greatest": by_key.max_by("v").uid("greatest"),
+    }
+
+
+def _as_changelogs(rides: tm.Stream) -> dict[str, tm.Stream]:
+    """Return changelogs: the newest rows, the best rows of elements and of a changelog, and panes of windows."""
+    newest = rides.latest(by=["k"]).uid("newest")
+    ttl = tm.state_ttl("900 ms", domain="event")
+    sessions = rides.key_by("k").window(tm.session("90 ms")).allowed_lateness("150 ms").aggregate(**aggregates()).uid("refired")
+    groups = rides.key_by("k").window(tm.count_window(3)).aggregate(n=tm.count()).uid("grouped")
+    return {
+        "newest": newest,
+        "versions": rides.latest(by=["k", "s"], sequence="g", deleted="v = 0", ttl=ttl).uid("versions"),
+        "places": rides.top_n(3, by=["k"], order="v DESC, g", rank="place").uid("places"),
+        "best": newest.top_n(2, by=["s"], order="g").uid("best").as_elements(operation="change"),
+        "panes": sessions.latest_panes().uid("panes"),
+        "groups": groups.latest_panes(),
     }
 
 

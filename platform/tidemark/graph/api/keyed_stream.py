@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tidemark.durations import Duration, to_ms
 from tidemark.errors import DefinitionError
+from tidemark.graph.api.changelogs import last_of_key
 from tidemark.graph.api.connected_streams import BroadcastConnectedStream, BroadcastStream, ConnectedStreams, connected
 from tidemark.graph.api.process_functions import process_node
 from tidemark.graph.api.states import require_ttl
@@ -156,31 +157,52 @@ class KeyedStream:
     def deduplicate(
         self,
         *,
-        within: Duration,
-        keep: Literal["first"] = "first",
+        within: Duration | None = None,
+        keep: Literal["first", "last"] = "first",
         allowed_lateness: Duration = "0 seconds",
         late_to: OutputTag | None = None,
         duplicates_to: OutputTag | None = None,
+        ttl: StateTtl | None = None,
     ) -> Stream:
         """Emit a key's first element, and drop those that are less than ``within`` from one that was emitted, in event time.
+
+        With ``keep="last"`` the result is a changelog instead: a later element of a key replaces the one before, as ``latest(by=...)`` of
+        the key's columns has it; ``within`` and what belongs to it are left out then.
 
         The operator keeps the key and time of each emitted element, for ``within`` and the allowed lateness: name it with
         ``.uid("...")``. An element is late when its time plus the allowed lateness is not after the watermark.
 
         Args:
             within: for how long an element makes others duplicates, counted from itself.
-            keep: which element is emitted: ``first``, in order of (event time, source position) within an epoch.
+            keep: which element is emitted: ``first``, in order of (event time, source position) within an epoch, or ``last``, in the order
+                of the source.
             allowed_lateness: how far behind the watermark elements are still accepted or recognized as duplicates.
             late_to: takes late elements; without it they are counted only.
             duplicates_to: takes duplicates; without it they are counted only.
+            ttl: with ``keep="last"``, how long a key without elements is kept.
 
         Raises:
             DurationError: cannot be read or is negative.
-            DefinitionError: no time, or another ``keep``.
+            DefinitionError: no time, another ``keep``, or an argument that belongs to the other one.
         """
         from tidemark.graph.api.streams import Stream
 
         place = call_site()
+        if keep == "last":
+            given = {"within": within, "late_to": late_to, "duplicates_to": duplicates_to}
+            given["allowed_lateness"] = None if allowed_lateness == "0 seconds" else allowed_lateness
+            _refuse_of_first(given, place)
+            return Stream(last_of_key(self.node, self.keys, require_ttl(ttl, "deduplicate", place), place))
+        if within is None:
+            raise DefinitionError(
+                f"deduplicate(keep={keep!r}) has no within, so that it would keep every key for ever",
+                fix="write within='1 hour', or keep='last' for the newest element of each key",
+                place=place,
+            )
+        if ttl is not None:
+            raise DefinitionError(
+                f"deduplicate(keep={keep!r}) takes no ttl: within says how long a key is kept", fix="leave ttl out", place=place
+            )
         return Stream(
             DeduplicateNode(
                 inputs=(self.node,),
@@ -273,3 +295,14 @@ class KeyedStream:
 
         lives = require_ttl(ttl, extreme.kind, place)
         return Stream(RunningNode(inputs=(self.node,), keys=self.keys, extreme=extreme, ttl=lives, place=place))
+
+
+def _refuse_of_first(given: Mapping[str, object], place: str) -> None:
+    """Refuse arguments of ``deduplicate`` that belong to ``keep="first"``."""
+    for name, value in given.items():
+        if value is not None:
+            raise DefinitionError(
+                f"deduplicate(keep='last') takes no {name}: each element of a key replaces the one before, however far apart they are",
+                fix=f"leave {name} out, or write keep='first'",
+                place=place,
+            )

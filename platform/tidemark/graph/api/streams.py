@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidemark.durations import Duration, to_ms
 from tidemark.errors import DefinitionError
+from tidemark.graph.api.changelogs import ChangelogMethods
 from tidemark.graph.api.connected_streams import BroadcastConnectedElements, BroadcastStream, connected_elements
 from tidemark.graph.api.keyed_stream import KeyedStream
 from tidemark.graph.api.process_functions import element_node
@@ -19,11 +20,9 @@ from tidemark.graph.checks.side_outputs import check_has_rows, emitter_of
 from tidemark.graph.checks.validation import check_node, check_uid
 from tidemark.graph.expressions.expression_text import shortened
 from tidemark.graph.expressions.expressions import named_expressions
-from tidemark.graph.expressions.name_checks import check_tag, column_names
+from tidemark.graph.expressions.name_checks import check_tag
 from tidemark.graph.model.call_site import call_site
 from tidemark.graph.model.nodes import (
-    ChangelogNode,
-    ElementsNode,
     ExplodeNode,
     Expression,
     FilterNode,
@@ -57,7 +56,7 @@ if TYPE_CHECKING:
 @checked_methods()
 @without_rows("stream")
 @dataclass(frozen=True, eq=False)
-class Stream:
+class Stream(ChangelogMethods):
     """Elements with columns and an event time. Started by ``source``; ``node`` is its place in the graph.
 
     Expressions are SQL text over the stream's columns, or functions without arguments that return a Column and are
@@ -249,39 +248,6 @@ class Stream:
         """
         names = None if columns is None else tuple(columns)
         return Stream(TransformNode(inputs=(self.node,), function=function, columns=names, place=call_site()))
-
-    def as_changelog(self, key: Sequence[str], *, operation: Expression | None = None) -> Stream:
-        """Take the rows as changes of a table with a key: each one as an insert, or as what ``operation`` says.
-
-        Without ``operation`` no key may come twice: nothing is kept, so that it is not checked here. A stream whose keys come again is
-        made a changelog by ``latest(by=...)``.
-
-        Args:
-            key: the columns that identify a row; they stay part of every step that follows.
-            operation: gives ``insert``, ``update_before``, ``update_after`` or ``delete``, or ``+I``, ``-U``, ``+U``, ``-D``. Updates and
-                deletes have to bring the row before; the changes of a key count in order of (event time, source position).
-
-        Raises:
-            ColumnError: a column does not exist, or its values cannot be compared.
-            DefinitionError: no key, or the stream is a changelog already.
-        """
-        place = call_site()
-        keys = column_names(key, "as_changelog(key=...)", place)
-        return Stream(ChangelogNode(inputs=(self.node,), keys=keys, operation=operation, place=place))
-
-    def as_elements(self, *, operation: str = "operation") -> Stream:
-        """Take the changes of a changelog as elements: the rows before and after an update, inserts and deletes, each with its kind.
-
-        An element has the event time of its row, so that the row before an update and a deleted row are as old as they were.
-
-        Args:
-            operation: the column that is added: ``insert``, ``update_before``, ``update_after`` or ``delete``.
-
-        Raises:
-            DefinitionError: the stream is no changelog.
-            ColumnError: there is such a column.
-        """
-        return Stream(ElementsNode(inputs=(self.node,), operation=operation, place=call_site()))
 
     def split(self, branches: Mapping[OutputTag, Expression], *, otherwise: OutputTag | None = None) -> Stream:
         """Send each row to the first branch whose condition is true; take the branches with ``side_output(tag)``.

@@ -17,8 +17,10 @@ from tidemark.graph.operators.element_process.kind import ElementProcessKind
 from tidemark.graph.operators.keyed_process.connected import BroadcastProcessKind, ConnectedProcessKind
 from tidemark.graph.operators.keyed_process.kind import KeyedProcessKind
 from tidemark.graph.operators.kind import OperatorKind
+from tidemark.graph.operators.latest.kind import LatestKind
 from tidemark.graph.operators.running.kind import RunningKind
 from tidemark.graph.operators.sql_state.kind import SqlStateKind
+from tidemark.graph.operators.top_n.kind import TopKind
 from tidemark.graph.operators.window.kind import WindowKind
 
 
@@ -36,6 +38,8 @@ def kinds() -> Mapping[str, OperatorKind[Any]]:
         AsyncMapKind(),
         RunningKind(),
         SqlStateKind(),
+        LatestKind(),
+        TopKind(),
     )
     return MappingProxyType({kind.name: kind for kind in every})
 

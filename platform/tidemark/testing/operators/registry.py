@@ -12,8 +12,10 @@ from tidemark.testing.operators.contract import Folds, PureOperator
 from tidemark.testing.operators.deduplicate import PureDeduplicate
 from tidemark.testing.operators.element_process import PureElementProcess
 from tidemark.testing.operators.keyed_process import PureKeyedProcess
+from tidemark.testing.operators.latest import PureLatest
 from tidemark.testing.operators.running import PureRunning
 from tidemark.testing.operators.sql_state import PureSqlState
+from tidemark.testing.operators.top_n import PureTop
 from tidemark.testing.operators.window import PureWindows
 
 _KINDS: Final[Mapping[str, Callable[[Any, Folds], PureOperator]]] = MappingProxyType(
@@ -28,6 +30,8 @@ _KINDS: Final[Mapping[str, Callable[[Any, Folds], PureOperator]]] = MappingProxy
         "async_map": PureAsyncMap,
         "running": PureRunning,
         "sql_state": PureSqlState,
+        "latest": PureLatest,
+        "top_n": PureTop,
     }
 )
 

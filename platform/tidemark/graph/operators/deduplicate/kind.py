@@ -33,8 +33,8 @@ class DeduplicateKind(OperatorKind[DeduplicateNode]):
         """Check the keys, ``keep`` and the times."""
         if node.keep != "first":
             raise DefinitionError(
-                f"deduplicate(keep={node.keep!r}) is not supported: a later element would retract one that was emitted",
-                fix="write keep='first'",
+                f"deduplicate(keep={node.keep!r}) keeps neither the first nor the last element",
+                fix="write keep='first', or keep='last' without within",
                 uid=node.uid,
                 place=node.place,
             )

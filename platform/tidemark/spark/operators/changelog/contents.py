@@ -34,7 +34,7 @@ MANY_ROWS: Final = 200_000
 MAX_GARBAGE: Final = 10_000
 """Where rows are more than twice those that are there, and more than so many, outdated ones are dropped."""
 
-_ENGINE_FIELDS: Final = (
+ENGINE_FIELDS: Final = (
     T.StructField(GONE, T.BooleanType()),
     T.StructField(EPOCH, T.LongType()),
     T.StructField(HASH, T.LongType()),
@@ -75,16 +75,19 @@ class Contents:
         """The number of stored rows, including outdated ones and marks."""
         return sum(file.rows for file in self.files)
 
-    def current(self, hashes: DataFrame | None = None) -> DataFrame:
+    def current(self, hashes: DataFrame | None = None, *, before: int | None = None, of: Sequence[StateFile] | None = None) -> DataFrame:
         """Return the rows that are there, with ``columns`` and ``HASH``.
 
         Args:
             hashes: a frame with the column ``HASH``: rows with other hashes may be left out. All by default.
+            before: an epoch: rows that it or a later one wrote are left out.
+            of: the files that are read, the live ones by default.
         """
-        stored = self._read(self.files)
+        stored = self._read(self.files if of is None else of)
         if hashes is not None and self.stored_rows > MANY_ROWS:
             stored = stored.join(F.broadcast(hashes.select(HASH).distinct()), HASH, "left_semi")
-        return _newest(stored, self._key).where(f"NOT {GONE}").select(*map(quoted, self.columns.names), HASH)
+        valid = f"NOT {GONE}" if before is None else f"NOT {GONE} AND {EPOCH} < {before}"
+        return _newest(stored, self._key).where(valid).select(*map(quoted, self.columns.names), HASH)
 
     def write(self, changes: DataFrame, epoch: int) -> list[StateFile]:
         """Append an epoch's changes; one Spark job.
@@ -124,7 +127,7 @@ class Contents:
         return list(dict.fromkeys((*self.identity, *self.lookup)))
 
     def _read(self, files: Sequence[StateFile]) -> DataFrame:
-        return self.tables.read(files, T.StructType([*self.columns, *_ENGINE_FIELDS]))
+        return self.tables.read(files, T.StructType([*self.columns, *ENGINE_FIELDS]))
 
     def _merge(self, groups: Sequence[Sequence[StateFile]], *, whole: bool) -> None:
         """Merge files; where all of them are merged, marks of rows that are gone are dropped."""

@@ -12,8 +12,10 @@ from tidemark.spark.operators.base.contract import OperatorRuntime
 from tidemark.spark.operators.deduplicate.runtime import DeduplicateRuntime
 from tidemark.spark.operators.element_process.runtime import ElementProcessRuntime
 from tidemark.spark.operators.keyed_process.runtime import KeyedProcessRuntime
+from tidemark.spark.operators.latest.runtime import LatestRuntime
 from tidemark.spark.operators.running.runtime import running_runtime
 from tidemark.spark.operators.sql_state.runtime import sql_state_runtime
+from tidemark.spark.operators.top_n.runtime import top_runtime
 from tidemark.spark.operators.window.runtimes import window_runtime_of
 
 _RUNTIMES: Final[Mapping[str, Callable[[Any], OperatorRuntime]]] = MappingProxyType(
@@ -27,6 +29,8 @@ _RUNTIMES: Final[Mapping[str, Callable[[Any], OperatorRuntime]]] = MappingProxyT
         "async_map": AsyncMapRuntime,
         "running": running_runtime,
         "sql_state": sql_state_runtime,
+        "latest": LatestRuntime,
+        "top_n": top_runtime,
         "window": window_runtime_of,
     }
 )

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidemark.graph.model.nodes import StatefulNode
 from tidemark.spark.operators.base.schemas import OperatorSchemas
+from tidemark.spark.operators.changelog.schemas import RowsSchemas
 from tidemark.spark.operators.deduplicate.schemas import DeduplicateSchemas
 from tidemark.spark.operators.elements.schemas import ElementSchemas
 from tidemark.spark.operators.keyed_process.schemas import KeyedProcessSchemas
+from tidemark.spark.operators.latest.runtime import frames_of
 from tidemark.spark.operators.native_keyed.schemas import NativeKeyedSchemas
 from tidemark.spark.operators.running.runtime import running_program
 from tidemark.spark.operators.sql_state.programs import program_of
+from tidemark.spark.operators.top_n.schemas import top_schemas
 from tidemark.spark.operators.window.schemas import WindowSchemas
 
 if TYPE_CHECKING:
@@ -30,6 +33,8 @@ _SCHEMAS: Final[Mapping[str, Callable[[Any, Mapping[str, DataFrame]], OperatorSc
         "async_map": ElementSchemas,
         "running": lambda node, inputs: NativeKeyedSchemas(running_program(node), inputs),
         "sql_state": lambda node, inputs: NativeKeyedSchemas(program_of(node), inputs),
+        "latest": lambda node, inputs: RowsSchemas(frames_of(node), inputs),
+        "top_n": top_schemas,
         "window": WindowSchemas,
     }
 )

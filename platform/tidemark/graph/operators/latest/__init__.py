@@ -1,0 +1,1 @@
+"""The newest row of each key, as a changelog."""

@@ -1,0 +1,1 @@
+"""The best rows of each group, as a changelog."""

@@ -1,0 +1,111 @@
+"""The content of a changelog in plain Python: its fold, the newest row of each key, and the best rows of each group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeVar
+
+from tidemark.semantics.changelog.row_kinds import RowKind
+
+K = TypeVar("K", bound=Hashable)
+R = TypeVar("R")
+
+
+def fold(content: Mapping[K, R], changes: Iterable[tuple[RowKind, K, R]]) -> dict[K, R]:
+    """Return the content after changes: rows by key.
+
+    Raises:
+        ValueError: a change does not fit the content, such as a delete of a key that is not there.
+
+    >>> fold({"a": 1}, [(RowKind.UPDATE_BEFORE, "a", 1), (RowKind.UPDATE_AFTER, "a", 2), (RowKind.INSERT, "b", 3)])
+    {'a': 2, 'b': 3}
+    """
+    found = dict(content)
+    for kind, key, row in changes:
+        if kind.adds == (key in found):
+            raise ValueError(f"{kind.name} of {key!r}, which {'is' if key in found else 'is not'} there")
+        if kind.adds:
+            found[key] = row
+        elif found.pop(key) != row:
+            raise ValueError(f"{kind.name} of {key!r} with another row than the one that is there")
+    return found
+
+
+def changes_between(before: Mapping[K, R], after: Mapping[K, R]) -> list[tuple[RowKind, K, R]]:
+    """Return the net changes from one content to another.
+
+    >>> [(kind.name, key, row) for kind, key, row in changes_between({"a": 1, "b": 2}, {"a": 3, "c": 4})]
+    [('UPDATE_BEFORE', 'a', 1), ('UPDATE_AFTER', 'a', 3), ('DELETE', 'b', 2), ('INSERT', 'c', 4)]
+    """
+    found: list[tuple[RowKind, K, R]] = []
+    for key, row in before.items():
+        if key not in after:
+            found.append((RowKind.DELETE, key, row))
+        elif after[key] != row:
+            found += [(RowKind.UPDATE_BEFORE, key, row), (RowKind.UPDATE_AFTER, key, after[key])]
+    return [*found, *((RowKind.INSERT, key, row) for key, row in after.items() if key not in before)]
+
+
+@dataclass
+class LatestByElement(Generic[K, R]):
+    """The newest row of each key, element by element in the order of the source.
+
+    ``ordered`` says that rows have sequences: then keys that were deleted are remembered with theirs. A null sequence is less than any
+    value. ``ttl_ms`` is how long a row lives after it was written, None for ever; ``renewed`` is set when an epoch ends.
+    """
+
+    ordered: bool = False
+    ttl_ms: int | None = None
+    rows: dict[K, R] = field(default_factory=dict)
+    sequences: dict[K, Any] = field(default_factory=dict)
+    renewed: dict[K, int] = field(default_factory=dict)
+    _touched: set[K] = field(default_factory=set)
+
+    def process(self, key: K, row: R, *, sequence: Any = None, deleted: bool = False) -> Literal["accepted", "outdated"]:  # noqa: ANN401
+        """Take a row; return ``outdated`` where its sequence is less than that of a row that came before."""
+        if self.ordered:
+            if key in self.sequences and _is_less(sequence, self.sequences[key]):
+                return "outdated"
+            self.sequences[key] = sequence
+        self._touched.add(key)
+        if deleted:
+            self.rows.pop(key, None)
+        else:
+            self.rows[key] = row
+        return "accepted"
+
+    def expire(self, now: int) -> list[K]:
+        """Drop the keys whose lifetime is over; return them. Called before an epoch's elements."""
+        if self.ttl_ms is None:
+            return []
+        gone = [key for key, renewed in self.renewed.items() if renewed + self.ttl_ms <= now]
+        for key in gone:
+            self.rows.pop(key, None)
+            self.sequences.pop(key, None)
+            del self.renewed[key]
+        return gone
+
+    def renew(self, now: int) -> None:
+        """Have the rows that were written since the last call live from a time on."""
+        if self.ttl_ms is not None:
+            self.renewed |= dict.fromkeys(self._touched, now)
+        self._touched.clear()
+
+
+def best_rows(rows: Iterable[R], n: int, group: Callable[[R], K], order: Callable[[R], Any]) -> dict[K, list[R]]:
+    """Return the first ``n`` rows of each group in an order.
+
+    >>> best_rows([3, 1, 2, 10], 2, group=lambda row: row >= 10, order=lambda row: row)
+    {False: [1, 2], True: [10]}
+    """
+    groups: dict[K, list[R]] = {}
+    for row in rows:
+        groups.setdefault(group(row), []).append(row)
+    return {key: sorted(members, key=order)[:n] for key, members in groups.items()}
+
+
+def _is_less(one: Any, other: Any) -> bool:  # noqa: ANN401
+    if one is None or other is None:
+        return one is None and other is not None
+    return bool(one < other)

@@ -1,0 +1,308 @@
+"""Operators that make a changelog of rows: an epoch's rows and the stored ones of their keys give what was there, and what is there now.
+
+The pairs are staged by one Spark job, with what changes in the state; from these files come the results, and by a second job the rows of
+the state. Where the state is large, the input is staged first, since it is also read to find which stored rows are needed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from tidemark.crashpoints import crash_point
+from tidemark.graph.model.nodes import StatefulNode
+from tidemark.semantics.keyed_process.declarations import StateTtl
+from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK, clamp_watermark
+from tidemark.spark.columns.changes import AFTER, BEFORE, as_changes
+from tidemark.spark.columns.expressions import START, quoted
+from tidemark.spark.columns.few_rows import FEW_ROWS
+from tidemark.spark.columns.schemas import no_rows
+from tidemark.spark.operators.base.contract import InputCounts, Observed, OperatorContext, OperatorEpoch, OperatorRuntime, PortInput
+from tidemark.spark.operators.base.staged_rows import StagedRows
+from tidemark.spark.operators.base.tables import MAIN, StateTables, is_current
+from tidemark.spark.operators.changelog.contents import ENGINE_FIELDS, EPOCH, GONE, HASH, MANY_ROWS, Contents, lookup_hash
+from tidemark.spark.prepared.runtime_literals import literal
+from tidemark.state.log.progress import OperatorProgress
+from tidemark.state.log.records import OperatorState
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+KEPT: Final = "__tm_kept"
+"""The row of the state that an epoch writes, as a struct; null where it writes none."""
+
+HAD: Final = "__tm_had"
+"""Whether the state had such a row."""
+
+ACCEPTED: Final = "__tm_accepted"
+OTHERS: Final = "__tm_others"
+"""How many rows of the input were accepted, and how many not."""
+
+EXPIRED: Final = "__tm_expired"
+"""Whether the stored row had expired, and is written again."""
+
+SWEEPS_PER_LIFETIME: Final = 8
+"""Expired rows are never read; they are dropped so many times in the length of a lifetime."""
+
+FINAL_ROWS: Final = 10_000
+"""Rows that can change no more are dropped when so many rows were written since the last time, and half as many as are stored."""
+
+
+def renewed_column(domain: str) -> str:
+    """Return the column of state with the time from which a row's lifetime counts, by the time domain."""
+    return f"__tm_renewed_{domain}"
+
+
+class PairsFrames(ABC):
+    """The frames of a kind. Nothing runs until a returned frame is written.
+
+    ``identity`` and ``lookup`` are the columns of the state that identify a row, and those that it is looked up by.
+    """
+
+    identity: tuple[str, ...]
+    lookup: tuple[str, ...]
+    ttl: StateTtl | None = None
+
+    @abstractmethod
+    def columns(self, rows: DataFrame) -> T.StructType:
+        """Return the columns of the state, without those of ``Contents``; all nullable."""
+
+    @abstractmethod
+    def lookup_values(self, rows: DataFrame) -> DataFrame:
+        """Return the columns that the stored rows of an epoch's rows are looked up by, named as in the state."""
+
+    @abstractmethod
+    def pairs(self, rows: DataFrame, stored: DataFrame | None, expired: str, *, in_one: bool) -> DataFrame:
+        """Return a row for each key: ``BEFORE``, ``AFTER`` (null where nothing changes), ``KEPT``, ``GONE``, ``HAD`` and the counts.
+
+        Args:
+            rows: of the epoch.
+            stored: the rows of the state, of these keys and perhaps of others; None where there are none.
+            expired: SQL of whether a stored row has expired.
+            in_one: whether there are few rows, which are processed in one task.
+        """
+
+    @abstractmethod
+    def shown(self, stored: DataFrame) -> DataFrame:
+        """Return rows of the state as users see them."""
+
+    @property
+    @abstractmethod
+    def names(self) -> list[str]:
+        """The columns that are known before there is any input."""
+
+    def final(self, watermark: int) -> str | None:
+        """Return SQL of whether a stored row can change no more, so that it need not be kept; None where each may."""
+        del watermark
+        return None
+
+
+class PairsRuntime(OperatorRuntime):
+    """An operator of a run.
+
+    Args:
+        node: its declaration.
+        frames: of its kind.
+        other: the counter of rows that it does not accept, None where it accepts all.
+    """
+
+    def __init__(self, node: StatefulNode, frames: PairsFrames, other: str | None = None) -> None:
+        super().__init__(node)
+        self.frames = frames
+        self.other = other
+
+    def begin(self, context: OperatorContext) -> PairsEpoch:
+        """Return the operator at work on an epoch."""
+        return PairsEpoch(self, context)
+
+    def next_timer(self, state: OperatorState) -> None:
+        """Return None: a row counts in the epoch that reads it, and expired state emits nothing."""
+        del state
+
+
+class PairsEpoch(OperatorEpoch):
+    """An operator in one epoch."""
+
+    runtime: PairsRuntime
+
+    def __init__(self, runtime: PairsRuntime, context: OperatorContext) -> None:
+        super().__init__(runtime, context)
+        self._tables = StateTables(context, runtime.node.place)
+        self._staged: list[StagedRows] = []
+        self._pairs: StagedRows | None = None
+        self._counts: Mapping[str, Any] = {}
+        self._before = context.before.counters
+        self._living = self._before.get("keys", 0)
+        self._written = self._before.get("written", 0)
+        ttl = runtime.frames.ttl
+        self._domain = "" if ttl is None else ttl.domain
+        self._swept = self._before.get(f"swept_{self._domain}", MIN_WATERMARK)
+        self._expired = 0
+
+    def _contents(self, columns: T.StructType) -> Contents:
+        frames = self.runtime.frames
+        return Contents(self._tables, MAIN, columns, frames.identity, frames.lookup)
+
+    @property
+    def _stored_columns(self) -> T.StructType:
+        """The columns of the state as they are stored."""
+        engine = {GONE, EPOCH, HASH, START}
+        known = self._tables.schema or T.StructType()
+        return T.StructType([field for field in known if is_current(field) and field.name not in engine])
+
+    def process_batch(self, inputs: Mapping[str, PortInput]) -> None:
+        """Stage the pairs of the epoch's keys; one Spark job, and one more where the state is large."""
+        (given,) = inputs.values()
+        frames, context, rows = self.runtime.frames, self.context, given.rows
+        columns = frames.columns(rows)
+        self._tables.adopt(T.StructType([*columns, *ENGINE_FIELDS, T.StructField(START, T.LongType())]))
+        contents, hashes = self._contents(columns), None
+        if contents.stored_rows > MANY_ROWS:
+            input_rows = StagedRows(context, self._tables, rows)
+            self._staged.append(input_rows)
+            rows = input_rows.rows
+            hashes = frames.lookup_values(rows).select(F.expr(lookup_hash(frames.lookup)).alias(HASH))
+        stored = contents.current(hashes) if contents.files else None
+        few = context.native and bool(given.files) and contents.stored_rows <= FEW_ROWS
+        made = frames.pairs(rows, stored, self._expired_by(self._now_before), in_one=few)
+        observation = Observation()
+        counted = made.observe(observation, *map(F.expr, _COUNTS)).where(
+            f"{KEPT} IS NOT NULL OR {BEFORE} IS NOT NULL OR {AFTER} IS NOT NULL"
+        )
+        self._pairs = StagedRows(context, self._tables, counted.drop(ACCEPTED, OTHERS, HAD, EXPIRED))
+        self._staged.append(self._pairs)
+        self._counts = observation.get
+        self._living += self._counts["opened"]
+        self._written += self._counts["kept"]
+        self._expired += self._counts["expired"]
+        crash_point("state-staged")
+
+    @property
+    def input_counts(self) -> Mapping[str, InputCounts] | None:
+        """The numbers of accepted rows, and of others."""
+        if not self._counts:
+            return None
+        others = {} if self.runtime.other is None else {self.runtime.other: int(self._counts["others"])}
+        return {port.name: InputCounts(int(self._counts["accepted"]), others) for port in self.node.ports}
+
+    def side_rows(self, counter: str, inputs: Mapping[str, DataFrame]) -> DataFrame:
+        """Never called: there are no side outputs."""
+        raise ValueError(f"{counter} of {list(inputs)}")
+
+    def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
+        """Write the state, drop what has expired, and return the changes; one Spark job or two."""
+        del observation  # the changes were counted when they were staged
+        self.watermark = watermark
+        if self._pairs is not None and self._counts["kept"]:
+            self._tables.added = self._contents(self._stored_columns).add(self._state_rows(self._pairs.rows))
+        self._sweep()
+        if self._pairs is None or not self._counts["emitted"]:
+            return None
+        return as_changes(self._pairs.rows.where(f"{BEFORE} IS NOT NULL OR {AFTER} IS NOT NULL").select(BEFORE, AFTER))
+
+    def _state_rows(self, pairs: DataFrame) -> DataFrame:
+        frames, columns = self.runtime.frames, self._stored_columns
+        kept = pairs.where(f"{KEPT} IS NOT NULL").select(f"{KEPT}.*", GONE)
+        if frames.ttl is not None:
+            now = self._now
+            # State that would expire after the end of time expires with it.
+            renewed = "NULL" if now == MIN_WATERMARK else literal(min(now, MAX_WATERMARK - frames.ttl.ms))
+            kept = kept.withColumn(renewed_column(frames.ttl.domain), F.expr(f"CAST({renewed} AS BIGINT)"))
+        whole = kept.withColumn(EPOCH, F.lit(self.context.epoch).cast("bigint")).withColumn(HASH, F.expr(lookup_hash(frames.lookup)))
+        return whole.select(*map(quoted, columns.names), GONE, EPOCH, HASH)
+
+    @property
+    def _now_before(self) -> int:
+        """The time, in the domain of the lifetime, at which stored rows are read."""
+        ttl = self.runtime.frames.ttl
+        return self.context.before.watermark if ttl is None or ttl.domain == "event" else self.context.processing_time
+
+    @property
+    def _now(self) -> int:
+        """The time, in the domain of the lifetime, when the epoch is over."""
+        ttl = self.runtime.frames.ttl
+        return self.watermark if ttl is None or ttl.domain == "event" else self.context.processing_time
+
+    def _begin(self, now: int) -> int:
+        """Return the first time of the lifetime's domain, from which rows live that were written without a lifetime in it."""
+        begin = self._before.get(f"begin_{self._domain}", MIN_WATERMARK)
+        return now if begin == MIN_WATERMARK else begin
+
+    def _expired_by(self, now: int) -> str:
+        """Return SQL of whether a stored row has expired at a time."""
+        ttl = self.runtime.frames.ttl
+        if ttl is None or now == MIN_WATERMARK:
+            return "false"
+        return f"coalesce({renewed_column(ttl.domain)}, {literal(self._begin(now))}) <= {literal(clamp_watermark(now - ttl.ms))}"
+
+    def _sweep(self) -> None:
+        """Drop stored rows that have expired, and those that are final; one Spark job, now and then."""
+        frames, now = self.runtime.frames, self._now
+        if not self._tables.files() or now == MIN_WATERMARK:
+            return
+        if frames.ttl is not None:
+            due = self._swept != MIN_WATERMARK and now - self._swept >= max(1, frames.ttl.ms // SWEEPS_PER_LIFETIME)
+            condition: str | None = self._expired_by(now)
+            self._swept = now if due or self._swept == MIN_WATERMARK else self._swept
+        else:
+            condition = frames.final(self.watermark)
+            due = condition is not None and self._written > max(FINAL_ROWS, self._living // 2)
+            self._written = 0 if due else self._written
+        if not due or condition is None:
+            return
+        contents = self._contents(self._stored_columns)
+        gone = contents.current(before=self.context.epoch).where(condition)
+        marked = gone.selectExpr("*", f"true AS {GONE}", f"{self.context.epoch}L AS {EPOCH}")
+        dropped = sum(file.rows for file in contents.add(marked))
+        self._living -= dropped
+        self._expired += dropped if frames.ttl is not None else 0
+
+    def emitted(self, observation: Observed) -> int:
+        """Return the number of changes."""
+        del observation
+        return int(self._counts["emitted"]) if self._counts else 0
+
+    def compact(self) -> Callable[[], None] | None:
+        """Drop all files where no row is left; return the work that merges others, None where there is nothing to merge."""
+        return None if self._tables.empty else self._contents(self._stored_columns).compact(self._living)
+
+    def stored_tables(self) -> Mapping[str, DataFrame]:
+        """Return ``rows``: the rows that are there."""
+        frames = self.runtime.frames
+        if self._tables.empty:
+            return {"rows": no_rows(self.context.spark, T.StructType([T.StructField(name, T.StringType()) for name in frames.names]))}
+        stored = self._contents(self._stored_columns).current()
+        live = stored.where(f"NOT ({self._expired_by(self._now_before)})")
+        final = frames.final(self.context.before.watermark)
+        return {"rows": frames.shown(live if final is None else live.where(f"NOT coalesce({final}, false)"))}
+
+    def progress(self, common: OperatorProgress) -> OperatorProgress:
+        """Return the operator's progress, with the number of keys, and how many expired."""
+        return dataclasses.replace(common, keys=self._living, keys_expired=self._expired)
+
+    def snapshot(self) -> OperatorState:
+        """Return the operator's state after this epoch."""
+        while self._staged:
+            self._staged.pop().delete()
+        counters = {"keys": self._living, "written": self._written}
+        # A lifetime that comes back begins again.
+        counters |= {name: MIN_WATERMARK for name in self._before if name.startswith(("begin_", "swept_"))}
+        if self.runtime.frames.ttl is not None:
+            counters |= {f"begin_{self._domain}": self._begin(self._now), f"swept_{self._domain}": self._swept}
+        return self._tables.snapshot(self.watermark, counters)
+
+
+_COUNTS: Final = (
+    f"coalesce(sum({ACCEPTED}), 0) AS accepted",
+    f"coalesce(sum({OTHERS}), 0) AS others",
+    f"count_if({KEPT} IS NOT NULL) AS kept",
+    f"coalesce(sum(if({KEPT} IS NULL, 0, if({GONE}, 0, 1) - if({HAD}, 1, 0))), 0) AS opened",
+    f"count_if({KEPT} IS NOT NULL AND {EXPIRED}) AS expired",
+    f"count_if({BEFORE} IS NOT NULL) + count_if({AFTER} IS NOT NULL) AS emitted",
+)

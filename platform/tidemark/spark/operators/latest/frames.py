@@ -1,0 +1,265 @@
+"""The frames of the newest row of each key, by native Spark expressions: one shuffle of an epoch's rows and stored ones of their keys."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from tidemark.graph.operators.latest.node import LatestNode
+from tidemark.graph.operators.state_names import element_column, element_name
+from tidemark.graph.operators.window.columns import BOUNDS, PANE_INDEX, REPLACES
+from tidemark.semantics.watermarks.watermarks import clamp_watermark
+from tidemark.spark.columns.arrow_batches import POSITION_TYPE
+from tidemark.spark.columns.changes import AFTER, BEFORE, same
+from tidemark.spark.columns.expressions import POSITION, TIME, column, quoted, visible_of
+from tidemark.spark.columns.few_rows import in_one_task
+from tidemark.spark.columns.schemas import nullable
+from tidemark.spark.operators.changelog.contents import GONE
+from tidemark.spark.operators.changelog.pairs import ACCEPTED, EXPIRED, HAD, KEPT, OTHERS, PairsFrames, renewed_column
+from tidemark.spark.prepared.runtime_literals import literal
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+DELETED: Final = "__tm_deleted"
+"""The column of the state that says whether a key's newest row deleted it."""
+
+_ROW: Final = "__tm_row"
+_ORDER: Final = "__tm_order"
+_STORED: Final = "__tm_stored"
+_GIVEN: Final = "__tm_given"
+_COUNTS: Final = "__tm_counts"
+_OUTDATED: Final = "__tm_is_outdated"
+
+
+class LatestFrames(PairsFrames):
+    """The frames of one operator.
+
+    Args:
+        node: the operator.
+        by_position: whether positions order rows as their source has them; rows of operators are ordered by their times first.
+    """
+
+    def __init__(self, node: LatestNode, *, by_position: bool) -> None:
+        self._node = node
+        self._by_position = by_position
+        self._keys = [f"__tm_key_{number}" for number in range(len(node.by))]
+        self.identity = tuple(map(element_column, node.by))
+        self.lookup = self.identity
+        self.ttl = node.ttl
+
+    @property
+    def names(self) -> list[str]:
+        """The key."""
+        return list(self._node.by)
+
+    @property
+    def _remembers(self) -> bool:
+        """Whether deleted keys are remembered."""
+        return self._node.sequence is not None and self._node.deleted is not None
+
+    def columns(self, rows: DataFrame) -> T.StructType:
+        """Return the columns of rows, and what is known of them."""
+        visible = [T.StructField(element_column(name), rows.schema[name].dataType) for name in visible_of(rows.columns)]
+        fields = [*visible, T.StructField(TIME, T.LongType()), T.StructField(POSITION, POSITION_TYPE)]
+        if self._remembers:
+            fields.append(T.StructField(DELETED, T.BooleanType()))
+        if self.ttl is not None:
+            fields.append(T.StructField(renewed_column(self.ttl.domain), T.LongType()))
+        return nullable(T.StructType(fields))
+
+    def lookup_values(self, rows: DataFrame) -> DataFrame:
+        """Return the keys."""
+        return rows.select(*(F.col(quoted(name)).alias(stored) for name, stored in zip(self._node.by, self.lookup, strict=True)))
+
+    def pairs(self, rows: DataFrame, stored: DataFrame | None, expired: str, *, in_one: bool) -> DataFrame:
+        """Return the row of each key before and after the epoch."""
+        whole = with_position(rows)
+        fed = self._given(whole)
+        if self._node.panes is not None and self._node.panes.merging:
+            fed = fed.unionByName(self._replaced(whole))
+        kept = self._stored(stored, whole, expired) if stored is not None else None
+        if kept is not None:
+            fed = fed.unionByName(kept, allowMissingColumns=True)
+        else:
+            fed = fed.withColumn(_STORED, F.lit(None).cast(self._stored_type(whole)))
+        fed = in_one_task(fed) if in_one else fed
+        ordered = self._node.sequence is not None
+        fed = self._with_outdated(fed) if ordered else fed.withColumn(_OUTDATED, F.lit(False))
+        order = f"struct({_GIVEN}.sequence, {_ORDER})" if ordered else _ORDER
+        grouped = fed.groupBy(*self._keys).agg(
+            F.expr(f"any_value({_STORED}, true) AS {_STORED}"),
+            F.expr(f"max_by({_GIVEN}, if({_GIVEN} IS NULL OR {_OUTDATED}, NULL, {order})) AS {_GIVEN}"),
+            F.expr(f"count_if({_COUNTS} AND NOT {_OUTDATED}) AS {ACCEPTED}"),
+            F.expr(f"count_if({_OUTDATED}) AS {OTHERS}"),
+        )
+        return self._compared(grouped)
+
+    def outdated(self, rows: DataFrame, stored: DataFrame | None, expired: str) -> DataFrame:
+        """Return the rows that are outdated, with their columns."""
+        whole = with_position(rows)
+        fed = self._given(whole)
+        if stored is not None:
+            fed = fed.unionByName(self._stored(stored, whole, expired), allowMissingColumns=True)
+        else:
+            fed = fed.withColumn(_STORED, F.lit(None).cast(self._stored_type(whole)))
+        return self._with_outdated(fed).where(_OUTDATED).select(f"{_GIVEN}.row.*")
+
+    def shown(self, stored: DataFrame) -> DataFrame:
+        """Return the newest row of each key."""
+        there = stored.where(f"NOT coalesce({DELETED}, false)") if DELETED in stored.columns else stored
+        return shown_rows(there)
+
+    def final(self, watermark: int) -> str | None:
+        """Return SQL of whether no further pane of a stored window can come."""
+        panes = self._node.panes
+        if panes is None or panes.final_after_ms is None:
+            return None
+        return f"unix_millis({quoted(element_column(BOUNDS[1]))}) <= {literal(clamp_watermark(watermark - panes.final_after_ms + 1))}"
+
+    def _given(self, rows: DataFrame) -> DataFrame:
+        """Return rows of the input: their key, the row with its sequence and whether it deletes, and their order."""
+        node = self._node
+        deleted = F.lit(False) if node.deleted is None else F.coalesce(column(node.deleted), F.lit(False))
+        sequence = F.lit(None).cast("int") if node.sequence is None else column(node.sequence)
+        given = F.struct(F.expr(whole_row(rows)).alias("row"), sequence.alias("sequence"), deleted.alias("deleted"))
+        return rows.select(
+            *(F.col(quoted(name)).alias(key) for name, key in zip(node.by, self._keys, strict=True)),
+            given.alias(_GIVEN),
+            F.expr(self._order(rows)).alias(_ORDER),
+            F.lit(True).alias(_COUNTS),
+        )
+
+    def _order(self, rows: DataFrame) -> str:
+        if self._node.panes is not None:
+            return f"struct({quoted(PANE_INDEX)}, 1 AS own, {TIME} AS time, {POSITION} AS position)"
+        first, second = (POSITION, TIME) if self._by_position else (TIME, POSITION)
+        return f"struct({first} AS o1, {second} AS o2, {content_hash(rows)} AS o3)"
+
+    def _replaced(self, rows: DataFrame) -> DataFrame:
+        """Return the sessions whose place other sessions take, as rows that delete them."""
+        entry = "__tm_entry"
+        exploded = rows.withColumn(entry, F.explode(F.col(REPLACES)))
+        moved = {name: F.col(f"{entry}.{name}") for name in BOUNDS}
+        visible = visible_of(rows.columns)
+        keyed = exploded.select(
+            *(
+                (moved[name] if name in moved else F.col(quoted(name)) if name in (*self._node.by, PANE_INDEX) else F.lit(None))
+                .cast(rows.schema[name].dataType)
+                .alias(name)
+                for name in visible
+            ),
+            TIME,
+            POSITION,
+        )
+        given = F.struct(F.expr(whole_row(keyed)).alias("row"), F.lit(None).cast("int").alias("sequence"), F.lit(True).alias("deleted"))
+        return keyed.select(
+            *(F.col(quoted(name)).alias(key) for name, key in zip(self._node.by, self._keys, strict=True)),
+            given.alias(_GIVEN),
+            F.expr(f"struct({quoted(PANE_INDEX)}, 0 AS own, {TIME} AS time, {POSITION} AS position)").alias(_ORDER),
+            F.lit(False).alias(_COUNTS),
+        )
+
+    def _stored(self, stored: DataFrame, rows: DataFrame, expired: str) -> DataFrame:
+        """Return rows of the state in the form of ``_given``; the sequence follows from a row's columns."""
+        visible = visible_of(rows.columns)
+        engine = [name for name in stored.columns if not visible_of([name])]
+        shown = stored.select(*(F.col(quoted(element_column(name))).alias(name) for name in visible), *map(F.col, engine))
+        sequence = F.lit(None).cast("int") if self._node.sequence is None else column(self._node.sequence)
+        deleted = f"coalesce({DELETED}, false)" if self._remembers else "false"
+        value = F.struct(
+            F.expr(whole_row(rows)).alias("row"),
+            sequence.alias("sequence"),
+            F.expr(deleted).alias("deleted"),
+            F.expr(expired).alias("expired"),
+        )
+        return shown.select(
+            *(F.col(quoted(name)).alias(key) for name, key in zip(self._node.by, self._keys, strict=True)),
+            value.cast(self._stored_type(rows)).alias(_STORED),
+            F.lit(False).alias(_COUNTS),
+        )
+
+    def _stored_type(self, rows: DataFrame) -> T.StructType:
+        given = self._given(rows).schema[_GIVEN].dataType
+        if not isinstance(given, T.StructType):
+            raise TypeError(given.simpleString())
+        return nullable(T.StructType([*given.fields, T.StructField("expired", T.BooleanType())]))
+
+    def _with_outdated(self, fed: DataFrame) -> DataFrame:
+        """Mark the rows with a lesser sequence than a row of their key that came before."""
+        live = f"if({_STORED} IS NULL OR {_STORED}.expired, NULL, struct({_STORED}.sequence))"
+        sequence = f"if({_GIVEN} IS NULL, {live}, struct({_GIVEN}.sequence))"
+        over = f"PARTITION BY {', '.join(self._keys)} ORDER BY {_STORED} IS NULL, {_ORDER}"
+        greatest = f"max({sequence}) OVER ({over} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+        known = fed.withColumn("__tm_greatest", F.expr(greatest))
+        marked = f"{_GIVEN} IS NOT NULL AND __tm_greatest IS NOT NULL AND struct({_GIVEN}.sequence) < __tm_greatest"
+        return known.withColumn(_OUTDATED, F.expr(f"coalesce({marked}, false)")).drop("__tm_greatest")
+
+    def _compared(self, grouped: DataFrame) -> DataFrame:
+        """Return what changes for users, and in the state."""
+        had, new = f"{_STORED} IS NOT NULL", f"{_GIVEN} IS NOT NULL"
+        live = f"{had} AND NOT {_STORED}.expired AND NOT {_STORED}.deleted"
+        pairs = grouped.selectExpr(
+            "*",
+            f"if({live}, {_STORED}.row, NULL) AS {BEFORE}",
+            f"CASE WHEN {new} THEN if({_GIVEN}.deleted, NULL, {_GIVEN}.row) WHEN {live} THEN {_STORED}.row END AS {AFTER}",
+        )
+        equal = same(pairs, BEFORE, AFTER)
+        marked = pairs.withColumn("__tm_same", F.expr(equal))
+        remembers = self._remembers
+        gone = "false" if remembers else f"coalesce({_GIVEN}.deleted, false)"
+        # A row that users see as the same keeps its time: what follows was given that.
+        row = f"if(__tm_same AND {BEFORE} IS NOT NULL, {BEFORE}, {_GIVEN}.row)"
+        names = visible_of(_fields(grouped, _GIVEN))
+        values = [f"{row}.{quoted(name)} AS {quoted(element_column(name))}" for name in names]
+        values += [f"{row}.{TIME} AS {TIME}", f"{row}.{POSITION} AS {POSITION}"]
+        values += [f"{_GIVEN}.deleted AS {DELETED}"] if remembers else []
+        values += [f"CAST(NULL AS BIGINT) AS {renewed_column(self.ttl.domain)}"] if self.ttl is not None else []
+        unchanged = "__tm_same" if self.ttl is None else "false"
+        if remembers:
+            # A deleted key that is deleted again has another sequence, perhaps.
+            unchanged = f"{unchanged} AND {AFTER} IS NOT NULL"
+        writes = f"{new} AND NOT ({unchanged}) AND NOT ({gone} AND NOT ({had}))"
+        return marked.selectExpr(
+            f"if(__tm_same, NULL, {BEFORE}) AS {BEFORE}",
+            f"if(__tm_same, NULL, {AFTER}) AS {AFTER}",
+            f"if({writes}, struct({', '.join(values)}), NULL) AS {KEPT}",
+            f"{gone} AS {GONE}",
+            f"{had} AS {HAD}",
+            f"coalesce({_STORED}.expired, false) AS {EXPIRED}",
+            ACCEPTED,
+            OTHERS,
+        )
+
+
+def with_position(rows: DataFrame) -> DataFrame:
+    """Return rows that have a position, null where they had none."""
+    return rows if POSITION in rows.columns else rows.withColumn(POSITION, F.lit(None).cast(POSITION_TYPE))
+
+
+def whole_row(rows: DataFrame) -> str:
+    """Return SQL of a row as users see it, with the engine's time and position."""
+    return f"struct({', '.join([*map(quoted, visible_of(rows.columns)), TIME, POSITION])})"
+
+
+def content_hash(rows: DataFrame) -> str:
+    """Return SQL of a number that orders rows of one position by what they hold, so that another reading of them has the same order."""
+    kinds = {field.name: field.dataType.simpleString() for field in rows.schema}
+    names = [name for name in visible_of(rows.columns) if "map<" not in kinds[name] and "variant" not in kinds[name]]
+    return f"xxhash64({', '.join(map(quoted, names))})" if names else "0L"
+
+
+def shown_rows(stored: DataFrame) -> DataFrame:
+    """Return rows of the state with the columns of the stream."""
+    names = ((name, element_name(name)) for name in stored.columns)
+    return stored.select(*(F.col(quoted(name)).alias(shown) for name, shown in names if shown is not None))
+
+
+def _fields(frame: DataFrame, name: str) -> list[str]:
+    given = frame.schema[name].dataType
+    row = given["row"].dataType if isinstance(given, T.StructType) else None
+    if not isinstance(row, T.StructType):
+        raise TypeError(name)
+    return row.names

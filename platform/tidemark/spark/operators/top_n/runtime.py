@@ -1,0 +1,144 @@
+"""The best rows of each group in the engine: over a stream that is only added to by pairs of rows, over a changelog from all its rows.
+
+Over a changelog the changes are staged by one Spark job and written into the state by another; the results are computed where they are
+read, from the changes and the stored rows of their groups.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from tidemark.crashpoints import crash_point
+from tidemark.graph.operators.state_names import element_column
+from tidemark.graph.operators.top_n.node import TopNode
+from tidemark.spark.columns.changes import WEIGHT
+from tidemark.spark.columns.expressions import CHANGE, POSITION, START, TIME, quoted, visible_of
+from tidemark.spark.columns.few_rows import FEW_ROWS, in_one_task
+from tidemark.spark.columns.schemas import no_rows
+from tidemark.spark.operators.base.contract import InputCounts, Observed, OperatorContext, OperatorEpoch, OperatorRuntime, PortInput
+from tidemark.spark.operators.base.staged_rows import StagedRows
+from tidemark.spark.operators.base.tables import MAIN, StateTables, is_current
+from tidemark.spark.operators.changelog.contents import ENGINE_FIELDS, MANY_ROWS, Contents, changed_hashes
+from tidemark.spark.operators.changelog.pairs import PairsRuntime
+from tidemark.spark.operators.latest.frames import with_position
+from tidemark.spark.operators.top_n.frames import TopFrames
+from tidemark.state.log.progress import OperatorProgress
+from tidemark.state.log.records import OperatorState
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def top_runtime(node: TopNode) -> OperatorRuntime:
+    """Return an operator of a run."""
+    return TopOfChangelog(node) if node.changelog else PairsRuntime(node, TopFrames(node))
+
+
+class TopOfChangelog(OperatorRuntime):
+    """An operator of a run, over a changelog.
+
+    Args:
+        node: its declaration.
+    """
+
+    def __init__(self, node: TopNode) -> None:
+        super().__init__(node)
+        self.frames = TopFrames(node)
+
+    def begin(self, context: OperatorContext) -> TopOfChangelogEpoch:
+        """Return the operator at work on an epoch."""
+        return TopOfChangelogEpoch(self, context)
+
+    def next_timer(self, state: OperatorState) -> None:
+        """Return None: a change counts in the epoch that reads it."""
+        del state
+
+
+class TopOfChangelogEpoch(OperatorEpoch):
+    """An operator in one epoch."""
+
+    runtime: TopOfChangelog
+
+    def __init__(self, runtime: TopOfChangelog, context: OperatorContext) -> None:
+        super().__init__(runtime, context)
+        self._tables = StateTables(context, runtime.node.place)
+        self._staged: StagedRows | None = None
+        self._results: DataFrame | None = None
+        self._living = context.before.counters.get("keys", 0)
+
+    def _contents(self, columns: T.StructType) -> Contents:
+        frames = self.runtime.frames
+        return Contents(self._tables, MAIN, columns, frames.identity, frames.lookup)
+
+    def process_batch(self, inputs: Mapping[str, PortInput]) -> None:
+        """Stage the changes, and write them into the state; two Spark jobs."""
+        (given,) = inputs.values()
+        frames, context, rows = self.runtime.frames, self.context, with_position(given.rows)
+        columns = frames.columns(rows)
+        self._tables.adopt(T.StructType([*columns, *ENGINE_FIELDS, T.StructField(START, T.LongType())]))
+        named = (F.col(quoted(name)).alias(element_column(name)) for name in visible_of(rows.columns))
+        observation = Observation()
+        weighed = rows.select(*named, TIME, POSITION, CHANGE).observe(observation, F.expr(f"coalesce(sum({WEIGHT}), 0) AS added"))
+        self._staged = staged = StagedRows(context, self._tables, weighed)
+        if not staged.count:
+            return
+        contents = self._contents(columns)
+        hashes = changed_hashes(staged.rows, frames.lookup) if contents.stored_rows > MANY_ROWS else None
+        stored = frames.ordered_stored(contents.current(hashes).drop("__tm_hash")) if contents.files else None
+        few = staged.few and contents.stored_rows <= FEW_ROWS
+        changes = frames.ordered_stored(staged.rows)
+        self._results = frames.changes(stored, in_one_task(changes) if few and stored is None else changes)
+        self._tables.added = contents.write(staged.rows, context.epoch)
+        self._living += observation.get["added"]
+        crash_point("state-staged")
+
+    @property
+    def input_counts(self) -> Mapping[str, InputCounts] | None:
+        """The number of rows, all of which are accepted."""
+        return None if self._staged is None else {port.name: InputCounts(self._staged.count, {}) for port in self.node.ports}
+
+    def side_rows(self, counter: str, inputs: Mapping[str, DataFrame]) -> DataFrame:
+        """Never called: there are no side outputs."""
+        raise ValueError(f"{counter} of {list(inputs)}")
+
+    def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
+        """Return the changes, which are computed where they are read."""
+        self.watermark = watermark
+        return None if self._results is None else self._results.observe(observation, F.count(F.lit(1)).alias("emitted"))
+
+    def emitted(self, observation: Observed) -> int:
+        """Return the number of changes."""
+        return int(observation.get["emitted"])
+
+    @property
+    def _stored_columns(self) -> T.StructType:
+        engine = {START, *(field.name for field in ENGINE_FIELDS)}
+        known = self._tables.schema or T.StructType()
+        return T.StructType([field for field in known if is_current(field) and field.name not in engine])
+
+    def compact(self) -> Callable[[], None] | None:
+        """Drop all files where no row is left; return the work that merges others, None where there is nothing to merge."""
+        return None if self._tables.empty else self._contents(self._stored_columns).compact(self._living)
+
+    def stored_tables(self) -> Mapping[str, DataFrame]:
+        """Return ``rows``: all rows of the changelog."""
+        frames = self.runtime.frames
+        if self._tables.empty:
+            return {"rows": no_rows(self.context.spark, T.StructType([T.StructField(name, T.StringType()) for name in frames.names]))}
+        return {"rows": frames.shown(self._contents(self._stored_columns).current())}
+
+    def progress(self, common: OperatorProgress) -> OperatorProgress:
+        """Return the operator's progress, with the number of rows that it keeps."""
+        return dataclasses.replace(common, keys=self._living)
+
+    def snapshot(self) -> OperatorState:
+        """Return the operator's state after this epoch."""
+        if self._staged is not None:
+            self._staged.delete()
+        return self._tables.snapshot(self.watermark, {"keys": self._living})
