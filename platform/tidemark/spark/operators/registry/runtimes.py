@@ -12,6 +12,7 @@ from tidemark.spark.operators.base.contract import OperatorRuntime
 from tidemark.spark.operators.deduplicate.runtime import DeduplicateRuntime
 from tidemark.spark.operators.element_process.runtime import ElementProcessRuntime
 from tidemark.spark.operators.keyed_process.runtime import KeyedProcessRuntime
+from tidemark.spark.operators.regular_join.runtime import RegularJoinRuntime
 from tidemark.spark.operators.running.runtime import running_runtime
 from tidemark.spark.operators.sql_state.runtime import sql_state_runtime
 from tidemark.spark.operators.window.runtimes import window_runtime_of
@@ -25,6 +26,7 @@ _RUNTIMES: Final[Mapping[str, Callable[[Any], OperatorRuntime]]] = MappingProxyT
         "element_process": ElementProcessRuntime,
         "broadcast_element_process": ElementProcessRuntime,
         "async_map": AsyncMapRuntime,
+        "regular_join": RegularJoinRuntime,
         "running": running_runtime,
         "sql_state": sql_state_runtime,
         "window": window_runtime_of,
