@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import Self, TypeVar, cast
 
 from tidemark.errors import DefinitionError
 from tidemark.graph.checks.changelogs import changelog_keys
@@ -28,7 +28,7 @@ class ChangelogJoinMethods:
 
     node: Node
 
-    def join(self: S, other: S, *, on: On, how: How = "inner") -> S:
+    def join(self, other: Self, *, on: On, how: How = "inner") -> Self:
         """Join two changelogs without bounds: at each epoch's end the content of the result is the join of both contents.
 
         The result is a changelog, identified by the keys of both (``semi``, ``anti``: by the left one's). A null that is compared equals
@@ -63,7 +63,9 @@ def regular_join(left: Node, right: object, on: object, how: str, place: str) ->
     """
     other = getattr(right, "node", None)
     if not isinstance(other, Node):
-        raise DefinitionError(f"join is given {shortened(repr(right))}, not a stream", fix="pass a stream: .join(zones, on=...)", place=place)
+        raise DefinitionError(
+            f"join is given {shortened(repr(right))}, not a stream", fix="pass a stream: .join(zones, on=...)", place=place
+        )
     pairs = _pairs(on, place)
     sides = (_side(left, "left", [one for one, _ in pairs], place), _side(other, "right", [one for _, one in pairs], place))
     return RegularJoinNode(inputs=(left, other), left=sides[0], right=sides[1], how=cast("How", how), place=place)

@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from tidemark.graph.operators.regular_join.node import RegularJoinNode
 from tidemark.semantics.changelog.row_kinds import RowKind
 from tidemark.semantics.joins.regular import TableContent, joined, net_changes
-from tidemark.testing.operators.contract import Arrived, Emitted, Folds, PureOperatorBase, Row, instant, same_key, value_of
+from tidemark.testing.operators.contract import Arrived, Emitted, Folds, PureOperatorBase, instant, same_key, value_of
 
 _OPERATIONS = {RowKind.INSERT: "insert", RowKind.UPDATE_AFTER: "update", RowKind.DELETE: "delete"}
 _Found = tuple[dict[str, object], int]

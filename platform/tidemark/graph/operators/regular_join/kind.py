@@ -106,7 +106,9 @@ class RegularJoinKind(OperatorKind[RegularJoinNode]):
         del kept
         found = []
         if old.get("how") != new.get("how"):
-            found.append(DefinitionChange("how", "other", f"it was a join of kind {old.get('how')} and is now one of kind {new.get('how')}"))
+            found.append(
+                DefinitionChange("how", "other", f"it was a join of kind {old.get('how')} and is now one of kind {new.get('how')}")
+            )
         for before, after in zip(_inputs(old), _inputs(new), strict=True):
             found += _side_changes(before, after, names)
         return tuple(found)
@@ -178,5 +180,3 @@ def _side_changes(old: Mapping[str, list[str]], new: Mapping[str, list[str]], na
     for name in old["columns"]:
         if name not in new["columns"]:
             yield DefinitionChange("column", "none", f"the column {name!r} of the {port} input is no longer there")
-
-

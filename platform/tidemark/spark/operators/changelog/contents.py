@@ -146,7 +146,9 @@ def _newest(stored: DataFrame, key: Sequence[str]) -> DataFrame:
     """Return the newest of the rows with each identity."""
     others = [name for name in stored.columns if name not in key and name != EPOCH]
     whole = f"struct({', '.join(map(quoted, others))})"
-    grouped = stored.groupBy(*map(quoted, key)).agg(F.expr(f"max_by({whole}, struct({EPOCH}, NOT {GONE}))").alias("__tm_row"), F.max(EPOCH).alias(EPOCH))
+    grouped = stored.groupBy(*map(quoted, key)).agg(
+        F.expr(f"max_by({whole}, struct({EPOCH}, NOT {GONE}))").alias("__tm_row"), F.max(EPOCH).alias(EPOCH)
+    )
     return grouped.select(*map(quoted, key), *(F.col(f"__tm_row.{quoted(name)}").alias(name) for name in others), EPOCH)
 
 

@@ -15,8 +15,9 @@ from pyspark.sql import functions as F
 from tidemark.semantics.changelog.row_kinds import RowKind
 from tidemark.spark.columns.changes import AFTER, BEFORE, CHANGE_TYPE, net_changes, same
 from tidemark.spark.columns.expressions import CHANGE, POSITION, TIME, key_hash, quoted
-from tidemark.spark.operators.changelog.contents import EPOCH, GONE
+from tidemark.spark.operators.changelog.contents import EPOCH, GONE, HASH
 from tidemark.spark.operators.regular_join.layout import INPUT, JoinLayout, SideLayout
+from tidemark.spark.prepared.runtime_literals import runtime_literals
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -60,7 +61,7 @@ class JoinFrames:
             rows: its changes in this epoch, and the stored rows that changes of the other input, or of its own, concern.
             observation: for ``TWICE``, ``EXAMPLE`` and ``NULL_KEYS``.
         """
-        now, whole = f"{EPOCH} = {self._epoch}L", f"struct({', '.join(map(quoted, side.columns.names))})"
+        now, whole = f"{EPOCH} = {runtime_literals(self._epoch, varying=HASH)[0]}", f"struct({', '.join(map(quoted, side.columns.names))})"
         newest = f"struct({EPOCH} AS epoch, NOT {GONE} AS there)"
         # Stored rows say best what there was; else the change itself has the row before.
         earlier = f"if({now}, if({GONE}, struct(-1L AS epoch, false AS there), NULL), {newest})"

@@ -19,6 +19,7 @@ from tidemark.spark.columns.changes import ADDS, CHANGE_TYPE
 from tidemark.spark.columns.expressions import CHANGE, POSITION, TIME, column, quoted
 from tidemark.spark.columns.schemas import nullable, struct_of
 from tidemark.spark.operators.changelog.contents import EPOCH, GONE, HASH, lookup_hash
+from tidemark.spark.prepared.runtime_literals import runtime_literals
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -73,9 +74,9 @@ class SideLayout:
         kept = [F.col(quoted(name)).alias(stored) for name, stored in self.names.items()]
         own = set(self.names.values())
         made = [column(expression).alias(stored) for stored, expression in self.expressions.items() if stored not in own]  # type: ignore[arg-type]
-        marks = [F.expr(f"NOT ({ADDS})").alias(GONE), F.lit(epoch).cast("bigint").alias(EPOCH)]
-        given = rows.select(*kept, *made, F.col(TIME), *marks)
-        return given.withColumn(HASH, F.expr(self.hash)).withColumn(INPUT, F.lit(self.port))
+        given = rows.select(*kept, *made, F.col(TIME), F.expr(f"NOT ({ADDS})").alias(GONE)).withColumn(HASH, F.expr(self.hash))
+        number = F.expr(runtime_literals(epoch, varying=HASH)[0])
+        return given.withColumn(EPOCH, number).withColumn(INPUT, F.lit(self.port))
 
 
 class JoinLayout:

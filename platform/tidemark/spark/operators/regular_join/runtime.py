@@ -22,7 +22,15 @@ from tidemark.spark.columns.expressions import START, TIME, quoted
 from tidemark.spark.columns.few_rows import FEW_ROWS
 from tidemark.spark.columns.schemas import no_rows
 from tidemark.spark.columns.state_files import write_folder
-from tidemark.spark.operators.base.contract import InputCounts, Observed, OperatorContext, OperatorEpoch, OperatorRuntime, PortInput, run_in_order
+from tidemark.spark.operators.base.contract import (
+    InputCounts,
+    Observed,
+    OperatorContext,
+    OperatorEpoch,
+    OperatorRuntime,
+    PortInput,
+    run_in_order,
+)
 from tidemark.spark.operators.base.staged_rows import StagedRows
 from tidemark.spark.operators.base.tables import STATE_COMPRESSION, StateTables
 from tidemark.spark.operators.changelog.contents import GONE, HASH, Contents
