@@ -86,6 +86,7 @@ def streams_of(landing: Path) -> dict[str, tm.Stream]:
         **_by_functions(rides),
         **_without_keys(rides),
         **_by_element(rides),
+        **_of_changelogs(rides, taps),
         "reduced": signs.side_output(ups)
         .key_by("k")
         .window(tm.tumbling("500 ms"))
@@ -205,6 +206,16 @@ def _by_element(rides: tm.Stream) -> dict[str, tm.Stream]:
         "added": by_key.reduce(v="coalesce(a.v, 0) + coalesce(b.v, 0)", t="greatest(a.t, b.t)", ttl=ttl).uid("added"),
         "so_far": by_key.aggregate(ttl=None, **aggregates(), mean=tm.avg("v"), last=tm.last("v")).uid("so_far"),
         "greatest": by_key.max_by("v").uid("greatest"),
+    }
+
+
+def _of_changelogs(rides: tm.Stream, taps: tm.Stream) -> dict[str, tm.Stream]:
+    """Return what is made of tables that change."""
+    last = rides.select("k", "s", at="t", ride="v").filter("ride > 0").as_changelog(key=["k", "s", "at", "ride"])
+    other = taps.select("k", tapped="t", tap="v").filter("tap IS NOT NULL").as_changelog(key=["k", "tapped", "tap"])
+    return {
+        "met": last.join(other, on="k", how="full").uid("met"),
+        "unmet": last.join(other, on={"ride + 1": "tap"}, how="anti").uid("unmet"),
     }
 
 

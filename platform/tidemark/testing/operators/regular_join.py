@@ -7,7 +7,8 @@ from collections.abc import Hashable
 from tidemark.graph.operators.regular_join.node import RegularJoinNode
 from tidemark.semantics.changelog.row_kinds import RowKind
 from tidemark.semantics.joins.regular import TableContent, joined, net_changes
-from tidemark.testing.operators.contract import Arrived, Emitted, Folds, PureOperatorBase, instant, same_key, value_of
+from tidemark.spark.operators.keyed_process.conversions import same_key
+from tidemark.testing.operators.contract import Arrived, Emitted, Folds, PureOperatorBase, instant, value_of
 
 _OPERATIONS = {RowKind.INSERT: "insert", RowKind.UPDATE_AFTER: "update", RowKind.DELETE: "delete"}
 _Found = tuple[dict[str, object], int]
@@ -50,9 +51,9 @@ class PureRegularJoin(PureOperatorBase):
 
     def _content(self) -> dict[Hashable, _Found]:
         node, (contents, _) = self._node, self._operator
-        sides = [[(self._compared(each), each) for each in contents[port].rows.values()] for port in node.PORTS]
+        lefts, rights = ([(self._compared(each), each) for each in contents[port].rows.values()] for port in node.PORTS)
         found: dict[Hashable, _Found] = {}
-        for left, right in joined(*sides, node.how):
+        for left, right in joined(lefts, rights, node.how):
             row: dict[str, object] = {name: None if left is None else left.row[name] for name in node.left.columns}
             row |= {name: None if right is None else right.row[name] for name in node.added}
             if left is None and right is not None:
@@ -64,7 +65,7 @@ class PureRegularJoin(PureOperatorBase):
     def _compared(self, element: Arrived) -> tuple[Hashable, ...]:
         on = self._node.sides[element.port].on
         values = (value_of(each, element.row, what=f"join of the {element.port} stream on", node=self._node) for each in on)
-        return tuple(values)  # type: ignore[arg-type]  # keys are hashable
+        return tuple(values)
 
     def state(self) -> list[dict[str, object]]:
         """Return the rows of the left input."""

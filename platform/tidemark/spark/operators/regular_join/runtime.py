@@ -113,7 +113,7 @@ class RegularJoinEpoch(OperatorEpoch):
             known = types_of_rows(node, port, rows[port]) if port in rows else self._stored_types(port) or self.runtime.types[port]
             if known is None:
                 raise UserCodeError(
-                    f"the types of the {port} input of the join are not known, since it has no rows yet, and the job's code fails without rows",
+                    f"the types of the {port} input of the join are not known: it has no rows yet, and the job's code fails without rows",
                     fix="give its columns types before the join: .select(fare='CAST(fare AS DOUBLE)')",
                     job=self.context.job,
                     uid=self.context.uid,
