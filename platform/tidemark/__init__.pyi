@@ -37,7 +37,6 @@ from .graph.api.states import list_state as list_state
 from .graph.api.states import map_state as map_state
 from .graph.api.states import reducing_state as reducing_state
 from .graph.api.states import sql_state as sql_state
-from .graph.sql.query import sql as sql
 from .graph.api.states import state_ttl as state_ttl
 from .graph.api.states import value_state as value_state
 from .graph.api.streams import Stream as Stream
@@ -70,6 +69,7 @@ from .graph.job.job import Job as Job
 from .graph.model.aggregates import Aggregate as Aggregate
 from .graph.model.nodes import Output as Output
 from .graph.model.nodes import OutputTag as OutputTag
+from .graph.sql.query import sql as sql
 from .savepoints.api.job_savepoints import abort_rewind as abort_rewind
 from .savepoints.api.job_savepoints import export_savepoint as export_savepoint
 from .savepoints.api.job_savepoints import import_savepoint as import_savepoint

@@ -87,6 +87,7 @@ def streams_of(landing: Path) -> dict[str, tm.Stream]:
         **_without_keys(rides),
         **_by_element(rides),
         **_as_changelogs(rides),
+        **_of_changelogs(rides, taps),
         "reduced": signs.side_output(ups)
         .key_by("k")
         .window(tm.tumbling("500 ms"))
@@ -222,6 +223,16 @@ def _as_changelogs(rides: tm.Stream) -> dict[str, tm.Stream]:
         "best": newest.top_n(2, by=["s"], order="g").uid("best").as_elements(operation="change"),
         "panes": sessions.latest_panes().uid("panes"),
         "groups": groups.latest_panes(),
+    }
+
+
+def _of_changelogs(rides: tm.Stream, taps: tm.Stream) -> dict[str, tm.Stream]:
+    """Return what is made of tables that change."""
+    last = rides.select("k", "s", at="t", ride="v").filter("ride > 0").as_changelog(key=["k", "s", "at", "ride"])
+    other = taps.select("k", tapped="t", tap="v").filter("tap IS NOT NULL").as_changelog(key=["k", "tapped", "tap"])
+    return {
+        "met": last.join(other, on="k", how="full").uid("met"),
+        "unmet": last.join(other, on={"ride + 1": "tap"}, how="anti").uid("unmet"),
     }
 
 

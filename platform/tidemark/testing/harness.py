@@ -14,6 +14,7 @@ from tidemark.graph.api.streams import Stream
 from tidemark.graph.model.call_site import call_site
 from tidemark.graph.model.nodes import OutputTag, StatefulNode
 from tidemark.graph.operators.registry import kind_of
+from tidemark.semantics.changelog.row_kinds import NAMES
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.testing.operators.contract import Arrived, Emitted, Folds, Row
 from tidemark.testing.operators.registry import pure_operator
@@ -88,13 +89,14 @@ class OperatorHarness:
         """All result rows so far, with their event times."""
         return list(self._emitted)
 
-    def process(self, row: Row, *, at: int | datetime, port: str | None = None) -> None:
+    def process(self, row: Row, *, at: int | datetime, port: str | None = None, operation: str = "insert") -> None:
         """Add an element to the epoch.
 
         Args:
             row: its columns, those of the operator's input.
             at: its event time: milliseconds, or an instant with a time zone.
             port: the input, for an operator that has several.
+            operation: of a changelog's row: ``insert``, ``update_before``, ``update_after`` or ``delete``.
 
         Raises:
             DefinitionError: the operator has no such input, or the time has no zone.
@@ -105,7 +107,7 @@ class OperatorHarness:
             raise DefinitionError(
                 f"the operator has no input {chosen!r}", fix=f"name one: port={', '.join(map(repr, ports))}", uid=self._node.uid
             )
-        self._arrived.append(Arrived(chosen, dict(row), self._time(at), (len(self._arrived),)))
+        self._arrived.append(Arrived(chosen, dict(row), self._time(at), (len(self._arrived),), NAMES[operation]))
 
     def set_processing_time(self, at: int | datetime) -> None:
         """Set the processing time of the epoch that ``advance_watermark`` ends."""

@@ -18,6 +18,7 @@ from tidemark.graph.operators.keyed_process.connected import BroadcastProcessKin
 from tidemark.graph.operators.keyed_process.kind import KeyedProcessKind
 from tidemark.graph.operators.kind import OperatorKind
 from tidemark.graph.operators.latest.kind import LatestKind
+from tidemark.graph.operators.regular_join.kind import RegularJoinKind
 from tidemark.graph.operators.running.kind import RunningKind
 from tidemark.graph.operators.sql_state.kind import SqlStateKind
 from tidemark.graph.operators.top_n.kind import TopKind
@@ -36,6 +37,7 @@ def kinds() -> Mapping[str, OperatorKind[Any]]:
         ElementProcessKind(),
         BroadcastElementProcessKind(),
         AsyncMapKind(),
+        RegularJoinKind(),
         RunningKind(),
         SqlStateKind(),
         LatestKind(),

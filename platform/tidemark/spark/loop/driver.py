@@ -150,7 +150,7 @@ class JobDriver:
         require_not_ahead(self._context.sinks, self.lineage, self.next_epoch - 1)
         self._planned = read_intent(self._store)
         self._on_stage("checkpoint")
-        prepare_session(self.session, self.job, self._elements)
+        prepare_session(self.session, self.job, self._elements, self._context.runtimes)
         make_tables(self.session, self.job, self._elements, self._context.sinks, head=self.head, version=self._version)
         self._seed()
         self._housekeeping.begin(self.head, self.lineage)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
@@ -22,6 +23,7 @@ from tidemark.spark.columns.expressions import CORRUPT, visible_of
 from tidemark.spark.columns.schemas import no_rows, nullable, struct_of
 from tidemark.spark.epoch.stateless import StatelessPlan
 from tidemark.spark.epoch.topology import build_topology
+from tidemark.spark.operators.base.contract import OperatorRuntime
 from tidemark.spark.operators.base.schemas import OperatorSchemas
 from tidemark.spark.operators.registry.schemas import schemas_of
 from tidemark.spark.sources.intake import BLOCK, PATH, ROW, SourceRows, prepare_batch
@@ -70,7 +72,9 @@ def probe_inputs(spark: SparkSession, job: Job, elements: JobStore) -> Mapping[s
     return probe_job(spark, job, elements).inputs
 
 
-def prepare_session(spark: SparkSession, job: Job, elements: JobStore) -> None:
+def prepare_session(
+    spark: SparkSession, job: Job, elements: JobStore, runtimes: Mapping[int, OperatorRuntime] = MappingProxyType({})
+) -> None:
     """Register a job's Python functions with a session, and check unions whose columns only Spark knows.
 
     An epoch checks only those of a union's streams that have rows in it.
@@ -79,6 +83,7 @@ def prepare_session(spark: SparkSession, job: Job, elements: JobStore) -> None:
         spark: as of ``probe_job``.
         job: as of ``probe_job``.
         elements: as of ``probe_job``.
+        runtimes: of the job's operators, by ``id(node)``; those that lack types of their inputs get them.
 
     Raises:
         UserCodeError: the streams of a union differ in columns or types.
@@ -86,15 +91,19 @@ def prepare_session(spark: SparkSession, job: Job, elements: JobStore) -> None:
     topology = build_topology(job.outputs)
     register_functions(spark, topology.operators)
     untyped = {topology.name(node) for node in topology.nodes if isinstance(node, UnionNode) and not _is_sure(node)}
-    if not untyped:
+    lacking = {topology.name(node): found for node in topology.operators if (found := runtimes.get(id(node))) and found.lacks_types}
+    if not untyped and not lacking:
         return
     try:
-        probe_job(spark, job, elements)
+        inputs = probe_job(spark, job, elements).inputs
     except (TidemarkError, PySparkException) as error:
         if isinstance(error, UserCodeError) and error.uid in untyped:
             raise
         # The first epoch raises this error as its own.
         logger.info("unions are not checked, since the job's code fails without rows: %s", error)
+    else:
+        for name, runtime in lacking.items():
+            runtime.set_types(inputs[name].rows)
 
 
 def _is_sure(node: UnionNode) -> bool:

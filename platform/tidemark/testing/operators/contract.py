@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from tidemark.errors import DefinitionError
 from tidemark.graph.model.nodes import Expression, StatefulNode
+from tidemark.semantics.changelog.row_kinds import RowKind
 from tidemark.semantics.reference.reference_results import Fold
 from tidemark.spark.operators.keyed_process.conversions import same_key
 
@@ -29,12 +30,13 @@ class Emitted:
 
 @dataclass(frozen=True)
 class Arrived:
-    """An element of an epoch: its port, its row, its event time, and its place among those of the same time."""
+    """An element of an epoch: its port, its row, its event time, and its place among those of the same time; of a changelog its kind."""
 
     port: str
     row: Row
     time: int
     position: tuple[int, ...] = field(default=())
+    kind: RowKind = RowKind.INSERT
 
 
 class PureOperator(Protocol):

@@ -13,6 +13,7 @@ from tidemark.testing.operators.deduplicate import PureDeduplicate
 from tidemark.testing.operators.element_process import PureElementProcess
 from tidemark.testing.operators.keyed_process import PureKeyedProcess
 from tidemark.testing.operators.latest import PureLatest
+from tidemark.testing.operators.regular_join import PureRegularJoin
 from tidemark.testing.operators.running import PureRunning
 from tidemark.testing.operators.sql_state import PureSqlState
 from tidemark.testing.operators.top_n import PureTop
@@ -28,6 +29,7 @@ _KINDS: Final[Mapping[str, Callable[[Any, Folds], PureOperator]]] = MappingProxy
         "element_process": PureElementProcess,
         "broadcast_element_process": PureElementProcess,
         "async_map": PureAsyncMap,
+        "regular_join": PureRegularJoin,
         "running": PureRunning,
         "sql_state": PureSqlState,
         "latest": PureLatest,

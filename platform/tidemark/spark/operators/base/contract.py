@@ -134,6 +134,15 @@ class OperatorRuntime(ABC):
         """Whether rows that were filtered out before the operator can be grouped together with the others, and counted there."""
         return False
 
+    @property
+    def lacks_types(self) -> bool:
+        """Whether it has to know the types of inputs that have no rows in an epoch, and the graph does not say them all."""
+        return False
+
+    def set_types(self, inputs: Mapping[str, DataFrame]) -> None:
+        """Set the columns of the inputs, by frames without rows; called once, before the first epoch, where it ``lacks_types``."""
+        del inputs
+
     @abstractmethod
     def begin(self, context: OperatorContext) -> OperatorEpoch:
         """Return the operator at work on an epoch."""

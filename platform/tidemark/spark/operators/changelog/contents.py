@@ -1,7 +1,7 @@
 """A table of rows that operators over changelogs keep: what is there after an epoch, found by the columns that rows are looked up by.
 
-An epoch appends the rows that it changed, and marks for those that are gone; of the rows with one identity the newest is valid. Each row
-has the hash of the columns that it is looked up by, and files are sorted by it.
+An epoch appends the rows that it changed, and marks for those that are gone; of the rows with one identity the newest is valid, in one
+epoch the one that is not a mark. Each row has the hash of the columns that it is looked up by, and files are sorted by it.
 """
 
 from __future__ import annotations
@@ -83,11 +83,11 @@ class Contents:
             before: an epoch: rows that it or a later one wrote are left out.
             of: the files that are read, the live ones by default.
         """
-        stored = self._read(self.files if of is None else of)
+        stored = self.read(self.files if of is None else of)
         if hashes is not None and self.stored_rows > MANY_ROWS:
             stored = stored.join(F.broadcast(hashes.select(HASH).distinct()), HASH, "left_semi")
         valid = f"NOT {GONE}" if before is None else f"NOT {GONE} AND {EPOCH} < {before}"
-        return _newest(stored, self._key).where(valid).select(*map(quoted, self.columns.names), HASH)
+        return _newest(stored, self.key).where(valid).select(*map(quoted, self.columns.names), HASH)
 
     def write(self, changes: DataFrame, epoch: int) -> list[StateFile]:
         """Append an epoch's changes; one Spark job.
@@ -99,7 +99,7 @@ class Contents:
         whole = f"struct({', '.join(map(quoted, self.columns.names))})"
         hashed = changes.withColumn(HASH, F.expr(lookup_hash(self.lookup)))
         kept = [f"any_value(if({ADDS}, {whole}, NULL), true) AS new", f"any_value({whole}) AS old", f"first({HASH}) AS {HASH}"]
-        grouped = hashed.groupBy(*map(quoted, self._key)).agg(*map(F.expr, kept))
+        grouped = hashed.groupBy(*map(quoted, self.key)).agg(*map(F.expr, kept))
         names = [f"if(new IS NULL, old, new).{quoted(name)} AS {quoted(name)}" for name in self.columns.names]
         return self.add(grouped.selectExpr(*names, f"new IS NULL AS {GONE}", f"{epoch}L AS {EPOCH}", HASH))
 
@@ -123,16 +123,18 @@ class Contents:
         return partial(self._merge, groups, whole=False) if groups else None
 
     @property
-    def _key(self) -> list[str]:
+    def key(self) -> list[str]:
+        """The columns that identify a row: ``identity``, and those that it is looked up by."""
         return list(dict.fromkeys((*self.identity, *self.lookup)))
 
-    def _read(self, files: Sequence[StateFile]) -> DataFrame:
+    def read(self, files: Sequence[StateFile]) -> DataFrame:
+        """Return all rows of files, outdated ones and marks among them: ``columns``, ``GONE``, ``EPOCH`` and ``HASH``."""
         return self.tables.read(files, T.StructType([*self.columns, *ENGINE_FIELDS]))
 
     def _merge(self, groups: Sequence[Sequence[StateFile]], *, whole: bool) -> None:
         """Merge files; where all of them are merged, marks of rows that are gone are dropped."""
         for group in groups:
-            merged = _newest(self._read(group), self._key)
+            merged = _newest(self.read(group), self.key)
             if whole:
                 merged = merged.where(f"NOT {GONE}")
             if sum(file.bytes for file in group) < LARGEST_FILE:
@@ -147,7 +149,9 @@ def _newest(stored: DataFrame, key: Sequence[str]) -> DataFrame:
     """Return the newest of the rows with each identity."""
     others = [name for name in stored.columns if name not in key and name != EPOCH]
     whole = f"struct({', '.join(map(quoted, others))})"
-    grouped = stored.groupBy(*map(quoted, key)).agg(F.expr(f"max_by({whole}, {EPOCH})").alias("__tm_row"), F.max(EPOCH).alias(EPOCH))
+    grouped = stored.groupBy(*map(quoted, key)).agg(
+        F.expr(f"max_by({whole}, struct({EPOCH}, NOT {GONE}))").alias("__tm_row"), F.max(EPOCH).alias(EPOCH)
+    )
     return grouped.select(*map(quoted, key), *(F.col(f"__tm_row.{quoted(name)}").alias(name) for name in others), EPOCH)
 
 

@@ -13,6 +13,7 @@ from tidemark.spark.operators.deduplicate.runtime import DeduplicateRuntime
 from tidemark.spark.operators.element_process.runtime import ElementProcessRuntime
 from tidemark.spark.operators.keyed_process.runtime import KeyedProcessRuntime
 from tidemark.spark.operators.latest.runtime import LatestRuntime
+from tidemark.spark.operators.regular_join.runtime import RegularJoinRuntime
 from tidemark.spark.operators.running.runtime import running_runtime
 from tidemark.spark.operators.sql_state.runtime import sql_state_runtime
 from tidemark.spark.operators.top_n.runtime import top_runtime
@@ -27,6 +28,7 @@ _RUNTIMES: Final[Mapping[str, Callable[[Any], OperatorRuntime]]] = MappingProxyT
         "element_process": ElementProcessRuntime,
         "broadcast_element_process": ElementProcessRuntime,
         "async_map": AsyncMapRuntime,
+        "regular_join": RegularJoinRuntime,
         "running": running_runtime,
         "sql_state": sql_state_runtime,
         "latest": LatestRuntime,

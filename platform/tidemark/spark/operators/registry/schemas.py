@@ -14,6 +14,7 @@ from tidemark.spark.operators.elements.schemas import ElementSchemas
 from tidemark.spark.operators.keyed_process.schemas import KeyedProcessSchemas
 from tidemark.spark.operators.latest.runtime import frames_of
 from tidemark.spark.operators.native_keyed.schemas import NativeKeyedSchemas
+from tidemark.spark.operators.regular_join.schemas import RegularJoinSchemas
 from tidemark.spark.operators.running.runtime import running_program
 from tidemark.spark.operators.sql_state.programs import program_of
 from tidemark.spark.operators.top_n.schemas import top_schemas
@@ -31,6 +32,7 @@ _SCHEMAS: Final[Mapping[str, Callable[[Any, Mapping[str, DataFrame]], OperatorSc
         "element_process": ElementSchemas,
         "broadcast_element_process": ElementSchemas,
         "async_map": ElementSchemas,
+        "regular_join": RegularJoinSchemas,
         "running": lambda node, inputs: NativeKeyedSchemas(running_program(node), inputs),
         "sql_state": lambda node, inputs: NativeKeyedSchemas(program_of(node), inputs),
         "latest": lambda node, inputs: RowsSchemas(frames_of(node), inputs),

@@ -1,0 +1,1 @@
+"""The regular join of changelogs as an operator kind."""

@@ -1,0 +1,1 @@
+"""The regular join of changelogs in the engine."""

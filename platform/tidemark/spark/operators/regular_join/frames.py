@@ -1,0 +1,155 @@
+"""The frames of a regular join: the versions of rows that an epoch concerns, and the changes of the result.
+
+Of each input a row of these keys is in the content before the epoch, in the one after it, or in both. A pair of rows is in the result's
+content before if both rows were, and after if both are; a row without a partner, if its key has no row of the other input. So at most one
+version of a result is gone, and one is new.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+
+from tidemark.semantics.changelog.row_kinds import RowKind
+from tidemark.spark.columns.changes import AFTER, BEFORE, CHANGE_TYPE, net_changes, same
+from tidemark.spark.columns.expressions import CHANGE, POSITION, TIME, key_hash, quoted
+from tidemark.spark.operators.changelog.contents import EPOCH, GONE, HASH
+from tidemark.spark.operators.regular_join.layout import INPUT, JoinLayout, SideLayout
+from tidemark.spark.prepared.runtime_literals import runtime_literals
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+OLD: Final = "__tm_old"
+NEW: Final = "__tm_new"
+"""Whether a version is in the content before the epoch, and after it."""
+
+_WAS: Final = "__tm_was"
+_IS: Final = "__tm_is"
+_ADDED: Final = "__tm_added"
+_REMOVED: Final = "__tm_removed"
+_ROWS: Final = {"left": "l", "right": "r"}
+
+TWICE: Final = "twice"
+EXAMPLE: Final = "example"
+NULL_KEYS: Final = "null_keys"
+"""Observed of an input: its keys that came again without a change of their row, one of them, and by how much rows with a null key grew."""
+
+
+class JoinFrames:
+    """The frames over an epoch's changes and state. Nothing runs until a returned frame is written.
+
+    Args:
+        layout: the columns.
+        uid: of the operator.
+        epoch: the current one.
+    """
+
+    def __init__(self, layout: JoinLayout, uid: str, epoch: int) -> None:
+        self._layout = layout
+        self._uid = uid
+        self._epoch = epoch
+        self._on = [f"__tm_on_{number}" for number in range(len(layout.left.compared))]
+
+    def versions(self, side: SideLayout, rows: DataFrame, observation: Observation) -> DataFrame:
+        """Return the versions of an input's rows, with what was observed of their keys.
+
+        Args:
+            side: the input.
+            rows: its changes in this epoch, and the stored rows that changes of the other input, or of its own, concern.
+            observation: for ``TWICE``, ``EXAMPLE`` and ``NULL_KEYS``.
+        """
+        now, whole = f"{EPOCH} = {runtime_literals(self._epoch, varying=HASH)[0]}", f"struct({', '.join(map(quoted, side.columns.names))})"
+        newest = f"struct({EPOCH} AS epoch, NOT {GONE} AS there)"
+        # Stored rows say best what there was; else the change itself has the row before.
+        earlier = f"if({now}, if({GONE}, struct(-1L AS epoch, false AS there), NULL), {newest})"
+        keys = list(dict.fromkeys((*side.identity, *side.compared)))
+        pairs = rows.groupBy(*map(quoted, keys)).agg(
+            F.expr(f"max_by(if({GONE} AND NOT ({now}), NULL, {whole}), {earlier})").alias(BEFORE),
+            F.expr(f"max_by(if({GONE}, NULL, {whole}), {newest})").alias(AFTER),
+            F.expr(f"count_if({now} AND NOT {GONE})").alias(_ADDED),
+            F.expr(f"count_if({now} AND {GONE})").alias(_REMOVED),
+        )
+        observed = pairs.observe(observation, *self._observed(side))
+        return self._exploded(side, observed.where(f"{BEFORE} IS NOT NULL OR {AFTER} IS NOT NULL"))
+
+    def _observed(self, side: SideLayout) -> list[Column]:
+        twice = f"{_ADDED} > 1 OR {_REMOVED} > 1 OR ({_ADDED} = 1 AND {_REMOVED} = 0 AND {BEFORE} IS NOT NULL)"
+        key = ", ".join(f"{quoted(side.names[name])} AS {quoted(name)}" for name in side.side.keys)
+        no_key = " AND ".join(f"{quoted(name)} IS NULL" for name in side.identity)
+        grown = f"CAST({AFTER} IS NOT NULL AS INT) - CAST({BEFORE} IS NOT NULL AS INT)"
+        return [
+            F.expr(f"count_if({twice})").alias(TWICE),
+            F.expr(f"max(if({twice}, to_json(struct({key})), NULL))").alias(EXAMPLE),
+            F.expr(f"coalesce(sum(if({no_key}, {grown}, 0)), 0L)").alias(NULL_KEYS),
+        ]
+
+    def _exploded(self, side: SideLayout, pairs: DataFrame) -> DataFrame:
+        """Return one row for a key whose row stays, and else one for each of the rows before and after."""
+        one = "named_struct('old', {}, 'new', {}, 'row', {})"
+        stays = f"array({one.format('true', 'true', AFTER)})"
+        changes = f"filter(array({one.format('true', 'false', BEFORE)}, {one.format('false', 'true', AFTER)}), x -> x.row IS NOT NULL)"
+        version = f"explode(if({same(pairs, BEFORE, AFTER)}, {stays}, {changes}))"
+        compared = [F.col(quoted(name)).alias(on) for name, on in zip(side.compared, self._on, strict=True)]
+        rows = pairs.select(*compared, F.expr(version).alias("__tm_version"))
+        return rows.select(
+            *self._on,
+            F.lit(side.port).alias(INPUT),
+            F.col("__tm_version.old").alias(OLD),
+            F.col("__tm_version.new").alias(NEW),
+            F.col("__tm_version.row").alias(_ROWS[side.port]),
+        )
+
+    def results(self, versions: DataFrame, *, few: bool) -> DataFrame:
+        """Return the net changes of the result.
+
+        Args:
+            versions: of both inputs.
+            few: whether all are processed in one task.
+        """
+        how = self._layout.node.how
+        left, right = (versions.where(F.col(INPUT) == port) for port in ("left", "right"))
+        parts = []
+        if how not in {"semi", "anti"}:
+            parts.append(self._pairs(left, right, few=few))
+        if how in {"left", "full", "semi", "anti"}:
+            parts.append(self._kept(left, right, partners=how == "semi", few=few))
+        if how in {"right", "full"}:
+            parts.append(self._kept(right, left, partners=False, few=few))
+        every = parts[0]
+        for part in parts[1:]:
+            every = every.unionByName(part)
+        return self._net(every)
+
+    def _pairs(self, left: DataFrame, right: DataFrame, *, few: bool) -> DataFrame:
+        """Return the pairs that are in one of the contents before and after, and not in the other."""
+        there = right.select(*(F.col(on).alias(f"{on}_r") for on in self._on), F.col(OLD).alias(_WAS), F.col(NEW).alias(_IS), "r")
+        there = there.hint("merge") if few else there
+        equal = " AND ".join(f"{on} = {on}_r" for on in self._on)
+        was, now = f"{OLD} AND {_WAS}", f"{NEW} AND {_IS}"
+        joined = left.drop("r").join(there, F.expr(f"{equal} AND ({was}) <> ({now})"))
+        return joined.selectExpr("l", "r", f"{was} AS {OLD}")
+
+    def _kept(self, rows: DataFrame, others: DataFrame, *, partners: bool, few: bool) -> DataFrame:
+        """Return the versions of an input's rows that enter or leave the result, alone, by whether their key has rows of the other one."""
+        present = " AND ".join(f"{on} IS NOT NULL" for on in self._on)
+        counts = others.where(present).groupBy(*self._on).agg(F.expr(f"max({OLD})").alias(_WAS), F.expr(f"max({NEW})").alias(_IS))
+        there = counts.select(*(F.col(on).alias(f"{on}_r") for on in self._on), _WAS, _IS)
+        there = there.hint("merge") if few else there
+        joined = rows.join(there, F.expr(" AND ".join(f"{on} = {on}_r" for on in self._on)), "left")
+        found = "" if partners else "NOT "
+        was, now = (f"{mine} AND {found}coalesce({other}, false)" for mine, other in ((OLD, _WAS), (NEW, _IS)))
+        return joined.where(f"({was}) <> ({now})").selectExpr("l", "r", f"{was} AS {OLD}")
+
+    def _net(self, pairs: DataFrame) -> DataFrame:
+        """Return the changes of results: a key may lose one row and get another."""
+        node = self._layout.node
+        columns = [F.expr(value).alias(name) for name, value in self._layout.results.items()]
+        times = f"l.{TIME}" if node.left_only else f"greatest(l.{TIME}, r.{TIME})"
+        kind = F.expr(f"if({OLD}, {int(RowKind.DELETE)}, {int(RowKind.INSERT)})").cast(CHANGE_TYPE)
+        rows = pairs.select(*columns, F.expr(times).alias(TIME), kind.alias(CHANGE))
+        net = net_changes(rows, node.result_keys)
+        place = f"struct('{self._uid}' AS origin, {TIME} AS block, {key_hash(node.result_keys)} AS row)"
+        return net.withColumn(POSITION, F.expr(place))

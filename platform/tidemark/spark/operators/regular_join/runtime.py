@@ -1,0 +1,281 @@
+"""The regular join of two changelogs: an epoch's changes meet the stored rows of the other input that have their keys.
+
+Three Spark jobs per epoch: the changes are appended to state; the versions of the rows that they concern are staged; the result's changes
+are computed from these alone, as they are written. State has the rows of each input, sorted by the hash of what is compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from tidemark.crashpoints import crash_point
+from tidemark.errors import UserCodeError
+from tidemark.graph.operators.regular_join.columns import compared_columns, kept_columns
+from tidemark.graph.operators.regular_join.node import RegularJoinNode
+from tidemark.spark.columns.expressions import START, TIME, quoted
+from tidemark.spark.columns.few_rows import FEW_ROWS
+from tidemark.spark.columns.schemas import no_rows
+from tidemark.spark.columns.state_files import write_folder
+from tidemark.spark.operators.base.contract import (
+    InputCounts,
+    Observed,
+    OperatorContext,
+    OperatorEpoch,
+    OperatorRuntime,
+    PortInput,
+    run_in_order,
+)
+from tidemark.spark.operators.base.staged_rows import StagedRows
+from tidemark.spark.operators.base.tables import STATE_COMPRESSION, StateTables
+from tidemark.spark.operators.changelog.contents import GONE, HASH, Contents
+from tidemark.spark.operators.regular_join.frames import EXAMPLE, NULL_KEYS, TWICE, JoinFrames
+from tidemark.spark.operators.regular_join.layout import INPUT, JoinLayout, SideLayout, known_types, types_of_rows
+from tidemark.state.log.records import OperatorState, StateFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+MOST_BROADCAST: Final = 2_000_000
+"""Up to so many hashes of changed keys are sent to each task that reads state."""
+
+_ROWS: Final = {"left": "l", "right": "r"}
+
+
+class RegularJoinRuntime(OperatorRuntime):
+    """A regular join of a run.
+
+    Args:
+        node: its declaration.
+    """
+
+    def __init__(self, node: RegularJoinNode) -> None:
+        super().__init__(node)
+        self._declared = node
+        self.types = {port: known_types(node, port) for port in node.PORTS}
+
+    @property
+    def node(self) -> RegularJoinNode:
+        """The operator's declaration."""
+        return self._declared
+
+    @property
+    def lacks_types(self) -> bool:
+        """Whether the graph does not say the types of an input."""
+        return any(found is None for found in self.types.values())
+
+    def set_types(self, inputs: Mapping[str, DataFrame]) -> None:
+        """Set the columns of the inputs."""
+        self.types = {port: types_of_rows(self.node, port, rows) for port, rows in inputs.items()}
+
+    def begin(self, context: OperatorContext) -> RegularJoinEpoch:
+        """Return the operator at work on an epoch."""
+        return RegularJoinEpoch(self, context)
+
+    def next_timer(self, state: OperatorState) -> None:
+        """Return None: results wait for nothing."""
+        del state
+
+
+class RegularJoinEpoch(OperatorEpoch):
+    """A regular join in one epoch."""
+
+    runtime: RegularJoinRuntime
+
+    def __init__(self, runtime: RegularJoinRuntime, context: OperatorContext) -> None:
+        super().__init__(runtime, context)
+        self._tables = StateTables(context, runtime.node.place)
+        self._before = {port: self._tables.files(port) for port in runtime.node.PORTS}
+        self._counters = dict(context.before.counters)
+        self._added: dict[str, list[StateFile]] = {}
+        self._layout: JoinLayout | None = None
+        self._versions: StagedRows | None = None
+
+    def process_batch(self, inputs: Mapping[str, PortInput]) -> None:
+        """Append the epoch's changes to state, and stage the versions of the rows that they concern."""
+        layout = self._layout = self._layout_with({port: given.rows for port, given in inputs.items()})
+        self._tables.require_types(layout.state)
+        self._append(layout, inputs)
+        self._tables.adopt(layout.state)
+        if any(self._added.values()):
+            self._stage(layout)
+        crash_point("state-staged")
+
+    def _layout_with(self, rows: Mapping[str, DataFrame]) -> JoinLayout:
+        """Return the columns, by the rows of inputs that have some, else as stored, or as the graph or the session knows them."""
+        node, types = self.runtime.node, dict[str, T.StructType]()
+        for port in node.PORTS:
+            known = types_of_rows(node, port, rows[port]) if port in rows else self._stored_types(port) or self.runtime.types[port]
+            if known is None:
+                raise UserCodeError(
+                    f"the types of the {port} input of the join are not known: it has no rows yet, and the job's code fails without rows",
+                    fix="give its columns types before the join: .select(fare='CAST(fare AS DOUBLE)')",
+                    job=self.context.job,
+                    uid=self.context.uid,
+                    place=node.place,
+                )
+            types[port] = known
+        return JoinLayout(node, types)
+
+    def _stored_types(self, port: str) -> T.StructType | None:
+        node, stored = self.runtime.node, self._tables.schema
+        names = [*kept_columns(node, port).values(), *(name for name, _ in compared_columns(node, port))]
+        if stored is None or not set(names) <= set(stored.names):
+            return None
+        return T.StructType([stored[name] for name in dict.fromkeys(names)])
+
+    def _append(self, layout: JoinLayout, inputs: Mapping[str, PortInput]) -> None:
+        """Append changes to state; one Spark job."""
+        context = self.context
+        parts = [layout.sides[port].delta(given.rows, context.epoch) for port, given in inputs.items()]
+        rows = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1], allowMissingColumns=True)
+        ordered = rows.withColumn(START, F.col(HASH)).sortWithinPartitions(INPUT, HASH)
+        folder = self._tables.new_folder()
+        observation = Observation()
+        grown = {port: F.expr(f"sum(if({INPUT} = '{port}', if({GONE}, -1, 1), 0))").alias(port) for port in inputs}
+        ordered = ordered.observe(observation, *grown.values())
+        written = write_folder(ordered, context.store, folder, compression=STATE_COMPRESSION, time_column=START, apart=[INPUT])
+        for port in inputs:
+            mine = [file for file in written if f"/{INPUT}={port}/" in file.path]
+            self._added[port] = self._tables.add(mine, port)
+            name = f"rows_{port}"
+            self._counters[name] = self._counters.get(name, 0) + (observation.get[port] or 0)
+
+    def _contents(self, side: SideLayout) -> Contents:
+        return Contents(self._tables, side.port, side.columns, side.identity, side.compared)
+
+    def _stage(self, layout: JoinLayout) -> None:
+        """Stage the versions of the rows that the changes concern, and check their keys; one Spark job."""
+        frames = JoinFrames(layout, self.context.uid, self.context.epoch)
+        observed = {port: Observation() for port in layout.sides}
+        parts = []
+        for port, side in layout.sides.items():
+            rows = self._concerned(layout, side)
+            if rows is not None:
+                parts.append(frames.versions(side, rows, observed[port]))
+            else:
+                del observed[port]
+        versions = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1], allowMissingColumns=True)
+        for port, side in layout.sides.items():
+            if _ROWS[port] not in versions.columns:
+                versions = versions.withColumn(_ROWS[port], F.lit(None).cast(side.columns))
+        self._versions = StagedRows(self.context, self._tables, versions)
+        self._check_keys({port: found.get for port, found in observed.items()})
+
+    def _concerned(self, layout: JoinLayout, side: SideLayout) -> DataFrame | None:
+        """Return an input's changes, and its stored rows whose keys have changes that concern them; None where there are neither."""
+        contents, mine = self._contents(side), self._added.get(side.port, [])
+        other = "left" if side.port == "right" else "right"
+        sources = {other: self._added.get(other, [])}
+        if self._counts_rows_of(side.port):
+            sources[side.port] = mine
+        asked = [self._contents(layout.sides[port]).read(files).select(HASH) for port, files in sources.items() if files]
+        parts = [contents.read(mine)] if mine else []
+        if asked and self._before[side.port]:
+            hashes = (asked[0] if len(asked) == 1 else asked[0].union(asked[1])).distinct()
+            changed = sum(file.rows for files in sources.values() for file in files)
+            stored = contents.read(self._before[side.port])
+            parts.append(self._looked_up(stored, hashes, changed, sum(file.rows for file in self._before[side.port])))
+        if not parts:
+            return None
+        return parts[0] if len(parts) == 1 else parts[0].union(parts[1])
+
+    def _looked_up(self, stored: DataFrame, hashes: DataFrame, changed: int, rows: int) -> DataFrame:
+        if self.context.native and rows + changed <= FEW_ROWS:
+            return stored.join(hashes.hint("merge"), HASH, "left_semi").select(*map(quoted, stored.columns))
+        asked = F.broadcast(hashes) if changed <= MOST_BROADCAST else hashes
+        return stored.join(asked, HASH, "left_semi").select(*map(quoted, stored.columns))
+
+    def _counts_rows_of(self, port: str) -> bool:
+        """Whether results depend on how many rows of an input each key has."""
+        how = self.runtime.node.how
+        return how == "full" or how in ({"right"} if port == "left" else {"left", "semi", "anti"})
+
+    def _check_keys(self, found: Mapping[str, Mapping[str, Any]]) -> None:
+        node = self.runtime.node
+        for port, values in found.items():
+            name = f"null_keys_{port}"
+            self._counters[name] = self._counters.get(name, 0) + (values[NULL_KEYS] or 0)
+            if values[TWICE]:
+                raise UserCodeError(
+                    f"the {port} input of the join brings the key {values[EXAMPLE]} again, without the row that it takes the place of",
+                    fix=f"keep the newest row of each key: .latest(by={list(node.sides[port].keys)!r}) instead of .as_changelog(key=...)",
+                    job=self.context.job,
+                    uid=self.context.uid,
+                    place=node.place,
+                )
+        if node.how == "full" and all(self._counters.get(f"null_keys_{port}", 0) > 0 for port in node.PORTS):
+            raise UserCodeError(
+                "both inputs of a full join have a row whose key is null, and both would be the row of the result whose key is null",
+                fix=f"leave one out before the join: .filter('{node.right.keys[0]} IS NOT NULL')",
+                job=self.context.job,
+                uid=self.context.uid,
+                place=node.place,
+            )
+
+    @property
+    def input_counts(self) -> Mapping[str, InputCounts] | None:
+        """The numbers of changes, all of which are accepted."""
+        if not self._added:
+            return None
+        return {port: InputCounts(sum(file.rows for file in files), {}) for port, files in self._added.items()}
+
+    def side_rows(self, counter: str, inputs: Mapping[str, DataFrame]) -> DataFrame:
+        """Never called: there are no side outputs."""
+        raise ValueError(f"{counter} of {list(inputs)}")
+
+    def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
+        """Return the changes of the result."""
+        self.watermark = watermark
+        if self._layout is None or self._versions is None or not self._versions.count:
+            return None
+        frames = JoinFrames(self._layout, self.context.uid, self.context.epoch)
+        results = frames.results(self._versions.rows, few=self._versions.few)
+        return results.observe(observation, F.count(F.lit(1)).alias("emitted"))
+
+    def emitted(self, observation: Observed) -> int:
+        """Return the number of changes of the result."""
+        return int(observation.get["emitted"])
+
+    def compact(self) -> Callable[[], None] | None:
+        """Return the work that merges files and drops outdated rows, None where there is nothing to merge."""
+        if not self._added or self._layout is None:
+            return None
+        work: list[Callable[[], None]] = []
+        for side in self._layout.sides.values():
+            merge = self._contents(side).compact(max(1, self._living(side.port)))
+            work += [] if merge is None else [merge]
+        return partial(run_in_order, work) if work else None
+
+    def _living(self, port: str) -> int:
+        return self._counters.get(f"rows_{port}", 0)
+
+    def stored_tables(self) -> Mapping[str, DataFrame]:
+        """Return ``left`` and ``right``: the kept rows of both inputs, and the ``event_time`` of each."""
+        node = self.runtime.node
+        found: dict[str, DataFrame] = {}
+        for port, side in node.sides.items():
+            names, types = kept_columns(node, port), self._stored_types(port)
+            time = () if "event_time" in {name.lower() for name in side.columns} else (f"timestamp_millis({TIME}) AS event_time",)
+            if types is None:
+                fields = [T.StructField(name, T.StringType()) for name in names]
+                more = [T.StructField("event_time", T.TimestampType())] if time else []
+                found[port] = no_rows(self.context.spark, T.StructType([*fields, *more]))
+                continue
+            compared = tuple(stored for stored, _ in compared_columns(node, port))
+            columns = T.StructType([*types, T.StructField(TIME, T.LongType())])
+            contents = Contents(self._tables, port, columns, tuple(names[key] for key in side.keys), compared)
+            found[port] = contents.current().selectExpr(*(f"{quoted(stored)} AS {quoted(name)}" for name, stored in names.items()), *time)
+        return found
+
+    def snapshot(self) -> OperatorState:
+        """Return the operator's state after this epoch."""
+        if self._versions is not None:
+            self._versions.delete()
+            self._versions = None
+        return self._tables.snapshot(self.watermark, self._counters)

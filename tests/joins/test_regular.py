@@ -1,0 +1,96 @@
+"""Regular joins: chains of them with steps between, columns of any name and type, expressions, and keys that come again."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import tidemark as tm
+from tests.engine.lab import elements
+from tests.joins.changelog_programs import Program, Row, changelog, contents_of, joined, keyed, random_program, run_history
+from tidemark.errors import UserCodeError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+EPOCHS = 4
+KEYS = ("a", "b", "c", None)
+
+
+def table(drawn: random.Random, name: str, other: str) -> Program:
+    """Return changes of a table with the key ``<name>_id``, a column ``<name>_<other>`` to be joined on, and a number."""
+
+    def row() -> Row:
+        return {f"{name}_id": drawn.randrange(12), f"{name}_{other}": drawn.choice(KEYS), f"{name}_n": drawn.choice([None, *range(5)])}
+
+    return random_program(drawn, [f"{name}_id"], row, lambda was: {**row(), f"{name}_id": was[f"{name}_id"]}, epochs=EPOCHS, steps=20)
+
+
+def schema(name: str, other: str) -> str:
+    return f"{name}_id INT, {name}_{other} STRING, {name}_n INT"
+
+
+def test_chains_with_steps_between_and_expressions(spark: SparkSession, tmp_path: Path) -> None:
+    drawn = random.Random(5)
+    a, b, c = table(drawn, "a", "k"), table(drawn, "b", "key"), table(drawn, "c", "K")
+    # The second table is empty at first, and the type of its number is known only to Spark.
+    b.epochs[:] = [[], *b.epochs[:-1]]
+    b.contents[:] = [{}, *b.contents[:-1]]
+    lefts = changelog("a", a, schema("a", "k"), ["a_id"]).filter("a_n IS NULL OR a_n > 0")
+    rights = changelog("b", b, schema("b", "key"), ["b_id"]).with_columns(b_n="b_n * 1.5")
+    thirds = changelog("c", c, schema("c", "K"), ["c_id"])
+    first = lefts.join(rights, on={"upper(a_k)": "upper(b_key)"}, how="left").uid("first")
+    between = first.filter("b_n IS NULL OR b_n < 5").with_columns(total="a_n + 1")
+    chain = between.join(thirds, on={"a_k": "c_K", "a_n": "c_n"}, how="full").uid("second").filter("coalesce(c_id, 1) <> 3")
+    # Of the right only whether it is there counts, so that columns of one name are no clash.
+    itself = lefts.join(lefts.filter("a_n = 1"), on="a_k", how="semi").uid("itself")
+    ran = run_history(spark, tmp_path, {"chain": chain, "itself": itself}, parallelism=3)
+    columns = ["a_id", "a_k", "a_n", "b_id", "b_key", "b_n", "total", "c_id", "c_K", "c_n"]
+    found = contents_of(ran["chain"], ["a_id", "b_id", "c_id"], EPOCHS)
+    alone = contents_of(ran["itself"], ["a_id"], EPOCHS)
+    for epoch in range(EPOCHS):
+        kept = [row for row in a.contents[epoch].values() if row["a_n"] is None or row["a_n"] > 0]
+        scaled: list[Row] = [{**row, "b_n": row["b_n"] and row["b_n"] * 1.5} for row in b.contents[epoch].values()]
+        pairs = [row for row in joined(kept, scaled, [("a_k", "b_key")], "left") if row.get("b_n") is None or row["b_n"] < 5]
+        more: list[Row] = [{**row, "total": None if row["a_n"] is None else row["a_n"] + 1} for row in pairs]
+        whole = joined(more, c.contents[epoch].values(), [("a_k", "c_K"), ("a_n", "c_n")], "full")
+        expected = keyed([row for row in whole if row.get("c_id") != 3], ["a_id", "b_id", "c_id"], columns)
+        assert {key: as_numbers(row) for key, row in found[epoch].items()} == expected, epoch
+        some = joined(kept, [row for row in kept if row["a_n"] == 1], [("a_k", "a_k")], "semi")
+        assert alone[epoch] == keyed(some, ["a_id"], ["a_id", "a_k", "a_n"]), epoch
+
+
+def as_numbers(row: Row) -> Row:
+    return {name: float(value) if name == "b_n" and value is not None else value for name, value in row.items()}
+
+
+def given(name: str, *epochs: list[tuple[Any, ...]], columns: str) -> tm.Stream:
+    return elements(*epochs, schema=f"t BIGINT, {columns}", name=name)
+
+
+@pytest.mark.parametrize("again", [1, 0], ids=["in another epoch", "in one epoch"])
+def test_a_key_that_comes_again_is_noticed(spark: SparkSession, tmp_path: Path, again: int) -> None:
+    epochs = [[(1, 7, "x")], [(2, 8, "x")]]
+    epochs[again].append((3, epochs[0][0][1], "x"))
+    left = given("left", *epochs, columns="id INT, k STRING").select("id", "k").as_changelog(key=["id"])
+    right = given("right", [(1, 1, "x")], [(2, 2, "x")], columns="rid INT, k STRING").select("rid", "k").as_changelog(key=["rid"])
+    with pytest.raises(UserCodeError) as raised:
+        run_history(spark, tmp_path, {"pairs": left.join(right, on="k").uid("pairs")})
+    assert 'the left input of the join brings the key {"id":7} again' in str(raised.value)
+    assert ".latest(by=['id'])" in str(raised.value)
+    assert "test_regular.py" in str(raised.value)
+    assert (raised.value.job, raised.value.uid) == ("joins", "pairs")
+
+
+def test_two_rows_without_keys_in_a_full_join(spark: SparkSession, tmp_path: Path) -> None:
+    left, right = (
+        given(name, [(1, None, name)], columns=f"k STRING, {name} STRING").select("k", name).as_changelog(key=["k"])
+        for name in ("one", "other")
+    )
+    with pytest.raises(UserCodeError, match="a row whose key is null"):
+        run_history(spark, tmp_path, {"pairs": left.join(right, on="k", how="full").uid("pairs")})
