@@ -14,6 +14,7 @@ from tidemark.graph.operators.changes import SAME, Definition, DefinitionChange,
 from tidemark.graph.operators.deduplicate.kind import DeduplicateKind
 from tidemark.graph.operators.element_process.broadcast import BroadcastElementProcessKind
 from tidemark.graph.operators.element_process.kind import ElementProcessKind
+from tidemark.graph.operators.interval_join.kind import IntervalJoinKind
 from tidemark.graph.operators.keyed_process.connected import BroadcastProcessKind, ConnectedProcessKind
 from tidemark.graph.operators.keyed_process.kind import KeyedProcessKind
 from tidemark.graph.operators.kind import OperatorKind
@@ -36,6 +37,7 @@ def kinds() -> Mapping[str, OperatorKind[Any]]:
         AsyncMapKind(),
         RunningKind(),
         SqlStateKind(),
+        IntervalJoinKind(),
     )
     return MappingProxyType({kind.name: kind for kind in every})
 

@@ -1,0 +1,123 @@
+"""Joins of two streams."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, cast
+
+from tidemark.durations import Duration, to_ms
+from tidemark.errors import DefinitionError
+from tidemark.graph.checks.side_outputs import check_has_rows
+from tidemark.graph.expressions.expression_text import shortened
+from tidemark.graph.expressions.name_checks import check_tag
+from tidemark.graph.model.call_site import call_site
+from tidemark.graph.model.nodes import Expression, Node, OutputTag
+from tidemark.graph.model.wrong_calls import checked_methods
+from tidemark.graph.operators.interval_join.node import IntervalJoinNode
+from tidemark.graph.operators.join_keys import JoinKey, join_keys
+from tidemark.semantics.joins.interval import How
+
+if TYPE_CHECKING:
+    from tidemark.graph.api.streams import Stream
+
+_LEAST = -(2**53)
+_WITHIN = "write within=('-10 minutes', '1 hour'): a right element may be up to 10 minutes before its left partner, and up to 1 hour after it"
+
+
+@checked_methods()
+class JoinMethods:
+    """The methods of a stream that join it with another."""
+
+    node: Node
+
+    def join(
+        self,
+        other: Stream,
+        *,
+        on: str | Sequence[str] | Mapping[Expression, Expression],
+        how: How = "inner",
+        within: tuple[Duration, Duration] | None = None,
+        late_left_to: OutputTag | None = None,
+        late_right_to: OutputTag | None = None,
+    ) -> Stream:
+        """Pair the elements of two streams that have equal keys, and event times within an interval of each other.
+
+        Results have all columns of this stream, then those of the other; key columns of the same name once. A pair comes in the epoch in
+        which the second of the two does, with the later of their times. A row without a partner comes when none can come on time any
+        more, with its own time. The operator keeps elements that wait for partners: name it with ``.uid("...")``.
+
+        Args:
+            other: the right stream.
+            on: a column that both have, several, or expressions of this stream with those of the other that are to be equal. A null is
+                equal to nothing.
+            how: ``inner``: pairs; ``left``, ``right`` and ``full``: also the rows of that side, or of both, that have no partner;
+                ``semi``: the rows of this stream that have a partner; ``anti``: those that have none.
+            within: the least and the greatest time by which an element of the other stream may be after its partner in this one, both
+                inclusive; negative if it may be before it, such as ``("-10 minutes", "1 hour")``.
+            late_left_to: takes the elements of this stream that come too late to meet anything; without it they are dropped and counted.
+            late_right_to: the same for the other stream.
+
+        Raises:
+            DefinitionError: ``other`` is no stream, ``on`` or ``within`` is none of these, or the keys are of different types.
+            ColumnError: a column does not exist, or both streams have one that is no key.
+            DurationError: a bound is not a duration.
+
+        >>> import tidemark as tm
+        >>> def read(name, columns):
+        ...     files = tm.files(name, format="json", schema=columns)
+        ...     return tm.source(name, files, watermarks=tm.bounded_out_of_orderness("1 minute", timestamp="at"))
+        >>> views = read("views", "at TIMESTAMP, ad STRING")
+        >>> clicks = read("clicks", "at TIMESTAMP, ad STRING").select("ad", clicked_at="at")
+        >>> views.join(clicks, on="ad", how="left", within=("0 seconds", "1 hour")).uid("clicked")
+        <Stream: left join on ad, right time - left time from 0 to 1 hour>
+        """
+        from tidemark.graph.api.streams import Stream
+
+        place = call_site()
+        right = _right(other, "join", self.node, place)
+        keys = join_keys(on, "join(on=...)", place)
+        if within is None:
+            return _regular_join(self.node, right, keys, how, place)
+        if not isinstance(within, Sequence) or isinstance(within, str) or len(within) != 2:
+            raise DefinitionError(f"join(within={within!r}) is not a pair of durations", fix=_WITHIN, place=place)
+        lower, upper = (to_ms(bound, what="join within", minimum=_LEAST, place=place) for bound in within)
+        for name, tag in (("late_left_to", late_left_to), ("late_right_to", late_right_to)):
+            if tag is not None:
+                check_tag(tag, name, place)
+        return Stream(
+            IntervalJoinNode(
+                inputs=(self.node, right),
+                on=keys,
+                lower_ms=lower,
+                upper_ms=upper,
+                how=how,
+                late_left_to=late_left_to,
+                late_right_to=late_right_to,
+                place=place,
+            )
+        )
+
+
+def _right(other: object, method: str, left: Node, place: str) -> Node:
+    """Return the node of the right stream."""
+    from tidemark.graph.api.streams import Stream
+
+    if not isinstance(other, Stream):
+        raise DefinitionError(
+            f"{method} is given {shortened(repr(other))}, not a stream",
+            fix=f"pass the stream to join with: .{method}(other, on='id', ...)",
+            place=place,
+        )
+    for node in (left, other.node):
+        check_has_rows(node, place)
+    return cast("Node", other.node)
+
+
+def _regular_join(left: Node, right: Node, on: Sequence[JoinKey], how: How, place: str) -> Stream:
+    """Join two changelogs, whatever the times of their rows.
+
+    Raises:
+        DefinitionError: it is not there yet.
+    """
+    del left, right, on, how
+    raise DefinitionError("join is given no interval, and joins of changelogs are not there yet", fix=_WITHIN, place=place)

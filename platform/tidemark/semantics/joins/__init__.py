@@ -1,0 +1,1 @@
+"""Joins of streams: which elements meet, when results come, and how long elements are kept."""
