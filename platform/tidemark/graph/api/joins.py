@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from tidemark.graph.api.streams import Stream
 
 _LEAST = -(2**53)
-_WITHIN = "write within=('-10 minutes', '1 hour'): a right element may be up to 10 minutes before its left partner, and up to 1 hour after it"
+_WITHIN = (
+    "write within=('-10 minutes', '1 hour'): a right element may be up to 10 minutes before its left partner, and up to 1 hour after it"
+)
 
 
 @checked_methods()

@@ -14,7 +14,6 @@ from tidemark.graph.model.nodes import Expression, Node
 from tidemark.graph.model.schema import Schema, SchemaColumn
 from tidemark.graph.operators.keys import check_keys, encode_keys, typed
 
-
 _NAME: Final = re.compile(r"[^\W\d]\w*|`[^`]+`")
 
 
@@ -84,7 +83,8 @@ def check_join_keys(on: Sequence[JoinKey], schemas: Sequence[Schema | None], nod
         if left.type is not None and right.type is not None and left.type != right.type:
             texts = describe_expression(key.left), describe_expression(key.right)
             raise DefinitionError(
-                f"the join compares {texts[0]!r} of the left stream, of type {left.type}, with {texts[1]!r} of the right, of type {right.type}",
+                f"the join compares {texts[0]!r} of the left stream, of type {left.type}, with {texts[1]!r} of the right, which is "
+                f"{right.type}",
                 fix=f"cast one: on={{{texts[0]!r}: 'CAST({texts[1]} AS {left.type})'}}",
                 uid=node.uid,
                 place=node.place,

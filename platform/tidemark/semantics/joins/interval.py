@@ -26,7 +26,7 @@ An element of an epoch is on time if its own time is after W(n-1), the operator'
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Generic, Literal, TypeVar, get_args
 
 from tidemark.semantics.watermarks.watermark_strategy import MIN_WATERMARK

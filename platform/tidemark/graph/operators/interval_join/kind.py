@@ -37,7 +37,9 @@ class IntervalJoinKind(OperatorKind[IntervalJoinNode]):
     noun: ClassVar[str] = "interval join"
     nouns: ClassVar[str] = "interval joins"
     state_noun: ClassVar[str] = "the elements of both sides that wait for partners"
-    instead_of_changelog: ClassVar[str] = "leave out within=...: a join of changelogs is right at the end of every epoch, whatever their times"
+    instead_of_changelog: ClassVar[str] = (
+        "leave out within=...: a join of changelogs is right at the end of every epoch, whatever their times"
+    )
 
     def validate(self, node: IntervalJoinNode, schemas: Schemas) -> None:
         """Check keys, interval, side outputs, and the names of result columns."""
@@ -159,7 +161,9 @@ class IntervalJoinKind(OperatorKind[IntervalJoinNode]):
         if left is None or right is None:
             return None
         keys = typed([(key.name, key.left) for key in node.on], left)
-        rows = [(f"{side}.{column.name}", column.type) for side, schema in zip(SIDES, (left, right), strict=True) for column in schema.columns]
+        rows = [
+            (f"{side}.{column.name}", column.type) for side, schema in zip(SIDES, (left, right), strict=True) for column in schema.columns
+        ]
         return {**{key_column(column.name): column.type for column in keys}, **{element_column(name): kind for name, kind in rows}}
 
 
@@ -175,5 +179,3 @@ def _signed(milliseconds: int) -> str:
 def _interval(definition: Definition) -> str:
     lower, upper = (int(cast("int", definition[name])) for name in ("lower_ms", "upper_ms"))
     return f"{_signed(lower)} to {_signed(upper)}"
-
-

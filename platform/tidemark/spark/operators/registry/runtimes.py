@@ -11,6 +11,7 @@ from tidemark.spark.operators.async_map.runtime import AsyncMapRuntime
 from tidemark.spark.operators.base.contract import OperatorRuntime
 from tidemark.spark.operators.deduplicate.runtime import DeduplicateRuntime
 from tidemark.spark.operators.element_process.runtime import ElementProcessRuntime
+from tidemark.spark.operators.interval_join.runtime import IntervalJoinRuntime
 from tidemark.spark.operators.keyed_process.runtime import KeyedProcessRuntime
 from tidemark.spark.operators.running.runtime import running_runtime
 from tidemark.spark.operators.sql_state.runtime import sql_state_runtime
@@ -27,6 +28,7 @@ _RUNTIMES: Final[Mapping[str, Callable[[Any], OperatorRuntime]]] = MappingProxyT
         "async_map": AsyncMapRuntime,
         "running": running_runtime,
         "sql_state": sql_state_runtime,
+        "interval_join": IntervalJoinRuntime,
         "window": window_runtime_of,
     }
 )
