@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from tidemark.durations import Duration, to_ms
 from tidemark.errors import DefinitionError
@@ -80,9 +80,7 @@ class JoinMethods:
         keys = join_keys(on, "join(on=...)", place)
         if within is None:
             return _regular_join(self.node, right, keys, how, place)
-        if not isinstance(within, Sequence) or isinstance(within, str) or len(within) != 2:
-            raise DefinitionError(f"join(within={within!r}) is not a pair of durations", fix=_WITHIN, place=place)
-        lower, upper = (to_ms(bound, what="join within", minimum=_LEAST, place=place) for bound in within)
+        lower, upper = _bounds(within, place)
         for name, tag in (("late_left_to", late_left_to), ("late_right_to", late_right_to)):
             if tag is not None:
                 check_tag(tag, name, place)
@@ -112,7 +110,15 @@ def _right(other: object, method: str, left: Node, place: str) -> Node:
         )
     for node in (left, other.node):
         check_has_rows(node, place)
-    return cast("Node", other.node)
+    return other.node
+
+
+def _bounds(within: object, place: str) -> tuple[int, int]:
+    """Return the bounds of an interval in milliseconds."""
+    if not isinstance(within, tuple | list) or len(within) != 2:
+        raise DefinitionError(f"join(within={within!r}) is not a pair of durations", fix=_WITHIN, place=place)
+    lower, upper = (to_ms(bound, what="join within", minimum=_LEAST, place=place) for bound in within)
+    return lower, upper
 
 
 def _regular_join(left: Node, right: Node, on: Sequence[JoinKey], how: How, place: str) -> Stream:

@@ -8,7 +8,7 @@ from typing import cast
 from tidemark.graph.checks.schema_inference import schema_of
 from tidemark.graph.operators.interval_join.node import IntervalJoinNode
 from tidemark.graph.operators.join_keys import result_columns
-from tidemark.semantics.joins.interval import IntervalJoinByElement, Joined, Side
+from tidemark.semantics.joins.interval import SIDES, IntervalJoinByElement, Joined, Side
 from tidemark.testing.operators.contract import Arrived, Emitted, Folds, PureOperatorBase, Row, instant, value_of
 
 
@@ -25,9 +25,8 @@ class PureIntervalJoin(PureOperatorBase):
         self._node = node
         self._operator = IntervalJoinByElement[Row](node.rule)
         schemas = [schema_of(port.node) for port in node.ports]
-        self._names: dict[Side, list[str]] = {
-            side: [] if schema is None else list(schema.names) for side, schema in zip(("left", "right"), schemas, strict=True)
-        }
+        names = [[] if schema is None else list(schema.names) for schema in schemas]
+        self._names: dict[Side, list[str]] = dict(zip(SIDES, names, strict=True))
 
     def begin_epoch(self, processing_time: int) -> None:
         """Do nothing: only event time counts."""

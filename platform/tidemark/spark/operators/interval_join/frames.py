@@ -122,10 +122,11 @@ class IntervalJoinFrames:
             both = f"sequence(({low}) DIV {bucket}L, ({high}) DIV {bucket}L)"
             frames[other.side] = frames[other.side].withColumn(f"{BUCKET}_other", F.expr(f"explode({both})"))
             condition = f"{BUCKET}_one = {BUCKET}_other AND {condition}"
-        right = frames[other.side]
-        if one.few and other.few:
-            right = right.hint("shuffle_hash")
-        made = frames[one.side].join(right, F.expr(condition), how)
+        made = (
+            _one_task(frames[one.side], frames[other.side], condition, how, absent=side_column(other.side, EPOCH))
+            if (one.few and other.few)
+            else frames[one.side].join(frames[other.side], F.expr(condition), how)
+        )
         return made.drop(f"{BUCKET}_one", f"{BUCKET}_other")
 
     def _bucket(self, one: Operand, other: Operand) -> int | None:
@@ -156,3 +157,14 @@ class IntervalJoinFrames:
             met.append(f"({epochs[side]} < {epochs[later]} AND {waits})")
         together = f"{epochs['left']} = {epochs['right']}"
         return " AND ".join([*keys, f"{side_column('right', START)} BETWEEN {low} AND {high}", f"({together} OR {' OR '.join(met)})"])
+
+
+def _one_task(one: DataFrame, other: DataFrame, condition: str, how: str, *, absent: str) -> DataFrame:
+    """Return a join of few rows, which one task has, without a shuffle.
+
+    Spark would move an anti join before the step that puts rows into one task, and shuffle them again; not so an outer one.
+    """
+    hinted = other.hint("shuffle_hash")
+    if how == "left_anti":
+        return one.join(hinted, F.expr(condition), "left_outer").where(f"{absent} IS NULL").select(*map(quoted, one.columns))
+    return one.join(hinted, F.expr(condition), how)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from tidemark.semantics.joins.interval import Side, other_side, outer_sides
+from tidemark.semantics.joins.interval import SIDES, Side, other_side, outer_sides
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.spark.operators.interval_join.columns import ResultColumns, SideColumns, unknown_columns
@@ -65,7 +65,7 @@ class EpochJoin:
     @property
     def _result_columns(self) -> ResultColumns:
         node = self._frames.node
-        for side in ("left",) if node.one_sided else ("left", "right"):
+        for side in SIDES[:1] if node.one_sided else SIDES:
             if side not in self._columns:
                 raise unknown_columns(node, side)
         return ResultColumns(node, self._columns)
