@@ -86,6 +86,7 @@ def streams_of(landing: Path) -> dict[str, tm.Stream]:
         **_by_functions(rides),
         **_without_keys(rides),
         **_by_element(rides),
+        **_joined(rides, taps),
         "reduced": signs.side_output(ups)
         .key_by("k")
         .window(tm.tumbling("500 ms"))
@@ -206,6 +207,16 @@ def _by_element(rides: tm.Stream) -> dict[str, tm.Stream]:
         "so_far": by_key.aggregate(ttl=None, **aggregates(), mean=tm.avg("v"), last=tm.last("v")).uid("so_far"),
         "greatest": by_key.max_by("v").uid("greatest"),
     }
+
+
+def _joined(rides: tm.Stream, taps: tm.Stream) -> dict[str, tm.Stream]:
+    """Return what joins make of two streams."""
+    late = tm.OutputTag("late-taps")
+    right = taps.select("k", tapped="t", w="v")
+    near = rides.select("k", "t", "v").join(right, on="k", how="full", within=("-200 ms", "300 ms"), late_right_to=late).uid("near")
+    keyed = {"k": "k", "s": "upper(w)"}
+    alike = rides.select("k", "s", "v").join(right.select("tapped", k="k", w="CAST(w AS STRING)"), on=keyed, within=("0 ms", "1 second"))
+    return {"near": near, "late_taps": near.side_output(late), "alike": alike.uid("alike")}
 
 
 class Waits:

@@ -18,6 +18,8 @@ An element of an epoch is on time if its own time is after W(n-1), the operator'
 - **Null** in a key meets nothing; the outer row comes when it would for any other element of that time.
 - **Semi** joins give a left element in the epoch in which it has a partner for the first time, **anti** joins where an outer row would
   come. Both have the left element's own time, as outer rows have.
+- **Time.** A row with an element's own time comes up to its reach after the watermark passed it. So operators that follow see the watermark
+  later by the greatest reach of the sides that have such rows, as in Flink SQL: a row of an element that was on time is never late there.
 - **State** has an element until it is gone. Where the other side's elements without a partner have results, or semi joins have to know
   whether there was one before, it stays longer: until none of its partners is left that could need it, at
   ``t + reach + max(reach of the other side, 0) <= W``. So no more than the width of the interval is kept, behind the watermark.
@@ -97,6 +99,16 @@ class IntervalJoin:
     def dropped_at(self, side: Side, time: int) -> int:
         """Return the least watermark at which an element leaves the state."""
         return time + self.retention(side)
+
+    @property
+    def result_delay(self) -> int:
+        """How far behind the watermark the own time of an element that is on time can be when its row comes, milliseconds.
+
+        >>> IntervalJoin(-10, 60, "left").result_delay, IntervalJoin(-10, 60, "right").result_delay, IntervalJoin(-10, 60).result_delay
+        (60, 10, 0)
+        """
+        sides = SIDES[:1] if self.how == "semi" else outer_sides(self.how)
+        return max([max(self.reach(side), 0) for side in sides], default=0)
 
     def keeps_null(self, side: Side) -> bool:
         """Return whether an element with a null in its key is kept, for its outer row."""

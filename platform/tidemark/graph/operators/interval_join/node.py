@@ -51,6 +51,11 @@ class IntervalJoinNode(StatefulNode):
         return IntervalJoin(self.lower_ms, self.upper_ms, self.how)
 
     @property
+    def result_delay_ms(self) -> int:
+        """How long a row with its own time waits: one without a partner, and that of a semi join."""
+        return self.rule.result_delay
+
+    @property
     def one_sided(self) -> bool:
         """Whether results have the left columns only."""
         return self.how in ("semi", "anti")
