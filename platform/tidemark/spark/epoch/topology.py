@@ -129,9 +129,9 @@ class Topology:
             delay = found[id(each)]
             if isinstance(each, SourceNode):
                 sources[each.name] = delay
-            passes = isinstance(each, StatefulNode) and each is not node
+            waits = each.result_delay_ms if isinstance(each, StatefulNode) and each is not node else 0
             for child in each.inputs:
-                found[id(child)] = max(found.get(id(child), 0), delay + (each.result_delay_ms if passes else 0))
+                found[id(child)] = max(found.get(id(child), 0), delay + waits)
         return sources
 
 
