@@ -17,7 +17,8 @@ _WINDOW = "floor(unix_micros(date_time) / 10000000)"
 BATCH: Final[Mapping[str, str]] = {
     "q3": """SELECT a.id AS auction, a.seller, p.id, p.name, p.city, p.state FROM auctions a JOIN persons p ON a.seller = p.id
         WHERE a.category = 10 AND p.state IN ('OR', 'ID', 'CA')""",
-    "q4": f"SELECT category, avg(highest) AS average FROM (SELECT id, category, max(price) AS highest FROM ({_VALID}) GROUP BY ALL) GROUP BY ALL",
+    "q4": f"""SELECT category, avg(highest) AS average FROM (
+        SELECT id, category, max(price) AS highest FROM ({_VALID}) GROUP BY ALL) GROUP BY ALL""",
     "q6": f"""SELECT seller, avg(price) AS average FROM (
         SELECT *, row_number() OVER (PARTITION BY seller ORDER BY expires DESC, id DESC) AS latest FROM ({_WINNING})
         ) WHERE latest <= 11 GROUP BY ALL""",

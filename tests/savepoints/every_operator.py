@@ -88,6 +88,7 @@ def streams_of(landing: Path) -> dict[str, tm.Stream]:
         **_by_element(rides),
         **_as_changelogs(rides),
         **_of_changelogs(rides, taps),
+        **_joined(rides, taps),
         "reduced": signs.side_output(ups)
         .key_by("k")
         .window(tm.tumbling("500 ms"))
@@ -234,6 +235,16 @@ def _of_changelogs(rides: tm.Stream, taps: tm.Stream) -> dict[str, tm.Stream]:
         "met": last.join(other, on="k", how="full").uid("met"),
         "unmet": last.join(other, on={"ride + 1": "tap"}, how="anti").uid("unmet"),
     }
+
+
+def _joined(rides: tm.Stream, taps: tm.Stream) -> dict[str, tm.Stream]:
+    """Return what joins make of two streams."""
+    late = tm.OutputTag("late-taps")
+    right = taps.select("k", tapped="t", w="v")
+    near = rides.select("k", "t", "v").join(right, on="k", how="full", within=("-200 ms", "300 ms"), late_right_to=late).uid("near")
+    keyed = {"k": "k", "s": "upper(w)"}
+    alike = rides.select("k", "s", "v").join(right.select("tapped", k="k", w="CAST(w AS STRING)"), on=keyed, within=("0 ms", "1 second"))
+    return {"near": near, "late_taps": near.side_output(late), "alike": alike.uid("alike")}
 
 
 class Waits:

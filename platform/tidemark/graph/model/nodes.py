@@ -249,6 +249,14 @@ class StatefulNode(Node, ABC):
         sources = (node for node in walk(self.inputs) if isinstance(node, SourceNode))
         return max((source.watermarks.generator.bound_ms for source in sources), default=0)
 
+    @property
+    def result_delay_ms(self) -> int:
+        """How far behind the watermark a result can be when it is emitted, milliseconds; none, unless the kind says otherwise.
+
+        What follows sees the watermark so much later, so that such a result is not late there.
+        """
+        return 0
+
     def counter_of(self, tag: OutputTag) -> str:
         """Return the counter of the rows that a side output holds.
 

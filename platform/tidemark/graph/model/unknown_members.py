@@ -50,8 +50,8 @@ _MEANT: Final[Mapping[str, str]] = {
         ("asyncwait orderedwait unorderedwait asyncinvoke amap", "write .async_map(function, returns='...', ordered=True)"),
         ("foreach foreachbatch", f"write .map(function, returns='...'), and to a sink: {_JOB}"),
         (
-            "join crossjoin cogroup intervaljoin leftouterjoin",
-            "streams cannot be joined yet; join a table that does not change within .transform(...), or the results' tables",
+            "intervaljoin leftouterjoin rightouterjoin fullouterjoin innerjoin crossjoin cogroup",
+            "write .join(other, on='id', how='left', within=('-10 minutes', '1 hour'))",
         ),
         ("connect", "key both: .key_by('id').connect(other.key_by('id')).process(...), or .connect(rules.broadcast(...))"),
         (

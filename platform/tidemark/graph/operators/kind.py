@@ -72,6 +72,11 @@ class OperatorKind(ABC, Generic[N]):
     def lineage(self, node: N, origins: Sequence[ColumnOrigins]) -> ColumnOrigins:
         """Return the origins of its result columns, given those of each input."""
 
+    def side_ports(self, node: N, counter: str) -> tuple[str, ...]:
+        """Return the ports whose rows a side output has: all, unless the kind says otherwise."""
+        del counter
+        return node.PORTS
+
     def side_lineage(self, node: N, counter: str, origins: Sequence[ColumnOrigins]) -> ColumnOrigins:
         """Return the origins of a side output's columns: the first input's, unless the kind says otherwise."""
         del node, counter

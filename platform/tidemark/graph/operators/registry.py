@@ -14,6 +14,7 @@ from tidemark.graph.operators.changes import SAME, Definition, DefinitionChange,
 from tidemark.graph.operators.deduplicate.kind import DeduplicateKind
 from tidemark.graph.operators.element_process.broadcast import BroadcastElementProcessKind
 from tidemark.graph.operators.element_process.kind import ElementProcessKind
+from tidemark.graph.operators.interval_join.kind import IntervalJoinKind
 from tidemark.graph.operators.keyed_process.connected import BroadcastProcessKind, ConnectedProcessKind
 from tidemark.graph.operators.keyed_process.kind import KeyedProcessKind
 from tidemark.graph.operators.kind import OperatorKind
@@ -42,6 +43,7 @@ def kinds() -> Mapping[str, OperatorKind[Any]]:
         SqlStateKind(),
         LatestKind(),
         TopKind(),
+        IntervalJoinKind(),
     )
     return MappingProxyType({kind.name: kind for kind in every})
 

@@ -1,1 +1,1 @@
-"""Joins in plain Python."""
+"""Joins of streams: which elements meet, when results come, and how long elements are kept."""

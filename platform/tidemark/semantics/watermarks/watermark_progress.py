@@ -97,6 +97,16 @@ def operator_watermark(previous: int, inputs: Sequence[SourceState]) -> int:
     return max(previous, min(moving, default=previous))
 
 
+def delayed(state: SourceState, delay_ms: int) -> SourceState:
+    """Return a source's state as operators see it that follow one whose results are up to so much behind the watermark.
+
+    After the end of input nothing is held back.
+    """
+    if not delay_ms or state.watermark in {MIN_WATERMARK, MAX_WATERMARK}:
+        return state
+    return replace(state, watermark=max(state.watermark - delay_ms, MIN_WATERMARK))
+
+
 def end_of_input(state: SourceState) -> SourceState:
     """Return the state of a source whose input has ended: the watermark is the greatest time, and no split holds it or is idle."""
     splits = state.splits or {_WHOLE_SOURCE: SplitState()}

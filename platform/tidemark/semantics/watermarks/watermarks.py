@@ -17,6 +17,7 @@ from tidemark.semantics.watermarks.watermark_generators import (
 )
 from tidemark.semantics.watermarks.watermark_progress import (
     advance,
+    delayed,
     end_of_input,
     next_idle_deadline,
     operator_watermark,
@@ -50,6 +51,7 @@ __all__ = [
     "advance",
     "clamp_watermark",
     "decode_source",
+    "delayed",
     "encode_source",
     "end_of_input",
     "next_idle_deadline",

@@ -21,6 +21,7 @@ from tidemark.semantics.watermarks.watermarks import (
     SourceState,
     SplitObservation,
     advance,
+    delayed,
     end_of_input,
     operator_watermark,
 )
@@ -262,7 +263,7 @@ class EpochRun:
         """Have an operator emit the results due at its watermark; these need not have been computed yet."""
         node = _operator_of(planned)
         run = self.operators[id(node)]
-        inputs = [self.sources[source.name] for source in self.topology.upstream_sources(node)]
+        inputs = [delayed(self.sources[name], delay) for name, delay in self.topology.source_delays(node).items()]
         observation = Observation()
         event_time = operator_watermark(run.context.before.watermark, inputs)
         with self._stage(f"fire {planned.subject}"):

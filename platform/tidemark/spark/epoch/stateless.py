@@ -32,6 +32,7 @@ from tidemark.graph.model.nodes import (
     UnionNode,
     WithColumnsNode,
 )
+from tidemark.graph.operators.registry import kind_of
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.columns.expressions import (
     CORRUPT,
@@ -132,7 +133,8 @@ class StatelessPlan:
         if isinstance(node, SideOutputNode) and isinstance(node.emitter, StatefulNode):
             if not looked_up(node.emitter):
                 return node.emitter.counter_of(node.tag) in self._side_outputs.get(id(node.emitter), ())
-            return any(self.available(port.node) for port in node.emitter.ports)
+            ports = kind_of(node.emitter).side_ports(node.emitter, node.emitter.counter_of(node.tag))
+            return any(self.available(port.node) for port in node.emitter.ports if port.name in ports)
         return any(self.available(parent) for parent in node.inputs)
 
     def rows_and_filtered(self, node: Node) -> DataFrame:

@@ -121,6 +121,19 @@ class Topology:
         """Return the sources a node's rows come from."""
         return tuple(found for found in walk([node]) if isinstance(found, SourceNode))
 
+    def source_delays(self, node: StatefulNode) -> dict[str, int]:
+        """Return how much later than each of its sources an operator sees the watermark, by the name of the source, milliseconds."""
+        found: dict[int, int] = {id(node): 0}
+        sources: dict[str, int] = {}
+        for each in reversed(walk([node])):
+            delay = found[id(each)]
+            if isinstance(each, SourceNode):
+                sources[each.name] = delay
+            waits = each.result_delay_ms if isinstance(each, StatefulNode) and each is not node else 0
+            for child in each.inputs:
+                found[id(child)] = max(found.get(id(child), 0), delay + waits)
+        return sources
+
 
 def result_operators(*nodes: Node) -> tuple[StatefulNode, ...]:
     """Return the operators whose results become rows of nodes, including a node that is one itself.

@@ -25,7 +25,7 @@ def next_deadline(topology: Topology, runtimes: Mapping[int, OperatorRuntime], r
     ]
     deadlines = [runtime.next_processing_time(state) for _, runtime, state in waiting]
     due = [
-        (watermark, {source.name for source in topology.upstream_sources(node)})
+        (watermark, topology.source_delays(node))
         for node, runtime, state in waiting
         if node.time_domain == "event" and (watermark := runtime.next_timer(state)) is not None
     ]
@@ -35,7 +35,8 @@ def next_deadline(topology: Topology, runtimes: Mapping[int, OperatorRuntime], r
             continue
         deadlines.append(next_idle_deadline(source.watermarks, state))
         # This source does not wait for one that waits for another source.
-        wanted = min((watermark for watermark, names in due if source.name in names and watermark > state.watermark), default=None)
+        needed = (watermark + delays[source.name] for watermark, delays in due if source.name in delays)
+        wanted = min((watermark for watermark in needed if watermark > state.watermark), default=None)
         if wanted is not None:
             deadlines.append(processing_time_reaching(source.watermarks, state, wanted))
     return min((deadline for deadline in deadlines if deadline is not None), default=None)

@@ -11,6 +11,7 @@ from tidemark.testing.operators.async_map import PureAsyncMap
 from tidemark.testing.operators.contract import Folds, PureOperator
 from tidemark.testing.operators.deduplicate import PureDeduplicate
 from tidemark.testing.operators.element_process import PureElementProcess
+from tidemark.testing.operators.interval_join import PureIntervalJoin
 from tidemark.testing.operators.keyed_process import PureKeyedProcess
 from tidemark.testing.operators.latest import PureLatest
 from tidemark.testing.operators.regular_join import PureRegularJoin
@@ -34,6 +35,7 @@ _KINDS: Final[Mapping[str, Callable[[Any, Folds], PureOperator]]] = MappingProxy
         "sql_state": PureSqlState,
         "latest": PureLatest,
         "top_n": PureTop,
+        "interval_join": PureIntervalJoin,
     }
 )
 

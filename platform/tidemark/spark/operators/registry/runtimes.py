@@ -11,6 +11,7 @@ from tidemark.spark.operators.async_map.runtime import AsyncMapRuntime
 from tidemark.spark.operators.base.contract import OperatorRuntime
 from tidemark.spark.operators.deduplicate.runtime import DeduplicateRuntime
 from tidemark.spark.operators.element_process.runtime import ElementProcessRuntime
+from tidemark.spark.operators.interval_join.runtime import IntervalJoinRuntime
 from tidemark.spark.operators.keyed_process.runtime import KeyedProcessRuntime
 from tidemark.spark.operators.latest.runtime import LatestRuntime
 from tidemark.spark.operators.regular_join.runtime import RegularJoinRuntime
@@ -33,6 +34,7 @@ _RUNTIMES: Final[Mapping[str, Callable[[Any], OperatorRuntime]]] = MappingProxyT
         "sql_state": sql_state_runtime,
         "latest": LatestRuntime,
         "top_n": top_runtime,
+        "interval_join": IntervalJoinRuntime,
         "window": window_runtime_of,
     }
 )

@@ -11,6 +11,7 @@ from tidemark.spark.operators.base.schemas import OperatorSchemas
 from tidemark.spark.operators.changelog.schemas import RowsSchemas
 from tidemark.spark.operators.deduplicate.schemas import DeduplicateSchemas
 from tidemark.spark.operators.elements.schemas import ElementSchemas
+from tidemark.spark.operators.interval_join.schemas import IntervalJoinSchemas
 from tidemark.spark.operators.keyed_process.schemas import KeyedProcessSchemas
 from tidemark.spark.operators.latest.runtime import frames_of
 from tidemark.spark.operators.native_keyed.schemas import NativeKeyedSchemas
@@ -37,6 +38,7 @@ _SCHEMAS: Final[Mapping[str, Callable[[Any, Mapping[str, DataFrame]], OperatorSc
         "sql_state": lambda node, inputs: NativeKeyedSchemas(program_of(node), inputs),
         "latest": lambda node, inputs: RowsSchemas(frames_of(node), inputs),
         "top_n": top_schemas,
+        "interval_join": IntervalJoinSchemas,
         "window": WindowSchemas,
     }
 )

@@ -1,0 +1,1 @@
+"""Interval joins in the engine."""

@@ -1,0 +1,40 @@
+"""Interval joins in the conformance suite: of a stream's even and odd elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tidemark as tm
+from tests.conformance.cases import Case
+from tidemark.semantics.joins.interval import How
+
+Tags = Mapping[str, tm.OutputTag]
+Build = Callable[[tm.Stream, Tags], tm.Stream]
+
+
+def joined(how: How, lower: str, upper: str) -> Build:
+    """Return what joins the even elements of a stream with its odd ones."""
+
+    def build(stream: tm.Stream, tags: Tags) -> tm.Stream:
+        odds = stream.filter("v % 2 = 1").select("k", then="at", odd="v")
+        late = {"late_left_to": tags["late_left"], "late_right_to": tags["late_right"]} if tags else {}
+        return stream.filter("v % 2 = 0").join(odds, on="k", how=how, within=(lower, upper), **late)
+
+    return build
+
+
+def arrives(row: dict[str, Any]) -> tuple[str, dict[str, object]]:
+    """Return the input that an element comes in by."""
+    return ("right", {"k": row["k"], "then": row["at"], "odd": row["v"]}) if row["v"] % 2 else ("left", row)
+
+
+LATE = ("late_left", "late_right")
+CASES = [
+    Case("inner-join", joined("inner", "-300 ms", "1 second"), LATE, arrives=arrives),
+    Case("left-join", joined("left", "0 s", "200 ms"), LATE, arrives=arrives),
+    Case("right-join", joined("right", "-2 seconds", "-1 second"), LATE, arrives=arrives),
+    Case("full-join", joined("full", "-150 ms", "60 ms"), LATE, arrives=arrives),
+    Case("semi-join", joined("semi", "50 ms", "400 ms"), arrives=arrives),
+    Case("anti-join", joined("anti", "-200 ms", "200 ms"), LATE, arrives=arrives),
+]
