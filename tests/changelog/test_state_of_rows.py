@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ Build = Callable[[tm.Stream], tm.Stream]
 SCHEMA = "at TIMESTAMP, k STRING, v INT"
 
 
-def elements(*epochs: list[tuple[float, str | None, int]], schema: str = SCHEMA) -> tm.Stream:
+def elements(*epochs: Sequence[tuple[float, str | None, int]], schema: str = SCHEMA) -> tm.Stream:
     """Return a stream of elements at some seconds."""
     given = [[(datetime.fromtimestamp(second, UTC), key, value) for second, key, value in epoch] for epoch in epochs]
     return tm.source("e", tm.from_elements(epochs=given, schema=schema), watermarks=tm.ascending(timestamp="at"))
@@ -115,7 +115,7 @@ CHANGES: dict[str, tuple[Build, Build, list[str]]] = {
 def test_what_a_change_means(what: str) -> None:
     before, after, effects = CHANGES[what]
     nodes: list[Any] = [build(elements()).node for build in (before, after)]
-    found = definition_changes(*map(encode, nodes))
+    found = definition_changes(encode(nodes[0]), encode(nodes[1]))
     assert [change.effect for change in found] == effects
     assert all(change.what for change in found)
     for node in nodes:

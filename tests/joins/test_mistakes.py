@@ -39,8 +39,8 @@ MISTAKES: dict[str, tuple[Callable[[], object], str, str]] = {
         ".as_changelog(key=['ride_id']); to keep the newest row of each: .latest(by=['ride_id'])",
     ),
     "elements": (lambda: rides().join(zones().as_elements(), on="zone"), "the right stream of a join is only added to", ".latest("),
-    "no stream": (lambda: rides().join("zones", on="zone"), "join is given 'zones', not a stream", ".join(zones, on=...)"),  # type: ignore[type-var]
-    "nothing compared": (lambda: rides().join(zones(), on=[]), "join(on=[]) is neither", "on='ride_id'"),
+    "no stream": (lambda: rides().join("zones", on="zone"), "join is given 'zones', not a stream", ".join(other, on="),  # type: ignore[arg-type]
+    "nothing compared": (lambda: rides().join(zones(), on=[]), "join(on=...) is given [], not a list of columns", "write ['zone', 'day']"),
     "unknown column": (lambda: rides().join(zones(), on="zon"), "reads unknown column 'zon'; did you mean 'zone'?", "write 'zone'"),
     "other types": (
         lambda: rides().join(zones(), on={"id": "zone"}),

@@ -7,8 +7,8 @@ import pytest
 import tidemark as tm
 from tidemark.errors import TidemarkError
 
-RIDES = tm.source("rides", tm.from_elements(rows=[], schema="id INT, zone STRING, at TIMESTAMP, miles INT"), watermarks=tm.ascending("at"))
-FARES = tm.source("fares", tm.from_elements(rows=[], schema="fid INT, ride INT, at TIMESTAMP, fare INT"), watermarks=tm.ascending("at"))
+RIDES = tm.source("rides", tm.from_elements(rows=[], schema="id INT, zone STRING, at TIMESTAMP, miles INT"), watermarks=tm.ascending(timestamp="at"))
+FARES = tm.source("fares", tm.from_elements(rows=[], schema="fid INT, ride INT, at TIMESTAMP, fare INT"), watermarks=tm.ascending(timestamp="at"))
 
 
 @pytest.mark.parametrize(

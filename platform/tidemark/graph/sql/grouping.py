@@ -62,7 +62,7 @@ def grouped(relation: Relation, select: exp.Select, site: QuerySite, uid: str | 
         )
     if not aggregates:
         aggregates["rows_of_group"] = builtins.count()
-    made = relation.stream.key_by(**key_texts).aggregate(**aggregates)
+    made = relation.stream.key_by(**key_texts).aggregate(ttl=None, **aggregates)
     made = made if uid is None else made.uid(uid)
     columns = tuple(SqlColumn("", name, name) for name in (*key_texts, *aggregates))
     return Relation(made, columns), over

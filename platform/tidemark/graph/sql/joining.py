@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from tidemark.durations import format_duration, to_ms
 from tidemark.errors import DurationError
 from tidemark.graph.checks.changelogs import changelog_keys
-from tidemark.graph.model.nodes import FilterNode, Node, SelectNode, SourceNode, WithColumnsNode
+from tidemark.graph.model.nodes import Expression, FilterNode, Node, SelectNode, SourceNode, WithColumnsNode
 from tidemark.graph.sql.refusals import QuerySite, shown
 from tidemark.graph.sql.relation import Relation
 
@@ -69,10 +69,11 @@ def joined(left: Relation, right: Relation, join: exp.Join, site: QuerySite, uid
             f"the condition {shown(found.rest[0])} of a join that keeps rows without a partner is not covered",
             "filter before the join, in a subquery, or join by equal columns alone",
         )
+    on: dict[Expression, Expression] = dict(found.pairs.items())
     if found.bounds:
-        stream = left.stream.join(right.stream, on=found.pairs, how=how, within=_interval(found.bounds, site))
+        stream = left.stream.join(right.stream, on=on, how=how, within=_interval(found.bounds, site))
     else:
-        stream = left.stream.join(right.stream, on=found.pairs, how=how)
+        stream = left.stream.join(right.stream, on=on, how=how)
     stream = stream if uid is None else stream.uid(uid)
     for condition in found.rest:
         stream = stream.filter(both.text(condition, site))
