@@ -24,7 +24,7 @@ job = tm.Job("taxi", outputs={"hourly": tm.delta(hourly, "warehouse/hourly")})
 
 SPARK = (
     "groupBy groupby where withColumn withColumns withColumnRenamed withWatermark with_watermark selectExpr drop agg writeStream write "
-    "dropDuplicates distinct orderBy sort limit join unionByName unionAll mapInPandas foreachBatch repartition cache show printSchema "
+    "dropDuplicates distinct orderBy sort limit leftJoin unionByName unionAll mapInPandas foreachBatch repartition cache show printSchema "
     "columns collect toPandas"
 )
 FLINK = (
@@ -54,13 +54,17 @@ CALLS: dict[str, tuple[Callable[[], object], str]] = {
     "filter of a keyed stream": (lambda: wrong(keyed).filter("fare > 0"), "before .key_by(...)"),
     "connect of windows": (lambda: wrong(windowed).connect(keyed), ".key_by('id').connect(other.key_by('id'))"),
     "filter of windows": (lambda: wrong(windowed).filter("fare > 0"), "before .key_by(...)"),
+    "join of a keyed stream": (lambda: wrong(keyed).join(trips, on="zone"), "before .key_by(...)"),
     "key twice": (lambda: wrong(keyed).key_by("at"), ".key_by('zone', 'vendor')"),
     "window twice": (lambda: wrong(windowed).window(tm.tumbling("1 day")), "on the results"),
     "uid of windows": (lambda: wrong(windowed).uid("w"), "after .aggregate(...)"),
     "side output of windows": (lambda: wrong(windowed).side_output(tm.OutputTag("late")), "after .aggregate(...)"),
     "filter of a sink": (lambda: wrong(tm.delta(trips, "x")).filter("fare > 0"), "before that is bound to a sink"),
     "mistyped": (lambda: wrong(trips).with_colums(a="1"), "write 'with_columns'"),
-    "unheard of": (lambda: wrong(trips).frobnicate(), "use one of its names: a stream has async_map, broadcast, connect,"),
+    "unheard of": (
+        lambda: wrong(trips).frobnicate(),
+        "use one of its names: a stream has as_changelog, as_elements, async_map, broadcast, connect,",
+    ),
     "run of a job": (lambda: wrong(job).run(), "tm.run(job)"),
     "job's outpts": (lambda: wrong(job).outpts, "write 'outputs'"),
     "mean": (lambda: wrong(tm).mean("fare"), "tm.avg('fare')"),

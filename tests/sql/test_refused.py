@@ -6,9 +6,14 @@ import pytest
 
 import tidemark as tm
 from tidemark.errors import TidemarkError
+from tidemark.graph.operators.interval_join.node import IntervalJoinNode
 
-RIDES = tm.source("rides", tm.from_elements(rows=[], schema="id INT, zone STRING, at TIMESTAMP, miles INT"), watermarks=tm.ascending(timestamp="at"))
-FARES = tm.source("fares", tm.from_elements(rows=[], schema="fid INT, ride INT, at TIMESTAMP, fare INT"), watermarks=tm.ascending(timestamp="at"))
+RIDES = tm.source(
+    "rides", tm.from_elements(rows=[], schema="id INT, zone STRING, at TIMESTAMP, miles INT"), watermarks=tm.ascending(timestamp="at")
+)
+FARES = tm.source(
+    "fares", tm.from_elements(rows=[], schema="fid INT, ride INT, at TIMESTAMP, fare INT"), watermarks=tm.ascending(timestamp="at")
+)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +40,10 @@ FARES = tm.source("fares", tm.from_elements(rows=[], schema="fid INT, ride INT, 
         ("SELECT sum(miles) OVER (PARTITION BY zone) s FROM rides", "is not covered"),
         ("SELECT speed FROM rides", "there is no column speed"),
         ("SELECT * FROM trips", "there is no table 'trips'"),
-        ("SELECT at FROM rides r JOIN fares f ON r.id = f.ride", "is a column of several tables: r, f"),
+        (
+            "SELECT at FROM rides r JOIN fares f ON r.id = f.ride AND f.at BETWEEN r.at AND r.at + INTERVAL 1 HOUR",
+            "is a column of several tables: r, f",
+        ),
         ("SELECT r.at, f.at FROM rides r JOIN fares f ON r.id = f.ride", "is only added to"),
         ("SELECT id, miles AS id FROM rides", "two columns of the result are named 'id'"),
         ("SELECT id FROM", "cannot be parsed"),
@@ -61,4 +69,6 @@ def test_state_needs_a_name() -> None:
 def test_an_interval_of_both_times_is_an_interval_join() -> None:
     query = """SELECT r.id, f.fare FROM rides r LEFT JOIN fares f
         ON r.id = f.ride AND f.at BETWEEN r.at - INTERVAL 10 MINUTES AND r.at + INTERVAL '1' HOUR"""
-    assert "from -10 minutes to 1 hour" in repr(tm.sql(query, uid="near", rides=RIDES, fares=FARES).node.input)
+    join = tm.sql(query, uid="near", rides=RIDES, fares=FARES).node.input
+    assert isinstance(join, IntervalJoinNode)
+    assert (join.uid, join.how, join.lower_ms, join.upper_ms) == ("near-join-f", "left", -600_000, 3_600_000)

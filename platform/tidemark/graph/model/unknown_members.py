@@ -50,7 +50,7 @@ _MEANT: Final[Mapping[str, str]] = {
         ("asyncwait orderedwait unorderedwait asyncinvoke amap", "write .async_map(function, returns='...', ordered=True)"),
         ("foreach foreachbatch", f"write .map(function, returns='...'), and to a sink: {_JOB}"),
         (
-            "intervaljoin leftouterjoin rightouterjoin fullouterjoin innerjoin crossjoin cogroup",
+            "intervaljoin leftouterjoin rightouterjoin fullouterjoin innerjoin leftjoin crossjoin cogroup",
             "write .join(other, on='id', how='left', within=('-10 minutes', '1 hour'))",
         ),
         ("connect", "key both: .key_by('id').connect(other.key_by('id')).process(...), or .connect(rules.broadcast(...))"),
@@ -58,7 +58,10 @@ _MEANT: Final[Mapping[str, str]] = {
             "dropduplicates dropduplicateswithinwatermark distinct",
             "write .key_by('id').deduplicate(within='1 hour').uid('first')",
         ),
-        ("orderby sort sortby limit head take first", "a stream has no end to sort at; use tm.top_k per window, or sort the table"),
+        (
+            "orderby sort sortby limit head take first",
+            "a stream has no end to sort at; write .top_n(10, by=['zone'], order='fare DESC'), tm.top_k per window, or sort the table",
+        ),
         ("unionall unionbyname", "write .union(other)"),
         (
             "write writestream writeto addsink sinkto sink to_delta totable format save start awaittermination outputmode",
@@ -95,7 +98,21 @@ _OF_PACKAGE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("formonotonoustimestamps",), "write tm.ascending(timestamp='pickup_at')"),
 }
 
-_ROWS: Final = ("select", "with_columns", "filter", "explode", "map", "flat_map", "transform", "split", "union")
+_ROWS: Final = (
+    "select",
+    "with_columns",
+    "filter",
+    "explode",
+    "map",
+    "flat_map",
+    "transform",
+    "split",
+    "union",
+    "join",
+    "latest",
+    "top_n",
+    "as_changelog",
+)
 _FIRING: Final = ("allowed_lateness", "late_to", "trigger", "evictor", "discarding", "accumulating")
 _RESULTS: Final = ("aggregate", "reduce", "process")
 

@@ -85,6 +85,8 @@ def _keys(select: exp.Select, site: QuerySite) -> Sequence[exp.Expr]:
         )
     found = []
     for key in group.expressions:
+        if isinstance(key, exp.Rollup | exp.Cube | exp.GroupingSets):
+            raise site.refused(f"GROUP BY {type(key).__name__.upper()} is not covered", "name the expressions of the groups")
         if isinstance(key, exp.Literal) and not key.is_string and 1 <= int(key.name) <= len(select.expressions):
             found.append(select.expressions[int(key.name) - 1].unalias())
         else:

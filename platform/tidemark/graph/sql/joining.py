@@ -57,7 +57,10 @@ def joined(left: Relation, right: Relation, join: exp.Join, site: QuerySite, uid
         ExpressionError: a kind of join, or a condition, that is not covered.
     """
     how = _how(join, site)
-    right = right.renamed(left.actual_names)
+    # Columns of USING with one name are one column of the result.
+    using = {each.name.lower() for each in join.args.get("using") or ()}
+    same = {column.actual.lower() for column in left.columns if column.name.lower() in using and column.actual == column.name}
+    right = right.renamed(left.actual_names - same)
     both = Relation(left.stream, (*left.columns, *right.columns))
     found = _condition(left, right, join, site)
     if not found.pairs:

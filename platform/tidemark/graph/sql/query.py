@@ -53,7 +53,9 @@ def sql(query: str, /, *, uid: str | None = None, **streams: Stream) -> Stream:
         DefinitionError: a table is no stream, or operators with state have no ``uid``.
 
     >>> import tidemark as tm
-    >>> rides = tm.source("rides", tm.from_elements(rows=[], schema="id INT, zone INT, at TIMESTAMP"), watermarks=tm.ascending(timestamp="at"))
+    >>> rides = tm.source(
+    ...     "rides", tm.from_elements(rows=[], schema="id INT, zone INT, at TIMESTAMP"), watermarks=tm.ascending(timestamp="at")
+    ... )
     >>> tm.sql("SELECT zone, count(*) AS rides FROM rides GROUP BY zone", uid="zones", rides=rides)
     <Stream: select zone, rides = aggregate_1>
     """

@@ -25,12 +25,12 @@ from tidemark.semantics.watermarks.watermarks import (
     end_of_input,
     operator_watermark,
 )
-from tidemark.spark.columns.epoch_plan import EpochPlan
 from tidemark.spark.columns.few_rows import runs_python
 from tidemark.spark.columns.row_counts import observe_splits
 from tidemark.spark.epoch.background_jobs import BackgroundJobs, thread_pool
 from tidemark.spark.epoch.conservation import ConservationCheck
 from tidemark.spark.epoch.emission import Emission
+from tidemark.spark.epoch.epoch_plan import EpochPlan
 from tidemark.spark.epoch.port_input import port_input
 from tidemark.spark.epoch.schedule import EpochSchedule, Pass, What, build_schedule
 from tidemark.spark.epoch.stateless import StatelessPlan

@@ -19,9 +19,9 @@ from tidemark.graph.operators.registry import encode
 from tidemark.savepoints.model.restore import Restore
 from tidemark.semantics.watermarks.event_time import epoch_processing_time
 from tidemark.semantics.watermarks.watermarks import SourceState, read_to_end
-from tidemark.spark.columns.epoch_plan import Checkpoint, EpochPlan
 from tidemark.spark.env.session import spark_jobs
 from tidemark.spark.epoch.epoch import EpochRun, RuntimeContext
+from tidemark.spark.epoch.epoch_plan import Checkpoint, EpochPlan
 from tidemark.spark.epoch.progress_builder import build_progress
 from tidemark.spark.epoch.topology import build_topology
 from tidemark.spark.loop.compatibility import ensure_compatible, last_start_was_rejected
