@@ -1,0 +1,72 @@
+"""Nexmark's queries come to what the same queries make of all events at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import tidemark as tm
+from benchmarks.nexmark.batch import BATCH
+from benchmarks.nexmark.generator import events, write_events
+from benchmarks.nexmark.queries import QUERIES, q13, streams
+from tidemark.graph.checks.changelogs import changelog_keys
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EVENTS = 3_000
+FILES = 3
+
+
+def comparable(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Return rows in order, averages rounded: their sums are taken in another order."""
+    return sorted((tuple(round(value, 6) if isinstance(value, float) else value for value in row) for row in rows), key=repr)
+
+
+def content(name: str, keys: tuple[str, ...] | None) -> list[tuple[Any, ...]]:
+    """Return the rows that an output has come to."""
+    table = tm.memory_table(f"nexmark-{name}")
+    rows = [] if table is None else table.to_pylist()
+    if keys is None:
+        return [tuple(row.values()) for row in rows]
+    there: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    for row in rows:
+        key = tuple(row[column] for column in keys)
+        if row["operation"] == "delete":
+            del there[key]
+        else:
+            there[key] = tuple(value for column, value in row.items() if column not in ("operation", "epoch"))
+    return list(there.values())
+
+
+def test_a_slice_of_events_is_the_same_wherever_it_is_made() -> None:
+    whole, parts = events(0, 3_000), [events(first, 1_000) for first in (0, 1_000, 2_000)]
+    for name in ("persons", "auctions", "bids"):
+        assert getattr(whole, name) == pa.concat_tables([getattr(part, name) for part in parts])
+    assert (whole.persons.num_rows, whole.auctions.num_rows, whole.bids.num_rows) == (60, 180, 2_760)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("parallelism", [2, 7])
+def test_queries(spark: SparkSession, tmp_path: Path, parallelism: int) -> None:
+    write_events(tmp_path / "events", EVENTS, files=FILES)
+    side = tmp_path / "side"
+    side.mkdir()
+    pq.write_table(pa.table({"key": list(range(1000, 1100)), "value": [f"value {n}" for n in range(100)]}), side / "part.parquet")
+    given = streams(tmp_path / "events")
+    found = {name: query(given) for name, query in QUERIES.items()} | {"q13": q13(given, tm.parquet_table(str(side)))}
+    outputs = {name: tm.memory(stream, f"nexmark-{name}") for name, stream in found.items()}
+    job = tm.Job(f"nexmark-{parallelism}", outputs, store=str(tmp_path / "store"), parallelism=parallelism)
+    tm.run(job, spark=spark, end_of_input=True)
+    for name in ("persons", "auctions", "bids"):
+        spark.read.parquet(str(tmp_path / "events" / name)).createOrReplaceTempView(name)
+    spark.read.parquet(str(side)).createOrReplaceTempView("side_table")
+    for name, stream in found.items():
+        rows = [tuple(row.values()) for row in spark.sql(BATCH[name]).toArrow().to_pylist()]
+        assert rows, name
+        assert comparable(content(name, changelog_keys(stream.node))) == comparable(rows), name
