@@ -39,7 +39,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str, str]] = {
         ".as_changelog(key=['ride_id']); to keep the newest row of each: .latest(by=['ride_id'])",
     ),
     "elements": (lambda: rides().join(zones().as_elements(), on="zone"), "the right stream of a join is only added to", ".latest("),
-    "no stream": (lambda: rides().join("zones", on="zone"), "join is given 'zones', not a stream", ".join(zones, on=...)"),  # type: ignore[type-var]
+    "no stream": (lambda: rides().join("zones", on="zone"), "join is given 'zones', not a stream", ".join(zones, on=...)"),  # type: ignore[arg-type]
     "nothing compared": (lambda: rides().join(zones(), on=[]), "join(on=[]) is neither", "on='ride_id'"),
     "unknown column": (lambda: rides().join(zones(), on="zon"), "reads unknown column 'zon'; did you mean 'zone'?", "write 'zone'"),
     "other types": (
