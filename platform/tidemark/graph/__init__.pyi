@@ -7,6 +7,8 @@ from .job.job import Job as Job
 from .model.nodes import ConsoleSpec as ConsoleSpec
 from .model.nodes import DeltaSpec as DeltaSpec
 from .model.nodes import ElementsSpec as ElementsSpec
+from .model.nodes import ChangelogNode as ChangelogNode
+from .model.nodes import ElementsNode as ElementsNode
 from .model.nodes import ExplodeNode as ExplodeNode
 from .model.nodes import Expression as Expression
 from .model.nodes import FilesSpec as FilesSpec
