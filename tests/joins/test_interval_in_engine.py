@@ -100,8 +100,8 @@ def test_keys_and_columns_of_any_kind(spark: SparkSession, tmp_path: Path) -> No
         ("A", "a", "one"),
         ("b", "B", "two"),
         ("c", "C", "four"),
-        (None, None, None),
         (None, None, "three"),
+        (None, None, None),
     ]
     # A key column that both have is there once, also in rows of the right side alone.
     assert [row["d"] for row in ran.rows["j"] if row["text"] == "three"] == [1.5]
