@@ -203,7 +203,7 @@ def _by_element(rides: tm.Stream) -> dict[str, tm.Stream]:
         "rises": by_key.process(rises).uid("rises"),
         "numbered": by_key.process(numbered).uid("numbered"),
         "added": by_key.reduce(v="coalesce(a.v, 0) + coalesce(b.v, 0)", t="greatest(a.t, b.t)", ttl=ttl).uid("added"),
-        "so_far": by_key.aggregate(ttl=None, **aggregates(), mean=tm.avg("v"), last=tm.last("v")).uid("so_far"),
+        "so_far": by_key.running_aggregate(ttl=None, **aggregates(), mean=tm.avg("v"), last=tm.last("v")).uid("so_far"),
         "greatest": by_key.max_by("v").uid("greatest"),
     }
 
