@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from tidemark.durations import Duration, to_ms
 from tidemark.errors import DefinitionError
 from tidemark.graph.api.connected_streams import BroadcastConnectedStream, BroadcastStream, ConnectedStreams, connected
+from tidemark.graph.api.group_aggregates import KeyedAggregates
 from tidemark.graph.api.process_functions import process_node
 from tidemark.graph.api.states import require_ttl
 from tidemark.graph.api.windows.windowed_stream import WindowedStream
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 @checked_methods()
 @without_rows("keyed stream")
 @dataclass(frozen=True, eq=False, kw_only=True)
-class KeyedStream:
+class KeyedStream(KeyedAggregates):
     """Elements grouped by key; made by ``Stream.key_by``."""
 
     node: Node

@@ -14,6 +14,7 @@ from tidemark.graph.operators.changes import SAME, Definition, DefinitionChange,
 from tidemark.graph.operators.deduplicate.kind import DeduplicateKind
 from tidemark.graph.operators.element_process.broadcast import BroadcastElementProcessKind
 from tidemark.graph.operators.element_process.kind import ElementProcessKind
+from tidemark.graph.operators.group_aggregate.kind import GroupAggregateKind
 from tidemark.graph.operators.keyed_process.connected import BroadcastProcessKind, ConnectedProcessKind
 from tidemark.graph.operators.keyed_process.kind import KeyedProcessKind
 from tidemark.graph.operators.kind import OperatorKind
@@ -35,6 +36,7 @@ def kinds() -> Mapping[str, OperatorKind[Any]]:
         BroadcastElementProcessKind(),
         AsyncMapKind(),
         RunningKind(),
+        GroupAggregateKind(),
         SqlStateKind(),
     )
     return MappingProxyType({kind.name: kind for kind in every})
