@@ -189,5 +189,7 @@ def _input_changes(old: Definition, new: Definition, names: Names) -> Iterator[D
     was = None if before is None else tuple(renamed(name, names) for name in before)
     if was == after or before == after:
         return
-    shown = ["a stream that is only added to" if keys is None else f"a changelog with the key {', '.join(keys)}" for keys in (before, after)]
+    shown = [
+        "a stream that is only added to" if keys is None else f"a changelog with the key {', '.join(keys)}" for keys in (before, after)
+    ]
     yield DefinitionChange("input", "other", f"the input was {shown[0]} and is now {shown[1]}")

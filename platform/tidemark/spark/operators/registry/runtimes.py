@@ -11,6 +11,7 @@ from tidemark.spark.operators.async_map.runtime import AsyncMapRuntime
 from tidemark.spark.operators.base.contract import OperatorRuntime
 from tidemark.spark.operators.deduplicate.runtime import DeduplicateRuntime
 from tidemark.spark.operators.element_process.runtime import ElementProcessRuntime
+from tidemark.spark.operators.group_aggregate.runtime import GroupAggregateRuntime
 from tidemark.spark.operators.keyed_process.runtime import KeyedProcessRuntime
 from tidemark.spark.operators.running.runtime import running_runtime
 from tidemark.spark.operators.sql_state.runtime import sql_state_runtime
@@ -26,6 +27,7 @@ _RUNTIMES: Final[Mapping[str, Callable[[Any], OperatorRuntime]]] = MappingProxyT
         "broadcast_element_process": ElementProcessRuntime,
         "async_map": AsyncMapRuntime,
         "running": running_runtime,
+        "group_aggregate": GroupAggregateRuntime,
         "sql_state": sql_state_runtime,
         "window": window_runtime_of,
     }

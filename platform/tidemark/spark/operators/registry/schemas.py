@@ -10,6 +10,7 @@ from tidemark.graph.model.nodes import StatefulNode
 from tidemark.spark.operators.base.schemas import OperatorSchemas
 from tidemark.spark.operators.deduplicate.schemas import DeduplicateSchemas
 from tidemark.spark.operators.elements.schemas import ElementSchemas
+from tidemark.spark.operators.group_aggregate.schemas import GroupAggregateSchemas
 from tidemark.spark.operators.keyed_process.schemas import KeyedProcessSchemas
 from tidemark.spark.operators.native_keyed.schemas import NativeKeyedSchemas
 from tidemark.spark.operators.running.runtime import running_program
@@ -29,6 +30,7 @@ _SCHEMAS: Final[Mapping[str, Callable[[Any, Mapping[str, DataFrame]], OperatorSc
         "broadcast_element_process": ElementSchemas,
         "async_map": ElementSchemas,
         "running": lambda node, inputs: NativeKeyedSchemas(running_program(node), inputs),
+        "group_aggregate": GroupAggregateSchemas,
         "sql_state": lambda node, inputs: NativeKeyedSchemas(program_of(node), inputs),
         "window": WindowSchemas,
     }
