@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tidemark as tm
-from tests.group_aggregate.worlds import Row, World, alike, changelog, deviation, distinct, fold, grouped, order, some, source, total
+from tests.group_aggregate.worlds import Near, Row, World, alike, changelog, deviation, distinct, fold, grouped, order, some, source, total
 from tidemark.testing import ManualClock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EPOCH_COUNT = 7
+EPOCH_COUNT = 4
 
 Result = tuple[tm.Aggregate, Callable[[Sequence[Row]], Any]]
 
@@ -46,9 +46,9 @@ def _by(rows: Sequence[Row], *, most: bool) -> Any:
     return [row["s"] for row in known if row["i"] == best][-1 if most else 0]
 
 
-def _percentile(rows: Sequence[Row]) -> float | None:
+def _percentile(rows: Sequence[Row]) -> Near | None:
     values = sorted(some(rows, "i"))
-    return None if not values else float(values[max(1, -(-len(values) // 2)) - 1])
+    return None if not values else Near(float(values[max(1, -(-len(values) // 2)) - 1]), 0.0011)
 
 
 SIGNED: Mapping[str, Result] = {
@@ -92,6 +92,9 @@ KEPT: Mapping[str, Result] = {
 }
 
 
+FEW: Mapping[str, Result] = {name: {**SIGNED, **COUNTED, **KEPT}[name] for name in ("n", "sum_d", "min_i", "set_s", "last_i", "all_s")}
+
+
 def _small(rows: Sequence[Row]) -> list[float]:
     return [value for value in some(rows, "d") if abs(value) < 1e15]
 
@@ -108,7 +111,9 @@ def aggregates(results: Mapping[str, Result]) -> dict[str, tm.Aggregate]:
     return {name: aggregate for name, (aggregate, _) in results.items()}
 
 
-def check(name: str, world: World, results: Mapping[str, Result], keys: Sequence[str], epoch_rows: Callable[[Row], bool] | None = None) -> None:
+def check(
+    name: str, world: World, results: Mapping[str, Result], keys: Sequence[str], epoch_rows: Callable[[Row], bool] | None = None
+) -> None:
     """Compare the history of a table in memory with what each epoch's content gives."""
     table = tm.memory_table(name)
     assert table is not None
@@ -134,19 +139,15 @@ def run(outputs: Mapping[str, tm.Output], folder: Path, spark: SparkSession, par
 def test_over_changelogs(spark: SparkSession, tmp_path: Path, seed: int, parallelism: int) -> None:
     world = World(random.Random(seed)).run(changes=420, cuts=EPOCH_COUNT)
     rows, every = changelog(world), {**SIGNED, **COUNTED, **KEPT}
-    by_group = rows.key_by("g")
     made = {
-        "all": by_group.aggregate(**aggregates(every)).uid("all"),
-        "signed": rows.key_by("g", "h").aggregate(**aggregates(SIGNED)).uid("signed"),
-        "counted": rows.key_by(odd="i % 2").aggregate(**aggregates(COUNTED)).uid("counted"),
-        "filtered": rows.filter("d > 0").key_by("g").aggregate(**aggregates(every)).uid("filtered"),
-        "one": rows.filter("h = 1").aggregate_all(**aggregates(every)).uid("one"),
+        "all": rows.key_by("g").aggregate(**aggregates(every)).uid("all"),
+        "filtered": rows.filter("d > 0").key_by("g").aggregate(**aggregates(FEW)).uid("filtered"),
+        "one": rows.filter("h = 1").aggregate_all(**aggregates(FEW)).uid("one"),
     }
     run({name: tm.memory(stream, f"{tmp_path}/{name}") for name, stream in made.items()}, tmp_path, spark, parallelism)
     check(f"{tmp_path}/all", world, every, ["g"])
-    check(f"{tmp_path}/signed", world, SIGNED, ["g", "h"])
-    check(f"{tmp_path}/filtered", world, every, ["g"], lambda row: row["d"] is not None and not row["d"] <= 0)
-    check(f"{tmp_path}/one", world, every, [], lambda row: row["h"] == 1)
+    check(f"{tmp_path}/filtered", world, FEW, ["g"], lambda row: row["d"] is not None and not row["d"] <= 0)
+    check(f"{tmp_path}/one", world, FEW, [], lambda row: row["h"] == 1)
 
 
 @pytest.mark.spark

@@ -54,8 +54,8 @@ class World:
         old = self._now[self.chosen.choice(list(self._now))]
         if what < 0.72:
             del self._now[old["id"]]
-            return [self._given(old, "delete")]
-        return [self._given(old, "update_before"), self._arrive(self._values(old["id"], old), "update_after")]
+            return [self._given(self._again(old), "delete")]
+        return [self._given(self._again(old), "update_before"), self._arrive(self._values(old["id"], old), "update_after")]
 
     def _insert(self) -> tuple[Any, ...]:
         self._next_id += 1
@@ -63,9 +63,19 @@ class World:
 
     def _arrive(self, row: dict[str, Any], operation: str) -> tuple[Any, ...]:
         self._arrived += 1
+        row["at"] = self._time(row["id"])
         row["arrived"] = (row["at"], self._arrived)
         self._now[row["id"]] = row
         return self._given(row, operation)
+
+    def _again(self, old: Row) -> Row:
+        """Return the row before a change, at the time of that: changes of one row come in the order of their times."""
+        self._arrived += 1
+        return {**old, "at": self._time(old["id"])}
+
+    def _time(self, number: int) -> datetime:
+        """Return the time of the next change of a row, which may be before changes of other rows that came earlier."""
+        return datetime.fromtimestamp(START + self._arrived + number * 37 % 60, UTC)
 
     @staticmethod
     def _given(row: Row, operation: str) -> tuple[Any, ...]:
@@ -74,7 +84,6 @@ class World:
     def _values(self, number: int, old: Row | None) -> dict[str, Any]:
         pick = self.chosen
         row = {
-            "at": datetime.fromtimestamp(START + pick.randrange(100), UTC),
             "id": number,
             "g": None if pick.random() < 0.08 else f"g{pick.randrange(self.groups)}",
             "h": pick.randrange(3),
@@ -194,8 +203,18 @@ def fold(history: Iterable[Row], keys: Sequence[str], until: int) -> dict[tuple[
     return content
 
 
+@dataclass(frozen=True)
+class Near:
+    """A value that a result may differ from, by a share of it."""
+
+    value: float
+    error: float
+
+
 def alike(found: Any, wanted: Any) -> bool:
     """Return whether a result is the wanted one; doubles within 1e-12."""
+    if isinstance(wanted, Near):
+        return isinstance(found, float) and abs(found - wanted.value) <= wanted.error * abs(wanted.value)
     if isinstance(found, float) and isinstance(wanted, float):
         if math.isnan(found) or math.isnan(wanted):
             return math.isnan(found) and math.isnan(wanted)

@@ -220,7 +220,8 @@ class KeyedStream(KeyedAggregates):
 
         ``.reduce(fare="a.fare + b.fare", top="greatest(a.top, b.top)")``: for each column of the stream that is to be in the result, how
         it is merged, as SQL over ``a`` and ``b``, the row so far and the element. Rows have the keys and these columns, and the
-        element's event time. Order and ``.uid("...")`` as for ``running_aggregate``. Merging need not be associative; columns keep their types.
+        element's event time. Order and ``.uid("...")`` as for ``running_aggregate``. Merging need not be associative;
+        columns keep their types.
 
         Args:
             function: none: a process function with a reducing state merges rows in Python.

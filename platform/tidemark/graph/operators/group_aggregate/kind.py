@@ -187,7 +187,7 @@ def _not_added(change: DefinitionChange) -> DefinitionChange:
 def _input_changes(old: Definition, new: Definition, names: Names) -> Iterator[DefinitionChange]:
     before, after = _row_keys(old), _row_keys(new)
     was = None if before is None else tuple(renamed(name, names) for name in before)
-    if was == after or before == after:
+    if after in {was, before}:
         return
     shown = [
         "a stream that is only added to" if keys is None else f"a changelog with the key {', '.join(keys)}" for keys in (before, after)

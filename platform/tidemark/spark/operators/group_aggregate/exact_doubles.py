@@ -1,20 +1,23 @@
 """Sums of doubles from which values can be taken back, as SQL: the sum of the same values is the same, however they came and went.
 
-A value is split into whole multiples of 2^60, 2^30, 1, ..., each at most 2^30 in size, and each of these limbs is added up as a BIGINT, which
-is exact. What is left of a value below the last unit, and values that are too large for the first, are added up as doubles with the
-error of each addition beside (Knuth's two-sum), and begin again at 0 where no such value is left. NaN and the infinities are counted.
+A value is split into whole multiples of 2^60, 2^30, 1 and so on, each at most 2^30 in size, and each of these limbs is added up as a
+BIGINT, which is exact. What is left of a value below the last unit, and values that are too large for the first, are added up as doubles,
+with the error of each addition beside (Knuth's two-sum), and begin again at 0 where no such value is left. NaN and infinities are counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 _LIMB: Final = 30
 _HALF: Final = 32
 _LOW: Final = 2**_HALF - 1
 _SCALE: Final = 128
+_SQUARED: Final = 60
+"""Values below this power of two have squares that limbs hold."""
 
 
 def power(exponent: int) -> str:
@@ -72,7 +75,7 @@ class Limbs:
     def of(self, value: str) -> list[str]:
         """Return SQL of the limbs of a value that is not too large."""
         rounded = [f"rint({value} * {power(-exponent)})" for exponent in self.exponents]
-        parts = [rounded[0], *(f"{this} - {above} * {power(_LIMB)}" for above, this in zip(rounded, rounded[1:], strict=False))]
+        parts = [rounded[0], *(f"{this} - {above} * {power(_LIMB)}" for above, this in pairwise(rounded))]
         return [f"CAST({part} AS BIGINT)" for part in parts]
 
     def left(self, value: str) -> str:
@@ -99,8 +102,8 @@ _PAIRS: Final = {"big": "bigs", "small": "smalls"}
 """Sums of doubles, which have their errors beside them, by what counts their values."""
 
 
-def _finite(value: str) -> str:
-    return f"(abs({value}) < double('Infinity'))"
+def _is_big(value: str, bound: str) -> str:
+    return f"(abs({value}) < double('Infinity') AND abs({value}) >= {bound})"
 
 
 def _inside(value: str, limbs_bound: str) -> str:
@@ -114,25 +117,23 @@ def sums_of_doubles(value: str, weight: str) -> str:
         value: the column's name.
         weight: a column with 1 for a row that comes, -1 for one that goes.
     """
-    inside = _inside(value, VALUES.bound)
-    big = f"({_finite(value)} AND abs({value}) >= {VALUES.bound})"
-    left = VALUES.left(inside)
-    return _struct(_fields(value, weight, inside, (big, f"{value} * {power(-_SCALE)}"), left, VALUES))
+    return _struct(_fields(value, weight, _inside(value, VALUES.bound), VALUES.bound))
 
 
-def _fields(value: str, weight: str, inside: str, big: tuple[str, str], left: str, limbs: Limbs) -> dict[str, str]:
-    """Return SQL of the fields of a struct of sums."""
+def _fields(value: str, weight: str, inside: str, bound: str) -> dict[str, str]:
+    """Return SQL of the fields of a struct of sums; ``inside`` is the value, or zero where it is not below the bound."""
+    big, left = _is_big(value, bound), VALUES.left(inside)
     counted = {
         "n": f"{value} IS NOT NULL",
         "nan": f"isnan({value})",
         "up": f"{value} = double('Infinity')",
         "down": f"{value} = double('-Infinity')",
-        "bigs": big[0],
+        "bigs": big,
         "smalls": f"{left} <> 0D",
     }
     fields = {name: f"coalesce(sum(if({test}, {weight}, 0L)), 0L)" for name, test in counted.items()}
-    fields |= {name: f"coalesce(sum({part} * {weight}), 0L)" for name, part in zip(limbs.names, limbs.of(inside), strict=True)}
-    for name, part in (("big", f"if({big[0]}, {big[1]}, 0D)"), ("small", left)):
+    fields |= {name: f"coalesce(sum({part} * {weight}), 0L)" for name, part in zip(VALUES.names, VALUES.of(inside), strict=True)}
+    for name, part in (("big", f"if({big}, {value} * {power(-_SCALE)}, 0D)"), ("small", left)):
         fields |= {name: f"coalesce(sum({part} * {weight}), 0D)", f"{name}_error": "0D"}
     return fields
 
@@ -176,7 +177,7 @@ def moment_columns(value: str) -> list[dict[str, str]]:
     """
     inside = f"{value}_inside"
     return [
-        {inside: f"if(abs({value}) < {power(60)}, {value}, 0D)"},
+        {inside: _inside(value, power(_SQUARED))},
         {f"{value}_square": f"{inside} * {inside}", f"{value}_error": error_of_product(inside, inside)},
     ]
 
@@ -184,13 +185,11 @@ def moment_columns(value: str) -> list[dict[str, str]]:
 def moments_of_doubles(value: str, weight: str) -> str:
     """Return SQL of an aggregate: a struct with the sums of a column of doubles, and of their squares."""
     inside, square, error = (f"{value}_{name}" for name in ("inside", "square", "error"))
-    big = f"({_finite(value)} AND abs({value}) >= {power(60)})"
-    left = VALUES.left(inside)
-    fields = _fields(value, weight, inside, (big, f"{value} * {power(-_SCALE)}"), left, VALUES)
+    fields = _fields(value, weight, inside, power(_SQUARED))
     for name, high, low in zip(SQUARES.names, SQUARES.of(square), SQUARES.of(error), strict=True):
         fields[name] = f"coalesce(sum(({high} + {low}) * {weight}), 0L)"
-    lefts = (left, SQUARES.left(square), SQUARES.left(error))
-    rest = f"(if({big}, {value} * {value}, 0D) + {lefts[1]} + {lefts[2]})"
+    lefts = (VALUES.left(inside), SQUARES.left(square), SQUARES.left(error))
+    rest = f"(if({_is_big(value, power(_SQUARED))}, {value} * {value}, 0D) + {lefts[1]} + {lefts[2]})"
     fields["rest"] = f"coalesce(sum({rest} * {weight}), 0D)"
     some = " OR ".join(f"{each} <> 0D" for each in lefts)
     fields["smalls"] = f"coalesce(sum(if({some}, {weight}, 0L)), 0L)"

@@ -95,7 +95,7 @@ class GroupLayout:
         grouped = rows.groupBy(*self.partials.key_columns)
         fields = list(rows.select(*self.partials.key_columns).schema)
         if self.merged or self.kept:
-            fields += grouped.agg(*self.partials.creations).schema[len(self.keys) :]
+            fields += grouped.agg(*self.partials.creations).schema.fields[len(self.keys) :]
         for column, sums in self.signed_over(rows).items():
             fields.append(_sums_field(rows, column, sums))
         for name, sql in self.counted_sql.items():
