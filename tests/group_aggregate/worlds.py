@@ -37,7 +37,7 @@ class World:
 
     def run(self, changes: int, cuts: int, *, only_inserts: bool = False) -> World:
         """Make changes, cut into epochs at random."""
-        ends = sorted(self.chosen.sample(range(1, changes), cuts - 1)) + [changes]
+        ends = [*sorted(self.chosen.sample(range(1, changes), cuts - 1)), changes]
         made: list[tuple[Any, ...]] = []
         for number in range(changes):
             made += [self._insert()] if only_inserts else self._change()

@@ -11,6 +11,7 @@ from tidemark.testing.operators.async_map import PureAsyncMap
 from tidemark.testing.operators.contract import Folds, PureOperator
 from tidemark.testing.operators.deduplicate import PureDeduplicate
 from tidemark.testing.operators.element_process import PureElementProcess
+from tidemark.testing.operators.group_aggregate import PureGroupAggregate
 from tidemark.testing.operators.keyed_process import PureKeyedProcess
 from tidemark.testing.operators.running import PureRunning
 from tidemark.testing.operators.sql_state import PureSqlState
@@ -27,6 +28,7 @@ _KINDS: Final[Mapping[str, Callable[[Any, Folds], PureOperator]]] = MappingProxy
         "broadcast_element_process": PureElementProcess,
         "async_map": PureAsyncMap,
         "running": PureRunning,
+        "group_aggregate": PureGroupAggregate,
         "sql_state": PureSqlState,
     }
 )
