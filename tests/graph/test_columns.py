@@ -110,7 +110,7 @@ SCHEMAS: dict[str, tuple[Build, str | None]] = {
         "window_start TIMESTAMP, window_end TIMESTAMP, x, pane_timing STRING, pane_index INT",
     ),
     "running aggregates": (
-        lambda s: s.key_by("zone", busy="fare > 10").aggregate(n=tm.count(), best=aggregate("max", "fare")),
+        lambda s: s.key_by("zone", busy="fare > 10").running_aggregate(n=tm.count(), best=aggregate("max", "fare")),
         "zone INT, busy BOOLEAN, n BIGINT, best DOUBLE",
     ),
     "greatest element": (lambda s: s.select("zone", "fare").key_by("zone").max_by("fare"), "zone INT, fare DOUBLE"),
@@ -230,7 +230,7 @@ LINEAGE: dict[str, tuple[Build, str, set[str]]] = {
         {"note", "fare", "tip"},
     ),
     "reduced in Python": (lambda s: s.window_all(tm.tumbling("5 ms")).reduce(of_window, columns=["fare", "tip"]), "fare", {"fare", "tip"}),
-    "running": (lambda s: s.key_by("zone").aggregate(best=aggregate("max", "fare")), "best", {"fare"}),
+    "running": (lambda s: s.key_by("zone").running_aggregate(best=aggregate("max", "fare")), "best", {"fare"}),
     "reduced by element": (
         lambda s: s.key_by("zone").reduce(note="if(a.fare > b.fare, a.note, b.note)", fare="b.fare"),
         "note",

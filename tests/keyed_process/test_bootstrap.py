@@ -36,7 +36,7 @@ def job_of(store: Path) -> tm.Job:
         "limited": keyed.connect(small.broadcast("limits", key="k", value="v BIGINT")).process(limited, returns="v BIGINT, limit BIGINT"),
         "once": keyed.deduplicate(within="1 hour"),
         "changes": keyed.process(tm.sql_state(LAST, returns={"v": "v", "last": "last"})),
-        "totals": keyed.aggregate(total=tm.sum("v")),
+        "totals": keyed.running_aggregate(total=tm.sum("v")),
     }
     outputs = {uid: tm.memory(stream.uid(uid), f"{store}/{uid}") for uid, stream in streams.items()}
     return tm.Job("bootstrapped", outputs=outputs, store=str(store))

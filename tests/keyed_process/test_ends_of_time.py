@@ -74,7 +74,7 @@ def test_timers_that_fail_in_an_epoch_without_input_have_the_columns_of_elements
     streams = {
         "results": stream,
         "failed": failed.select("k", "v", "error"),
-        "counts": failed.key_by("k").aggregate(n=tm.count()).uid("counts"),
+        "counts": failed.key_by("k").running_aggregate(n=tm.count()).uid("counts"),
     }
     job = tm.Job("ends", outputs={name: tm.memory(each, f"{tmp_path}/{name}") for name, each in streams.items()}, store=str(tmp_path / "s"))
     tm.run(job, spark=spark, clock=ManualClock(50_000_000), handle_signals=False)
@@ -136,7 +136,7 @@ def test_nan_null_and_both_zeros_are_keys_like_any_other(spark: SparkSession, tm
     read = tm.source("numbers", tm.from_elements(epochs=epochs, schema="v DOUBLE, t BIGINT"), watermarks=tm.ascending(timestamp="t"))
     streams = {
         "process": read.key_by("v").process(Numbered, returns="n BIGINT").uid("numbered"),
-        "aggregate": read.key_by("v").aggregate(n=tm.count()).uid("counted").select("n"),
+        "aggregate": read.key_by("v").running_aggregate(n=tm.count()).uid("counted").select("n"),
     }
     job = tm.Job("odd", outputs={name: tm.memory(each, f"{tmp_path}/{name}") for name, each in streams.items()}, store=str(tmp_path / "s"))
     tm.run(job, spark=spark, clock=ManualClock(1_700_000_000_000), handle_signals=False)
@@ -163,7 +163,10 @@ def test_what_is_kept_before_there_is_a_watermark_lives_from_the_first_one(spark
     second = rides([], [], [("a", 11_500, 3), ("b", 11_600, 3)], [("a", 12_500, 4)], name="others")
     streams = {
         "pairs": first.key_by("k").connect(second.key_by("k")).process(Pairs, returns="k STRING, n BIGINT").uid("pairs"),
-        "counts": first.union(second).key_by("k").aggregate(n=tm.count(), ttl=tm.state_ttl("1 second", domain="event")).uid("counts"),
+        "counts": first.union(second)
+        .key_by("k")
+        .running_aggregate(n=tm.count(), ttl=tm.state_ttl("1 second", domain="event"))
+        .uid("counts"),
     }
     outputs = {name: tm.memory(each, f"{tmp_path}/{name}") for name, each in streams.items()}
     job = tm.Job("silent", outputs=outputs, store=str(tmp_path / "s"))

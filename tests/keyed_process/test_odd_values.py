@@ -66,7 +66,7 @@ def test_state_that_was_written_before_there_was_a_watermark_lives_from_the_firs
 
 
 def test_so_does_what_other_kinds_keep() -> None:
-    counts = OperatorHarness(READ.key_by("k").aggregate(n=tm.count(), ttl=tm.state_ttl("1 second", domain="event")).uid("counts"))
+    counts = OperatorHarness(READ.key_by("k").running_aggregate(n=tm.count(), ttl=tm.state_ttl("1 second", domain="event")).uid("counts"))
     for at in (5_000, 6_000):
         counts.process({"k": "a", "v": 1}, at=at)
         counts.advance_watermark(NO_WATERMARK)
@@ -107,7 +107,7 @@ class Counts:
 
 def test_nan_is_one_key_of_a_stream_and_so_are_both_zeros() -> None:
     read = tm.source("numbers", tm.files("in", format="json", schema="at TIMESTAMP, v DOUBLE"), watermarks=tm.ascending(timestamp="at"))
-    made = (read.key_by("v").process(Counts, returns="n BIGINT"), read.key_by("v").aggregate(n=tm.count()))
+    made = (read.key_by("v").process(Counts, returns="n BIGINT"), read.key_by("v").running_aggregate(n=tm.count()))
     for each in made:
         counted = OperatorHarness(each.uid("counted"))
         found = []

@@ -206,8 +206,20 @@ def _by_element(rides: tm.Stream) -> dict[str, tm.Stream]:
         "rises": by_key.process(rises).uid("rises"),
         "numbered": by_key.process(numbered).uid("numbered"),
         "added": by_key.reduce(v="coalesce(a.v, 0) + coalesce(b.v, 0)", t="greatest(a.t, b.t)", ttl=ttl).uid("added"),
-        "so_far": by_key.aggregate(ttl=None, **aggregates(), mean=tm.avg("v"), last=tm.last("v")).uid("so_far"),
+        "so_far": by_key.running_aggregate(ttl=None, **aggregates(), mean=tm.avg("v"), last=tm.last("v")).uid("so_far"),
         "greatest": by_key.max_by("v").uid("greatest"),
+        **_groups(rides),
+    }
+
+
+def _groups(rides: tm.Stream) -> dict[str, tm.Stream]:
+    """Return changelogs of groups: of all rides, and of the groups of these, from which rows are taken back."""
+    groups = rides.key_by("k").aggregate(**aggregates(), mean=tm.avg("v"), last=tm.last("v")).uid("groups")
+    return {
+        "groups": groups,
+        "groups_of_groups": groups.key_by(parity="mean % 2")
+        .aggregate(n=tm.count(), least=tm.min("mean"), spread=tm.variance("mean"), ks=tm.collect_list("k"))
+        .uid("groups_of_groups"),
     }
 
 

@@ -89,12 +89,17 @@ CASES: dict[str, tuple[Callable[[], object], str, str, str]] = {
         "leave them out",
     ),
     "a function without results": (lambda: KEYED.process(print), "TM100", "does not say which columns", "returns='zone INT"),
-    "no aggregate": (KEYED.aggregate, "TM100", "given no aggregate", "trips=tm.count()"),
-    "no call of an aggregate": (lambda: KEYED.aggregate(n=wrong(tm.count)), "TM100", "the function count(...)", "n=tm.count(...)"),
-    "an aggregate like a key": (lambda: KEYED.aggregate(zone=tm.count()), "TM104", "'zone' and 'zone'", "another name"),
-    "an aggregate of an unknown column": (lambda: KEYED.aggregate(n=tm.sum("tip")), "TM101", "unknown column 'tip'", "one of the columns"),
+    "no aggregate": (KEYED.running_aggregate, "TM100", "given no aggregate", "trips=tm.count()"),
+    "no call of an aggregate": (lambda: KEYED.running_aggregate(n=wrong(tm.count)), "TM100", "the function count(...)", "n=tm.count(...)"),
+    "an aggregate like a key": (lambda: KEYED.running_aggregate(zone=tm.count()), "TM104", "'zone' and 'zone'", "another name"),
+    "an aggregate of an unknown column": (
+        lambda: KEYED.running_aggregate(n=tm.sum("tip")),
+        "TM101",
+        "unknown column 'tip'",
+        "one of the columns",
+    ),
     "an aggregate in Python": (
-        lambda: KEYED.aggregate(n=tm.python_aggregate(int, max, max, abs, arguments=["v"], state="BIGINT", returns="BIGINT")),
+        lambda: KEYED.running_aggregate(n=tm.python_aggregate(int, max, max, abs, arguments=["v"], state="BIGINT", returns="BIGINT")),
         "TM100",
         "is a Python function",
         "tm.aggregating_state",
@@ -145,7 +150,7 @@ def test_recursion_is_found() -> None:
 def test_explain_says_what_is_kept() -> None:
     ttl = tm.state_ttl("1 hour", domain="event")
     assert "state lives for 1h of event time" in repr(kind_of(machine(ttl=ttl).node).describe(machine(ttl=ttl).node))  # type: ignore[arg-type]
-    found = KEYED.aggregate(total=tm.sum("fare"), ttl=ttl)
+    found = KEYED.running_aggregate(total=tm.sum("fare"), ttl=ttl)
     assert repr(found) == "<Stream: running by zone: total = sum(fare), state lives for 1h of event time>"
     assert repr(KEYED.max_by("fare")) == "<Stream: running by zone: max_by fare>"
     assert repr(KEYED.reduce(fare="a.fare + b.fare")) == "<Stream: reduce by zone: fare = a.fare + b.fare>"

@@ -48,7 +48,7 @@ def test_columns_of_any_name_and_type(spark: SparkSession, tmp_path: Path) -> No
             "fold": without_new.process(fold).uid("fold"),
             "merged": keyed.reduce(s=added, t="b.t", ttl=None, **{"a.b": "a.`a.b` * b.`a.b`"}).uid("merged"),
             "best": keyed.max_by("s.x").uid("best"),
-            "lists": keyed.aggregate(t=tm.max("t"), xs=tm.collect_list("s.x"), of=tm.max_by("m", "t")).uid("lists"),
+            "lists": keyed.running_aggregate(t=tm.max("t"), xs=tm.collect_list("s.x"), of=tm.max_by("m", "t")).uid("lists"),
         }
     )
     assert in_order(ran.rows["last"], "t", "before", "key", "y", "x x") == [

@@ -113,7 +113,7 @@ def operators(source: tm.Stream) -> dict[str, tuple[tm.Stream, Walks | Totals]]:
     assert ttl is not None
     lives = tm.state_ttl(f"{ttl.ms} ms", domain=ttl.domain)
     results = {"n": tm.count(), "total": tm.sum("x"), "xs": tm.collect_list("x"), "most": tm.max("x")}
-    found["a2"] = keyed.aggregate(**results, ttl=lives), Totals("a2", ttl)
+    found["a2"] = keyed.running_aggregate(**results, ttl=lives), Totals("a2", ttl)
     found["d2"] = keyed.reduce(x="3 * a.x + b.x", op="(a.op * 2 + b.op) % 7", ttl=lives), Totals("d2", ttl)
     return {uid: (stream.uid(uid), contract) for uid, (stream, contract) in found.items()}
 

@@ -22,7 +22,7 @@ def reduce(**merges: str) -> Declare:
 
 
 def running(**aggregates: Any) -> Declare:
-    return lambda stream: stream.key_by("zone").aggregate(**aggregates).uid("w")
+    return lambda stream: stream.key_by("zone").running_aggregate(**aggregates).uid("w")
 
 
 def most(by: str, method: str = "max_by") -> Declare:

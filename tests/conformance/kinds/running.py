@@ -14,14 +14,14 @@ def totals(stream: tm.Stream, tags: Tags) -> tm.Stream:
     """Return aggregates over all elements so far: some that a row has as an expression, some that only an aggregate makes."""
     del tags
     found = {"total": tm.sum("v"), "n": tm.count(), "at": tm.max("at"), "of": tm.max_by("at", "v"), "kinds": tm.count_distinct("v")}
-    return stream.key_by("k").aggregate(ttl=None, **found)
+    return stream.key_by("k").running_aggregate(ttl=None, **found)
 
 
 def lately(stream: tm.Stream, tags: Tags) -> tm.Stream:
     """Return aggregates since the last gap."""
     del tags
     ttl = tm.state_ttl("500 ms", domain="event")
-    return stream.key_by("k").aggregate(n=tm.count("v"), mean=tm.avg("v"), vs=tm.collect_list("v"), ttl=ttl)
+    return stream.key_by("k").running_aggregate(n=tm.count("v"), mean=tm.avg("v"), vs=tm.collect_list("v"), ttl=ttl)
 
 
 def most(stream: tm.Stream, tags: Tags) -> tm.Stream:

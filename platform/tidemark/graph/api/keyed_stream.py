@@ -10,6 +10,7 @@ from tidemark.durations import Duration, to_ms
 from tidemark.errors import DefinitionError
 from tidemark.graph.api.changelogs import last_of_key
 from tidemark.graph.api.connected_streams import BroadcastConnectedStream, BroadcastStream, ConnectedStreams, connected
+from tidemark.graph.api.group_aggregates import KeyedAggregates
 from tidemark.graph.api.process_functions import process_node
 from tidemark.graph.api.states import require_ttl
 from tidemark.graph.api.windows.windowed_stream import WindowedStream
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 @checked_methods()
 @without_rows("keyed stream")
 @dataclass(frozen=True, eq=False, kw_only=True)
-class KeyedStream:
+class KeyedStream(KeyedAggregates):
     """Elements grouped by key; made by ``Stream.key_by``."""
 
     node: Node
@@ -216,8 +217,8 @@ class KeyedStream:
             )
         )
 
-    def aggregate(self, *, ttl: StateTtl | None = None, **aggregates: Aggregate) -> Stream:
-        """Emit for each element the aggregates over all elements of its key so far: a running aggregate, without windows.
+    def running_aggregate(self, *, ttl: StateTtl | None = None, **aggregates: Aggregate) -> Stream:
+        """Emit for each element the aggregates over all elements of its key so far, without windows.
 
         Rows have the keys and the results, and the element's event time. Elements of a key come in order of (event time, source position)
         within an epoch. The operator keeps the partial results of each key: name it with ``.uid("...")``.
@@ -233,7 +234,7 @@ class KeyedStream:
         from tidemark.graph.api.streams import Stream
 
         place = call_site()
-        lives = require_ttl(ttl, "aggregate", place)
+        lives = require_ttl(ttl, "running_aggregate", place)
         return Stream(RunningNode(inputs=(self.node,), keys=self.keys, aggregates=tuple(aggregates.items()), ttl=lives, place=place))
 
     def reduce(self, function: Callable[..., object] | None = None, /, *, ttl: StateTtl | None = None, **merges: str) -> Stream:
@@ -241,7 +242,8 @@ class KeyedStream:
 
         ``.reduce(fare="a.fare + b.fare", top="greatest(a.top, b.top)")``: for each column of the stream that is to be in the result, how
         it is merged, as SQL over ``a`` and ``b``, the row so far and the element. Rows have the keys and these columns, and the
-        element's event time. Order and ``.uid("...")`` as for ``aggregate``. Merging need not be associative; columns keep their types.
+        element's event time. Order and ``.uid("...")`` as for ``running_aggregate``. Merging need not be associative;
+        columns keep their types.
 
         Args:
             function: none: a process function with a reducing state merges rows in Python.
@@ -271,7 +273,7 @@ class KeyedStream:
         """Emit for each element the one with the greatest value of its key so far, whole; of equal ones the first, as Flink does.
 
         Null is less than any value, NaN greater than any number. Rows have the stream's columns, and the event time of the element that
-        came. Order and ``.uid("...")`` as for ``aggregate``.
+        came. Order and ``.uid("...")`` as for ``running_aggregate``.
 
         Args:
             by: a column, or an SQL expression over the columns.

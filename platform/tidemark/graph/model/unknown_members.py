@@ -34,7 +34,7 @@ _MEANT: Final[Mapping[str, str]] = {
         ("drop", "write .select(...) with the columns that are to stay"),
         (
             "agg sum avg mean min max stddev variance",
-            f"aggregate per window: {_WINDOWS}; or for each element: .key_by('zone').aggregate(total=tm.sum('fare'))",
+            f"aggregate per window: {_WINDOWS}; or of all so far, as a changelog: .key_by('zone').aggregate(total=tm.sum('fare'))",
         ),
         ("maxby minby", "write .key_by('zone').max_by('fare'), for each element; in windows tm.max_by('zone', 'fare')"),
         ("timewindow hop tumble", "write .key_by('zone').window(tm.tumbling('1 hour')), or tm.sliding, tm.cumulative, tm.session"),

@@ -15,6 +15,7 @@ from tidemark.graph.operators.deduplicate.kind import DeduplicateKind
 from tidemark.graph.operators.element_process.broadcast import BroadcastElementProcessKind
 from tidemark.graph.operators.element_process.kind import ElementProcessKind
 from tidemark.graph.operators.interval_join.kind import IntervalJoinKind
+from tidemark.graph.operators.group_aggregate.kind import GroupAggregateKind
 from tidemark.graph.operators.keyed_process.connected import BroadcastProcessKind, ConnectedProcessKind
 from tidemark.graph.operators.keyed_process.kind import KeyedProcessKind
 from tidemark.graph.operators.kind import OperatorKind
@@ -40,6 +41,7 @@ def kinds() -> Mapping[str, OperatorKind[Any]]:
         AsyncMapKind(),
         RegularJoinKind(),
         RunningKind(),
+        GroupAggregateKind(),
         SqlStateKind(),
         LatestKind(),
         TopKind(),

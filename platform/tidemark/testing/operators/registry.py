@@ -12,6 +12,7 @@ from tidemark.testing.operators.contract import Folds, PureOperator
 from tidemark.testing.operators.deduplicate import PureDeduplicate
 from tidemark.testing.operators.element_process import PureElementProcess
 from tidemark.testing.operators.interval_join import PureIntervalJoin
+from tidemark.testing.operators.group_aggregate import PureGroupAggregate
 from tidemark.testing.operators.keyed_process import PureKeyedProcess
 from tidemark.testing.operators.latest import PureLatest
 from tidemark.testing.operators.regular_join import PureRegularJoin
@@ -32,6 +33,7 @@ _KINDS: Final[Mapping[str, Callable[[Any, Folds], PureOperator]]] = MappingProxy
         "async_map": PureAsyncMap,
         "regular_join": PureRegularJoin,
         "running": PureRunning,
+        "group_aggregate": PureGroupAggregate,
         "sql_state": PureSqlState,
         "latest": PureLatest,
         "top_n": PureTop,

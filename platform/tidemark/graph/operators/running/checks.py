@@ -24,7 +24,10 @@ def check_running(node: RunningNode, given: Schema | None) -> None:
         return
     if not node.aggregates:
         raise DefinitionError(
-            "aggregate() is given no aggregate", fix="name at least one: .aggregate(trips=tm.count())", uid=node.uid, place=node.place
+            "running_aggregate() is given no aggregate",
+            fix="name at least one: .running_aggregate(trips=tm.count())",
+            uid=node.uid,
+            place=node.place,
         )
     check_column_names([name for name, _ in (*node.keys, *node.aggregates)], "the running result", node.place, uid=node.uid)
     for name, aggregate in node.aggregates:

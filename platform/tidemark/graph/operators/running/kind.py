@@ -31,7 +31,7 @@ BEST_COLUMN = partial_column("best", "row")
 
 
 class RunningKind(OperatorKind[RunningNode]):
-    """``key_by(...).aggregate(...)``, ``max_by(...)`` and ``min_by(...)``: results over a key's elements so far."""
+    """``key_by(...).running_aggregate(...)``, ``max_by(...)`` and ``min_by(...)``: results over a key's elements so far."""
 
     name: ClassVar[str] = "running"
     noun: ClassVar[str] = "running aggregate"
@@ -97,7 +97,7 @@ class RunningKind(OperatorKind[RunningNode]):
         """Return the method."""
         if node.extreme is not None:
             return node.extreme.kind, f"chooses by {describe_expression(node.extreme.by)}"
-        return "aggregate", f"aggregates {', '.join(name for name, _ in node.aggregates)}"
+        return "running_aggregate", f"aggregates {', '.join(name for name, _ in node.aggregates)}"
 
     def counters(self, node: RunningNode) -> tuple[str, ...]:
         """Return none."""

@@ -1,16 +1,16 @@
-"""Keys and partial aggregates of a window operator, as SQL: created from rows, merged, finished to results."""
+"""Keys and partial aggregates of an operator, as SQL: created from rows, merged, finished to results."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import functions as F
 
 from tidemark.graph.model.aggregates import Aggregate, Partial
+from tidemark.graph.model.nodes import Expression
 from tidemark.graph.operators.state_names import key_column, partial_column
-from tidemark.graph.operators.window.node import WindowNode
 from tidemark.spark.columns.expressions import POSITION, TIME, column, is_name, key_hash, quoted
 
 if TYPE_CHECKING:
@@ -20,14 +20,33 @@ _PLAIN = frozenset({"count", "sum", "avg", "min", "max", "stddev", "stddev_pop",
 """Kinds of aggregates that ignore nulls and cannot fail on them."""
 
 
+class Aggregating(Protocol):
+    """The node of an operator that aggregates, by keys."""
+
+    @property
+    def keys(self) -> tuple[tuple[str, Expression], ...]:
+        """Names and expressions of the keys."""
+        ...
+
+    @property
+    def aggregates(self) -> tuple[tuple[str, Aggregate], ...]:
+        """Names and aggregates."""
+        ...
+
+    @property
+    def reduced(self) -> tuple[tuple[str, str | None], ...]:
+        """The columns that ``reduce`` merges, none for aggregates."""
+        ...
+
+
 class Partials:
-    """The state columns of a window operator that come from its keys and aggregates.
+    """The state columns of an operator that come from its keys and aggregates.
 
     Args:
         node: the operator.
     """
 
-    def __init__(self, node: WindowNode) -> None:
+    def __init__(self, node: Aggregating) -> None:
         self.node = node
         self.keys = [key_column(name) for name, _ in node.keys]
         self._columns = {

@@ -12,6 +12,7 @@ from tidemark.spark.operators.base.contract import OperatorRuntime
 from tidemark.spark.operators.deduplicate.runtime import DeduplicateRuntime
 from tidemark.spark.operators.element_process.runtime import ElementProcessRuntime
 from tidemark.spark.operators.interval_join.runtime import IntervalJoinRuntime
+from tidemark.spark.operators.group_aggregate.runtime import GroupAggregateRuntime
 from tidemark.spark.operators.keyed_process.runtime import KeyedProcessRuntime
 from tidemark.spark.operators.latest.runtime import LatestRuntime
 from tidemark.spark.operators.regular_join.runtime import RegularJoinRuntime
@@ -31,6 +32,7 @@ _RUNTIMES: Final[Mapping[str, Callable[[Any], OperatorRuntime]]] = MappingProxyT
         "async_map": AsyncMapRuntime,
         "regular_join": RegularJoinRuntime,
         "running": running_runtime,
+        "group_aggregate": GroupAggregateRuntime,
         "sql_state": sql_state_runtime,
         "latest": LatestRuntime,
         "top_n": top_runtime,

@@ -12,6 +12,7 @@ from tidemark.spark.operators.changelog.schemas import RowsSchemas
 from tidemark.spark.operators.deduplicate.schemas import DeduplicateSchemas
 from tidemark.spark.operators.elements.schemas import ElementSchemas
 from tidemark.spark.operators.interval_join.schemas import IntervalJoinSchemas
+from tidemark.spark.operators.group_aggregate.schemas import GroupAggregateSchemas
 from tidemark.spark.operators.keyed_process.schemas import KeyedProcessSchemas
 from tidemark.spark.operators.latest.runtime import frames_of
 from tidemark.spark.operators.native_keyed.schemas import NativeKeyedSchemas
@@ -35,6 +36,7 @@ _SCHEMAS: Final[Mapping[str, Callable[[Any, Mapping[str, DataFrame]], OperatorSc
         "async_map": ElementSchemas,
         "regular_join": RegularJoinSchemas,
         "running": lambda node, inputs: NativeKeyedSchemas(running_program(node), inputs),
+        "group_aggregate": GroupAggregateSchemas,
         "sql_state": lambda node, inputs: NativeKeyedSchemas(program_of(node), inputs),
         "latest": lambda node, inputs: RowsSchemas(frames_of(node), inputs),
         "top_n": top_schemas,

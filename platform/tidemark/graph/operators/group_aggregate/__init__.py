@@ -1,0 +1,1 @@
+"""Aggregates of groups, as a changelog, as an operator kind."""

@@ -1,0 +1,1 @@
+"""Aggregates of groups, as a changelog, in the engine."""

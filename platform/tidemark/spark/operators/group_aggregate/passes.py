@@ -1,0 +1,172 @@
+"""The passes of an epoch over groups: what rows add to each, the groups before and after, and the changes of results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from tidemark.graph.operators.state_names import partial_column
+from tidemark.spark.columns.changes import ADDS, AFTER, BEFORE, as_changes, changed
+from tidemark.spark.columns.expressions import CHANGE, POSITION, TIME, key_hash, quoted
+from tidemark.spark.operators.group_aggregate.columns import DELTA, FOUND, INPUT, ROWS, STORED, WEIGHT
+from tidemark.spark.operators.group_aggregate.layout import GroupLayout
+from tidemark.spark.operators.keyed.key_table import union_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_VALUE = "__tm_value"
+COUNTED_FOUND = f"{FOUND}_counted"
+KEPT_FOUND = f"{FOUND}_kept"
+
+
+class GroupPasses:
+    """The frames of an epoch. Nothing runs until a returned frame is written.
+
+    Args:
+        layout: of the state.
+        schema: all columns of state that users' columns make, as ``GroupLayout.schema`` returns them.
+        uid: of the operator.
+    """
+
+    def __init__(self, layout: GroupLayout, schema: T.StructType, uid: str) -> None:
+        self._layout = layout
+        self._schema = schema
+        self._uid = uid
+        self._keys = list(map(quoted, layout.keys))
+
+    def delta(self, rows: DataFrame) -> DataFrame:
+        """Return what rows of input add to their groups: keys, the columns of groups, and the number of rows of input."""
+        layout = self._layout
+        if layout.merged:
+            counts = (F.expr(text) for text in (f"count(1) AS {ROWS}", f"max({TIME}) AS {TIME}", f"count(1) AS {INPUT}"))
+            return rows.groupBy(*layout.partials.key_columns).agg(*layout.partials.creations, *counts)
+        weighted = self.weighted(rows)
+        signed = layout.signed_over(rows)
+        names = {column: f"{_VALUE}_{number}" for number, column in enumerate(signed)}
+        prepared = weighted.select(
+            *map(F.col, self._keys), WEIGHT, TIME, *(F.expr(sums.value).alias(names[column]) for column, sums in signed.items())
+        )
+        prepared = _with_steps(prepared, [sums.steps(names[column]) for column, sums in signed.items()])
+        sums = [F.expr(sums.create(names[column], WEIGHT)).alias(column) for column, sums in signed.items()]
+        counts = (F.expr(text) for text in (f"sum({WEIGHT}) AS {ROWS}", f"max({TIME}) AS {TIME}", f"count(1) AS {INPUT}"))
+        return prepared.groupBy(*self._keys).agg(*sums, *counts)
+
+    def weighted(self, rows: DataFrame) -> DataFrame:
+        """Return rows of input with the keys of their groups, and their weights."""
+        weight = F.expr(f"if({ADDS}, 1L, -1L)") if CHANGE in rows.columns else F.lit(1).cast("bigint")
+        return rows.select("*", *self._layout.partials.key_columns, weight.alias(WEIGHT))
+
+    def groups(self, delta: DataFrame, stored: DataFrame | None, found: Sequence[DataFrame] = ()) -> DataFrame:
+        """Return the groups that input changes: keys, their columns after the epoch, ``STORED``, and what was found.
+
+        Args:
+            delta: what rows of input add.
+            stored: the groups before the epoch, with all columns of their table; None where there are none.
+            found: results of counted values and kept rows, by keys, in columns of their own.
+        """
+        names = [*self._layout.group_columns, ROWS, TIME]
+        struct = f"struct({', '.join(map(quoted, names))})"
+        if self._layout.merged:
+            return self._merged(delta, stored, struct)
+        parts = [delta.selectExpr(*self._keys, f"{struct} AS {DELTA}", INPUT)]
+        if stored is not None:
+            parts.append(stored.selectExpr(*self._keys, f"{struct} AS {STORED}"))
+        together = union_of([*parts, *found])
+        if stored is None:
+            together = together.selectExpr("*", f"CAST(NULL AS {self._struct_type()}) AS {STORED}")
+        columns = [name for name in together.columns if name not in (*self._layout.keys, INPUT)]
+        picked = (F.expr(f"any_value({name}, true)").alias(name) for name in columns)
+        grouped = together.groupBy(*self._keys).agg(F.expr(f"sum({INPUT})").alias(INPUT), *picked).where(f"{INPUT} > 0")
+        signed = self._layout.signed_stored(self._schema)
+        kinds = {column: self._schema[column].dataType.simpleString() for column in signed}
+        after = [
+            f"CAST({sums.merged(f'{STORED}.{quoted(column)}', f'{DELTA}.{quoted(column)}')} AS {kinds[column]}) AS {quoted(column)}"
+            for column, sums in signed.items()
+        ]
+        return grouped.selectExpr(
+            *self._keys,
+            *after,
+            f"coalesce({STORED}.{ROWS}, 0L) + {DELTA}.{ROWS} AS {ROWS}",
+            f"greatest({STORED}.{TIME}, {DELTA}.{TIME}) AS {TIME}",
+            STORED,
+            INPUT,
+            *(name for name in columns if name not in (STORED, DELTA)),
+        )
+
+    def _struct_type(self) -> str:
+        return T.StructType(
+            self._layout.groups(self._schema).fields[len(self._keys) :][: len(self._layout.group_columns) + 2]
+        ).simpleString()
+
+    def _merged(self, delta: DataFrame, stored: DataFrame | None, struct: str) -> DataFrame:
+        layout, is_stored = self._layout, "__tm_is_stored"
+        if stored is None:
+            return delta.selectExpr("*", f"CAST(NULL AS {self._struct_type()}) AS {STORED}")
+        names = [*self._keys, *map(quoted, layout.group_columns), ROWS, TIME]
+        marked = [
+            stored.selectExpr(*names, f"0L AS {INPUT}", f"true AS {is_stored}"),
+            delta.selectExpr(*names, INPUT, f"false AS {is_stored}"),
+        ]
+        together = union_of(marked)
+        extra = [
+            F.expr(f"sum({ROWS}) AS {ROWS}"),
+            F.expr(f"max({TIME}) AS {TIME}"),
+            F.expr(f"any_value(if({is_stored}, {struct}, NULL), true) AS {STORED}"),
+            F.expr(f"sum({INPUT}) AS {INPUT}"),
+        ]
+        return layout.partials.grouped(together, extra=extra).where(f"{INPUT} > 0")
+
+    def with_results(self, groups: DataFrame) -> DataFrame:
+        """Return groups with their rows of results before and after the epoch, null where there is none."""
+        names = [*self._keys, *map(quoted, self._layout.group_columns), ROWS, TIME]
+        return groups.selectExpr(
+            *names,
+            f"{STORED} IS NOT NULL AND {STORED}.{ROWS} <> 0 AS __tm_was",
+            INPUT,
+            f"if({STORED}.{ROWS} > 0, {self._row(f'{STORED}.', 0)}, NULL) AS {BEFORE}",
+            f"if({ROWS} > 0, {self._row('', 1)}, NULL) AS {AFTER}",
+        )
+
+    def _row(self, state: str, side: int) -> str:
+        """Return SQL of a row of results, as a struct."""
+        layout = self._layout
+        keys = (f"{quoted(key)} AS {quoted(name)}" for key, (name, _) in zip(layout.keys, layout.node.keys, strict=True))
+        time = f"{state}{TIME}"
+        position = f"named_struct('origin', '{self._uid}', 'block', {time}, 'row', {key_hash(layout.keys)})"
+        results = (f"{text} AS {quoted(name)}" for name, text in self.results(state, side).items())
+        return f"struct({', '.join([*keys, *results, f'{time} AS {TIME}', f'{position} AS {POSITION}'])})"
+
+    def results(self, state: str, side: int) -> Mapping[str, str]:
+        """Return SQL of results by name; ``state`` stands before the columns of groups."""
+        layout = self._layout
+        signed = layout.signed_stored(self._schema)
+        found = {}
+        for name, aggregate in layout.node.aggregates:
+            if name in layout.counted_sql:
+                value = f"{COUNTED_FOUND}_{side}.{quoted(layout.value_column(name))}"
+                found[name] = layout.counted_sql[name].result.format(found=value)
+            elif layout.sums_column(name) in signed:
+                column = layout.sums_column(name)
+                found[name] = signed[column].result(f"{state}{quoted(column)}")
+            else:
+                prefix = state if layout.merged else f"{KEPT_FOUND}_{side}."
+                columns = {part.name: f"{prefix}{quoted(partial_column(name, part.name))}" for part in aggregate.partials}
+                found[name] = aggregate.result.format(**columns)
+        return found
+
+    @staticmethod
+    def changes(pairs: DataFrame) -> DataFrame:
+        """Return the changes of results."""
+        return as_changes(changed(pairs.select(BEFORE, AFTER)))
+
+
+def _with_steps(rows: DataFrame, steps: Sequence[Sequence[Mapping[str, str]]]) -> DataFrame:
+    """Return rows with columns that are made in steps, each over those before it."""
+    for number in range(max(map(len, steps), default=0)):
+        made = {name: text for each in steps if number < len(each) for name, text in each[number].items()}
+        rows = rows.select("*", *(F.expr(text).alias(name) for name, text in made.items()))
+    return rows

@@ -1,0 +1,302 @@
+"""Aggregates of groups: one pass merges what an epoch's rows add with the stored state of their groups, and writes both results.
+
+The pass is written once: each group that input changes, with its row of results before and after. From these files come the changes and
+the next state: two Spark jobs. Where values are counted or rows kept, the input is staged before, and each of these tables takes two jobs
+more. Where state has a lifetime of event time, the pass waits for the watermark.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from tidemark.crashpoints import crash_point
+from tidemark.graph.operators.group_aggregate.node import GroupAggregateNode
+from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
+from tidemark.spark.columns.changes import AFTER, BEFORE, same
+from tidemark.spark.columns.few_rows import FEW_ROWS, in_one_task
+from tidemark.spark.columns.schemas import no_rows
+from tidemark.spark.operators.base.contract import InputCounts, Observed, OperatorContext, OperatorEpoch, OperatorRuntime, PortInput
+from tidemark.spark.operators.base.staged_rows import StagedRows
+from tidemark.spark.operators.base.tables import StateTables
+from tidemark.spark.operators.changelog.contents import MANY_ROWS
+from tidemark.spark.operators.group_aggregate.columns import INPUT, NUMBER, ROWS
+from tidemark.spark.operators.group_aggregate.layout import GroupLayout
+from tidemark.spark.operators.group_aggregate.live_groups import live_groups
+from tidemark.spark.operators.group_aggregate.lookups import NUMBER_BEFORE, ROW_AFTER, ROW_BEFORE, CountedValues, KeptRows
+from tidemark.spark.operators.group_aggregate.passes import GroupPasses
+from tidemark.spark.operators.group_aggregate.state import AFTER_INPUT, BEFORE_INPUT, GroupState, effective_due, written_dues
+from tidemark.spark.operators.keyed.key_table import Counters
+from tidemark.state.log.progress import OperatorProgress
+from tidemark.state.log.records import OperatorState
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+FIRST_WATERMARK: Final = "first_watermark"
+VALUES: Final = "values"
+KEPT: Final = "rows"
+"""Counters: the first watermark that there was, the numbers of counted values and of kept rows."""
+
+
+class GroupAggregateRuntime(OperatorRuntime):
+    """An operator of a run.
+
+    Args:
+        node: its declaration.
+    """
+
+    def __init__(self, node: GroupAggregateNode) -> None:
+        super().__init__(node)
+        self._declared = node
+        self.layout = GroupLayout(node)
+        self._schemas: dict[str, T.StructType] = {}
+
+    @property
+    def node(self) -> GroupAggregateNode:
+        """The operator's declaration."""
+        return self._declared
+
+    def schema(self, rows: DataFrame) -> T.StructType:
+        """Return all columns of state that users' columns make, from the operator's input."""
+        given = rows.schema.json()
+        if given not in self._schemas:
+            self._schemas[given] = self.layout.schema(rows)
+        return self._schemas[given]
+
+    def begin(self, context: OperatorContext) -> GroupAggregateEpoch:
+        """Return the operator at work on an epoch."""
+        return GroupAggregateEpoch(self, context)
+
+    def next_timer(self, state: OperatorState) -> int | None:
+        """Return the least watermark at which state expires."""
+        return Counters.of(state.counters).next_due
+
+    def next_processing_time(self, state: OperatorState) -> int | None:
+        """Return the least processing time at which state expires."""
+        return Counters.of(state.counters).next_timer
+
+
+class GroupAggregateEpoch(OperatorEpoch):
+    """An operator in one epoch."""
+
+    runtime: GroupAggregateRuntime
+
+    def __init__(self, runtime: GroupAggregateRuntime, context: OperatorContext) -> None:
+        super().__init__(runtime, context)
+        self._layout = runtime.layout
+        self._tables = StateTables(context, runtime.node.place)
+        counters = context.before.counters
+        self._before = Counters.of(counters)
+        self._counters = dataclasses.replace(self._before, clock=context.processing_time)
+        self._first = counters.get(FIRST_WATERMARK, MIN_WATERMARK)
+        self._living = {name: counters.get(name, 0) for name in (VALUES, KEPT)}
+        self._staged: list[StagedRows] = []
+        self._rows: DataFrame | None = None
+        self._pairs: StagedRows | None = None
+        self._counts: Mapping[str, Any] = {}
+        self._expired = 0
+        self._ports: tuple[str, ...] = ()
+
+    @property
+    def _waits(self) -> bool:
+        """Whether the pass needs the watermark."""
+        ttl = self.runtime.node.ttl
+        return ttl is not None and ttl.domain == "event"
+
+    def process_batch(self, inputs: Mapping[str, PortInput]) -> None:
+        """Process an epoch's rows; stage them before, where the pass waits for the watermark or rows are read more than once."""
+        (given,) = inputs.values()
+        self._ports = tuple(inputs)
+        schema = self.runtime.schema(given.rows)
+        self._tables.require_types(schema)
+        self._tables.adopt(schema)
+        state = self._state(schema)
+        several = bool(self._layout.counted or self._layout.kept)
+        few = bool(given.files)
+        rows = given.rows
+        if several or self._waits or state.groups.stored_rows > MANY_ROWS:
+            staged = self._stage(rows)
+            rows, few = staged.rows, staged.few
+        if self._waits:
+            self._rows = rows
+        else:
+            self._expire_by_clock()
+            self._run(rows, self.context.processing_time, few=few)
+        crash_point("state-staged")
+
+    def _stage(self, rows: DataFrame) -> StagedRows:
+        staged = StagedRows(self.context, self._tables, rows)
+        self._staged.append(staged)
+        return staged
+
+    def _state(self, schema: T.StructType | None = None) -> GroupState:
+        known = schema or self._tables.schema
+        if known is None:
+            raise ValueError("no state was written yet")
+        return GroupState(self.context, self._tables, self._layout, known)
+
+    def _run(self, rows: DataFrame, clock: int, *, few: bool) -> None:
+        """Run the pass over an epoch's rows."""
+        schema = self._tables.schema
+        if schema is None:
+            raise ValueError("no columns of state")
+        state, passes = self._state(), GroupPasses(self._layout, schema, self.runtime.node.uid or "")
+        if few and sum(file.rows for file in self.context.before.files) <= FEW_ROWS:
+            rows = in_one_task(rows)
+        found = []
+        many = state.groups.stored_rows > MANY_ROWS
+        weighted = passes.weighted(rows) if self._layout.counted or self._layout.kept or many else rows
+        touched = state.touched(weighted) if weighted is not rows else None
+        if state.values is not None and touched is not None:
+            found.append(self._count(state, CountedValues(self._layout, schema), weighted, touched))
+        if state.kept is not None and touched is not None:
+            found.append(self._keep(state, KeptRows(self._layout), weighted, touched))
+        groups = passes.groups(passes.delta(rows), state.stored_groups(touched if many else None), found)
+        self._pairs, self._counts = self._observed(passes.with_results(groups))
+        state.write_groups(self._pairs.rows, written_dues(self.runtime.node.ttl, clock))
+        self._counters = dataclasses.replace(self._counters, keys=self._counters.keys + self._counts["opened"])
+
+    def _observed(self, pairs: DataFrame) -> tuple[StagedRows, Mapping[str, Any]]:
+        observation = Observation()
+        differ = f"NOT ({same(pairs, BEFORE, AFTER)})"
+        counts = (
+            f"coalesce(sum({INPUT}), 0) AS accepted",
+            f"coalesce(sum(if({differ}, CAST({BEFORE} IS NOT NULL AS INT) + CAST({AFTER} IS NOT NULL AS INT), 0)), 0) AS emitted",
+            f"coalesce(sum(CAST({ROWS} <> 0 AS INT) - CAST(__tm_was AS INT)), 0) AS opened",
+            f"count_if(__tm_was AND {ROWS} = 0) AS emptied",
+        )
+        staged = self._stage(pairs.observe(observation, *map(F.expr, counts)))
+        return staged, observation.get
+
+    def _count(self, state: GroupState, values: CountedValues, weighted: DataFrame, touched: DataFrame) -> DataFrame:
+        """Write the values that the input changes; return what was found of their groups."""
+        if state.values is None:
+            raise ValueError("no aggregate counts values")
+        observation = Observation()
+        merged = values.merged(weighted, state.looked_up(state.values, touched))
+        opened = f"coalesce(sum(CAST({NUMBER} <> 0 AS INT) - CAST({NUMBER_BEFORE} <> 0 AS INT)), 0) AS opened"
+        staged = self._stage(merged.observe(observation, F.expr(opened)))
+        self._living[VALUES] += observation.get["opened"]
+        state.write_values(staged.rows)
+        return values.found(staged.rows)
+
+    def _keep(self, state: GroupState, kept: KeptRows, weighted: DataFrame, touched: DataFrame) -> DataFrame:
+        """Write the rows that the input changes; return what was found of their groups."""
+        if state.kept is None:
+            raise ValueError("no aggregate keeps rows")
+        observation = Observation()
+        merged = kept.merged(weighted, state.looked_up(state.kept, touched))
+        opened = f"coalesce(sum(CAST({ROW_AFTER} IS NOT NULL AS INT) - CAST({ROW_BEFORE} IS NOT NULL AS INT)), 0) AS opened"
+        staged = self._stage(merged.observe(observation, F.expr(opened)))
+        self._living[KEPT] += observation.get["opened"]
+        state.write_kept(staged.rows)
+        return kept.found(staged.rows)
+
+    def _expire_by_clock(self) -> None:
+        """Drop what a lifetime of processing time ended, before input is merged with it."""
+        ttl, clock = self.runtime.node.ttl, self.context.processing_time
+        if ttl is None or ttl.domain != "processing" or self._tables.schema is None:
+            return
+        due = self._before.timer
+        if due <= clock and self._state().groups.files:
+            due = self._expire(clock, BEFORE_INPUT)
+        if self._ports:
+            due = min(due, clock + ttl.ms)
+        self._counters = dataclasses.replace(self._counters, timer=due)
+
+    def _expire_by_watermark(self, watermark: int) -> None:
+        """Drop what a lifetime of event time ended, once the watermark is known."""
+        ttl = self.runtime.node.ttl
+        if ttl is None or self._tables.schema is None or watermark == MIN_WATERMARK:
+            return
+        begins = self._first == MIN_WATERMARK
+        self._first = watermark if begins else self._first
+        due = self._before.due
+        if self._ports or begins:
+            due = min(due, min(watermark, MAX_WATERMARK - ttl.ms) + ttl.ms)
+        if due <= watermark and self._state().groups.files:
+            due = self._expire(watermark, AFTER_INPUT)
+        self._counters = dataclasses.replace(self._counters, due=due)
+
+    def _expire(self, clock: int, part: int) -> int:
+        ttl = self.runtime.node.ttl
+        if ttl is None:
+            raise ValueError("state has no lifetime")
+        gone = self._state().expire(ttl, clock, self._first, part)
+        self._expired += gone.groups
+        self._counters = dataclasses.replace(self._counters, keys=self._counters.keys - gone.groups)
+        return gone.next_due
+
+    @property
+    def input_counts(self) -> Mapping[str, InputCounts] | None:
+        """The number of rows, all of which are accepted."""
+        if not self._ports or not self._counts:
+            return None
+        return {port: InputCounts(self._counts["accepted"], {}) for port in self._ports}
+
+    def side_rows(self, counter: str, inputs: Mapping[str, DataFrame]) -> DataFrame:
+        """Never called: there are no side outputs."""
+        raise ValueError(f"{counter} of {list(inputs)}")
+
+    def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
+        """Return the changes; before, run the pass where it waited for the watermark, and drop what expired."""
+        del observation  # the pass has its own
+        self.watermark = watermark
+        if self._rows is not None:
+            self._run(self._rows, watermark, few=self._staged[0].few)
+        if self._waits:
+            self._expire_by_watermark(watermark)
+        elif not self._ports:
+            self._expire_by_clock()
+        if self._pairs is None or not self._counts["emitted"]:
+            return None
+        return GroupPasses.changes(self._pairs.rows)
+
+    def emitted(self, observation: Observed) -> int:
+        """Return the number of rows of changes."""
+        del observation
+        return int(self._counts["emitted"]) if self._counts else 0
+
+    def compact(self) -> Callable[[], None] | None:
+        """Drop the tables where nothing is left; return the work that merges files, None where there is nothing to merge."""
+        if self._tables.schema is None:
+            return None
+        return self._state().compact((self._counters.keys, *self._living_rows()))
+
+    def _living_rows(self) -> tuple[int, int]:
+        # Of groups that expired it is not known how many rows they had: these count until a table is empty.
+        return (self._living[VALUES], self._living[KEPT]) if self._counters.keys else (0, 0)
+
+    def stored_tables(self) -> Mapping[str, DataFrame]:
+        """Return ``groups``: keys and results."""
+        node = self.runtime.node
+        if self._tables.schema is None:
+            fields = [T.StructField(name, T.StringType()) for name in (*(name for name, _ in node.keys), *dict(node.aggregates))]
+            return {"groups": no_rows(self.context.spark, T.StructType(fields))}
+        ttl, expired = node.ttl, "false"
+        if ttl is not None:
+            clock = self.context.before.watermark if ttl.domain == "event" else self.context.processing_time
+            expired = f"coalesce({effective_due(ttl, self._first)} <= {clock}L, false)"
+        return {"groups": live_groups(self._layout, self._tables.schema, self._state(), expired)}
+
+    def progress(self, common: OperatorProgress) -> OperatorProgress:
+        """Return the operator's progress, with the number of groups, and what became of those that are gone."""
+        emptied = self._counts["emptied"] if self._counts else 0
+        return dataclasses.replace(
+            common, keys=self._counters.keys, keys_expired=self._expired, state_expired=self._expired, keys_emptied=emptied
+        )
+
+    def snapshot(self) -> OperatorState:
+        """Return the operator's state after this epoch."""
+        for staged in self._staged:
+            staged.delete()
+        self._staged = []
+        living = self._living if self._counters.keys else dict.fromkeys(self._living, 0)
+        first = {} if self._first == MIN_WATERMARK else {FIRST_WATERMARK: self._first}
+        return self._tables.snapshot(self.watermark, {**self._counters.named(), **living, **first})

@@ -1,0 +1,182 @@
+"""The tables of groups in one epoch: what is read of them, written to them, and dropped when it expires.
+
+A row's version is not the epoch but three times it, and more: of what one epoch writes, rows that a lifetime of processing time ended
+come first, then those that input changed, then those that a lifetime of event time ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from tidemark.semantics.keyed_process.declarations import StateTtl
+from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
+from tidemark.spark.columns.expressions import quoted
+from tidemark.spark.operators.base.contract import OperatorContext, run_in_order
+from tidemark.spark.operators.base.staged_rows import StagedRows
+from tidemark.spark.operators.base.tables import MAIN, StateTables
+from tidemark.spark.operators.changelog.contents import EPOCH, GONE, HASH, Contents, lookup_hash
+from tidemark.spark.operators.group_aggregate.columns import (
+    EVENT_DUE,
+    KEPT_PART,
+    NUMBER,
+    PROCESSING_DUE,
+    ROWS,
+    VALUES_PART,
+)
+from tidemark.spark.operators.group_aggregate.layout import GroupLayout
+from tidemark.spark.operators.group_aggregate.lookups import NUMBER_BEFORE, KeptRows
+from tidemark.spark.prepared.runtime_literals import literal
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_VERSIONS: Final = 3
+BEFORE_INPUT: Final = 0
+OF_INPUT: Final = 1
+AFTER_INPUT: Final = 2
+
+
+@dataclass(frozen=True)
+class Expired:
+    """What expired: the number of groups, and the least deadline of those that are left."""
+
+    groups: int
+    next_due: int
+
+
+class GroupState:
+    """The tables of an operator in an epoch.
+
+    Args:
+        context: of the epoch.
+        tables: the operator's files.
+        layout: of the state.
+        schema: all columns of state that users' columns make.
+    """
+
+    def __init__(self, context: OperatorContext, tables: StateTables, layout: GroupLayout, schema: T.StructType) -> None:
+        self._context = context
+        self._tables = tables
+        self._layout = layout
+        keys = tuple(layout.keys)
+        self.groups = Contents(tables, MAIN, layout.groups(schema), (), keys)
+        self.values = Contents(tables, VALUES_PART, layout.counts(schema), tuple(layout.values), keys) if layout.counted else None
+        self.kept = Contents(tables, KEPT_PART, layout.rows(schema), tuple(layout.row_keys), keys) if layout.kept else None
+
+    def stored_groups(self, touched: DataFrame | None) -> DataFrame | None:
+        """Return the groups before the epoch, None where there are none; ``touched`` are the hashes of those that are needed."""
+        return self.groups.current(touched) if self.groups.files else None
+
+    @staticmethod
+    def looked_up(contents: Contents, touched: DataFrame) -> DataFrame | None:
+        """Return the rows of a table that belong to groups with some hashes, None where it has no rows."""
+        if not contents.files:
+            return None
+        return contents.current(touched).join(F.broadcast(touched), HASH, "left_semi")
+
+    def touched(self, rows: DataFrame) -> DataFrame:
+        """Return the hashes of the groups of rows, each once."""
+        return rows.select(F.expr(lookup_hash(self._layout.keys)).alias(HASH)).distinct()
+
+    def write_groups(self, pairs: DataFrame, dues: tuple[str, str]) -> None:
+        """Write groups that changed; one Spark job.
+
+        Args:
+            pairs: the groups with their columns.
+            dues: SQL of when their state expires, in event and in processing time.
+        """
+        names = [*self._layout.keys, *self._layout.group_columns, ROWS, "__tm_time"]
+        rows = pairs.selectExpr(
+            *map(quoted, names),
+            f"{dues[0]} AS {EVENT_DUE}",
+            f"{dues[1]} AS {PROCESSING_DUE}",
+            f"{ROWS} = 0 AS {GONE}",
+            self._version(OF_INPUT),
+            f"{lookup_hash(self._layout.keys)} AS {HASH}",
+        )
+        self.groups.add(rows)
+
+    def write_values(self, merged: DataFrame) -> None:
+        """Write values whose numbers of rows changed; one Spark job."""
+        if self.values is None:
+            raise ValueError("no aggregate counts values")
+        names = [*self._layout.keys, *self._layout.values, NUMBER]
+        changed = merged.where(f"{NUMBER} <> {NUMBER_BEFORE}")
+        self.values.add(changed.selectExpr(*map(quoted, names), f"{NUMBER} = 0 AS {GONE}", self._version(OF_INPUT), HASH))
+
+    def write_kept(self, merged: DataFrame) -> None:
+        """Write rows that changed; one Spark job."""
+        if self.kept is None:
+            raise ValueError("no aggregate keeps rows")
+        rows = KeptRows(self._layout).state_rows(merged)
+        names = [*self._layout.keys, *self._layout.row_keys, *self._layout.partials.columns]
+        self.kept.add(rows.selectExpr(*map(quoted, names), f"__tm_is_gone AS {GONE}", self._version(OF_INPUT), HASH))
+
+    def _version(self, part: int) -> str:
+        return f"{_VERSIONS * self._context.epoch + part}L AS {EPOCH}"
+
+    def expire(self, ttl: StateTtl, clock: int, first: int, part: int) -> Expired:
+        """Drop the groups whose deadlines a clock reached, from all tables; a Spark job, and for each table that drops rows one more.
+
+        Args:
+            ttl: of the operator.
+            clock: the watermark, or the processing time.
+            first: the first watermark that there was.
+            part: whether it comes before or after what input changed.
+        """
+        due = effective_due(ttl, first)
+        groups = self.groups.current().withColumn("__tm_due", F.expr(due))
+        keys = [*map(quoted, self._layout.keys), HASH]
+        marked = StagedRows(self._context, self._tables, groups.selectExpr(*keys, "__tm_due").where("__tm_due IS NOT NULL"))
+        try:
+            expired = marked.rows.where(f"__tm_due <= {literal(clock)}").selectExpr(*keys)
+            found = marked.rows.selectExpr(
+                f"count_if(__tm_due <= {literal(clock)}) AS n", f"min(if(__tm_due > {literal(clock)}, __tm_due, NULL)) AS due"
+            ).first()
+            count, following = (0, None) if found is None else (found["n"], found["due"])
+            if count:
+                for contents in filter(None, (self.groups, self.values, self.kept)):
+                    if contents.files:
+                        self._mark(contents, expired, part)
+        finally:
+            marked.delete()
+        return Expired(count, MAX_WATERMARK if following is None else following)
+
+    def _mark(self, contents: Contents, expired: DataFrame, part: int) -> None:
+        """Write marks for all rows of expired groups."""
+        rows = contents.current(expired)
+        names = [f"__tm_expired_{number}" for number in range(len(self._layout.keys))]
+        wanted = expired.select(*(F.col(quoted(key)).alias(name) for key, name in zip(self._layout.keys, names, strict=True)))
+        same = [f"{quoted(key)} <=> {name}" for key, name in zip(self._layout.keys, names, strict=True)]
+        mine = rows.join(F.broadcast(wanted), F.expr(" AND ".join(same or ["true"])), "left_semi")
+        contents.add(mine.selectExpr(*map(quoted, contents.columns.names), f"true AS {GONE}", self._version(part), HASH))
+
+    def compact(self, living: tuple[int, int, int]) -> Callable[[], None] | None:
+        """Return the work that merges files, None where there is none; ``living`` are the rows that are there, by table."""
+        tables = (self.groups, self.values, self.kept)
+        work = [contents.compact(rows) for contents, rows in zip(tables, living, strict=True) if contents is not None]
+        some = [each for each in work if each is not None]
+        return partial(run_in_order, some) if some else None
+
+
+def effective_due(ttl: StateTtl, first: int) -> str:
+    """Return SQL of when a group's state expires, null for never; ``first`` is the first watermark that there was."""
+    if ttl.domain == "processing":
+        return PROCESSING_DUE
+    begun = "NULL" if first == MIN_WATERMARK else literal(min(first, MAX_WATERMARK - ttl.ms) + ttl.ms)
+    return f"if({EVENT_DUE} = {literal(MIN_WATERMARK)}, {begun}, {EVENT_DUE})"
+
+
+def written_dues(ttl: StateTtl | None, clock: int) -> tuple[str, str]:
+    """Return SQL of when state expires that is written now, in event and in processing time."""
+    never = "CAST(NULL AS BIGINT)"
+    if ttl is None:
+        return never, never
+    due = literal(MIN_WATERMARK if clock == MIN_WATERMARK else min(clock, MAX_WATERMARK - ttl.ms) + ttl.ms)
+    return (due, never) if ttl.domain == "event" else (never, due)

@@ -1,0 +1,129 @@
+"""Aggregates of groups in plain Python: all rows of each group are kept, and aggregated again in each epoch that changes the group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tidemark.graph.operators.group_aggregate.node import GroupAggregateNode
+from tidemark.semantics.changelog.row_kinds import NAMES, RowKind
+from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
+from tidemark.testing.operators.aggregate_folds import argument_of, fold_of
+from tidemark.testing.operators.contract import Arrived, Emitted, Folds, PureOperatorBase, value_of
+
+OPERATION: Final = "operation"
+"""The column with the operation of a row of a changelog: of one that is given (an insert by default), and of each change emitted."""
+
+Key = tuple[object, ...]
+
+
+@dataclass
+class _Group:
+    """The rows of a group, by the key of the input's rows, or by number; its greatest event time, and when its state expires."""
+
+    rows: dict[Any, Arrived]
+    time: int
+    due: int | None = None
+    shown: dict[str, object] | None = None
+
+
+class PureGroupAggregate(PureOperatorBase):
+    """Aggregates of groups. Changes are emitted as an appending sink writes them: the row after a change, or the one deleted.
+
+    Args:
+        node: its declaration.
+        folds: of aggregates that the harness does not know by their kind, by name.
+
+    Raises:
+        DefinitionError: an aggregate is an SQL one, and has no fold.
+    """
+
+    def __init__(self, node: GroupAggregateNode, folds: Folds) -> None:
+        self._node = node
+        self._folds = {name: folds.get(name) or fold_of(name, aggregate, node) for name, aggregate in node.aggregates}
+        # The groups by key, how many rows came, and the first watermark.
+        self._operator: tuple[dict[Key, _Group], int, int] = ({}, 0, MIN_WATERMARK)
+        self._processing_time = 0
+        self._arrived: list[Arrived] = []
+
+    def begin_epoch(self, processing_time: int) -> None:
+        """Fix the epoch's processing time."""
+        self._processing_time = processing_time
+
+    def process(self, element: Arrived) -> None:
+        """Take a row, whose turn comes at the epoch's end."""
+        self._arrived.append(element)
+
+    def end_epoch(self, watermark: int) -> list[Emitted]:
+        """Aggregate the groups that rows change; return the changes."""
+        groups, number, first = self._operator
+        ttl = self._node.ttl
+        if ttl is not None and ttl.domain == "processing":
+            self._expire(groups, self._processing_time)
+        touched: dict[Key, None] = {}
+        for element in self._arrived:
+            key = tuple(value_of(expression, element.row, what=f"key {name!r}", node=self._node) for name, expression in self._node.keys)
+            touched[key] = None
+            number += 1
+            self._change(groups.setdefault(key, _Group({}, element.time)), element, number)
+        self._arrived = []
+        clock = watermark if ttl is not None and ttl.domain == "event" else self._processing_time
+        emitted = [each for key in touched for each in self._changed(groups, key, clock)]
+        if ttl is not None and ttl.domain == "event" and watermark != MIN_WATERMARK:
+            if first == MIN_WATERMARK:
+                first = watermark
+                for group in groups.values():
+                    group.due = _due(first, ttl.ms) if group.due is None else group.due
+            self._expire(groups, watermark)
+        self._operator = (groups, number, first)
+        return emitted
+
+    def _change(self, group: _Group, element: Arrived, number: int) -> None:
+        group.time = max(group.time, element.time)
+        keys = self._node.row_keys
+        identity = number if keys is None else tuple(element.row[name] for name in keys)
+        # Rows of a later epoch come after those of one before, where their times are equal.
+        row = {name: value for name, value in element.row.items() if name != OPERATION}
+        if NAMES[str(element.row.get(OPERATION, "insert"))].adds:
+            group.rows[identity] = Arrived(element.port, row, element.time, (number,))
+        else:
+            group.rows.pop(identity, None)
+
+    def _changed(self, groups: dict[Key, _Group], key: Key, clock: int) -> list[Emitted]:
+        group = groups[key]
+        before = group.shown
+        group.shown = {**dict(zip((name for name, _ in self._node.keys), key, strict=True)), **self._results(group)} if group.rows else None
+        ttl = self._node.ttl
+        group.due = None if ttl is None or clock == MIN_WATERMARK else _due(clock, ttl.ms)
+        if not group.rows:
+            del groups[key]
+        if repr(before) == repr(group.shown):
+            return []
+        kind = RowKind.INSERT if before is None else RowKind.DELETE if group.shown is None else RowKind.UPDATE_AFTER
+        name = {RowKind.INSERT: "insert", RowKind.DELETE: "delete"}.get(kind, "update")
+        return [Emitted({**(group.shown or before or {}), OPERATION: name}, group.time)]
+
+    def _results(self, group: _Group) -> Mapping[str, object]:
+        found = {}
+        for name, aggregate in self._node.aggregates:
+            fold = self._folds[name]
+            state = fold.create()
+            for row in sorted(group.rows.values(), key=lambda row: (row.time, row.position)):
+                value = argument_of(aggregate, row.row, name=name, node=self._node)
+                state = fold.add(state, value, row.time, row.position)
+            found[name] = fold.result(state)
+        return found
+
+    @staticmethod
+    def _expire(groups: dict[Key, _Group], clock: int) -> None:
+        for key in [key for key, group in groups.items() if group.due is not None and group.due <= clock]:
+            del groups[key]
+
+    def state(self) -> list[dict[str, object]]:
+        """Return a row per group: its key and results."""
+        return [dict(group.shown) for group in self._operator[0].values() if group.shown is not None]
+
+
+def _due(clock: int, ttl_ms: int) -> int:
+    return min(clock, MAX_WATERMARK - ttl_ms) + ttl_ms

@@ -1,0 +1,96 @@
+"""Aggregates of aggregates, steps between them, and lifetimes of groups."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import tidemark as tm
+from tests.group_aggregate.test_contents import run
+from tests.group_aggregate.worlds import World, alike, changelog, fold, grouped, some
+from tidemark.testing import ManualClock
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def _most(world: World, epoch: int, least: int) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """Return the mean, per second key, of the greatest number of each group that is not below a bound."""
+    categories: dict[Any, list[int]] = {}
+    for (_, category), rows in grouped(world.contents[epoch].values(), ["g", "h"]).items():
+        values = some(rows, "i")
+        if values and max(values) >= least:
+            categories.setdefault((category,), []).append(max(values))
+    return {key: {"mean": sum(values) / len(values), "n": len(values)} for key, values in categories.items()}
+
+
+@pytest.mark.spark
+def test_an_aggregate_of_aggregates_with_a_filter_between(spark: SparkSession, tmp_path: Path) -> None:
+    world = World(random.Random(8)).run(changes=240, cuts=4)
+    most = changelog(world).key_by("g", "h").aggregate(most=tm.max("i")).uid("most")
+    means = (
+        most.filter("most >= 0").with_columns(twice="2 * most").key_by("h").aggregate(mean=tm.avg("twice / 2"), n=tm.count()).uid("means")
+    )
+    run({"means": tm.memory(means, f"{tmp_path}/means")}, tmp_path, spark, 2)
+    table = tm.memory_table(f"{tmp_path}/means")
+    assert table is not None
+    for epoch in range(len(world.contents)):
+        found, wanted = fold(table.to_pylist(), ["h"], epoch), _most(world, epoch, 0)
+        assert set(found) == set(wanted)
+        for key, values in wanted.items():
+            assert all(alike(found[key][name], value) for name, value in values.items()), (epoch, key, found[key], values)
+
+
+SCHEMA = "at TIMESTAMP, id INT, k STRING, v INT"
+
+
+def _at(seconds: int) -> datetime:
+    return datetime.fromtimestamp(1_700_000_000 + seconds, UTC)
+
+
+def _shown(name: str, columns: Sequence[str]) -> list[tuple[Any, ...]]:
+    table = tm.memory_table(name)
+    assert table is not None
+    return sorted(tuple(row[column] for column in ("epoch", "operation", *columns)) for row in table.to_pylist())
+
+
+@pytest.mark.spark
+def test_expired_groups_begin_again_and_are_not_deleted(spark: SparkSession, tmp_path: Path) -> None:
+    epochs = [
+        [(_at(0), 1, "a", 5), (_at(0), 2, "b", 1)],
+        [(_at(8), 3, "b", 2)],
+        [(_at(15), 4, "c", 7)],
+        [(_at(16), 5, "a", 6), (_at(16), 6, "b", 3)],
+    ]
+    rows = tm.source("rows", tm.from_elements(epochs=epochs, schema=SCHEMA), watermarks=tm.ascending(timestamp="at"))
+    ttl, results = tm.state_ttl("10 seconds", domain="event"), {"n": tm.count(), "most": tm.max("v"), "vs": tm.collect_list("v")}
+    made = {
+        "grown": rows.key_by("k").aggregate(ttl=ttl, **results).uid("grown"),
+        "changed": rows.as_changelog(key=["id"]).key_by("k").aggregate(ttl=ttl, **results).uid("changed"),
+    }
+    outputs = {name: tm.memory(stream, f"{tmp_path}/{name}") for name, stream in made.items()}
+    expired: list[int] = []
+    job = tm.Job("lives", outputs=outputs, store=str(tmp_path / "store"))
+    tm.run(
+        job,
+        spark=spark,
+        clock=ManualClock(1_800_000_000_000),
+        handle_signals=False,
+        on_epoch=lambda epoch: expired.append(epoch.operators["changed"].keys_expired),
+    )
+    wanted = [
+        (0, "insert", "a", 1, 5, [5]),
+        (0, "insert", "b", 1, 1, [1]),
+        (1, "update", "b", 2, 2, [1, 2]),
+        (2, "insert", "c", 1, 7, [7]),
+        (3, "insert", "a", 1, 6, [6]),
+        (3, "update", "b", 3, 3, [1, 2, 3]),
+    ]
+    for name in made:
+        assert _shown(f"{tmp_path}/{name}", ["k", "n", "most", "vs"]) == wanted, name
+    assert expired[:4] == [0, 0, 1, 0]
