@@ -9,6 +9,7 @@ from typing import Any
 
 from tidemark.errors import StateMismatchError
 from tidemark.graph.model.nodes import StatefulNode
+from tidemark.graph.operators.asof_join.kind import AsofJoinKind
 from tidemark.graph.operators.async_map.kind import AsyncMapKind
 from tidemark.graph.operators.changes import SAME, Definition, DefinitionChange, Kept, Names, other_kind
 from tidemark.graph.operators.deduplicate.kind import DeduplicateKind
@@ -36,6 +37,7 @@ def kinds() -> Mapping[str, OperatorKind[Any]]:
         AsyncMapKind(),
         RunningKind(),
         SqlStateKind(),
+        AsofJoinKind(),
     )
     return MappingProxyType({kind.name: kind for kind in every})
 

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from tidemark.clock import Clock
@@ -21,8 +22,9 @@ from tidemark.semantics.watermarks.event_time import epoch_processing_time
 from tidemark.semantics.watermarks.watermarks import SourceState, read_to_end
 from tidemark.spark.columns.epoch_plan import Checkpoint, EpochPlan
 from tidemark.spark.env.session import spark_jobs
-from tidemark.spark.epoch.epoch import EpochRun, RuntimeContext
+from tidemark.spark.epoch.epoch import EpochRun
 from tidemark.spark.epoch.progress_builder import build_progress
+from tidemark.spark.epoch.runtime_context import RuntimeContext
 from tidemark.spark.epoch.topology import build_topology
 from tidemark.spark.loop.compatibility import ensure_compatible, last_start_was_rejected
 from tidemark.spark.loop.deadlines import next_deadline
@@ -43,7 +45,7 @@ from tidemark.spark.sources.planning.epoch_planner import EpochPlanner, needs_no
 from tidemark.spark.sources.record_texts import RecordTexts
 from tidemark.spark.sources.source_ends import filled, maybe_backlogged, with_malformed_rows
 from tidemark.spark.sources.sources import open_sources, rows_of_epoch
-from tidemark.spark.state_api.schema_probe import prepare_session
+from tidemark.spark.state_api.schema_probe import port_types, prepare_session
 from tidemark.state.log.epoch_intent import EpochIntent, read_intent, write_intent
 from tidemark.state.log.joblog import Driver
 from tidemark.state.log.offset_log import positions
@@ -114,6 +116,7 @@ class JobDriver:
             definitions={self._topology.name(node): encode(node) for node in self._topology.operators},
             sinks=bind_sinks(job.outputs, self._store),
             clock=clock,
+            port_types=cache(lambda: port_types(self.session, job, self._elements)),
         )
         self._version = code_version(job)
         self._checkpoint = SparkCheckpoint(self._store, term.term)

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from tidemark.graph.model.nodes import StatefulNode
+from tidemark.testing.operators.asof_join import PureAsofJoin
 from tidemark.testing.operators.async_map import PureAsyncMap
 from tidemark.testing.operators.contract import Folds, PureOperator
 from tidemark.testing.operators.deduplicate import PureDeduplicate
@@ -25,6 +26,7 @@ _KINDS: Final[Mapping[str, Callable[[Any, Folds], PureOperator]]] = MappingProxy
         "broadcast_process": PureKeyedProcess,
         "element_process": PureElementProcess,
         "broadcast_element_process": PureElementProcess,
+        "asof_join": PureAsofJoin,
         "async_map": PureAsyncMap,
         "running": PureRunning,
         "sql_state": PureSqlState,

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidemark.graph.model.nodes import StatefulNode
-from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
+from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, SourceState
 from tidemark.spark.prepared.prepared_pass import Build, PreparedPasses
 from tidemark.state.log.progress import OperatorProgress
 from tidemark.state.log.records import OperatorState
@@ -17,6 +17,7 @@ from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, SparkSession
+    from pyspark.sql.types import StructType
 
     from tidemark.spark.columns.row_counts import RowCounter
 
@@ -95,6 +96,7 @@ class OperatorContext:
 
     ``processing_time`` is the epoch's; ``ends`` is whether no input comes after it; ``native`` whether the job runs no Python function, so
     that few rows of state are read in one task. ``prepared`` are the run's passes over few rows, whose plans are kept between epochs.
+    ``port_types`` returns the columns of the inputs, by port, also of those without rows; nothing where state is only read.
     """
 
     spark: SparkSession
@@ -107,6 +109,7 @@ class OperatorContext:
     ends: bool = False
     native: bool = False
     prepared: PreparedPasses = field(default_factory=PreparedPasses)
+    port_types: Callable[[], Mapping[str, StructType]] = dict
 
     @property
     def job(self) -> str:
@@ -171,6 +174,14 @@ class OperatorEpoch(ABC):
         if self.runtime.node.time_domain == "event":
             return event_time
         return MAX_WATERMARK if self.context.ends else max(self.context.before.watermark, self.context.processing_time - 1)
+
+    def advance_ports(self, sources: Mapping[str, Sequence[SourceState]]) -> None:
+        """Learn how far each input is, before ``emit``; for kinds that need the watermark of one input. Nothing by default.
+
+        Args:
+            sources: the states, after this epoch, of the sources behind each port.
+        """
+        del sources
 
     @abstractmethod
     def process_batch(self, inputs: Mapping[str, PortInput]) -> None:

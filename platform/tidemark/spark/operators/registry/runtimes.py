@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from tidemark.graph.model.nodes import StatefulNode
+from tidemark.spark.operators.asof_join.runtime import AsofJoinRuntime
 from tidemark.spark.operators.async_map.runtime import AsyncMapRuntime
 from tidemark.spark.operators.base.contract import OperatorRuntime
 from tidemark.spark.operators.deduplicate.runtime import DeduplicateRuntime
@@ -24,6 +25,7 @@ _RUNTIMES: Final[Mapping[str, Callable[[Any], OperatorRuntime]]] = MappingProxyT
         "broadcast_process": KeyedProcessRuntime,
         "element_process": ElementProcessRuntime,
         "broadcast_element_process": ElementProcessRuntime,
+        "asof_join": AsofJoinRuntime,
         "async_map": AsyncMapRuntime,
         "running": running_runtime,
         "sql_state": sql_state_runtime,

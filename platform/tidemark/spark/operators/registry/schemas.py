@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from tidemark.graph.model.nodes import StatefulNode
+from tidemark.spark.operators.asof_join.schemas import AsofJoinSchemas
 from tidemark.spark.operators.base.schemas import OperatorSchemas
 from tidemark.spark.operators.deduplicate.schemas import DeduplicateSchemas
 from tidemark.spark.operators.elements.schemas import ElementSchemas
@@ -27,6 +28,7 @@ _SCHEMAS: Final[Mapping[str, Callable[[Any, Mapping[str, DataFrame]], OperatorSc
         "broadcast_process": KeyedProcessSchemas,
         "element_process": ElementSchemas,
         "broadcast_element_process": ElementSchemas,
+        "asof_join": AsofJoinSchemas,
         "async_map": ElementSchemas,
         "running": lambda node, inputs: NativeKeyedSchemas(running_program(node), inputs),
         "sql_state": lambda node, inputs: NativeKeyedSchemas(program_of(node), inputs),
