@@ -36,7 +36,7 @@ def side(name: str, epochs: Sequence[Sequence[Element]], bound: int, columns: st
     return tm.source(name, tm.from_elements(epochs=rows, schema=columns), watermarks=watermarks)
 
 
-def joined(program: Program, how: str, lateness: int, uid: str = "asof") -> tm.Stream:
+def joined(program: Program, how: str, lateness: int) -> tm.Stream:
     """Return the join of a program's sides."""
     lefts = side("lefts", program.lefts, program.left_bound, "t TIMESTAMP, k STRING, n INT")
     rights = side("rights", program.rights, program.right_bound, "rt TIMESTAMP, code STRING, version INT")
@@ -45,10 +45,10 @@ def joined(program: Program, how: str, lateness: int, uid: str = "asof") -> tm.S
         rights,
         on={"k": "code"},
         how=how,  # type: ignore[arg-type]
-        late_left_to=LATE_LEFT if not uid.endswith("-2") else None,
-        late_right_to=LATE_RIGHT if not uid.endswith("-2") else None,
+        late_left_to=LATE_LEFT,
+        late_right_to=LATE_RIGHT,
         **corrects,
-    ).uid(uid)
+    ).uid("asof")
 
 
 def run(spark: SparkSession, folder: Path, stream: tm.Stream, *, parallelism: int | None = None, **settings: Any) -> list[Seen]:
@@ -91,10 +91,9 @@ def wanted_of(program: Program, how: str, lateness: int) -> list[Seen]:
 CASES = [(1, "left", 0, 1), (2, "inner", 0, 2), (3, "left", 12, 7), (4, "inner", 25, 2)]
 
 
-@pytest.mark.parametrize(("seed", "how", "lateness", "parallelism"), CASES)
-def test_each_epoch_answers_what_the_contract_says(
-    spark: SparkSession, tmp_path: Path, seed: int, how: str, lateness: int, parallelism: int
-) -> None:
+@pytest.mark.parametrize("case", CASES)
+def test_each_epoch_answers_what_the_contract_says(spark: SparkSession, tmp_path: Path, case: tuple[int, str, int, int]) -> None:
+    seed, how, lateness, parallelism = case
     program = random_program(seed, epochs=7)
     found = run(spark, tmp_path / "whole", joined(program, how, lateness), parallelism=parallelism)
     wanted = wanted_of(program, how, lateness)
