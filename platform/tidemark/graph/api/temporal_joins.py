@@ -14,6 +14,7 @@ from tidemark.graph.model.call_site import call_site
 from tidemark.graph.model.nodes import Expression, Node, OutputTag
 from tidemark.graph.operators.asof_join.node import AsofJoinNode
 from tidemark.graph.operators.join_columns import join_sides
+from tidemark.graph.operators.lookup.node import LookupNode, LookupTable
 
 if TYPE_CHECKING:
     from tidemark.graph.api.streams import Stream
@@ -80,6 +81,53 @@ class TemporalJoinMethods:
                 key=() if key is None else column_names(key, "join_asof(key=...)", place),
                 late_left_to=late_left_to,
                 late_right_to=late_right_to,
+                place=place,
+            )
+        )
+
+    def lookup(
+        self,
+        table: LookupTable,
+        *,
+        on: On,
+        how: Literal["left", "inner"] = "left",
+        columns: Sequence[str] | None = None,
+        refresh: Duration = "1 minute",
+    ) -> Stream:
+        """Add to each element the columns of the rows of a table that have its key; of several rows it becomes several.
+
+        All elements of an epoch see one version of the table, which is fixed when the epoch is planned, and is in its record. An epoch that
+        a crash ended runs again with the same version. The rows stay in memory while the version is the same. A null key meets nothing.
+
+        Args:
+            table: made by ``tm.delta_table`` or ``tm.parquet_table``.
+            on: a column of both, a list of these, or a mapping of the stream's expressions to the table's.
+            how: ``left`` keeps elements without a row, with nulls; ``inner`` drops them.
+            columns: the columns of the table that are added; all by default.
+            refresh: how long a version is used, in processing time, before a newer one is looked for; zero for each epoch.
+
+        Raises:
+            ColumnError: an unknown column, or one name for columns of both sides. Where the table has no ``schema=``, when the job runs.
+            DefinitionError: not a table, values of different types are compared, or another ``how``.
+            DurationError: ``refresh`` cannot be read.
+        """
+        from tidemark.graph.api.streams import Stream
+
+        place = call_site()
+        if not isinstance(table, LookupTable):
+            raise DefinitionError(
+                f"lookup is given {shortened(repr(table))}, not a table",
+                fix="write .lookup(tm.delta_table('lake/zones'), on='zone'); for another stream, .join_asof(...)",
+                place=place,
+            )
+        return Stream(
+            LookupNode(
+                inputs=(self.node,),
+                sides=join_sides(on, "lookup", place),
+                table=table,
+                how=how,
+                columns=None if columns is None else column_names(columns, "lookup(columns=...)", place),
+                refresh_ms=to_ms(refresh, what="lookup refresh", place=place),
                 place=place,
             )
         )

@@ -18,6 +18,7 @@ from tidemark.graph.operators.element_process.kind import ElementProcessKind
 from tidemark.graph.operators.keyed_process.connected import BroadcastProcessKind, ConnectedProcessKind
 from tidemark.graph.operators.keyed_process.kind import KeyedProcessKind
 from tidemark.graph.operators.kind import OperatorKind
+from tidemark.graph.operators.lookup.kind import LookupKind
 from tidemark.graph.operators.running.kind import RunningKind
 from tidemark.graph.operators.sql_state.kind import SqlStateKind
 from tidemark.graph.operators.window.kind import WindowKind
@@ -38,6 +39,7 @@ def kinds() -> Mapping[str, OperatorKind[Any]]:
         RunningKind(),
         SqlStateKind(),
         AsofJoinKind(),
+        LookupKind(),
     )
     return MappingProxyType({kind.name: kind for kind in every})
 

@@ -17,7 +17,7 @@ from tidemark.spark.epoch.topology import Topology
 from tidemark.spark.operators.base.contract import OperatorContext, OperatorRuntime
 from tidemark.spark.prepared.prepared_pass import PreparedPasses
 from tidemark.spark.sinks.sinks import BoundSink
-from tidemark.state.log.records import OperatorState
+from tidemark.state.log.records import EpochRecord, OperatorState
 from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
@@ -79,5 +79,22 @@ class RuntimeContext:
             ends=plan.end_of_input,
             native=self.native,
             prepared=self.prepared,
+            table_version=plan.tables.get(uid),
             port_types=lambda: self.port_types().get(uid, {}),
         )
+
+    def table_versions(self, before: EpochRecord | None, processing_time: int) -> dict[str, str]:
+        """Return the versions of the tables that operators read in the next epoch, by their names.
+
+        Args:
+            before: the record of the epoch before, None for the first.
+            processing_time: of the epoch.
+        """
+        states = {} if before is None else before.operators
+        found = {}
+        for node in self.topology.operators:
+            uid = self.topology.name(node)
+            version = self.runtimes[id(node)].plan_table(states.get(uid, OperatorState(self.definitions[uid])), processing_time)
+            if version is not None:
+                found[uid] = version
+        return found

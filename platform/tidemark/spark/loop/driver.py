@@ -319,15 +319,15 @@ class JobDriver:
         before, epoch = self.head, self.next_epoch
         time = epoch_processing_time(before.processing_time if before else None, at)
         intent = EpochIntent(self.lineage, epoch, taken.digest(end_of_input=end_of_input), time)
-        if self._planned is not None and intent.replays(self._planned):
-            intent = self._planned
-        else:
-            write_intent(self._store, intent)
-            self._planned = intent
+        if not intent.replays(self._planned):
+            self._planned = replace(intent, tables=self._context.table_versions(before, time))
+            write_intent(self._store, self._planned)
+        intent = self._planned or intent
         return EpochPlan(
             epoch=epoch,
             lineage=self.lineage,
             processing_time=intent.processing_time,
+            tables=intent.tables,
             before=Checkpoint.after(before, self._topology.sources),
             batches=rows_of_epoch(
                 session, self._topology.sources, taken, ordered=self._ordered, few_tasks=self._context.native, batch=batch

@@ -13,6 +13,7 @@ from tidemark.testing.operators.contract import Folds, PureOperator
 from tidemark.testing.operators.deduplicate import PureDeduplicate
 from tidemark.testing.operators.element_process import PureElementProcess
 from tidemark.testing.operators.keyed_process import PureKeyedProcess
+from tidemark.testing.operators.lookup import PureLookup
 from tidemark.testing.operators.running import PureRunning
 from tidemark.testing.operators.sql_state import PureSqlState
 from tidemark.testing.operators.window import PureWindows
@@ -27,6 +28,7 @@ _KINDS: Final[Mapping[str, Callable[[Any, Folds], PureOperator]]] = MappingProxy
         "element_process": PureElementProcess,
         "broadcast_element_process": PureElementProcess,
         "asof_join": PureAsofJoin,
+        "lookup": PureLookup,
         "async_map": PureAsyncMap,
         "running": PureRunning,
         "sql_state": PureSqlState,

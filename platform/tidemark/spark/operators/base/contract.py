@@ -97,6 +97,7 @@ class OperatorContext:
     ``processing_time`` is the epoch's; ``ends`` is whether no input comes after it; ``native`` whether the job runs no Python function, so
     that few rows of state are read in one task. ``prepared`` are the run's passes over few rows, whose plans are kept between epochs.
     ``port_types`` returns the columns of the inputs, by port, also of those without rows; nothing where state is only read.
+    ``table_version`` is the version of the table that the operator reads, as the epoch's plan fixed it.
     """
 
     spark: SparkSession
@@ -109,6 +110,7 @@ class OperatorContext:
     ends: bool = False
     native: bool = False
     prepared: PreparedPasses = field(default_factory=PreparedPasses)
+    table_version: str | None = None
     port_types: Callable[[], Mapping[str, StructType]] = dict
 
     @property
@@ -144,6 +146,16 @@ class OperatorRuntime(ABC):
     @abstractmethod
     def next_timer(self, state: OperatorState) -> int | None:
         """Return the least watermark, in the operator's time domain, at which something fires; None where nothing waits."""
+
+    def plan_table(self, before: OperatorState, processing_time: int) -> str | None:
+        """Return the version of the table that the operator reads in an epoch, None where it reads none. Called when the epoch is planned.
+
+        Args:
+            before: the operator's state after the epoch before.
+            processing_time: of the epoch.
+        """
+        del before, processing_time
+        return None
 
     def next_processing_time(self, state: OperatorState) -> int | None:
         """Return the processing time at which something fires even without input, None for never."""

@@ -13,6 +13,7 @@ from tidemark.spark.operators.base.contract import OperatorRuntime
 from tidemark.spark.operators.deduplicate.runtime import DeduplicateRuntime
 from tidemark.spark.operators.element_process.runtime import ElementProcessRuntime
 from tidemark.spark.operators.keyed_process.runtime import KeyedProcessRuntime
+from tidemark.spark.operators.lookup.runtime import LookupRuntime
 from tidemark.spark.operators.running.runtime import running_runtime
 from tidemark.spark.operators.sql_state.runtime import sql_state_runtime
 from tidemark.spark.operators.window.runtimes import window_runtime_of
@@ -26,6 +27,7 @@ _RUNTIMES: Final[Mapping[str, Callable[[Any], OperatorRuntime]]] = MappingProxyT
         "element_process": ElementProcessRuntime,
         "broadcast_element_process": ElementProcessRuntime,
         "asof_join": AsofJoinRuntime,
+        "lookup": LookupRuntime,
         "async_map": AsyncMapRuntime,
         "running": running_runtime,
         "sql_state": sql_state_runtime,

@@ -12,6 +12,7 @@ from tidemark.spark.operators.base.schemas import OperatorSchemas
 from tidemark.spark.operators.deduplicate.schemas import DeduplicateSchemas
 from tidemark.spark.operators.elements.schemas import ElementSchemas
 from tidemark.spark.operators.keyed_process.schemas import KeyedProcessSchemas
+from tidemark.spark.operators.lookup.schemas import LookupSchemas
 from tidemark.spark.operators.native_keyed.schemas import NativeKeyedSchemas
 from tidemark.spark.operators.running.runtime import running_program
 from tidemark.spark.operators.sql_state.programs import program_of
@@ -29,6 +30,7 @@ _SCHEMAS: Final[Mapping[str, Callable[[Any, Mapping[str, DataFrame]], OperatorSc
         "element_process": ElementSchemas,
         "broadcast_element_process": ElementSchemas,
         "asof_join": AsofJoinSchemas,
+        "lookup": LookupSchemas,
         "async_map": ElementSchemas,
         "running": lambda node, inputs: NativeKeyedSchemas(running_program(node), inputs),
         "sql_state": lambda node, inputs: NativeKeyedSchemas(program_of(node), inputs),
