@@ -74,7 +74,9 @@ def join_sides(on: object, called: str, place: str) -> JoinSides:
     )
 
 
-def check_sides(sides: JoinSides, schemas: Sequence[Schema | None], called: str, *, uid: str | None, place: str) -> None:
+def check_sides(
+    sides: JoinSides, schemas: Sequence[Schema | None], called: str, *, uid: str | None, place: str, added: Schema | None = None
+) -> None:
     """Check the expressions of both sides, their types, and the names of result columns.
 
     Args:
@@ -83,6 +85,7 @@ def check_sides(sides: JoinSides, schemas: Sequence[Schema | None], called: str,
         called: the method, for errors.
         uid: of the operator.
         place: the user's file and line.
+        added: the right columns that results have before keys of one name are left out; all by default.
 
     Raises:
         ColumnError: an unknown column, or one name for columns of both sides.
@@ -101,7 +104,7 @@ def check_sides(sides: JoinSides, schemas: Sequence[Schema | None], called: str,
                 place=place,
             )
     if left is not None and right is not None:
-        check_clashes(left.names, sides.kept(right.names), called, uid=uid, place=place)
+        check_clashes(left.names, sides.kept((added or right).names), called, uid=uid, place=place)
 
 
 def check_clashes(left: Sequence[str], right: Sequence[str], called: str, *, uid: str | None, place: str) -> None:

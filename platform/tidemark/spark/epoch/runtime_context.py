@@ -98,3 +98,9 @@ class RuntimeContext:
             if version is not None:
                 found[uid] = version
         return found
+
+    def close(self) -> None:
+        """Stop the threads, and release what operators keep in memory."""
+        self.pool.shutdown()
+        for runtime in self.runtimes.values():
+            runtime.close()

@@ -311,7 +311,7 @@ class JobDriver:
 
     def close(self) -> None:
         """Stop the threads and remove the local checkpoint."""
-        self._context.pool.shutdown()
+        self._context.close()
         self._checkpoint.close()
 
     def _plan(self, session: SparkSession, taken: EpochInput, batch: DataFrame | None, at: int, *, end_of_input: bool) -> EpochPlan:

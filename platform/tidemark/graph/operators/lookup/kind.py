@@ -43,7 +43,8 @@ class LookupKind(OperatorKind[LookupNode]):
             missing = next((name for name in node.columns or () if known.find(name) is None), None)
             if missing is not None:
                 raise missing_column(node, missing, known)
-        check_sides(node.sides, (schemas[0], node.table.columns(node.columns, node.sides.shared)), "lookup", uid=node.uid, place=node.place)
+        added = node.table.columns(node.columns, node.sides.shared)
+        check_sides(node.sides, (schemas[0], known), "lookup", uid=node.uid, place=node.place, added=added)
 
     def output_schema(self, node: LookupNode, schemas: Schemas) -> Schema | None:
         """Return the element's columns, then the table's; None where those of the table are not declared."""

@@ -164,6 +164,9 @@ class OperatorRuntime(ABC):
         due = self.next_timer(state)
         return None if due is None else due + 1
 
+    def close(self) -> None:  # noqa: B027 - most kinds keep nothing in memory
+        """Release what the operator keeps in memory between epochs; called at the run's end."""
+
 
 class OperatorEpoch(ABC):
     """An operator in one epoch: ``process_batch`` is called if there is input, then ``emit``, ``compact`` and ``snapshot``.

@@ -44,7 +44,7 @@ def table_rows(node: LookupNode, rows: DataFrame) -> DataFrame:
         raise missing_column(node, wanted, known) from error
     # A row whose key has a null meets nothing.
     present = " AND ".join(f"{_KEY.format(number)} IS NOT NULL" for number in range(len(named)))
-    return rows.select(*named, *(F.col(quoted(name)) for name in kept)).where(present).withColumn(FOUND, F.lit(value=True))
+    return rows.select(*named, *(F.col(quoted(name)) for name in kept)).where(present).withColumn(FOUND, F.expr("true"))
 
 
 def joined(node: LookupNode, elements: DataFrame, table: DataFrame) -> DataFrame:

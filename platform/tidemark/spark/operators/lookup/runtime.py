@@ -70,11 +70,16 @@ class LookupRuntime(OperatorRuntime):
         """Return the rows of a version, with the columns that are wanted; kept in memory until another one is asked for."""
         if self._kept is not None and self._kept[0] == version:
             return self._kept[1]
-        if self._kept is not None:
-            self._kept[1].unpersist()
+        self.close()
         rows = table_rows(self._declared, self._reader.rows(spark, version)).persist(StorageLevel.MEMORY_AND_DISK)
         self._kept = version, rows
         return rows
+
+    def close(self) -> None:
+        """Release the rows of the table."""
+        if self._kept is not None:
+            self._kept[1].unpersist()
+            self._kept = None
 
     def begin(self, context: OperatorContext) -> LookupEpoch:
         """Return the operator at work on an epoch."""
