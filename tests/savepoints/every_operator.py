@@ -86,6 +86,7 @@ def streams_of(landing: Path) -> dict[str, tm.Stream]:
         **_by_functions(rides),
         **_without_keys(rides),
         **_by_element(rides),
+        **_joined(rides, taps),
         "reduced": signs.side_output(ups)
         .key_by("k")
         .window(tm.tumbling("500 ms"))
@@ -206,6 +207,13 @@ def _by_element(rides: tm.Stream) -> dict[str, tm.Stream]:
         "so_far": by_key.aggregate(ttl=None, **aggregates(), mean=tm.avg("v"), last=tm.last("v")).uid("so_far"),
         "greatest": by_key.max_by("v").uid("greatest"),
     }
+
+
+def _joined(rides: tm.Stream, taps: tm.Stream) -> dict[str, tm.Stream]:
+    """Return what joins make of two sources."""
+    late = tm.OutputTag("late-versions")
+    met = rides.join_asof(taps.select("k", tap="v", tap_s="s"), on="k", how="left", late_right_to=late).uid("met")
+    return {"met": met, "late_versions": met.side_output(late)}
 
 
 class Waits:
