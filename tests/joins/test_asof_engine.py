@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import pytest
 import tidemark as tm
 from tests.engine.lab import NOW, require_conservation
 from tests.joins.asof_programs import Element, Program, expected, random_program, recut
+from tidemark.state.gc.compaction import plan_compaction
 from tidemark.state.log.progress import EpochProgress
 from tidemark.testing import ManualClock
 
@@ -101,6 +103,18 @@ def test_each_epoch_answers_what_the_contract_says(spark: SparkSession, tmp_path
     for number, (one, other) in enumerate(zip(found, wanted, strict=True)):
         assert one == other, number
     assert sum((each["left"] + each["right"] for each in wanted), Counter())
+
+
+@pytest.mark.parametrize("lateness", [0, 12])
+def test_files_that_are_merged_and_versions_that_are_looked_up_answer_the_same(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lateness: int
+) -> None:
+    where = "tidemark.spark.operators.asof_join.runtime"
+    monkeypatch.setattr(f"{where}.MANY_ROWS", -1)
+    monkeypatch.setattr(f"{where}.MAX_GARBAGE", 0)
+    monkeypatch.setattr(f"{where}.plan_compaction", partial(plan_compaction, min_files=1))
+    program = random_program(11, epochs=7)
+    assert run(spark, tmp_path, joined(program, "left", lateness), parallelism=2) == wanted_of(program, "left", lateness)
 
 
 def test_other_cuts_into_epochs(spark: SparkSession, tmp_path: Path) -> None:

@@ -50,8 +50,10 @@ class PureAsofJoin(PureOperatorBase):
         return found
 
     def state(self) -> list[dict[str, object]]:
-        """Return the left elements that are kept."""
-        return [{**element, "event_time": instant(time)} for _, time, element in self._operator[0].lefts()]
+        """Return the left elements that are kept; not those that match nothing and are not emitted."""
+        keeps_null = self._node.how == "left"
+        kept = [(time, element) for key, time, element in self._operator[0].lefts() if keeps_null or None not in key]
+        return [{**element, "event_time": instant(time)} for time, element in kept]
 
     def snapshot(self) -> object:
         """Return a copy of the state."""
