@@ -89,6 +89,7 @@ def streams_of(landing: Path) -> dict[str, tm.Stream]:
         **_as_changelogs(rides),
         **_of_changelogs(rides, taps),
         **_joined(rides, taps),
+        **_versions(rides, taps),
         "reduced": signs.side_output(ups)
         .key_by("k")
         .window(tm.tumbling("500 ms"))
@@ -235,7 +236,7 @@ def _as_changelogs(rides: tm.Stream) -> dict[str, tm.Stream]:
         "places": rides.top_n(3, by=["k"], order="v DESC, g", rank="place").uid("places"),
         "best": newest.top_n(2, by=["s"], order="g").uid("best").as_elements(operation="change"),
         "panes": sessions.latest_panes().uid("panes"),
-        "groups": groups.latest_panes(),
+        "numbered": groups.latest_panes(),
     }
 
 
@@ -257,6 +258,13 @@ def _joined(rides: tm.Stream, taps: tm.Stream) -> dict[str, tm.Stream]:
     keyed = {"k": "k", "s": "upper(w)"}
     alike = rides.select("k", "s", "v").join(right.select("tapped", k="k", w="CAST(w AS STRING)"), on=keyed, within=("0 ms", "1 second"))
     return {"near": near, "late_taps": near.side_output(late), "alike": alike.uid("alike")}
+
+
+def _versions(rides: tm.Stream, taps: tm.Stream) -> dict[str, tm.Stream]:
+    """Return elements with the versions that are valid at their times."""
+    late = tm.OutputTag("late-versions")
+    valid = rides.join_asof(taps.select("k", tap="v", tap_s="s"), on="k", how="left", late_right_to=late).uid("valid")
+    return {"valid": valid, "late_versions": valid.side_output(late)}
 
 
 class Waits:

@@ -11,10 +11,11 @@ from tidemark.durations import Duration, to_ms
 from tidemark.errors import DefinitionError
 from tidemark.graph.api.changelogs import ChangelogMethods
 from tidemark.graph.api.connected_streams import BroadcastConnectedElements, BroadcastStream, connected_elements
-from tidemark.graph.api.joins import JoinMethods
 from tidemark.graph.api.group_aggregates import StreamAggregates
+from tidemark.graph.api.joins import JoinMethods
 from tidemark.graph.api.keyed_stream import KeyedStream
 from tidemark.graph.api.process_functions import element_node
+from tidemark.graph.api.temporal_joins import TemporalJoinMethods
 from tidemark.graph.api.windows.windowed_stream import WindowedStream
 from tidemark.graph.checks.descriptions import describe_node
 from tidemark.graph.checks.schema_inference import schema_of
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 @checked_methods()
 @without_rows("stream")
 @dataclass(frozen=True, eq=False)
-class Stream(ChangelogMethods, JoinMethods, StreamAggregates):
+class Stream(ChangelogMethods, JoinMethods, TemporalJoinMethods, StreamAggregates):
     """Elements with columns and an event time. Started by ``source``; ``node`` is its place in the graph.
 
     Expressions are SQL text over the stream's columns, or functions without arguments that return a Column and are

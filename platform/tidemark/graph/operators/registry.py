@@ -9,17 +9,19 @@ from typing import Any
 
 from tidemark.errors import StateMismatchError
 from tidemark.graph.model.nodes import StatefulNode
+from tidemark.graph.operators.asof_join.kind import AsofJoinKind
 from tidemark.graph.operators.async_map.kind import AsyncMapKind
 from tidemark.graph.operators.changes import SAME, Definition, DefinitionChange, Kept, Names, other_kind
 from tidemark.graph.operators.deduplicate.kind import DeduplicateKind
 from tidemark.graph.operators.element_process.broadcast import BroadcastElementProcessKind
 from tidemark.graph.operators.element_process.kind import ElementProcessKind
-from tidemark.graph.operators.interval_join.kind import IntervalJoinKind
 from tidemark.graph.operators.group_aggregate.kind import GroupAggregateKind
+from tidemark.graph.operators.interval_join.kind import IntervalJoinKind
 from tidemark.graph.operators.keyed_process.connected import BroadcastProcessKind, ConnectedProcessKind
 from tidemark.graph.operators.keyed_process.kind import KeyedProcessKind
 from tidemark.graph.operators.kind import OperatorKind
 from tidemark.graph.operators.latest.kind import LatestKind
+from tidemark.graph.operators.lookup.kind import LookupKind
 from tidemark.graph.operators.regular_join.kind import RegularJoinKind
 from tidemark.graph.operators.running.kind import RunningKind
 from tidemark.graph.operators.sql_state.kind import SqlStateKind
@@ -46,6 +48,8 @@ def kinds() -> Mapping[str, OperatorKind[Any]]:
         LatestKind(),
         TopKind(),
         IntervalJoinKind(),
+        AsofJoinKind(),
+        LookupKind(),
     )
     return MappingProxyType({kind.name: kind for kind in every})
 

@@ -29,3 +29,13 @@ def element_column(name: str) -> str:
 def element_name(column: str) -> str | None:
     """Return the name in the stream of a column of elements in state, None for other columns."""
     return column.removeprefix(_ELEMENT) if column.startswith(_ELEMENT) else None
+
+
+def left_column(name: str) -> str:
+    """Return the name that a column of a join's left input has in state."""
+    return f"left_{name}"
+
+
+def right_column(name: str) -> str:
+    """Return the name that a column of a join's right input has in state."""
+    return f"right_{name}"

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Observation
 
-from tidemark.clock import Clock
 from tidemark.crashpoints import crash_point
 from tidemark.graph.model.nodes import Node, SideOutputNode, SourceNode, StatefulNode
 from tidemark.semantics.watermarks.watermarks import (
@@ -25,56 +22,20 @@ from tidemark.semantics.watermarks.watermarks import (
     end_of_input,
     operator_watermark,
 )
-from tidemark.spark.columns.few_rows import runs_python
 from tidemark.spark.columns.row_counts import observe_splits
-from tidemark.spark.epoch.background_jobs import BackgroundJobs, thread_pool
+from tidemark.spark.epoch.background_jobs import BackgroundJobs
 from tidemark.spark.epoch.conservation import ConservationCheck
 from tidemark.spark.epoch.emission import Emission
 from tidemark.spark.epoch.epoch_plan import EpochPlan
 from tidemark.spark.epoch.port_input import port_input
-from tidemark.spark.epoch.schedule import EpochSchedule, Pass, What, build_schedule
+from tidemark.spark.epoch.runtime_context import RuntimeContext
+from tidemark.spark.epoch.schedule import Pass, What
 from tidemark.spark.epoch.stateless import StatelessPlan
-from tidemark.spark.epoch.topology import Topology
-from tidemark.spark.operators.base.contract import OperatorContext, OperatorRuntime
-from tidemark.spark.prepared.prepared_pass import PreparedPasses
-from tidemark.spark.sinks.sinks import BoundSink
 from tidemark.spark.sources.intake import prepare_batch
-from tidemark.state.log.records import OperatorState, OutputRecord
-from tidemark.state.store.store import JobStore
+from tidemark.state.log.records import OutputRecord
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-
-@dataclass(frozen=True)
-class RuntimeContext:
-    """The context that all epochs of a run share.
-
-    ``store`` is the job's folder; ``runtimes`` are by ``id(node)``, ``definitions`` by uid as they are recorded, ``sinks`` by output name.
-    ``nondeterministic`` says which nodes could return other rows when read again; filled in as epochs need it. ``expected`` are the side
-    outputs that had rows in the epoch before. ``pool`` are the threads for background work. ``prepared`` are the passes over few rows.
-    """
-
-    store: JobStore
-    topology: Topology
-    runtimes: Mapping[int, OperatorRuntime]
-    definitions: Mapping[str, Mapping[str, object]]
-    sinks: Mapping[str, BoundSink]
-    clock: Clock
-    nondeterministic: dict[int, bool] = field(default_factory=dict)
-    expected: set[str] = field(default_factory=set)
-    pool: ThreadPoolExecutor = field(default_factory=thread_pool)
-    prepared: PreparedPasses = field(default_factory=PreparedPasses)
-
-    @cached_property
-    def native(self) -> bool:
-        """Whether no function of the user's runs in Python workers, so that few rows are processed in one task."""
-        return not runs_python(self.topology.nodes)
-
-    @cached_property
-    def schedule(self) -> EpochSchedule:
-        """The passes that each epoch makes."""
-        return build_schedule(self.topology)
 
 
 class EpochRun:
@@ -108,8 +69,9 @@ class EpochRun:
         self.observed.clear()
         self._staged: set[str] = set()
         self._emitting: dict[int, Emission] = {}
+        names = {id(node): topology.name(node) for node in topology.operators}
         self.operators = {
-            id(node): self._context.runtimes[id(node)].begin(self._operator_context(topology.name(node))) for node in topology.operators
+            key: self._context.runtimes[key].begin(self._context.of_operator(name, self._spark, plan)) for key, name in names.items()
         }
         self.intakes = {
             source.name: prepare_batch(
@@ -132,21 +94,6 @@ class EpochRun:
             run=self._count_rows,
         )
         self.conservation = ConservationCheck(topology, self.rows)
-
-    def _operator_context(self, uid: str) -> OperatorContext:
-        definition = self._context.definitions[uid]
-        return OperatorContext(
-            spark=self._spark,
-            store=self._context.store,
-            uid=uid,
-            before=self.plan.before.operators.get(uid, OperatorState(definition)),
-            definition=definition,
-            epoch=self.plan.epoch,
-            processing_time=self.plan.processing_time,
-            ends=self.plan.end_of_input,
-            native=self._context.native,
-            prepared=self._context.prepared,
-        )
 
     def execute(self) -> None:
         """Run the passes of the schedule, and compare the row counts.
@@ -263,15 +210,19 @@ class EpochRun:
         """Have an operator emit the results due at its watermark; these need not have been computed yet."""
         node = _operator_of(planned)
         run = self.operators[id(node)]
-        inputs = [delayed(self.sources[name], delay) for name, delay in self.topology.source_delays(node).items()]
         observation = Observation()
-        event_time = operator_watermark(run.context.before.watermark, inputs)
+        event_time = operator_watermark(run.context.before.watermark, self._delayed_sources(self.topology.source_delays(node)))
+        run.advance_ports({port.name: self._delayed_sources(self.topology.source_delays(port.node, results=True)) for port in node.ports})
         with self._stage(f"fire {planned.subject}"):
             results = run.emit(run.watermark_of(event_time), observation)
         self._collect_input_counts(node)
         if results is not None and self.topology.consumers.get(id(node)):
             emission = self._emitting[id(node)] = Emission(node, results, observation, self._context.clock.monotonic())
             self.rows.set_results(node, emission.rows)
+
+    def _delayed_sources(self, delays: Mapping[str, int]) -> list[SourceState]:
+        """Return the states of sources after this epoch, each with its watermark later by a delay in milliseconds."""
+        return [delayed(self.sources[name], delay) for name, delay in delays.items()]
 
     def _consume(self, planned: Pass) -> None:
         """Read the counts of written results, and the results themselves where nothing else did."""

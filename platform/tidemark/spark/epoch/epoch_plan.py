@@ -44,7 +44,7 @@ class EpochPlan:
 
     ``batches`` are the rows of the sources that have any; ``ends`` says how far each source was read; ``strict``
     names those in which rows too far ahead of processing time are expected. ``texts`` read the records of sources again, with their
-    texts.
+    texts. ``tables`` are the versions of the tables that operators read, by their names.
     """
 
     epoch: int
@@ -56,3 +56,4 @@ class EpochPlan:
     strict: frozenset[str] = frozenset()
     texts: Mapping[str, RecordTexts] = field(default_factory=dict)
     end_of_input: bool = False
+    tables: Mapping[str, str] = field(default_factory=dict)

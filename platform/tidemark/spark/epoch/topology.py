@@ -121,15 +121,18 @@ class Topology:
         """Return the sources a node's rows come from."""
         return tuple(found for found in walk([node]) if isinstance(found, SourceNode))
 
-    def source_delays(self, node: StatefulNode) -> dict[str, int]:
-        """Return how much later than each of its sources an operator sees the watermark, by the name of the source, milliseconds."""
+    def source_delays(self, node: Node, *, results: bool = False) -> dict[str, int]:
+        """Return how much later than each of its sources a node sees the watermark, by the name of the source, milliseconds.
+
+        With ``results`` it is how much later the watermark is that goes with the node's results.
+        """
         found: dict[int, int] = {id(node): 0}
         sources: dict[str, int] = {}
         for each in reversed(walk([node])):
             delay = found[id(each)]
             if isinstance(each, SourceNode):
                 sources[each.name] = delay
-            waits = each.result_delay_ms if isinstance(each, StatefulNode) and each is not node else 0
+            waits = each.result_delay_ms if isinstance(each, StatefulNode) and (results or each is not node) else 0
             for child in each.inputs:
                 found[id(child)] = max(found.get(id(child), 0), delay + waits)
         return sources

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from tidemark.clock import Clock
@@ -20,9 +21,10 @@ from tidemark.savepoints.model.restore import Restore
 from tidemark.semantics.watermarks.event_time import epoch_processing_time
 from tidemark.semantics.watermarks.watermarks import SourceState, read_to_end
 from tidemark.spark.env.session import spark_jobs
-from tidemark.spark.epoch.epoch import EpochRun, RuntimeContext
+from tidemark.spark.epoch.epoch import EpochRun
 from tidemark.spark.epoch.epoch_plan import Checkpoint, EpochPlan
 from tidemark.spark.epoch.progress_builder import build_progress
+from tidemark.spark.epoch.runtime_context import RuntimeContext
 from tidemark.spark.epoch.topology import build_topology
 from tidemark.spark.loop.compatibility import ensure_compatible, last_start_was_rejected
 from tidemark.spark.loop.deadlines import next_deadline
@@ -43,7 +45,7 @@ from tidemark.spark.sources.planning.epoch_planner import EpochPlanner, needs_no
 from tidemark.spark.sources.record_texts import RecordTexts
 from tidemark.spark.sources.source_ends import filled, maybe_backlogged, with_malformed_rows
 from tidemark.spark.sources.sources import open_sources, rows_of_epoch
-from tidemark.spark.state_api.schema_probe import prepare_session
+from tidemark.spark.state_api.schema_probe import port_types, prepare_session
 from tidemark.state.log.epoch_intent import EpochIntent, read_intent, write_intent
 from tidemark.state.log.joblog import Driver
 from tidemark.state.log.offset_log import positions
@@ -114,6 +116,7 @@ class JobDriver:
             definitions={self._topology.name(node): encode(node) for node in self._topology.operators},
             sinks=bind_sinks(job.outputs, self._store),
             clock=clock,
+            port_types=cache(lambda: port_types(self.session, job, self._elements)),
         )
         self._version = code_version(job)
         self._checkpoint = SparkCheckpoint(self._store, term.term)
@@ -308,7 +311,7 @@ class JobDriver:
 
     def close(self) -> None:
         """Stop the threads and remove the local checkpoint."""
-        self._context.pool.shutdown()
+        self._context.close()
         self._checkpoint.close()
 
     def _plan(self, session: SparkSession, taken: EpochInput, batch: DataFrame | None, at: int, *, end_of_input: bool) -> EpochPlan:
@@ -316,15 +319,15 @@ class JobDriver:
         before, epoch = self.head, self.next_epoch
         time = epoch_processing_time(before.processing_time if before else None, at)
         intent = EpochIntent(self.lineage, epoch, taken.digest(end_of_input=end_of_input), time)
-        if self._planned is not None and intent.replays(self._planned):
-            intent = self._planned
-        else:
-            write_intent(self._store, intent)
-            self._planned = intent
+        if not intent.replays(self._planned):
+            self._planned = replace(intent, tables=self._context.table_versions(before, time))
+            write_intent(self._store, self._planned)
+        intent = self._planned or intent
         return EpochPlan(
             epoch=epoch,
             lineage=self.lineage,
             processing_time=intent.processing_time,
+            tables=intent.tables,
             before=Checkpoint.after(before, self._topology.sources),
             batches=rows_of_epoch(
                 session, self._topology.sources, taken, ordered=self._ordered, few_tasks=self._context.native, batch=batch

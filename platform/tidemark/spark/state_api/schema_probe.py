@@ -72,6 +72,12 @@ def probe_inputs(spark: SparkSession, job: Job, elements: JobStore) -> Mapping[s
     return probe_job(spark, job, elements).inputs
 
 
+def port_types(spark: SparkSession, job: Job, elements: JobStore) -> dict[str, dict[str, T.StructType]]:
+    """Return the columns of each stateful operator's inputs, by its name and port, as ``probe_job`` does."""
+    found = probe_job(spark, job, elements).inputs
+    return {name: {port: rows.schema for port, rows in given.rows.items()} for name, given in found.items()}
+
+
 def prepare_session(
     spark: SparkSession, job: Job, elements: JobStore, runtimes: Mapping[int, OperatorRuntime] = MappingProxyType({})
 ) -> None:

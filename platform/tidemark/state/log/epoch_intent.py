@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidemark.errors import CorruptStoreError
-from tidemark.state.encoding.codec import from_jsonable, to_jsonable
+from tidemark.state.encoding.codec import added_mapping_field, from_jsonable, to_jsonable
 from tidemark.state.encoding.envelope import decode_envelope, encode_envelope
 from tidemark.state.store.layout import PLAN
 from tidemark.state.store.store import JobStore
@@ -17,6 +18,8 @@ KIND = "plan"
 class EpochIntent:
     """What an epoch's planning fixed: ``input`` is the SHA-256 of its input's offsets, ``processing_time`` in milliseconds.
 
+    ``tables`` are the versions of the tables that operators read, by their names.
+
     An epoch is replayed if lineage, number and input are the same; with other input it is another epoch.
     """
 
@@ -24,6 +27,7 @@ class EpochIntent:
     epoch: int
     input: str
     processing_time: int
+    tables: Mapping[str, str] = added_mapping_field()
 
     def replays(self, earlier: EpochIntent | None) -> bool:
         """Return whether an earlier intent is of the same epoch over the same input."""

@@ -7,14 +7,16 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from tidemark.graph.model.nodes import StatefulNode
+from tidemark.testing.operators.asof_join import PureAsofJoin
 from tidemark.testing.operators.async_map import PureAsyncMap
 from tidemark.testing.operators.contract import Folds, PureOperator
 from tidemark.testing.operators.deduplicate import PureDeduplicate
 from tidemark.testing.operators.element_process import PureElementProcess
-from tidemark.testing.operators.interval_join import PureIntervalJoin
 from tidemark.testing.operators.group_aggregate import PureGroupAggregate
+from tidemark.testing.operators.interval_join import PureIntervalJoin
 from tidemark.testing.operators.keyed_process import PureKeyedProcess
 from tidemark.testing.operators.latest import PureLatest
+from tidemark.testing.operators.lookup import PureLookup
 from tidemark.testing.operators.regular_join import PureRegularJoin
 from tidemark.testing.operators.running import PureRunning
 from tidemark.testing.operators.sql_state import PureSqlState
@@ -30,6 +32,8 @@ _KINDS: Final[Mapping[str, Callable[[Any, Folds], PureOperator]]] = MappingProxy
         "broadcast_process": PureKeyedProcess,
         "element_process": PureElementProcess,
         "broadcast_element_process": PureElementProcess,
+        "asof_join": PureAsofJoin,
+        "lookup": PureLookup,
         "async_map": PureAsyncMap,
         "regular_join": PureRegularJoin,
         "running": PureRunning,

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidemark.graph.model.nodes import StatefulNode
-from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
+from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, SourceState
 from tidemark.spark.prepared.prepared_pass import Build, PreparedPasses
 from tidemark.state.log.progress import OperatorProgress
 from tidemark.state.log.records import OperatorState
@@ -17,6 +17,7 @@ from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, SparkSession
+    from pyspark.sql.types import StructType
 
     from tidemark.spark.columns.row_counts import RowCounter
 
@@ -95,6 +96,8 @@ class OperatorContext:
 
     ``processing_time`` is the epoch's; ``ends`` is whether no input comes after it; ``native`` whether the job runs no Python function, so
     that few rows of state are read in one task. ``prepared`` are the run's passes over few rows, whose plans are kept between epochs.
+    ``port_types`` returns the columns of the inputs, by port, also of those without rows; nothing where state is only read.
+    ``table_version`` is the version of the table that the operator reads, as the epoch's plan fixed it.
     """
 
     spark: SparkSession
@@ -107,6 +110,8 @@ class OperatorContext:
     ends: bool = False
     native: bool = False
     prepared: PreparedPasses = field(default_factory=PreparedPasses)
+    table_version: str | None = None
+    port_types: Callable[[], Mapping[str, StructType]] = dict
 
     @property
     def job(self) -> str:
@@ -151,12 +156,25 @@ class OperatorRuntime(ABC):
     def next_timer(self, state: OperatorState) -> int | None:
         """Return the least watermark, in the operator's time domain, at which something fires; None where nothing waits."""
 
+    def plan_table(self, before: OperatorState, processing_time: int) -> str | None:
+        """Return the version of the table that the operator reads in an epoch, None where it reads none. Called when the epoch is planned.
+
+        Args:
+            before: the operator's state after the epoch before.
+            processing_time: of the epoch.
+        """
+        del before, processing_time
+        return None
+
     def next_processing_time(self, state: OperatorState) -> int | None:
         """Return the processing time at which something fires even without input, None for never."""
         if self._node.time_domain == "event":
             return None
         due = self.next_timer(state)
         return None if due is None else due + 1
+
+    def close(self) -> None:  # noqa: B027 - most kinds keep nothing in memory
+        """Release what the operator keeps in memory between epochs; called at the run's end."""
 
 
 class OperatorEpoch(ABC):
@@ -180,6 +198,14 @@ class OperatorEpoch(ABC):
         if self.runtime.node.time_domain == "event":
             return event_time
         return MAX_WATERMARK if self.context.ends else max(self.context.before.watermark, self.context.processing_time - 1)
+
+    def advance_ports(self, sources: Mapping[str, Sequence[SourceState]]) -> None:
+        """Learn how far each input is, before ``emit``; for kinds that need the watermark of one input. Nothing by default.
+
+        Args:
+            sources: the states, after this epoch, of the sources behind each port.
+        """
+        del sources
 
     @abstractmethod
     def process_batch(self, inputs: Mapping[str, PortInput]) -> None:

@@ -7,14 +7,16 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from tidemark.graph.model.nodes import StatefulNode
+from tidemark.spark.operators.asof_join.runtime import AsofJoinRuntime
 from tidemark.spark.operators.async_map.runtime import AsyncMapRuntime
 from tidemark.spark.operators.base.contract import OperatorRuntime
 from tidemark.spark.operators.deduplicate.runtime import DeduplicateRuntime
 from tidemark.spark.operators.element_process.runtime import ElementProcessRuntime
-from tidemark.spark.operators.interval_join.runtime import IntervalJoinRuntime
 from tidemark.spark.operators.group_aggregate.runtime import GroupAggregateRuntime
+from tidemark.spark.operators.interval_join.runtime import IntervalJoinRuntime
 from tidemark.spark.operators.keyed_process.runtime import KeyedProcessRuntime
 from tidemark.spark.operators.latest.runtime import LatestRuntime
+from tidemark.spark.operators.lookup.runtime import LookupRuntime
 from tidemark.spark.operators.regular_join.runtime import RegularJoinRuntime
 from tidemark.spark.operators.running.runtime import running_runtime
 from tidemark.spark.operators.sql_state.runtime import sql_state_runtime
@@ -29,6 +31,8 @@ _RUNTIMES: Final[Mapping[str, Callable[[Any], OperatorRuntime]]] = MappingProxyT
         "broadcast_process": KeyedProcessRuntime,
         "element_process": ElementProcessRuntime,
         "broadcast_element_process": ElementProcessRuntime,
+        "asof_join": AsofJoinRuntime,
+        "lookup": LookupRuntime,
         "async_map": AsyncMapRuntime,
         "regular_join": RegularJoinRuntime,
         "running": running_runtime,

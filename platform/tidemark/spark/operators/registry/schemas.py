@@ -7,14 +7,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from tidemark.graph.model.nodes import StatefulNode
+from tidemark.spark.operators.asof_join.schemas import AsofJoinSchemas
 from tidemark.spark.operators.base.schemas import OperatorSchemas
 from tidemark.spark.operators.changelog.schemas import RowsSchemas
 from tidemark.spark.operators.deduplicate.schemas import DeduplicateSchemas
 from tidemark.spark.operators.elements.schemas import ElementSchemas
-from tidemark.spark.operators.interval_join.schemas import IntervalJoinSchemas
 from tidemark.spark.operators.group_aggregate.schemas import GroupAggregateSchemas
+from tidemark.spark.operators.interval_join.schemas import IntervalJoinSchemas
 from tidemark.spark.operators.keyed_process.schemas import KeyedProcessSchemas
 from tidemark.spark.operators.latest.runtime import frames_of
+from tidemark.spark.operators.lookup.schemas import LookupSchemas
 from tidemark.spark.operators.native_keyed.schemas import NativeKeyedSchemas
 from tidemark.spark.operators.regular_join.schemas import RegularJoinSchemas
 from tidemark.spark.operators.running.runtime import running_program
@@ -33,6 +35,8 @@ _SCHEMAS: Final[Mapping[str, Callable[[Any, Mapping[str, DataFrame]], OperatorSc
         "broadcast_process": KeyedProcessSchemas,
         "element_process": ElementSchemas,
         "broadcast_element_process": ElementSchemas,
+        "asof_join": AsofJoinSchemas,
+        "lookup": LookupSchemas,
         "async_map": ElementSchemas,
         "regular_join": RegularJoinSchemas,
         "running": lambda node, inputs: NativeKeyedSchemas(running_program(node), inputs),

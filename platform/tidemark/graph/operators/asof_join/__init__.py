@@ -1,0 +1,1 @@
+"""The temporal (as-of) join as an operator kind."""

@@ -1,0 +1,210 @@
+"""The temporal (as-of) join as an operator kind: its rules in the graph, and its definition as stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, Literal, cast
+
+from tidemark.durations import format_duration
+from tidemark.errors import ColumnError, DefinitionError
+from tidemark.graph.expressions.column_origins import ColumnOrigins
+from tidemark.graph.expressions.expression_text import describe_expression
+from tidemark.graph.model.nodes import Expression
+from tidemark.graph.model.schema import Schema
+from tidemark.graph.operators.asof_join.node import LATE_LEFT, LATE_RIGHT, AsofJoinNode
+from tidemark.graph.operators.changes import Definition, DefinitionChange, Kept, Names, key_changes
+from tidemark.graph.operators.join_columns import JoinSides, check_sides
+from tidemark.graph.operators.keys import decode_keys, encode_keys, typed
+from tidemark.graph.operators.kind import OperatorKind, Schemas
+from tidemark.graph.operators.state_names import key_column, left_column, right_column
+
+_FORMAT = 1
+_HOWS = ("inner", "left")
+
+
+class AsofJoinKind(OperatorKind[AsofJoinNode]):
+    """``left.join_asof(right, ...)``."""
+
+    name: ClassVar[str] = "asof_join"
+    noun: ClassVar[str] = "temporal join"
+    nouns: ClassVar[str] = "temporal joins"
+    state_noun: ClassVar[str] = "left elements that wait for their version, and the versions of all keys"
+
+    def validate(self, node: AsofJoinNode, schemas: Schemas) -> None:
+        """Check ``how``, both sides, and the key of corrected results."""
+        if node.how not in _HOWS:
+            raise DefinitionError(
+                f"join_asof(how={node.how!r}) is not supported: a version may be met by any number of later elements",
+                fix="write how='inner' or how='left'; for right or full results exchange the sides, or use .join(..., within=...)",
+                uid=node.uid,
+                place=node.place,
+            )
+        check_sides(node.sides, schemas, "join_asof", uid=node.uid, place=node.place)
+        if node.corrects and not node.key:
+            raise DefinitionError(
+                "join_asof(allowed_lateness=...) corrects rows that were emitted, and has no key to find them by",
+                fix="name the left columns that identify an element: key=['order_id']; or leave allowed_lateness out",
+                uid=node.uid,
+                place=node.place,
+            )
+        if node.key and not node.corrects:
+            raise DefinitionError(
+                f"join_asof(key={list(node.key)!r}) without allowed_lateness: each element is answered once, and nothing is corrected",
+                fix="leave key out, or add allowed_lateness='1 hour'",
+                uid=node.uid,
+                place=node.place,
+            )
+        _check_key(node, schemas[0])
+
+    def output_schema(self, node: AsofJoinNode, schemas: Schemas) -> Schema | None:
+        """Return the left columns, then the right ones without the keys of one name."""
+        return node.sides.result(*schemas)
+
+    def side_schema(self, node: AsofJoinNode, counter: str, schemas: Schemas) -> Schema | None:
+        """Return the columns of the late element's own input."""
+        del node
+        return schemas[1] if counter == LATE_RIGHT else schemas[0]
+
+    def lineage(self, node: AsofJoinNode, origins: Sequence[ColumnOrigins]) -> ColumnOrigins:
+        """Return the origins of each side's columns."""
+        return node.sides.lineage(origins[0], origins[1])
+
+    def side_lineage(self, node: AsofJoinNode, counter: str, origins: Sequence[ColumnOrigins]) -> ColumnOrigins:
+        """Return those of the late element's own input."""
+        del node
+        return origins[1] if counter == LATE_RIGHT else origins[0]
+
+    def describe(self, node: AsofJoinNode) -> str:
+        """Return what is compared, how, and the lateness."""
+        pairs = zip(node.sides.left, node.sides.right, strict=True)
+        on = ", ".join(f"{describe_expression(one)} = {describe_expression(other)}" for (_, one), (_, other) in pairs)
+        lateness = f", corrected for {format_duration(node.allowed_lateness_ms)}, key {', '.join(node.key)}" if node.corrects else ""
+        return f"as-of join ({node.how}) on {on}{lateness}"
+
+    def describe_rows(self, node: AsofJoinNode) -> str:
+        """Return what a result row is."""
+        kept = "" if node.how == "inner" else ", null where there is none"
+        return f"A left element with the newest version of its key that is not after it{kept}"
+
+    def describe_column(self, node: AsofJoinNode, name: str) -> str | None:
+        """Return nothing: columns hold what the inputs' do."""
+        del node, name
+        return None
+
+    def describe_counter(self, counter: str) -> str:
+        """Return what late elements are."""
+        return {
+            LATE_LEFT: "Late left elements: the versions that they could meet are gone from state",
+            LATE_RIGHT: "Late versions: a newer one of their key answers all that is still asked",
+        }[counter]
+
+    def made_by(self, node: AsofJoinNode) -> tuple[str, str]:
+        """Return the method."""
+        return "join_asof", f"joins the newest version by {', '.join(name for name, _ in node.sides.left)}"
+
+    def counters(self, node: AsofJoinNode) -> tuple[str, ...]:
+        """Return the counters of late elements."""
+        del node
+        return (LATE_LEFT, LATE_RIGHT)
+
+    def expressions(self, node: AsofJoinNode) -> Iterator[tuple[str, Expression | None]]:
+        """Yield those that the sides are compared by."""
+        yield from ((f"left key {name!r}", expression) for name, expression in node.sides.left)
+        yield from ((f"right key {name!r}", expression) for name, expression in node.sides.right)
+
+    def encode(self, node: AsofJoinNode) -> dict[str, object]:
+        """Return what is compared, how, and the lateness."""
+        return {
+            "format": _FORMAT,
+            "kind": self.name,
+            "keys": encode_keys(node.sides.left),
+            "right_keys": encode_keys(node.sides.right),
+            "how": node.how,
+            "allowed_lateness_ms": node.allowed_lateness_ms,
+            "key": list(node.key),
+        }
+
+    def decode(self, definition: Definition, uid: str) -> AsofJoinNode:
+        """Return a node with the same state."""
+        right = decode_keys({"keys": definition["right_keys"]})
+        return AsofJoinNode(
+            uid=uid,
+            sides=JoinSides(decode_keys(definition), right),
+            how=cast("Literal['inner', 'left']", definition["how"]),
+            allowed_lateness_ms=int(cast("int", definition["allowed_lateness_ms"])),
+            key=tuple(cast("list[str]", definition["key"])),
+        )
+
+    def changes(self, old: Definition, new: Definition, names: Names, kept: tuple[Kept, Kept] | None) -> tuple[DefinitionChange, ...]:
+        """Return differences: of what is compared, which finds other state; of the rest, which holds from the next epoch on."""
+        del kept
+        found = key_changes(old, new, names)
+        right = key_changes({"keys": old["right_keys"]}, {"keys": new["right_keys"]}, names)
+        found += [change for change in right if change.effect == "other" and change not in found]
+        before, after = (int(cast("int", each["allowed_lateness_ms"])) for each in (old, new))
+        if before != after:
+            found.append(
+                DefinitionChange("allowed_lateness", "none", f"the allowed lateness was {_duration(before)} and is now {_duration(after)}")
+            )
+        for name, what in (("how", "how"), ("key", "the key of results")):
+            if old[name] != new[name]:
+                found.append(DefinitionChange(name, "none", f"{what} was {old[name]} and is now {new[name]}"))
+        return tuple(found)
+
+    def keeps(self, node: AsofJoinNode) -> Kept:
+        """Return ``partials``: elements that wait and versions, with the columns that results need."""
+        del node
+        return "partials"
+
+    def state_columns(self, node: AsofJoinNode, schemas: Schemas) -> dict[str, str | None] | None:
+        """Return what is compared, and the columns of both sides."""
+        left, right = schemas
+        if left is None or right is None:
+            return None
+        keys = {key_column(column.name): column.type for column in typed(node.sides.left, left)}
+        lefts = {left_column(column.name): column.type for column in left.columns}
+        return {**keys, **lefts, **{right_column(column.name): column.type for column in right.columns}}
+
+    def changelog_keys(self, node: AsofJoinNode) -> tuple[str, ...] | None:
+        """Return the key of corrected results; None where nothing is corrected."""
+        return node.key if node.corrects else None
+
+    def needs_order(self, node: AsofJoinNode) -> bool:
+        """Return true: of versions of one time the last in its source is met."""
+        del node
+        return True
+
+    def late_known_after_emit(self, node: AsofJoinNode) -> bool:
+        """Return true: an element is compared with the versions of its key when the epoch's answers are made."""
+        del node
+        return True
+
+    def looks_up_side_rows(self, node: AsofJoinNode) -> bool:
+        """Return false: the operator has its late elements itself."""
+        del node
+        return False
+
+
+def _check_key(node: AsofJoinNode, left: Schema | None) -> None:
+    for name in node.key:
+        column = None if left is None else left.find(name)
+        if left is not None and column is None:
+            near = left.nearest(name)
+            raise ColumnError(
+                f"join_asof(key=...) names unknown column {name!r}{f'; did you mean {near!r}?' if near else '.'} "
+                f"The left columns are: {', '.join(left.names)}",
+                fix=f"write {near!r}" if near else "name columns of the left stream",
+                uid=node.uid,
+                place=node.place,
+            )
+        if column is not None and column.type is not None and "MAP<" in column.type:
+            raise ColumnError(
+                f"join_asof(key=...) names {name!r} of type {column.type}, and maps cannot be compared",
+                fix="name other columns",
+                uid=node.uid,
+                place=node.place,
+            )
+
+
+def _duration(milliseconds: int) -> str:
+    return format_duration(milliseconds) if milliseconds else "none"

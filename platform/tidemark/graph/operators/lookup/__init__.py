@@ -1,0 +1,1 @@
+"""The join with a table as an operator kind."""

@@ -1,0 +1,157 @@
+"""The join with a table as an operator kind: its rules in the graph, and its definition as stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar, Literal, cast
+
+from tidemark.durations import format_duration
+from tidemark.errors import ColumnError, DefinitionError
+from tidemark.graph.expressions.column_origins import NO_ORIGINS, ColumnOrigins, merged
+from tidemark.graph.expressions.expression_text import describe_expression
+from tidemark.graph.model.nodes import Expression
+from tidemark.graph.model.schema import Schema
+from tidemark.graph.operators.changes import Definition, DefinitionChange, Kept, Names
+from tidemark.graph.operators.join_columns import JoinSides, check_sides
+from tidemark.graph.operators.keys import decode_keys, encode_keys
+from tidemark.graph.operators.kind import OperatorKind, Schemas
+from tidemark.graph.operators.lookup.node import LookupNode, LookupTable
+
+_FORMAT = 1
+
+
+class LookupKind(OperatorKind[LookupNode]):
+    """``stream.lookup(table, ...)``."""
+
+    name: ClassVar[str] = "lookup"
+    noun: ClassVar[str] = "lookup"
+    nouns: ClassVar[str] = "lookups"
+    state_noun: ClassVar[str] = "nothing: it keeps no state"
+    keeps_state: ClassVar[bool] = False
+
+    def validate(self, node: LookupNode, schemas: Schemas) -> None:
+        """Check ``how``, the columns that are compared, and those of results, as far as the table's are known."""
+        if node.how not in {"inner", "left"}:
+            raise DefinitionError(
+                f"lookup(how={node.how!r}) is not supported: a stream has no end at which a row of the table would be without an element",
+                fix="write how='left' or how='inner'",
+                uid=node.uid,
+                place=node.place,
+            )
+        known = node.table.columns(None, frozenset())
+        if known is not None:
+            missing = next((name for name in node.columns or () if known.find(name) is None), None)
+            if missing is not None:
+                raise missing_column(node, missing, known)
+        added = node.table.columns(node.columns, node.sides.shared)
+        check_sides(node.sides, (schemas[0], known), "lookup", uid=node.uid, place=node.place, added=added)
+
+    def output_schema(self, node: LookupNode, schemas: Schemas) -> Schema | None:
+        """Return the element's columns, then the table's; None where those of the table are not declared."""
+        return node.sides.result(schemas[0], node.table.columns(node.columns, node.sides.shared))
+
+    def lineage(self, node: LookupNode, origins: Sequence[ColumnOrigins]) -> ColumnOrigins:
+        """Return the origins of the element's columns; the table's are from no source, and depend on what elements are compared by."""
+        (given,) = origins
+        keys = merged(given.of(expression) for _, expression in node.sides.left)
+        return ColumnOrigins(given.columns, merged([given.other, keys]) if given.other != NO_ORIGINS else keys, given.time)
+
+    def describe(self, node: LookupNode) -> str:
+        """Return the table, what is compared, and how often a new version is looked for."""
+        pairs = zip(node.sides.left, node.sides.right, strict=True)
+        on = ", ".join(f"{describe_expression(one)} = {describe_expression(other)}" for (_, one), (_, other) in pairs)
+        refresh = format_duration(node.refresh_ms) if node.refresh_ms else "each epoch"
+        return f"lookup ({node.how}) in {node.table.format} table {node.table.path} on {on}, refreshed: {refresh}"
+
+    def describe_rows(self, node: LookupNode) -> str:
+        """Return what a result row is."""
+        kept = ", null where there is none" if node.how == "left" else ""
+        return f"An element with each row of the table `{node.table.path}` that has its key{kept}"
+
+    def describe_column(self, node: LookupNode, name: str) -> str | None:
+        """Return nothing: columns hold what the input's and the table's do."""
+        del node, name
+        return None
+
+    def describe_counter(self, counter: str) -> str:
+        """Never called: there are no counters."""
+        raise KeyError(counter)
+
+    def made_by(self, node: LookupNode) -> tuple[str, str]:
+        """Return the method."""
+        return "lookup", f"looks up rows of {node.table.path}"
+
+    def counters(self, node: LookupNode) -> tuple[str, ...]:
+        """Return none: every element is accepted."""
+        del node
+        return ()
+
+    def expressions(self, node: LookupNode) -> Iterator[tuple[str, Expression | None]]:
+        """Yield those that elements are compared by."""
+        yield from ((f"key {name!r}", expression) for name, expression in node.sides.left)
+
+    def encode(self, node: LookupNode) -> dict[str, object]:
+        """Return the table, what is compared, and how."""
+        return {
+            "format": _FORMAT,
+            "kind": self.name,
+            "keys": encode_keys(node.sides.left),
+            "right_keys": encode_keys(node.sides.right),
+            "how": node.how,
+            "table": {"format": node.table.format, "path": node.table.path, "schema": node.table.schema},
+            "columns": None if node.columns is None else list(node.columns),
+            "refresh_ms": node.refresh_ms,
+        }
+
+    def decode(self, definition: Definition, uid: str) -> LookupNode:
+        """Return the node."""
+        table = cast("Mapping[str, str]", definition["table"])
+        columns = cast("list[str] | None", definition["columns"])
+        return LookupNode(
+            uid=uid,
+            sides=JoinSides(decode_keys(definition), decode_keys({"keys": definition["right_keys"]})),
+            table=LookupTable(cast("Literal['delta', 'parquet']", table["format"]), table["path"], table["schema"]),
+            how=cast("Literal['inner', 'left']", definition["how"]),
+            columns=None if columns is None else tuple(columns),
+            refresh_ms=int(cast("int", definition["refresh_ms"])),
+        )
+
+    def changes(self, old: Definition, new: Definition, names: Names, kept: tuple[Kept, Kept] | None) -> tuple[DefinitionChange, ...]:
+        """Return differences, none of which concerns state."""
+        del names, kept
+        parts = {
+            "keys": "what elements are compared by",
+            "right_keys": "what rows of the table are compared by",
+            "how": "how",
+            "table": "the table",
+            "columns": "the columns of the table",
+            "refresh_ms": "the time between refreshes",
+        }
+        return tuple(DefinitionChange(name, "none", f"{what} changed") for name, what in parts.items() if old.get(name) != new.get(name))
+
+    def keeps(self, node: LookupNode) -> Kept:
+        """Return ``nothing``."""
+        del node
+        return "nothing"
+
+    def state_columns(self, node: LookupNode, schemas: Schemas) -> dict[str, str | None]:
+        """Return no columns."""
+        del node, schemas
+        return {}
+
+    def needs_order(self, node: LookupNode) -> bool:
+        """Return true: rows get the positions of their elements, by which operators and sinks that follow order them."""
+        del node
+        return True
+
+
+def missing_column(node: LookupNode, name: str, known: Schema) -> ColumnError:
+    """Return the error for a column that the table does not have."""
+    near = known.nearest(name)
+    hint = f"; did you mean {near!r}?" if near else ", which has no such column."
+    return ColumnError(
+        f"lookup reads column {name!r} of table {node.table.path!r}{hint} The columns are: {', '.join(known.names)}",
+        fix=f"write {near!r}" if near else "name columns of the table",
+        uid=node.uid,
+        place=node.place,
+    )

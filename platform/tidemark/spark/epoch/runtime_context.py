@@ -1,0 +1,106 @@
+"""The context that all epochs of a run share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from tidemark.clock import Clock
+from tidemark.spark.columns.few_rows import runs_python
+from tidemark.spark.epoch.background_jobs import thread_pool
+from tidemark.spark.epoch.epoch_plan import EpochPlan
+from tidemark.spark.epoch.schedule import EpochSchedule, build_schedule
+from tidemark.spark.epoch.topology import Topology
+from tidemark.spark.operators.base.contract import OperatorContext, OperatorRuntime
+from tidemark.spark.prepared.prepared_pass import PreparedPasses
+from tidemark.spark.sinks.sinks import BoundSink
+from tidemark.state.log.records import EpochRecord, OperatorState
+from tidemark.state.store.store import JobStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+PortTypes = Callable[[], Mapping[str, Mapping[str, "StructType"]]]
+
+
+@dataclass(frozen=True)
+class RuntimeContext:
+    """The context that all epochs of a run share.
+
+    ``store`` is the job's folder; ``runtimes`` are by ``id(node)``, ``definitions`` by uid as they are recorded, ``sinks`` by output name.
+    ``nondeterministic`` says which nodes could return other rows when read again; filled in as epochs need it. ``expected`` are the side
+    outputs that had rows in the epoch before. ``pool`` are the threads for background work. ``prepared`` are the passes over few rows.
+    ``port_types`` returns the columns of each operator's inputs, by its name and port, the engine's own among them.
+    """
+
+    store: JobStore
+    topology: Topology
+    runtimes: Mapping[int, OperatorRuntime]
+    definitions: Mapping[str, Mapping[str, object]]
+    sinks: Mapping[str, BoundSink]
+    clock: Clock
+    nondeterministic: dict[int, bool] = field(default_factory=dict)
+    expected: set[str] = field(default_factory=set)
+    pool: ThreadPoolExecutor = field(default_factory=thread_pool)
+    prepared: PreparedPasses = field(default_factory=PreparedPasses)
+    port_types: PortTypes = dict
+
+    @cached_property
+    def native(self) -> bool:
+        """Whether no function of the user's runs in Python workers, so that few rows are processed in one task."""
+        return not runs_python(self.topology.nodes)
+
+    @cached_property
+    def schedule(self) -> EpochSchedule:
+        """The passes that each epoch makes."""
+        return build_schedule(self.topology)
+
+    def of_operator(self, uid: str, spark: SparkSession, plan: EpochPlan) -> OperatorContext:
+        """Return the context of an operator in an epoch.
+
+        Args:
+            uid: its name.
+            spark: the session that the batches belong to.
+            plan: of the epoch.
+        """
+        definition = self.definitions[uid]
+        return OperatorContext(
+            spark=spark,
+            store=self.store,
+            uid=uid,
+            before=plan.before.operators.get(uid, OperatorState(definition)),
+            definition=definition,
+            epoch=plan.epoch,
+            processing_time=plan.processing_time,
+            ends=plan.end_of_input,
+            native=self.native,
+            prepared=self.prepared,
+            table_version=plan.tables.get(uid),
+            port_types=lambda: self.port_types().get(uid, {}),
+        )
+
+    def table_versions(self, before: EpochRecord | None, processing_time: int) -> dict[str, str]:
+        """Return the versions of the tables that operators read in the next epoch, by their names.
+
+        Args:
+            before: the record of the epoch before, None for the first.
+            processing_time: of the epoch.
+        """
+        states = {} if before is None else before.operators
+        found = {}
+        for node in self.topology.operators:
+            uid = self.topology.name(node)
+            version = self.runtimes[id(node)].plan_table(states.get(uid, OperatorState(self.definitions[uid])), processing_time)
+            if version is not None:
+                found[uid] = version
+        return found
+
+    def close(self) -> None:
+        """Stop the threads, and release what operators keep in memory."""
+        self.pool.shutdown()
+        for runtime in self.runtimes.values():
+            runtime.close()

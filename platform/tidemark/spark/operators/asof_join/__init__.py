@@ -1,0 +1,1 @@
+"""The temporal (as-of) join in the engine."""

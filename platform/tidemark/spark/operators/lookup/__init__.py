@@ -1,0 +1,1 @@
+"""The join with a table in the engine."""

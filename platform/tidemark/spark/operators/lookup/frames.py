@@ -1,0 +1,92 @@
+"""The DataFrames of a join with a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+
+from tidemark.errors import DefinitionError
+from tidemark.graph.model.schema import Schema
+from tidemark.graph.operators.join_columns import check_clashes
+from tidemark.graph.operators.lookup.kind import missing_column
+from tidemark.graph.operators.lookup.node import LookupNode
+from tidemark.spark.columns.expressions import POSITION, TIME, column, quoted, visible_of
+from tidemark.spark.columns.schemas import struct_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+FOUND: Final = "__tm_found"
+_KEY: Final = "__tm_key_{}"
+
+
+def table_rows(node: LookupNode, rows: DataFrame) -> DataFrame:
+    """Return the rows of a table with their keys, and the columns that results have.
+
+    Raises:
+        ColumnError: the table lacks a column.
+        DefinitionError: it has a column of another type than was declared.
+    """
+    known = Schema.of((field.name, field.dataType.simpleString()) for field in rows.schema)
+    _require_declared(node, rows)
+    for name in node.columns or ():
+        if known.find(name) is None:
+            raise missing_column(node, name, known)
+    chosen = None if node.columns is None else {name.lower() for name in node.columns}
+    kept = [name for name in node.sides.kept(rows.columns) if chosen is None or name.lower() in chosen]
+    named = [column(expression).alias(_KEY.format(number)) for number, (_, expression) in enumerate(node.sides.right)]
+    try:
+        rows.select(*named)
+    except PySparkException as error:
+        wanted = next((str(expression) for _, expression in node.sides.right if known.find(str(expression).strip("` ")) is None), "")
+        raise missing_column(node, wanted, known) from error
+    # A row whose key has a null meets nothing.
+    present = " AND ".join(f"{_KEY.format(number)} IS NOT NULL" for number in range(len(named)))
+    return rows.select(*named, *(F.col(quoted(name)) for name in kept)).where(present).withColumn(FOUND, F.expr("true"))
+
+
+def joined(node: LookupNode, elements: DataFrame, table: DataFrame) -> DataFrame:
+    """Return elements with the table's columns, null where there is no row, and whether there is one.
+
+    Raises:
+        ColumnError: one name for columns of both sides.
+        DefinitionError: values of different types are compared.
+    """
+    added = visible_of(table.columns)
+    check_clashes(visible_of(elements.columns), added, "lookup", uid=node.uid, place=node.place)
+    names = [f"__tm_asked_{number}" for number in range(len(node.sides.left))]
+    asked = elements.withColumns({name: column(expression) for name, (_, expression) in zip(names, node.sides.left, strict=True)})
+    for number, ((_, one), (_, other)) in enumerate(zip(node.sides.left, node.sides.right, strict=True)):
+        was, now = asked.schema[names[number]].dataType.simpleString(), table.schema[_KEY.format(number)].dataType.simpleString()
+        if was != now:
+            raise DefinitionError(
+                f"lookup compares {one!r} of type {was.upper()} with {other!r} of type {now.upper()} of table {node.table.path!r}",
+                fix=f"cast one of them: on={{{one!r}: 'CAST({other} AS {was.upper()})'}}",
+                uid=node.uid,
+                place=node.place,
+            )
+    same = " AND ".join(f"{name} = {_KEY.format(number)}" for number, name in enumerate(names))
+    hidden = [name for name in (TIME, POSITION) if name in elements.columns]
+    found = F.expr(f"coalesce({FOUND}, false)").alias(FOUND)
+    return asked.join(table, F.expr(same), "left").select(*map(quoted, visible_of(elements.columns)), *map(quoted, added), *hidden, found)
+
+
+def _require_declared(node: LookupNode, rows: DataFrame) -> None:
+    if node.table.schema is None:
+        return
+    there = {field.name.lower(): field for field in rows.schema}
+    for field in struct_of(node.table.schema):
+        found = there.get(field.name.lower())
+        declared = field.dataType.simpleString()
+        if found is None:
+            raise missing_column(node, field.name, Schema.of((each.name, None) for each in rows.schema))
+        if found.dataType.simpleString() != declared:
+            was = found.dataType.simpleString().upper()
+            raise DefinitionError(
+                f"table {node.table.path!r} has column {field.name!r} of type {was}, and schema= declares {declared.upper()}",
+                fix="declare the types that the table has",
+                uid=node.uid,
+                place=node.place,
+            )

@@ -1,0 +1,104 @@
+"""Versions of tables that streams look rows up in: which is the newest, and the rows of one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from pyspark.sql import types as T
+
+from tidemark.errors import SourceError
+from tidemark.graph.operators.lookup.node import LookupNode
+from tidemark.locations import Location
+from tidemark.spark.columns.error_text import first_line
+from tidemark.spark.columns.schemas import no_rows, nullable
+from tidemark.state.encoding.redaction import without_secrets
+from tidemark.state.store.store import JobStore, ListedFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_READ_FEATURES: Final = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "typeWidening"})
+"""Features of a Delta table that need nothing of a reader of its files."""
+
+
+@dataclass(frozen=True)
+class TableReader:
+    """Reads versions of an operator's table.
+
+    Args:
+        node: the operator.
+    """
+
+    node: LookupNode
+
+    def newest(self) -> str:
+        """Return the newest version.
+
+        Raises:
+            SourceError: there is no such table, or it cannot be read.
+        """
+        if self.node.table.format == "delta":
+            return str(self._delta(None).version())
+        listed = [tuple(file) for file in self._files()]
+        return hashlib.sha256(json.dumps(listed).encode()).hexdigest()[:16]
+
+    def rows(self, spark: SparkSession, version: str) -> DataFrame:
+        """Return the rows of a version of a Delta table, or of the folder as it is.
+
+        Raises:
+            SourceError: there is no such version, or it cannot be read.
+        """
+        root = Location.parse(self.node.table.path).spark_uri
+        if self.node.table.format == "parquet":
+            return spark.read.parquet(*(f"{root}/{file.path}" for file in self._files()))
+        table = self._delta(int(version))
+        schema = nullable(T.StructType.fromJson(json.loads(table.schema().to_json())))
+        paths = [unquote(entry["path"]) for entry in pa.table(table.get_add_actions()).select(["path"]).to_pylist()]
+        self._require_readable(table, paths)
+        if not paths:
+            return no_rows(spark, schema)
+        return spark.read.schema(schema).option("basePath", root).parquet(*(f"{root}/{path}" for path in paths))
+
+    def _require_readable(self, table: DeltaTable, paths: list[str]) -> None:
+        features = set(table.protocol().reader_features or ()) - _READ_FEATURES
+        if features:
+            raise self._error(f"needs {', '.join(sorted(features))} to be read", "write the table without these features")
+        partitions = table.metadata().partition_columns
+        if any("://" in path for path in paths):
+            raise self._error("has files outside its folder", "copy the table: a shallow clone has no files of its own")
+        odd = next((path for path in paths if any(f"{name}=" not in unquote(path) for name in partitions)), None)
+        if odd is not None:
+            raise self._error(f"has a file without its partition in the path: {odd}", "rewrite the table with its partitions as folders")
+
+    def _delta(self, version: int | None) -> DeltaTable:
+        path = self.node.table.path
+        try:
+            return DeltaTable(Location.parse(path).uri, version=version)
+        except TableNotFoundError as error:
+            raise self._error("does not exist", "create it before the job runs, or correct the path") from without_secrets(error)
+        except (DeltaError, OSError) as error:
+            what = "" if version is None else f" in version {version}"
+            fix = "keep versions longer (vacuum), or check the table and the credentials in the environment"
+            raise self._error(f"cannot be read{what}: {first_line(error)}", fix) from without_secrets(error)
+
+    def _files(self) -> list[ListedFile]:
+        store = JobStore.open(self.node.table.path)
+        found = [each for each in store.list() if _is_data(each.path)]
+        if not found:
+            raise self._error("has no Parquet files", "write it before the job runs, or correct the path")
+        return found
+
+    def _error(self, what: str, fix: str) -> SourceError:
+        node = self.node
+        return SourceError(f"the {node.table.format} table {node.table.path!r} {what}", fix=fix, uid=node.uid, place=node.place)
+
+
+def _is_data(path: str) -> bool:
+    return path.endswith(".parquet") and not any(part.startswith(("_", ".")) for part in path.split("/"))

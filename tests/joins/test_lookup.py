@@ -1,0 +1,164 @@
+"""The join with a table: versions, refreshes, what is in the record, columns, and mistakes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import write_deltalake
+
+import tidemark as tm
+from tests.engine.lab import NOW, Lab, elements, require_conservation
+from tidemark.spark.operators.lookup.runtime import LookupRuntime
+from tidemark.testing import ManualClock
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tidemark.state.log.progress import EpochProgress
+
+SCHEMA = "t TIMESTAMP, k STRING, n INT"
+
+
+def row(second: int, key: str | None) -> tuple[object, ...]:
+    return datetime.fromtimestamp(second, UTC), key, second
+
+
+def write(path: Path, rows: Sequence[tuple[str | None, str]], **settings: Any) -> None:
+    write_deltalake(str(path), pa.table({"k": [key for key, _ in rows], "name": [name for _, name in rows]}), mode="overwrite", **settings)
+
+
+def run_epochs(spark: SparkSession, folder: Path, stream: tm.Stream, between: Callable[[int, ManualClock], None]) -> list[list[str]]:
+    """Run epoch by epoch; return the names in each. ``between`` is called after each with its number."""
+    clock, table = ManualClock(NOW), f"{folder}/out"
+    job = tm.Job("lookup", outputs={"out": tm.memory(stream, table)}, store=str(folder / "store"))
+    found: list[list[str]] = []
+
+    def after(epoch: EpochProgress) -> None:
+        require_conservation(epoch)
+        made = tm.memory_table(table)
+        found.append(sorted(str(each["name"]) for each in ([] if made is None else made.to_pylist())))
+        tm.clear_memory(table)
+        between(len(found), clock)
+
+    tm.run(job, spark=spark, clock=clock, on_epoch=after, handle_signals=False)
+    return found
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_a_version_is_used_until_it_is_time_to_look_for_a_newer_one(spark: SparkSession, tmp_path: Path, partitioned: bool) -> None:  # noqa: FBT001
+    settings: dict[str, Any] = {"partition_by": ["name"]} if partitioned else {}
+    path = tmp_path / "names"
+    write(path, [("a", "one")], **settings)
+    stream = elements(*([row(second, "a")] for second in range(4)), schema=SCHEMA).lookup(tm.delta_table(str(path)), on="k")
+
+    def between(number: int, clock: ManualClock) -> None:
+        write(path, [("a", f"written {number}"), ("b", "other")], **settings)
+        clock.advance(40_000)
+
+    with mock.patch.object(LookupRuntime, "table", autospec=True, side_effect=LookupRuntime.table) as read:
+        found = run_epochs(spark, tmp_path, stream, between)
+    # At 0, 40, 80 and 120 seconds; a version is looked for at 0 and 80.
+    assert found == [["one"], ["one"], ["written 2"], ["written 2"]]
+    assert [call.args[2] for call in read.call_args_list] == ["0", "0", "2", "2"]
+    plan = next(path for path in (tmp_path / "store").rglob("*") if path.is_file() and b'"tables"' in path.read_bytes())
+    assert '"2"' in plan.read_text(encoding="utf-8")
+
+
+@pytest.mark.spark
+def test_columns_keys_and_several_rows(spark: SparkSession, tmp_path: Path) -> None:
+    zones = pa.table({"k": ["a", "a", "B", None], "name": ["one", "two", "bee", "nobody"], "t2": [1, 2, 3, 4]})
+    write_deltalake(str(tmp_path / "zones"), zones)
+    (tmp_path / "files").mkdir()
+    pq.write_table(zones, tmp_path / "files" / "part-0.parquet")
+    given = elements([row(1, "a"), row(2, "b"), row(3, None)], schema=SCHEMA)
+    delta, files = tm.delta_table(str(tmp_path / "zones")), tm.parquet_table(str(tmp_path / "files"), schema="k STRING, name STRING")
+    streams = {
+        "left": given.lookup(delta, on="k", columns=["name"]),
+        "inner": given.lookup(delta, on={"upper(k)": "upper(k)"}, how="inner", columns=["t2", "name"]),
+        "files": given.lookup(files, on="k", refresh="0 seconds", columns=["name"]).filter("name IS NOT NULL"),
+    }
+    ran = Lab(spark, tmp_path).run(streams)
+    assert tuple(ran.rows["left"][0]) == ("t", "k", "n", "name")
+    assert ran.of("left", "k", "name") == [("a", "one"), ("a", "two"), ("b", None), (None, None)]
+    assert ran.of("inner", "k", "name", "t2") == [("a", "one", 1), ("a", "two", 2), ("b", "bee", 3)]
+    assert ran.of("files", "k", "name") == [("a", "one"), ("a", "two")]
+
+
+@pytest.mark.spark
+def test_an_epoch_that_failed_runs_again_with_its_version(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "names"
+    write(path, [("a", "planned")])
+    stream = elements([row(1, "a")], schema=SCHEMA).lookup(tm.delta_table(str(path)), on="k")
+
+    def killed(pid: int, signal: int) -> None:
+        del pid, signal
+        write(path, [("a", "newer")])
+        raise RuntimeError("killed here")
+
+    with monkeypatch.context() as patch:
+        patch.setenv("TIDEMARK_CRASH_AT", "before-commit")
+        patch.setattr("tidemark.crashpoints._reached", {})
+        patch.setattr("tidemark.crashpoints.os.kill", killed)
+        with pytest.raises(Exception, match="killed here"):
+            run_epochs(spark, tmp_path, stream, lambda *_: None)
+    job = tm.Job("lookup", outputs={"out": tm.memory(stream, f"{tmp_path}/out")}, store=str(tmp_path / "store"))
+    tm.run(job, spark=spark, clock=ManualClock(NOW + 500_000), handle_signals=False, takeover=True)
+    assert [each["name"] for each in tm.memory_table(f"{tmp_path}/out").to_pylist()] == ["planned"]  # type: ignore[union-attr]
+    tm.clear_memory(f"{tmp_path}/out")
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("mistake", ["missing", "columns", "clash", "types", "declared"])
+def test_what_only_the_table_says(spark: SparkSession, tmp_path: Path, mistake: str) -> None:
+    path = tmp_path / "names"
+    if mistake != "missing":
+        write_deltalake(str(path), pa.table({"k": ["a"], "n": [1]}))
+    given = elements([row(1, "a")], schema=SCHEMA)
+    table = tm.delta_table(str(path))
+    stream, message = {
+        "missing": lambda: (given.lookup(table, on="k", columns=["m"]), "does not exist.*Fix: create it"),
+        "columns": lambda: (given.lookup(table, on="k", columns=["m"]), "column 'm' of table"),
+        "clash": lambda: (given.lookup(table, on="k"), "both sides have a column 'n'"),
+        "types": lambda: (given.select("n").lookup(table, on="n"), "compares 'n' of type INT with 'n' of type BIGINT"),
+        "declared": lambda: (given.lookup(tm.delta_table(str(path), schema="k STRING, m INT"), on="k"), "column 'm' of table"),
+    }[mistake]()
+    with pytest.raises(tm.TidemarkError, match=f"(?s){message}"):
+        Lab(spark, tmp_path).run({"out": stream})
+
+
+ZONES = tm.delta_table("lake/zones", schema="id BIGINT, k STRING, borough STRING, n INT")
+MISTAKES: dict[str, tuple[Callable[[tm.Stream], object], str]] = {
+    "clash": (lambda given: given.lookup(ZONES, on="k"), "both sides have a column 'n'"),
+    "types": (lambda given: given.lookup(ZONES, on={"n": "id"}, columns=["borough"]), "of type INT with 'id' of type BIGINT"),
+    "column": (lambda given: given.lookup(ZONES, on="k", columns=["boro"]), "did you mean 'borough'"),
+    "key": (lambda given: given.lookup(ZONES, on={"k": "zone"}), "unknown column 'zone'"),
+    "how": (lambda given: given.lookup(ZONES, on="k", columns=["id"], how="full"), "how='full'"),  # type: ignore[arg-type]
+    "no table": (lambda given: given.lookup("lake/zones", on="k"), "not a table"),  # type: ignore[arg-type]
+    "refresh": (lambda given: given.lookup(ZONES, on="k", columns=["id"], refresh="soon"), "soon"),
+    "no path": (lambda _: tm.parquet_table(" "), "names no path"),
+    "a changelog": (lambda given: given.as_changelog(["k"]).lookup(ZONES, on="k", columns=["id"]), "lookup is given a changelog"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_says_what_to_write(name: str) -> None:
+    call, message = MISTAKES[name]
+    with pytest.raises(tm.TidemarkError, match=f"(?s){message}") as raised:
+        call(elements(schema=SCHEMA))
+    assert "Fix: " in str(raised.value)
+
+
+def test_columns_that_are_declared_are_known_to_what_follows() -> None:
+    joined = elements(schema=SCHEMA).lookup(ZONES, on="k", columns=["borough"])
+    with pytest.raises(tm.TidemarkError, match="did you mean 'borough'"):
+        joined.filter("borogh = 'Queens'")
+    assert json.dumps(joined.node.table.path) == '"lake/zones"'  # type: ignore[attr-defined]
