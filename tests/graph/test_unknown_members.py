@@ -63,7 +63,7 @@ CALLS: dict[str, tuple[Callable[[], object], str]] = {
     "mistyped": (lambda: wrong(trips).with_colums(a="1"), "write 'with_columns'"),
     "unheard of": (
         lambda: wrong(trips).frobnicate(),
-        "use one of its names: a stream has as_changelog, as_elements, async_map, broadcast, connect,",
+        "use one of its names: a stream has aggregate_all, as_changelog, as_elements,",
     ),
     "run of a job": (lambda: wrong(job).run(), "tm.run(job)"),
     "job's outpts": (lambda: wrong(job).outpts, "write 'outputs'"),

@@ -7,20 +7,20 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from tidemark.graph.model.nodes import StatefulNode
-from tidemark.testing.operators.asof_join import PureAsofJoin
 from tidemark.testing.operators.async_map import PureAsyncMap
+from tidemark.testing.operators.changelogs.group_aggregate import PureGroupAggregate
+from tidemark.testing.operators.changelogs.latest import PureLatest
+from tidemark.testing.operators.changelogs.top_n import PureTop
 from tidemark.testing.operators.contract import Folds, PureOperator
 from tidemark.testing.operators.deduplicate import PureDeduplicate
 from tidemark.testing.operators.element_process import PureElementProcess
-from tidemark.testing.operators.group_aggregate import PureGroupAggregate
-from tidemark.testing.operators.interval_join import PureIntervalJoin
+from tidemark.testing.operators.joins.asof_join import PureAsofJoin
+from tidemark.testing.operators.joins.interval_join import PureIntervalJoin
+from tidemark.testing.operators.joins.lookup import PureLookup
+from tidemark.testing.operators.joins.regular_join import PureRegularJoin
 from tidemark.testing.operators.keyed_process import PureKeyedProcess
-from tidemark.testing.operators.latest import PureLatest
-from tidemark.testing.operators.lookup import PureLookup
-from tidemark.testing.operators.regular_join import PureRegularJoin
 from tidemark.testing.operators.running import PureRunning
 from tidemark.testing.operators.sql_state import PureSqlState
-from tidemark.testing.operators.top_n import PureTop
 from tidemark.testing.operators.window import PureWindows
 
 _KINDS: Final[Mapping[str, Callable[[Any, Folds], PureOperator]]] = MappingProxyType(

@@ -11,8 +11,8 @@ from tidemark.graph.expressions.expressions import Site
 from tidemark.graph.operators.top_n.node import TopNode
 from tidemark.graph.operators.top_n.order import OrderPart, parse_order
 from tidemark.semantics.changelog.contents import best_rows, changes_between
+from tidemark.testing.operators.changelogs.latest import emitted_change
 from tidemark.testing.operators.contract import Arrived, Emitted, Folds, PureOperatorBase, value_of
-from tidemark.testing.operators.latest import emitted_change
 from tidemark.testing.sql_values import sql_value
 
 _Kept = tuple[dict[str, object], int, int]
