@@ -4,8 +4,10 @@ from .checks.schema_inference import schema_of as schema_of
 from .expressions.expression_text import describe_expression as describe_expression
 from .job.code_version import code_version as code_version
 from .job.job import Job as Job
+from .model.nodes import ChangelogNode as ChangelogNode
 from .model.nodes import ConsoleSpec as ConsoleSpec
 from .model.nodes import DeltaSpec as DeltaSpec
+from .model.nodes import ElementsNode as ElementsNode
 from .model.nodes import ElementsSpec as ElementsSpec
 from .model.nodes import ExplodeNode as ExplodeNode
 from .model.nodes import Expression as Expression
