@@ -134,6 +134,12 @@ def test_tables_hold_what_the_changelog_says(spark: SparkSession, tmp_path: Path
         wanted = [(row["k"], row["v"], instant(row["from"]), instant(row["to"])) for row in versions.rows]
         assert read(tmp_path / "versions", "k", "v", "valid_from", "valid_to") == sorted(wanted, key=repr)
         contents = after
+    columns = {name: DeltaTable(str(tmp_path / name)).schema().to_arrow().names for name in ("rows", "history", "versions")}
+    assert columns == {
+        "rows": ["k", "v", "tags"],
+        "history": ["k", "v", "tags", "operation", "epoch"],
+        "versions": ["k", "v", "tags", "valid_from", "valid_to"],
+    }
     files = pq.read_table(tmp_path / "files", columns=["operation"])["operation"].to_pylist()
     assert files.count("insert") - files.count("delete") == len(contents)
 

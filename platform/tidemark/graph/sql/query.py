@@ -107,12 +107,21 @@ class _Query:
             if parsed.args.get("distinct"):
                 raise self._site.refused("UNION without ALL is not covered", "write UNION ALL, or SELECT DISTINCT over it")
             self._require_covered(parsed)
-            return self.run(parsed.this).union(self.run(parsed.expression))
+            return self._together(self.run(parsed.this), self.run(parsed.expression))
         if isinstance(parsed, exp.Subquery):
             return self.run(parsed.this)
         if not isinstance(parsed, exp.Select):
             raise self._site.refused(f"{type(parsed).__name__.upper()} is not covered", "write a SELECT")
         return self._select(parsed)
+
+    def _together(self, first: Stream, second: Stream) -> Stream:
+        """Return the rows of both, whose columns are matched by position."""
+        names, others = (Relation.of(each, "union", self._site).columns for each in (first, second))
+        if len(names) != len(others):
+            raise self._site.refused(
+                f"UNION ALL of {len(names)} and {len(others)} columns", "give both queries the same number of columns, of the same types"
+            )
+        return first.union(second.select(**{name.actual: f"`{other.actual}`" for name, other in zip(names, others, strict=True)}))
 
     def _inner(self, alias: str) -> _Query:
         return _Query(self._site, self._tables, f"{self._scope}-{alias}" if alias else self._scope)

@@ -10,7 +10,7 @@ from pyspark.sql import types as T
 
 from tidemark.graph.checks.output_columns import EPOCH, OPERATION
 from tidemark.semantics.changelog.row_kinds import NAMES, RowKind
-from tidemark.spark.columns.expressions import CHANGE, POSITION, TIME, quoted, visible_of
+from tidemark.spark.columns.expressions import CHANGE, quoted, visible_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -110,7 +110,7 @@ def history(rows: DataFrame, epoch: int) -> DataFrame:
         F.expr(names).alias(OPERATION),
         F.lit(epoch).cast("bigint").alias(EPOCH),
     ]
-    return kept.select(*columns, *(F.col(name) for name in (TIME, POSITION) if name in rows.columns))
+    return kept.select(*columns)
 
 
 def kind_names() -> str:
