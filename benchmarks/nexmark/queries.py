@@ -87,7 +87,12 @@ def q9(events: Streams) -> tm.Stream:
 
 def q13(events: Streams, table: object) -> tm.Stream:
     """Bids with a value that a table has for their auction."""
-    return events.bids.with_columns(key="auction % 10000").lookup(table, on="key").uid("q13").select("bid_id", "auction", "price", "value")
+    return (
+        events.bids.with_columns(key="auction % 10000")
+        .lookup(table, on="key", how="inner")
+        .uid("q13")
+        .select("bid_id", "auction", "price", "value")
+    )
 
 
 def q18(events: Streams) -> tm.Stream:
