@@ -74,7 +74,7 @@ def definition(stream: tm.Stream) -> dict[str, object]:
 
 def by_zone(stream: tm.Stream = STREAM, **aggregates: tm.Aggregate) -> dict[str, object]:
     """Return the definition of aggregates by zone."""
-    return definition(stream.key_by("zone").aggregate(**aggregates))
+    return definition(stream.key_by("zone").aggregate(ttl=None, **aggregates))
 
 
 CHANGED: Mapping[str, tuple[dict[str, object], dict[str, object], list[str], str]] = {
@@ -85,7 +85,9 @@ CHANGED: Mapping[str, tuple[dict[str, object], dict[str, object], list[str], str
     ),
     "one removed": (by_zone(n=tm.count(), m=tm.max("fare")), by_zone(n=tm.count()), ["gone"], "'m' was removed"),
     "another one": (by_zone(n=tm.sum("id")), by_zone(n=tm.sum("fare")), ["other"], "was sum(id) and is now sum(fare)"),
-    "another key": (by_zone(n=tm.count()), definition(STREAM.key_by("id").aggregate(n=tm.count())), ["other", "other"], "'zone' was removed"),
+    "another key": (
+        by_zone(n=tm.count()), definition(STREAM.key_by("id").aggregate(n=tm.count())), ["other", "other"], "'zone' was removed"
+    ),
     "another input": (by_zone(n=tm.count()), by_zone(CHANGES, n=tm.count()), ["other"], "is now a changelog with the key id"),
 }  # fmt: skip
 
