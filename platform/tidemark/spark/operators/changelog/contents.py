@@ -124,7 +124,9 @@ class Contents:
         return list(dict.fromkeys((*self.identity, *self.lookup)))
 
     def _read(self, files: Sequence[StateFile]) -> DataFrame:
-        return self.tables.read(files, T.StructType([*self.columns, *_ENGINE_FIELDS]))
+        stored = self.tables.read(files, T.StructType([*self.columns, *_ENGINE_FIELDS]))
+        # A stored hash is another one where a key was widened since, or the keys are in another order.
+        return stored.withColumn(HASH, F.expr(lookup_hash(self.lookup)))
 
     def _merge(self, groups: Sequence[Sequence[StateFile]], *, whole: bool) -> None:
         """Merge files; where all of them are merged, marks of rows that are gone are dropped."""
