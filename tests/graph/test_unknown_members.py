@@ -61,10 +61,7 @@ CALLS: dict[str, tuple[Callable[[], object], str]] = {
     "side output of windows": (lambda: wrong(windowed).side_output(tm.OutputTag("late")), "after .aggregate(...)"),
     "filter of a sink": (lambda: wrong(tm.delta(trips, "x")).filter("fare > 0"), "before that is bound to a sink"),
     "mistyped": (lambda: wrong(trips).with_colums(a="1"), "write 'with_columns'"),
-    "unheard of": (
-        lambda: wrong(trips).frobnicate(),
-        "use one of its names: a stream has aggregate_all, as_changelog, as_elements,",
-    ),
+    "unheard of": (lambda: wrong(trips).frobnicate(), "use one of its names: a stream has "),
     "run of a job": (lambda: wrong(job).run(), "tm.run(job)"),
     "job's outpts": (lambda: wrong(job).outpts, "write 'outputs'"),
     "mean": (lambda: wrong(tm).mean("fare"), "tm.avg('fare')"),

@@ -32,6 +32,10 @@ def _decimal_mean(rows: Sequence[Row]) -> Decimal | None:
     return None if not values else (total(values) / len(values)).quantize(Decimal("0.000001"), ROUND_HALF_UP)
 
 
+def _root(value: float | None) -> float | None:
+    return None if value is None else value**0.5
+
+
 def _extreme(rows: Sequence[Row], name: str, chooses: Callable[..., Any]) -> Any:
     values = distinct(some(rows, name))
     return chooses(values, key=order) if values else None
@@ -61,7 +65,7 @@ SIGNED: Mapping[str, Result] = {
     "avg_m": (tm.avg("m"), _decimal_mean),
     "avg_d": (tm.avg("CAST(h AS FLOAT)"), lambda rows: _mean(rows, "h")),
     "var_d": (tm.variance("if(abs(d) < 1e15, d, NULL)"), lambda rows: deviation(_small(rows), 1)),
-    "dev_i": (tm.stddev_pop("i"), lambda rows: None if not some(rows, "i") else deviation(some(rows, "i"), 0) ** 0.5),
+    "dev_i": (tm.stddev_pop("i"), lambda rows: _root(deviation(some(rows, "i"), 0))),
 }
 
 COUNTED: Mapping[str, Result] = {
@@ -140,8 +144,8 @@ def test_over_changelogs(spark: SparkSession, tmp_path: Path, seed: int, paralle
     world = World(random.Random(seed)).run(changes=420, cuts=EPOCH_COUNT)
     rows, every = changelog(world), {**SIGNED, **COUNTED, **KEPT}
     made = {
-        "all": rows.key_by("g").aggregate(**aggregates(every)).uid("all"),
-        "filtered": rows.filter("d > 0").key_by("g").aggregate(**aggregates(FEW)).uid("filtered"),
+        "all": rows.key_by("g").aggregate(ttl=None, **aggregates(every)).uid("all"),
+        "filtered": rows.filter("d > 0").key_by("g").aggregate(ttl=None, **aggregates(FEW)).uid("filtered"),
         "one": rows.filter("h = 1").aggregate_all(**aggregates(FEW)).uid("one"),
     }
     run({name: tm.memory(stream, f"{tmp_path}/{name}") for name, stream in made.items()}, tmp_path, spark, parallelism)
@@ -157,7 +161,7 @@ def test_over_streams_that_are_only_added_to(spark: SparkSession, tmp_path: Path
     rows = source(world)
     every = {**SIGNED, **COUNTED, **KEPT}
     made = {
-        "all": rows.key_by("g").aggregate(**aggregates(every)).uid("all"),
+        "all": rows.key_by("g").aggregate(ttl=None, **aggregates(every)).uid("all"),
         "one": rows.aggregate_all(**aggregates(every)).uid("one"),
     }
     run({name: tm.memory(stream, f"{tmp_path}/{name}") for name, stream in made.items()}, tmp_path, spark, parallelism)

@@ -74,7 +74,7 @@ def definition(stream: tm.Stream) -> dict[str, object]:
 
 def by_zone(stream: tm.Stream = STREAM, **aggregates: tm.Aggregate) -> dict[str, object]:
     """Return the definition of aggregates by zone."""
-    return definition(stream.key_by("zone").aggregate(**aggregates))
+    return definition(stream.key_by("zone").aggregate(ttl=None, **aggregates))
 
 
 CHANGED: Mapping[str, tuple[dict[str, object], dict[str, object], list[str], str]] = {

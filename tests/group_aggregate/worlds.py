@@ -158,7 +158,7 @@ def total(values: Sequence[Any]) -> Any:
     odd = [value for value in values if not math.isfinite(value)]
     if odd:
         return math.fsum(odd) if not ({math.inf, -math.inf} <= set(odd)) else math.nan
-    exact = sum(map(Fraction, values))
+    exact = sum(map(Fraction, values), Fraction())
     return float(exact) if abs(exact) < Fraction(1.7e308) else math.copysign(math.inf, exact)
 
 
@@ -168,8 +168,8 @@ def deviation(values: Sequence[float], less: int) -> float | None:
         return None
     if not all(map(math.isfinite, values)):
         return math.nan
-    mean = sum(map(Fraction, values)) / len(values)
-    exact = sum((Fraction(value) - mean) ** 2 for value in values) / (len(values) - less)
+    mean = sum(map(Fraction, values), Fraction()) / len(values)
+    exact = sum(((Fraction(value) - mean) ** 2 for value in values), Fraction()) / (len(values) - less)
     return float(exact) if exact < Fraction(1.7e308) else math.inf
 
 

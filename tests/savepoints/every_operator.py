@@ -215,7 +215,7 @@ def _by_element(rides: tm.Stream) -> dict[str, tm.Stream]:
 
 def _groups(rides: tm.Stream) -> dict[str, tm.Stream]:
     """Return changelogs of groups: of all rides, and of the groups of these, from which rows are taken back."""
-    groups = rides.key_by("k").aggregate(**aggregates(), mean=tm.avg("v"), last=tm.last("v")).uid("groups")
+    groups = rides.key_by("k").aggregate(ttl=None, **aggregates(), mean=tm.avg("v"), last=tm.last("v")).uid("groups")
     return {
         "groups": groups,
         "groups_of_groups": groups.key_by(parity="mean % 2")

@@ -57,6 +57,7 @@ class Contents:
         columns: the columns of rows, all nullable, the engine's time and position among them.
         identity: the columns that identify a row, beside those that it is looked up by.
         lookup: the columns that rows are looked up by.
+        hash: SQL of their hash, that of ``lookup_hash`` by default.
     """
 
     tables: StateTables
@@ -64,6 +65,7 @@ class Contents:
     columns: T.StructType
     identity: tuple[str, ...]
     lookup: tuple[str, ...]
+    hash: str | None = None
 
     @property
     def files(self) -> list[StateFile]:
@@ -97,7 +99,7 @@ class Contents:
             epoch: the current one.
         """
         whole = f"struct({', '.join(map(quoted, self.columns.names))})"
-        hashed = changes.withColumn(HASH, F.expr(lookup_hash(self.lookup)))
+        hashed = changes.withColumn(HASH, F.expr(self.hash or lookup_hash(self.lookup)))
         kept = [f"any_value(if({ADDS}, {whole}, NULL), true) AS new", f"any_value({whole}) AS old", f"first({HASH}) AS {HASH}"]
         grouped = hashed.groupBy(*map(quoted, self.key)).agg(*map(F.expr, kept))
         names = [f"if(new IS NULL, old, new).{quoted(name)} AS {quoted(name)}" for name in self.columns.names]
@@ -129,7 +131,9 @@ class Contents:
 
     def read(self, files: Sequence[StateFile]) -> DataFrame:
         """Return all rows of files, outdated ones and marks among them: ``columns``, ``GONE``, ``EPOCH`` and ``HASH``."""
-        return self.tables.read(files, T.StructType([*self.columns, *ENGINE_FIELDS]))
+        stored = self.tables.read(files, T.StructType([*self.columns, *ENGINE_FIELDS]))
+        # A stored hash is another one where a key was widened since, or the keys are in another order.
+        return stored.withColumn(HASH, F.expr(self.hash or lookup_hash(self.lookup)))
 
     def _merge(self, groups: Sequence[Sequence[StateFile]], *, whole: bool) -> None:
         """Merge files; where all of them are merged, marks of rows that are gone are dropped."""

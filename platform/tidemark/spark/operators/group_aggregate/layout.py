@@ -13,14 +13,14 @@ from tidemark.graph.model.aggregates import Aggregate
 from tidemark.graph.operators.group_aggregate.node import GroupAggregateNode
 from tidemark.graph.operators.group_aggregate.ways import SUMS, VALUE, Counted, counted, way_of
 from tidemark.graph.operators.state_names import key_column, partial_column
-from tidemark.spark.columns.expressions import quoted
+from tidemark.spark.columns.expressions import column, quoted
 from tidemark.spark.columns.schemas import nullable
 from tidemark.spark.operators.base.partials import Partials
 from tidemark.spark.operators.group_aggregate.columns import GROUP_FIELDS, VALUE_FIELDS, row_key_column
 from tidemark.spark.operators.group_aggregate.signed_sums import SignedSums
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 
 class GroupLayout:
@@ -36,6 +36,8 @@ class GroupLayout:
     def __init__(self, node: GroupAggregateNode) -> None:
         self.node = node
         self.keys = [key_column(name) for name, _ in node.keys]
+        # In the input beside users' columns, which may be named as the columns of state are.
+        self.input_keys = [f"__tm_group_key_{number}" for number in range(len(self.keys))]
         self.row_keys = [row_key_column(name) for name in node.row_keys or ()]
         self.merged = node.aggregates if not node.takes_back else ()
         self.signed = self._of("signed")
@@ -55,6 +57,15 @@ class GroupLayout:
     def counted_sql(self) -> dict[str, Counted]:
         """The SQL of counted aggregates, by name."""
         return {name: counted(aggregate) for name, aggregate in self.counted}
+
+    def named_keys(self) -> list[Column]:
+        """Return the keys of rows of input, named as in state."""
+        return [F.col(given).alias(key) for given, key in zip(self.input_keys, self.keys, strict=True)]
+
+    def with_keys(self) -> list[Column]:
+        """Return the keys of rows, named as in the input."""
+        made = zip(self.node.keys, self.input_keys, strict=True)
+        return [column(expression).alias(name) for (_, expression), name in made]
 
     @staticmethod
     def sums_column(name: str) -> str:
@@ -88,7 +99,7 @@ class GroupLayout:
     def signed_stored(self, schema: T.StructType) -> dict[str, SignedSums]:
         """Return the sums of signed aggregates as stored, by column."""
         columns = ((partial_column(name, SUMS), aggregate) for name, aggregate in self.signed)
-        return {column: SignedSums.stored(aggregate, schema[column].dataType) for column, aggregate in columns}
+        return {stored: SignedSums.stored(aggregate, schema[stored].dataType) for stored, aggregate in columns}
 
     def schema(self, rows: DataFrame) -> T.StructType:
         """Return all columns that users' columns make, of all tables, from the operator's input."""
@@ -96,18 +107,17 @@ class GroupLayout:
         fields = list(rows.select(*self.partials.key_columns).schema)
         if self.merged or self.kept:
             fields += grouped.agg(*self.partials.creations).schema.fields[len(self.keys) :]
-        for column, sums in self.signed_over(rows).items():
-            fields.append(_sums_field(rows, column, sums))
+        for stored, sums in self.signed_over(rows).items():
+            fields.append(_sums_field(rows, stored, sums))
         for name, sql in self.counted_sql.items():
             fields += rows.select(F.expr(sql.value).alias(partial_column(name, VALUE))).schema
         if self.kept:
-            fields += rows.select(*(F.col(quoted(name)).alias(column) for name, column in self.row_key_names.items())).schema
+            fields += rows.select(*self.named_row_keys()).schema
         return nullable(T.StructType(fields))
 
-    @property
-    def row_key_names(self) -> dict[str, str]:
-        """The columns in state of the key of the input's rows, by its columns."""
-        return dict(zip(self.node.row_keys or (), self.row_keys, strict=True))
+    def named_row_keys(self) -> list[Column]:
+        """Return the key of the input's rows, named as in state."""
+        return [F.col(quoted(name)).alias(stored) for name, stored in zip(self.node.row_keys or (), self.row_keys, strict=True)]
 
     def groups(self, schema: T.StructType) -> T.StructType:
         """Return the columns of the table of groups; ``schema`` is as ``schema`` returns it."""

@@ -49,7 +49,7 @@ class CountedValues:
         """
         names = [*self._keys, *self._columns]
         structs = [self._only(column) for column in self._layout.values]
-        exploded = weighted.select(*map(F.col, self._keys), WEIGHT, F.explode(F.array(*structs)).alias("__tm_item"))
+        exploded = weighted.select(*self._layout.named_keys(), WEIGHT, F.explode(F.array(*structs)).alias("__tm_item"))
         delta = exploded.select(*map(F.col, self._keys), WEIGHT, "__tm_item.*").where(self._some)
         parts = [delta.selectExpr(*names, f"0L AS {NUMBER_BEFORE}", WEIGHT)]
         if stored is not None:
@@ -111,12 +111,12 @@ class KeptRows:
             stored: the rows before the epoch, of the groups that the input changes.
         """
         layout, identity = self._layout, [*self._keys, *self._row_keys]
-        named = weighted.select("*", *(F.col(quoted(name)).alias(column) for name, column in layout.row_key_names.items()))
+        keys = [*layout.named_keys(), *layout.named_row_keys()]
         struct = f"struct({', '.join(self._columns)})"
-        new = named.where(ADDS).groupBy(*identity).agg(*layout.partials.creations)
+        new = weighted.where(ADDS).groupBy(*keys).agg(*layout.partials.creations)
         parts = [
             new.selectExpr(*identity, f"{struct} AS {ROW_AFTER}", "true AS __tm_touched"),
-            named.where(f"NOT ({ADDS})").selectExpr(*identity, "true AS __tm_touched"),
+            weighted.where(f"NOT ({ADDS})").select(*keys, F.lit(True).alias("__tm_touched")),
         ]
         if stored is not None:
             parts.append(stored.selectExpr(*identity, f"{struct} AS {ROW_BEFORE}", "false AS __tm_touched"))

@@ -48,7 +48,7 @@ class GroupPasses:
         signed = layout.signed_over(rows)
         names = {column: f"{_VALUE}_{number}" for number, column in enumerate(signed)}
         prepared = weighted.select(
-            *map(F.col, self._keys), WEIGHT, TIME, *(F.expr(sums.value).alias(names[column]) for column, sums in signed.items())
+            *layout.named_keys(), WEIGHT, TIME, *(F.expr(sums.value).alias(names[column]) for column, sums in signed.items())
         )
         prepared = _with_steps(prepared, [sums.steps(names[column]) for column, sums in signed.items()])
         sums = [F.expr(sums.create(names[column], WEIGHT)).alias(column) for column, sums in signed.items()]
@@ -58,7 +58,7 @@ class GroupPasses:
     def weighted(self, rows: DataFrame) -> DataFrame:
         """Return rows of input with the keys of their groups, and their weights."""
         weight = F.expr(f"if({ADDS}, 1L, -1L)") if CHANGE in rows.columns else F.lit(1).cast("bigint")
-        return rows.select("*", *self._layout.partials.key_columns, weight.alias(WEIGHT))
+        return rows.select("*", *self._layout.with_keys(), weight.alias(WEIGHT))
 
     def groups(self, delta: DataFrame, stored: DataFrame | None, found: Sequence[DataFrame] = ()) -> DataFrame:
         """Return the groups that input changes: keys, their columns after the epoch, ``STORED``, and what was found.

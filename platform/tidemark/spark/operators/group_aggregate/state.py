@@ -81,8 +81,8 @@ class GroupState:
         return contents.current(touched).join(F.broadcast(touched), HASH, "left_semi")
 
     def touched(self, rows: DataFrame) -> DataFrame:
-        """Return the hashes of the groups of rows, each once."""
-        return rows.select(F.expr(lookup_hash(self._layout.keys)).alias(HASH)).distinct()
+        """Return the hashes of the groups of rows of input, each once."""
+        return rows.select(F.expr(lookup_hash(self._layout.input_keys)).alias(HASH)).distinct()
 
     def write_groups(self, pairs: DataFrame, dues: tuple[str, str]) -> None:
         """Write groups that changed; one Spark job.

@@ -147,7 +147,7 @@ class RegularJoinEpoch(OperatorEpoch):
             self._counters[name] = self._counters.get(name, 0) + (observation.get[port] or 0)
 
     def _contents(self, side: SideLayout) -> Contents:
-        return Contents(self._tables, side.port, side.columns, side.identity, side.compared)
+        return Contents(self._tables, side.port, side.columns, side.identity, side.compared, side.hash)
 
     def _stage(self, layout: JoinLayout) -> None:
         """Stage the versions of the rows that the changes concern, and check their keys; one Spark job."""
