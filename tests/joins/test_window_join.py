@@ -122,7 +122,7 @@ def taken(name: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(("seed", "parallelism"), [(1, 2), (2, 1), (3, 7)])
 def test_random_programs(spark: SparkSession, tmp_path: Path, seed: int, parallelism: int) -> None:
     random = Random(seed)
-    program, rules = random_program(random), rules_of(random)
+    program, rules = random_program(random, epochs=4), rules_of(random)
     found = run_program(spark, tmp_path, program, rules, parallelism)
     for rule, seen in zip(rules, found, strict=True):
         assert seen == expected(program, rule), rule
@@ -136,7 +136,7 @@ def test_random_programs(spark: SparkSession, tmp_path: Path, seed: int, paralle
 def test_any_cut_and_many_rows(spark: SparkSession, tmp_path: Path) -> None:
     """As above, with other epochs, the plans of many rows, and merged files."""
     random = Random(5)
-    program, rules = random_program(random).recut(random), rules_of(random)
+    program, rules = random_program(random, epochs=4).recut(random), rules_of(random)
     with (
         mock.patch("tidemark.spark.operators.interval_join.state.FEW_ROWS", -1),
         mock.patch("tidemark.spark.operators.interval_join.state.plan_compaction", _merge_all),
