@@ -18,6 +18,7 @@ from tests.joins.programs import BOUND, Program, random_program, streams
 from tests.joins.programs import NOW as CLOCK
 from tidemark.semantics.joins.interval import HOWS, How, Side
 from tidemark.semantics.joins.window import AlignedWindows, WindowJoin, WindowJoinByElement
+from tidemark.spark.columns.state_files import read_files
 from tidemark.state.log.progress import EpochProgress
 from tidemark.testing import ManualClock
 
@@ -119,7 +120,7 @@ def taken(name: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("seed", "parallelism"), [(1, 2), (2, 1), (3, 7)])
+@pytest.mark.parametrize(("seed", "parallelism"), [(1, 2), (2, 1), (4, 7)])
 def test_random_programs(spark: SparkSession, tmp_path: Path, seed: int, parallelism: int) -> None:
     random = Random(seed)
     program, rules = random_program(random, epochs=4), rules_of(random)
@@ -193,20 +194,19 @@ def batch(program: Program, rule: WindowJoin) -> Counter[Result]:
 @pytest.mark.spark
 def test_windows_fire_in_epochs_without_input_and_read_no_state_before(spark: SparkSession, tmp_path: Path) -> None:
     silent = tm.bounded_out_of_orderness("0 ms", timestamp="t", idle_after="5 minutes", advance_when_idle=True)
-    start = NOW - NOW % (10 * MINUTE)
-    left = elements([(start, 1), (start + MINUTE, 2)], schema="t BIGINT, k INT", name="left", watermarks=silent)
-    right = elements([(start + MINUTE, 2)], schema="t BIGINT, k INT", name="right", watermarks=silent).select("k", u="t")
-    joined = left.window_join(right, on="k", window=tm.tumbling("10 minutes"), how="left").uid("j")
-    read = mock.patch("tidemark.spark.operators.base.tables.read_files", side_effect=AssertionError("state is read"))
-    with read:
-        seen = run_on(joined, spark, tmp_path, waits=[])
-    assert [epoch.rows_out for epoch in seen] == [0]
-    seen = run_on(joined, spark, tmp_path, waits=[15 * MINUTE, 15 * MINUTE])
-    assert sum(epoch.rows_out for epoch in seen) == 2
-    assert [epoch.rows_in for epoch in seen if epoch.rows_out] == [0]
+    left = elements([(NOW, 1), (NOW + MINUTE, 2)], schema="t BIGINT, k INT", name="left", watermarks=silent)
+    right = elements([(NOW + 2 * MINUTE, 2)], schema="t BIGINT, k INT", name="right", watermarks=silent).select("k", u="t")
+    window = tm.tumbling("10 minutes", offset=f"{NOW % (10 * MINUTE)} ms")
+    joined = left.window_join(right, on="k", window=window, how="left").uid("j")
+    with mock.patch("tidemark.spark.operators.base.tables.read_files", wraps=read_files) as read:
+        seen = run_on(joined, spark, tmp_path, waits=[5 * MINUTE, 5 * MINUTE + 1])
+    assert [epoch.operators["j"].watermark for epoch in seen] == [NOW + MINUTE - 1, NOW + 5 * MINUTE - 1, NOW + 10 * MINUTE]
+    assert [epoch.rows_in for epoch in seen] == [3, 0, 0]
+    assert [epoch.rows_out for epoch in seen] == [0, 0, 2]
+    assert read.call_count == 2, "the elements of both sides, in the epoch in which the window fires"
     table = tm.memory_table(f"{tmp_path}/job")
     assert table is not None
-    assert sorted((row["k"], row["u"]) for row in table.to_pylist() if row["u"] is not None) == [(2, start + MINUTE)]
+    assert sorted((row["k"], row["u"]) for row in table.to_pylist()) == [(1, None), (2, NOW + 2 * MINUTE)]
 
 
 @pytest.mark.spark
