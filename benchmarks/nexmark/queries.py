@@ -77,7 +77,8 @@ def q8(events: Streams) -> tm.Stream:
     """People who opened an auction within the ten seconds in which they came."""
     persons = events.persons.select("id", "name")
     sellers = events.auctions.select("seller")
-    return persons.window_join(sellers, on={"id": "seller"}, window=tm.tumbling("10 seconds"), how="semi").uid("q8")
+    found = persons.window_join(sellers, on={"id": "seller"}, window=tm.tumbling("10 seconds"), how="semi").uid("q8")
+    return found.select("id", "name")
 
 
 def q9(events: Streams) -> tm.Stream:

@@ -257,7 +257,16 @@ def _joined(rides: tm.Stream, taps: tm.Stream) -> dict[str, tm.Stream]:
     near = rides.select("k", "t", "v").join(right, on="k", how="full", within=("-200 ms", "300 ms"), late_right_to=late).uid("near")
     keyed = {"k": "k", "s": "upper(w)"}
     alike = rides.select("k", "s", "v").join(right.select("tapped", k="k", w="CAST(w AS STRING)"), on=keyed, within=("0 ms", "1 second"))
-    return {"near": near, "late_taps": near.side_output(late), "alike": alike.uid("alike")}
+    missed = tm.OutputTag("missed-rides")
+    windows = {"window": tm.sliding("400 ms", "200 ms"), "how": "full", "allowed_lateness": "250 ms"}
+    together = rides.select("k", "t", "v").window_join(right, on="k", **windows, late_left_to=missed).uid("together")
+    return {
+        "near": near,
+        "late_taps": near.side_output(late),
+        "alike": alike.uid("alike"),
+        "together": together,
+        "missed_rides": together.side_output(missed),
+    }
 
 
 def _versions(rides: tm.Stream, taps: tm.Stream) -> dict[str, tm.Stream]:

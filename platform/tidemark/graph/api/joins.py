@@ -16,7 +16,10 @@ from tidemark.graph.model.nodes import Expression, Node, OutputTag
 from tidemark.graph.model.wrong_calls import checked_methods
 from tidemark.graph.operators.interval_join.node import IntervalJoinNode
 from tidemark.graph.operators.join_keys import join_keys
+from tidemark.graph.operators.window_join.checks import joined_windows
+from tidemark.graph.operators.window_join.node import WindowJoinNode
 from tidemark.semantics.joins.interval import How
+from tidemark.semantics.joins.window import AlignedWindows
 
 if TYPE_CHECKING:
     from tidemark.graph.api.streams import Stream
@@ -89,9 +92,7 @@ class JoinMethods:
             return Stream(regular_join(self.node, right, on, how, place))
         keys = join_keys(on, "join(on=...)", place)
         lower, upper = _bounds(within, place)
-        for name, tag in (("late_left_to", late_left_to), ("late_right_to", late_right_to)):
-            if tag is not None:
-                check_tag(tag, name, place)
+        _check_tags(late_left_to, late_right_to, place)
         return Stream(
             IntervalJoinNode(
                 inputs=(self.node, right),
@@ -104,6 +105,75 @@ class JoinMethods:
                 place=place,
             )
         )
+
+    def window_join(
+        self,
+        other: Stream,
+        *,
+        on: str | Sequence[str] | Mapping[Expression, Expression],
+        window: AlignedWindows,
+        how: How = "inner",
+        allowed_lateness: Duration = "0 seconds",
+        late_left_to: OutputTag | None = None,
+        late_right_to: OutputTag | None = None,
+    ) -> Stream:
+        """Pair the elements of two streams that have equal keys and are in the same window, when the window ends.
+
+        Results have all columns of this stream, then those of the other (``semi`` and ``anti``: only this stream's); key columns of the
+        same name once; then ``window_start``, ``window_end``, ``pane_timing`` (ON_TIME or LATE) and ``pane_index``. Their event time is the
+        window's end less a millisecond. The operator keeps the elements of windows that are open: name it with ``.uid("...")``.
+
+        With ``allowed_lateness``, elements that come after the window's end fire it again, for their key: its whole result once more, as a
+        LATE pane.
+
+        Args:
+            other: the right stream.
+            on: a column that both have, several, or expressions of this stream with those of the other that are to be equal. A null is
+                equal to nothing.
+            window: ``tumbling``, ``sliding`` or ``cumulative`` windows of event time.
+            how: ``inner``: pairs; ``left``, ``right`` and ``full``: also the rows of that side, or of both, that have no partner in their
+                window; ``semi``: the rows of this stream that have a partner; ``anti``: those that have none.
+            allowed_lateness: how long after its end a window still accepts elements.
+            late_left_to: takes the elements of this stream that no window accepts; without it they are dropped and counted.
+            late_right_to: the same for the other stream.
+
+        Raises:
+            DefinitionError: ``other`` is no stream, ``on`` or ``window`` is none of these, or the keys are of different types.
+            ColumnError: a column does not exist, both streams have one that is no key, or one has the name of a column that is added.
+            DurationError: the allowed lateness cannot be read or is negative.
+
+        >>> import tidemark as tm
+        >>> def read(name, columns):
+        ...     files = tm.files(name, format="json", schema=columns)
+        ...     return tm.source(name, files, watermarks=tm.bounded_out_of_orderness("1 minute", timestamp="at"))
+        >>> views = read("views", "at TIMESTAMP, ad STRING")
+        >>> clicks = read("clicks", "at TIMESTAMP, ad STRING").select("ad", clicked_at="at")
+        >>> views.window_join(clicks, on="ad", window=tm.tumbling("1 hour")).uid("clicked")
+        <Stream: inner window join on ad, tumbling 1h>
+        """
+        from tidemark.graph.api.streams import Stream
+
+        place = call_site()
+        right = _right(other, "window_join", self.node, place)
+        _check_tags(late_left_to, late_right_to, place)
+        return Stream(
+            WindowJoinNode(
+                inputs=(self.node, right),
+                on=join_keys(on, "window_join(on=...)", place),
+                assigner=joined_windows(window, place),
+                allowed_lateness_ms=to_ms(allowed_lateness, what="window_join allowed_lateness", place=place),
+                how=how,
+                late_left_to=late_left_to,
+                late_right_to=late_right_to,
+                place=place,
+            )
+        )
+
+
+def _check_tags(left: OutputTag | None, right: OutputTag | None, place: str) -> None:
+    for name, tag in (("late_left_to", left), ("late_right_to", right)):
+        if tag is not None:
+            check_tag(tag, name, place)
 
 
 def _right(other: object, method: str, left: Node, place: str) -> Node:

@@ -27,6 +27,7 @@ from tidemark.graph.operators.running.kind import RunningKind
 from tidemark.graph.operators.sql_state.kind import SqlStateKind
 from tidemark.graph.operators.top_n.kind import TopKind
 from tidemark.graph.operators.window.kind import WindowKind
+from tidemark.graph.operators.window_join.kind import WindowJoinKind
 
 
 @cache
@@ -48,6 +49,7 @@ def kinds() -> Mapping[str, OperatorKind[Any]]:
         LatestKind(),
         TopKind(),
         IntervalJoinKind(),
+        WindowJoinKind(),
         AsofJoinKind(),
         LookupKind(),
     )

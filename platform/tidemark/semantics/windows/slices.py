@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidemark.semantics.windows.assigners import Cumulative, Sliding
+from tidemark.semantics.windows.assigners import Cumulative, Sliding, Tumbling
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,15 @@ class Slices:
     growing: bool
 
     @staticmethod
-    def of(assigner: Sliding | Cumulative) -> Slices:
-        """Return the slices of an assigner.
+    def of(assigner: Tumbling | Sliding | Cumulative) -> Slices:
+        """Return the slices of an assigner; a tumbling window is one.
 
         >>> Slices.of(Sliding(30, 20)).width, Slices.of(Cumulative(30, 10)).width
         (10, 10)
         """
+        if isinstance(assigner, Tumbling):
+            size = assigner.size_ms
+            return Slices(size, size, size, size, assigner.offset_ms, growing=False)
         if isinstance(assigner, Sliding):
             return Slices(assigner.slice_ms, assigner.size_ms, assigner.slide_ms, assigner.slide_ms, assigner.offset_ms, growing=False)
         return Slices(assigner.step_ms, assigner.max_size_ms, assigner.step_ms, assigner.max_size_ms, assigner.offset_ms, growing=True)

@@ -18,6 +18,7 @@ from tidemark.testing.operators.joins.asof_join import PureAsofJoin
 from tidemark.testing.operators.joins.interval_join import PureIntervalJoin
 from tidemark.testing.operators.joins.lookup import PureLookup
 from tidemark.testing.operators.joins.regular_join import PureRegularJoin
+from tidemark.testing.operators.joins.window_join import PureWindowJoin
 from tidemark.testing.operators.keyed_process import PureKeyedProcess
 from tidemark.testing.operators.running import PureRunning
 from tidemark.testing.operators.sql_state import PureSqlState
@@ -42,6 +43,7 @@ _KINDS: Final[Mapping[str, Callable[[Any, Folds], PureOperator]]] = MappingProxy
         "latest": PureLatest,
         "top_n": PureTop,
         "interval_join": PureIntervalJoin,
+        "window_join": PureWindowJoin,
     }
 )
 

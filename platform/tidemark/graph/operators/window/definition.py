@@ -28,7 +28,7 @@ def operator_definition(node: WindowNode) -> dict[str, object]:
         "format": DEFINITION_FORMAT,
         "kind": "window",
         "keys": encode_keys(node.keys),
-        "assigner": _assigner(node.assigner),
+        "assigner": assigner_definition(node.assigner),
         "aggregates": [aggregate_definition(name, aggregate) for name, aggregate in node.aggregates],
         "allowed_lateness_ms": node.allowed_lateness_ms,
         **_firing(node),
@@ -65,7 +65,8 @@ def aggregate_definition(name: str, aggregate: Aggregate) -> dict[str, object]:
     }
 
 
-def _assigner(assigner: WindowAssigner) -> dict[str, object]:
+def assigner_definition(assigner: WindowAssigner) -> dict[str, object]:
+    """Return an assigner as plain JSON: its kind and settings."""
     settings = settings_of(assigner) or {"description": assigner.describe()}
     # Event time is the default and is not recorded, as in releases that had no other.
     return {

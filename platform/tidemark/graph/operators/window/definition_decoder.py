@@ -57,7 +57,7 @@ def node_of_definition(definition: Mapping[str, object], uid: str) -> WindowNode
     return WindowNode(
         uid=uid,
         keys=decode_keys(definition),
-        assigner=_assigner(definition.get("assigner"), uid),
+        assigner=known_assigner(definition.get("assigner"), uid),
         aggregates=tuple((name, aggregate_of_definition(entry)) for name, entry in entries(definition, "aggregates").items()),
         allowed_lateness_ms=int(cast("int", definition.get("allowed_lateness_ms", 0))),
         trigger=trigger_of_definition(definition.get("trigger")),
@@ -93,7 +93,12 @@ def assigner_of_definition(stored: object) -> WindowAssigner | None:
     return None
 
 
-def _assigner(stored: object, uid: str) -> WindowAssigner:
+def known_assigner(stored: object, uid: str) -> WindowAssigner:
+    """Return the windows that the definition of an operator names.
+
+    Raises:
+        StateMismatchError: they are not among those that come with this release.
+    """
     assigner = assigner_of_definition(stored)
     if assigner is not None:
         return assigner

@@ -145,10 +145,8 @@ class TriggerFrames(AlignedRuntime):
 
 def _slices_of(node: WindowNode) -> Slices | None:
     match node.assigner:
-        case Sliding() | Cumulative():
+        case Tumbling() | Sliding() | Cumulative():
             return Slices.of(node.assigner)
-        case Tumbling(size, offset):
-            return Slices(size, size, size, size, offset, growing=False)
         case GlobalWindows():
             return None
     raise TypeError(f"no step for windows of kind {type(node.assigner).__name__}")

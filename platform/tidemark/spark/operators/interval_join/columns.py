@@ -1,4 +1,4 @@
-"""Columns of an interval join: of elements as they are kept, of both sides in a join, and of results."""
+"""Columns of joins that keep elements: of elements as they are kept, of both sides in a join, and of results."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pyspark.sql import types as T
 
 from tidemark.errors import UserCodeError
 from tidemark.graph.checks.schema_inference import schema_of
-from tidemark.graph.operators.interval_join.node import IntervalJoinNode
 from tidemark.graph.operators.join_keys import ResultColumn, clashing_names, name_clash, result_columns
+from tidemark.graph.operators.join_node import ElementJoinNode
 from tidemark.graph.operators.state_names import element_column, key_column
 from tidemark.semantics.joins.interval import SIDES, Side
 from tidemark.spark.columns.arrow_batches import POSITION_TYPE
@@ -45,7 +45,7 @@ class SideColumns:
         row: the columns of the stream, by their types as in state.
     """
 
-    node: IntervalJoinNode
+    node: ElementJoinNode
     side: Side
     row: T.StructType
 
@@ -70,17 +70,17 @@ class SideColumns:
         return stored.selectExpr(*keys, *engine, *(quoted(self.stored(name)) for name in self.names if with_row))
 
 
-def key_columns(node: IntervalJoinNode) -> list[str]:
+def key_columns(node: ElementJoinNode) -> list[str]:
     """Return the names of keys in state."""
     return [key_column(key.name) for key in node.on]
 
 
-def key_values(node: IntervalJoinNode, side: Side) -> list[Column]:
+def key_values(node: ElementJoinNode, side: Side) -> list[Column]:
     """Return the keys of a side's rows, named as in state."""
     return [column(key.left if side == "left" else key.right).alias(key_column(key.name)) for key in node.on]
 
 
-def key_types(node: IntervalJoinNode, side: Side, rows: DataFrame) -> T.StructType:
+def key_types(node: ElementJoinNode, side: Side, rows: DataFrame) -> T.StructType:
     """Return the types of keys of a side's rows."""
     return nullable(rows.select(*key_values(node, side)).schema)
 
@@ -90,7 +90,7 @@ def row_types(rows: DataFrame) -> T.StructType:
     return nullable(rows.select(*map(quoted, visible_of(rows.columns))).schema)
 
 
-def check_key_types(node: IntervalJoinNode, kept: T.StructType, made: T.StructType) -> None:
+def check_key_types(node: ElementJoinNode, kept: T.StructType, made: T.StructType) -> None:
     """Check that the keys of one side are of the types of the other's.
 
     Raises:
@@ -116,7 +116,7 @@ class ResultColumns:
         sides: the columns of both sides; those of the right may be missing where results have none of them.
     """
 
-    node: IntervalJoinNode
+    node: ElementJoinNode
     sides: Mapping[Side, SideColumns]
 
     def __post_init__(self) -> None:
@@ -137,11 +137,16 @@ class ResultColumns:
 
     def of(self, *present: Side) -> list[str]:
         """Return SQL of the columns of results from a join of both sides, or from the rows of one."""
-        times = [side_column(side, START) for side in present]
-        time = f"greatest({', '.join(times)})" if len(times) > 1 else times[0]
-        return [*(f"{self._value(each, present)} AS {quoted(each.name)}" for each in self.columns), f"{time} AS {TIME}"]
+        return [*self.values(*present), f"{newest_time(present)} AS {TIME}"]
+
+    def values(self, *present: Side) -> list[str]:
+        """Return the same without the time of results."""
+        return [f"{self._value(each, present)} AS {quoted(each.name)}" for each in self.columns]
 
     def _value(self, each: ResultColumn, present: Sequence[Side]) -> str:
+        if each.left is not None and each.right is not None and len(present) > 1:
+            # Of an outer join, a row has one side only.
+            return f"coalesce({quoted(self.sides['left'].stored(each.left))}, {quoted(self.sides['right'].stored(each.right))})"
         if each.left is not None and "left" in present:
             return quoted(self.sides["left"].stored(each.left))
         if each.right is not None and "right" in present:
@@ -161,6 +166,12 @@ class ResultColumns:
         return results.selectExpr("*", f"CAST({made} AS {POSITION_TYPE.simpleString()}) AS {POSITION}")
 
 
+def newest_time(present: Sequence[Side]) -> str:
+    """Return SQL of the later of the times of sides in a join."""
+    times = [side_column(side, START) for side in present]
+    return f"greatest({', '.join(times)})" if len(times) > 1 else times[0]
+
+
 def result_types(results: ResultColumns) -> T.StructType:
     """Return the types of results, without the engine's columns."""
     return T.StructType([T.StructField(each.name, results.type_of(each)) for each in results.columns])
@@ -177,7 +188,7 @@ def state_schema(keys: T.StructType, sides: Sequence[SideColumns]) -> T.StructTy
     return T.StructType([*keys, *(T.StructField(each.stored(field.name), field.dataType) for each in sides for field in each.row)])
 
 
-def known_columns(node: IntervalJoinNode, side: Side, schema: T.StructType | None) -> SideColumns | None:
+def known_columns(node: ElementJoinNode, side: Side, schema: T.StructType | None) -> SideColumns | None:
     """Return the columns of a side as far as they are known without rows of it: from stored state, and from the graph.
 
     Args:
@@ -201,7 +212,7 @@ def known_columns(node: IntervalJoinNode, side: Side, schema: T.StructType | Non
     return SideColumns(node, side, nullable(T.StructType(found)))
 
 
-def unknown_columns(node: IntervalJoinNode, side: Side) -> UserCodeError:
+def unknown_columns(node: ElementJoinNode, side: Side) -> UserCodeError:
     """Return the error for results with columns of a side that never had a row, and whose types nothing says."""
     return UserCodeError(
         f"the {side} stream of the join had no rows yet, and the types of its columns are not known",

@@ -123,7 +123,7 @@ class IntervalJoinFrames:
             frames[other.side] = frames[other.side].withColumn(f"{BUCKET}_other", F.expr(f"explode({both})"))
             condition = f"{BUCKET}_one = {BUCKET}_other AND {condition}"
         made = (
-            _one_task(frames[one.side], frames[other.side], condition, how, absent=side_column(other.side, EPOCH))
+            one_task(frames[one.side], frames[other.side], condition, how, absent=side_column(other.side, EPOCH))
             if (one.few and other.few)
             else frames[one.side].join(frames[other.side], F.expr(condition), how)
         )
@@ -159,7 +159,7 @@ class IntervalJoinFrames:
         return " AND ".join([*keys, f"{side_column('right', START)} BETWEEN {low} AND {high}", f"({together} OR {' OR '.join(met)})"])
 
 
-def _one_task(one: DataFrame, other: DataFrame, condition: str, how: str, *, absent: str) -> DataFrame:
+def one_task(one: DataFrame, other: DataFrame, condition: str, how: str, *, absent: str) -> DataFrame:
     """Return a join of few rows, which one task has, without a shuffle.
 
     Spark would move an anti join before the step that puts rows into one task, and shuffle them again; not so an outer one.

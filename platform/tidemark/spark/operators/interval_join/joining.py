@@ -14,7 +14,7 @@ from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.spark.operators.interval_join.columns import ResultColumns, SideColumns, unknown_columns
 from tidemark.spark.operators.interval_join.frames import IntervalJoinFrames, Operand
-from tidemark.spark.operators.interval_join.state import ElementTable, span_of
+from tidemark.spark.operators.interval_join.state import IntervalElements, span_of
 from tidemark.state.log.records import StateFile
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class EpochJoin:
     def __init__(
         self,
         frames: IntervalJoinFrames,
-        tables: Mapping[Side, ElementTable],
+        tables: Mapping[Side, IntervalElements],
         columns: Mapping[Side, SideColumns],
         context: OperatorContext,
         *,

@@ -6,31 +6,21 @@ epoch's partners are read, and expired files are dropped unread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
-from tidemark.crashpoints import crash_point
-from tidemark.graph.operators.interval_join.node import LATE_OF, IntervalJoinNode
+from tidemark.graph.operators.interval_join.node import IntervalJoinNode
 from tidemark.semantics.joins.interval import SIDES, Side, outer_sides
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
-from tidemark.spark.operators.base.contract import InputCounts, Observed, OperatorContext, OperatorEpoch, OperatorRuntime, PortInput
-from tidemark.spark.operators.base.tables import StateTables
-from tidemark.spark.operators.interval_join.columns import (
-    SideColumns,
-    check_key_types,
-    key_columns,
-    key_types,
-    known_columns,
-    row_types,
-    state_schema,
-)
+from tidemark.spark.operators.base.contract import Observed, OperatorContext
+from tidemark.spark.operators.interval_join.columns import SideColumns
+from tidemark.spark.operators.interval_join.epoch import ElementJoinEpoch, ElementJoinRuntime
 from tidemark.spark.operators.interval_join.frames import IntervalJoinFrames
 from tidemark.spark.operators.interval_join.joining import EpochJoin
-from tidemark.spark.operators.interval_join.state import ElementTable, stored_elements
+from tidemark.spark.operators.interval_join.state import IntervalElements, stored_elements
 from tidemark.state.log.records import OperatorState
 
 if TYPE_CHECKING:
@@ -42,8 +32,8 @@ def due_counter(side: Side) -> str:
     return f"due_{side}"
 
 
-class IntervalJoinRuntime(OperatorRuntime):
-    """An interval join of a run; ``given`` are the columns of the sides that had rows in it.
+class IntervalJoinRuntime(ElementJoinRuntime):
+    """An interval join of a run.
 
     Args:
         node: its declaration.
@@ -54,7 +44,6 @@ class IntervalJoinRuntime(OperatorRuntime):
         self._declared = node
         self.rule = node.rule
         self.frames = IntervalJoinFrames(node)
-        self.given: dict[Side, SideColumns] = {}
 
     @property
     def node(self) -> IntervalJoinNode:
@@ -72,75 +61,38 @@ class IntervalJoinRuntime(OperatorRuntime):
         return None if least >= MAX_WATERMARK else least
 
 
-class IntervalJoinEpoch(OperatorEpoch):
+class IntervalJoinEpoch(ElementJoinEpoch):
     """An interval join in one epoch."""
 
     runtime: IntervalJoinRuntime
 
     def __init__(self, runtime: IntervalJoinRuntime, context: OperatorContext) -> None:
         super().__init__(runtime, context)
-        self._tables = StateTables(context, runtime.node.place)
-        self._elements = {side: ElementTable(self._tables, side, runtime.rule, context) for side in SIDES}
-        self._counts: dict[str, InputCounts] = {}
+        self._elements = {side: IntervalElements(self._tables, side, context, runtime.rule) for side in SIDES}
         self._join: EpochJoin | None = None
 
     @property
-    def input_counts(self) -> Mapping[str, InputCounts] | None:
-        """The numbers of accepted and late elements of each side."""
-        return self._counts or None
+    def elements(self) -> Mapping[Side, IntervalElements]:
+        """The elements of both sides."""
+        return self._elements
 
-    def process_batch(self, inputs: Mapping[str, PortInput]) -> None:
-        """Write the accepted elements of each side that has some as state; one Spark job each."""
-        for side in SIDES:
-            if side in inputs:
-                self._write(side, inputs[side].rows)
-        crash_point("state-staged")
-
-    def _write(self, side: Side, rows: DataFrame) -> None:
-        runtime, frames, context = self.runtime, self.runtime.frames, self.context
-        columns = runtime.given[side] = SideColumns(runtime.node, side, row_types(rows))
-        self._adopt(key_types(runtime.node, side, rows), columns)
-        observation = Observation()
+    def judged(self, side: Side, rows: DataFrame, columns: SideColumns, observation: Observation) -> DataFrame:
+        """Return the rows of a side that are kept, as in state."""
+        frames, context = self.runtime.frames, self.context
         judged = frames.judged(side, rows, epoch=context.epoch, watermark=context.before.watermark, columns=columns)
-        self._elements[side].write(frames.kept(side, frames.counted(judged, observation)))
-        found = observation.get
-        late = next(counter for counter, own in LATE_OF.items() if own == side)
-        self._counts[side] = InputCounts(found["judged"] - found["late"], {late: found["late"]})
+        return frames.kept(side, frames.counted(judged, observation))
 
-    def _adopt(self, keys: T.StructType, columns: SideColumns) -> None:
-        """Set the columns of state, those of the other side as they are stored.
-
-        Raises:
-            UserCodeError: the keys of the other side are of other types.
-            StateMismatchError: a column would change its type.
-        """
-        schema, node = self._tables.schema, self.runtime.node
-        stored = [] if schema is None else [field for field in schema if field.name in key_columns(node)]
-        if stored and not any(file.part == columns.side for file in self._tables.files(columns.side)):
-            # Of elements of this side nothing is stored, so that these types are the other's.
-            check_key_types(node, T.StructType(stored), keys)
-        own = state_schema(keys, [columns])
-        names = {field.name.lower() for field in own}
-        prefix = columns.stored("")
-        others = [field for field in schema or () if field.name.lower() not in names and not field.name.startswith(prefix)]
-        self._tables.adopt(T.StructType([*own, *others]))
+    def is_late(self, side: Side) -> str:
+        """Return SQL of whether a row of this epoch's input is late."""
+        return self.runtime.frames.is_late(side, self.context.before.watermark)
 
     def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
         """Return the pairs of this epoch, and the rows of elements that are gone without a partner; None where there are none."""
         self.watermark = watermark
         before = {side: self.context.before.counters.get(due_counter(side), MAX_WATERMARK) for side in SIDES}
-        self._join = EpochJoin(self.runtime.frames, self._elements, self._known(), self.context, watermark=watermark, due=before)
+        self._join = EpochJoin(self.runtime.frames, self._elements, self.known(), self.context, watermark=watermark, due=before)
         results = self._join.results()
         return None if results is None else results.observe(observation, F.expr("count(1) AS results"))
-
-    def _known(self) -> dict[Side, SideColumns]:
-        """Return the columns of both sides, as far as they are known."""
-        found = dict(self.runtime.given)
-        for side in SIDES:
-            columns = known_columns(self.runtime.node, side, self._tables.schema) if side not in found else None
-            if columns is not None:
-                found[side] = columns
-        return found
 
     def emitted(self, observation: Observed) -> int:
         """Return the number of results."""
@@ -148,26 +100,10 @@ class IntervalJoinEpoch(OperatorEpoch):
             self._join.read_counts()
         return int(observation.get["results"])
 
-    def side_rows(self, counter: str, inputs: Mapping[str, DataFrame]) -> DataFrame:
-        """Return the late elements of a side."""
-        side = LATE_OF[counter]
-        return inputs[side].where(self.runtime.frames.is_late(side, self.context.before.watermark))
-
-    def compact(self) -> Callable[[], None] | None:
-        """Drop files of which nothing is needed any more; return the work that merges others."""
-        work = [merge for side in SIDES if (merge := self._elements[side].compact(self.watermark)) is not None]
-        if not work:
-            return None
-
-        def merge_all() -> None:
-            for each in work:
-                each()
-
-        return merge_all
-
     def stored_tables(self) -> Mapping[str, DataFrame]:
         """Return ``elements``: those of both sides, with their keys, times and columns."""
-        return {"elements": stored_elements(self.runtime.node, self._elements, self._tables.schema, self.context, self.watermark)}
+        node, schema = self.runtime.node, self._tables.schema
+        return {"elements": stored_elements(node, self._elements, schema, self.context, watermark=self.watermark)}
 
     def snapshot(self) -> OperatorState:
         """Return the operator's state after this epoch."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tidemark.graph.operators.interval_join.node import LATE_OF, IntervalJoinNode
+from tidemark.graph.operators.join_node import LATE_OF, ElementJoinNode
 from tidemark.semantics.joins.interval import SIDES
 from tidemark.spark.operators.base.schemas import OperatorSchemas, with_time
 from tidemark.spark.operators.interval_join.columns import (
@@ -31,16 +31,16 @@ class IntervalJoinSchemas(OperatorSchemas):
         inputs: frames without rows, by port.
     """
 
-    def __init__(self, node: IntervalJoinNode, inputs: Mapping[str, DataFrame]) -> None:
+    def __init__(self, node: ElementJoinNode, inputs: Mapping[str, DataFrame]) -> None:
         self._inputs = inputs
         self._keys = key_types(node, "left", inputs["left"])
         check_key_types(node, self._keys, key_types(node, "right", inputs["right"]))
-        self._sides = {side: SideColumns(node, side, row_types(inputs[side])) for side in SIDES}
-        self._results = ResultColumns(node, self._sides)
+        self.sides = {side: SideColumns(node, side, row_types(inputs[side])) for side in SIDES}
+        self._results = ResultColumns(node, self.sides)
 
     def state(self) -> T.StructType:
         """Return keys, and the columns of both sides."""
-        return state_schema(self._keys, list(self._sides.values()))
+        return state_schema(self._keys, list(self.sides.values()))
 
     def results(self) -> T.StructType:
         """Return the columns of the left side, then those of the right."""

@@ -1,4 +1,4 @@
-"""The elements of one side of an interval join in state."""
+"""The elements of one side of a join in state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import types as T
 
 from tidemark.crashpoints import crash_point
-from tidemark.graph.operators.interval_join.node import IntervalJoinNode
+from tidemark.graph.operators.join_node import ElementJoinNode
 from tidemark.graph.operators.state_names import element_column
 from tidemark.semantics.joins.interval import SIDES, IntervalJoin, Side
 from tidemark.spark.columns.expressions import START, quoted
@@ -34,39 +34,32 @@ So of what has expired no more than one part of so many stays in files with what
 """
 
 
+EVENT_TIME: Final[Mapping[str, str]] = {"event_time": f"timestamp_millis({START})"}
+
+
 class ElementTable:
     """The elements of one side, in one epoch.
 
     Args:
         tables: the operator's files.
         side: which one; also the name of the table among them.
-        rule: of the join.
         context: of the epoch.
+        retention: how far the watermark has to pass an element's time until it is not needed any more, milliseconds.
+        lifetime: how long elements are kept, milliseconds; as the retention by default.
     """
 
-    def __init__(self, tables: StateTables, side: Side, rule: IntervalJoin, context: OperatorContext) -> None:
+    def __init__(self, tables: StateTables, side: Side, context: OperatorContext, retention: int, lifetime: int | None = None) -> None:
         self.side = side
         self.before = tables.files(side)
         self.new: list[StateFile] = []
         self._tables = tables
-        self._rule = rule
         self._context = context
+        self._retention = retention
+        self._slot = max((retention if lifetime is None else lifetime) // SLOTS, 1)
 
     def write(self, rows: DataFrame) -> None:
         """Write an epoch's elements; one Spark job."""
         self.new = self._tables.write(rows, self.side)
-
-    @property
-    def waiting(self) -> list[StateFile]:
-        """The files of earlier epochs with elements that may still have partners."""
-        watermark = self._context.before.watermark
-        return [file for file in self.before if self._rule.gone_at(self.side, _newest(file)) > watermark]
-
-    def partners_of(self, span: Span, files: Sequence[StateFile]) -> list[StateFile]:
-        """Return the files among some of this side that may have partners of elements of the other one, within a span of times."""
-        rule = self._rule
-        low, high = (-rule.upper_ms, -rule.lower_ms) if self.side == "left" else (rule.lower_ms, rule.upper_ms)
-        return overlapping(files, span[0] + low, span[1] + high)
 
     def operand(self, files: Sequence[StateFile]) -> Operand:
         """Return the elements of files."""
@@ -88,18 +81,16 @@ class ElementTable:
 
     def live(self, rows: DataFrame, watermark: int) -> DataFrame:
         """Return the rows that are needed after an epoch with this watermark."""
-        return rows.where(f"{START} > {runtime_literals(watermark - self._rule.retention(self.side))[0]}")
+        return rows.where(f"{START} > {runtime_literals(watermark - self._retention)[0]}")
 
     def compact(self, watermark: int) -> Callable[[], None] | None:
         """Drop files of which nothing is needed after an epoch with this watermark; return the work that merges others."""
-        retention = self._rule.retention(self.side)
         kept: dict[int, list[StateFile]] = {}
-        length = max(retention // SLOTS, 1)
         for file in self._tables.files(self.side):
-            if _newest(file) + retention <= watermark:
+            if _newest(file) + self._retention <= watermark:
                 self._tables.drop([file])
             else:
-                kept.setdefault(_newest(file) // length, []).append(file)
+                kept.setdefault(_newest(file) // self._slot, []).append(file)
         groups = [group for files in kept.values() for group in plan_compaction(files).merge]
         return partial(run_in_order, [partial(self._merge, group, watermark) for group in groups]) if groups else None
 
@@ -108,6 +99,33 @@ class ElementTable:
         self._tables.write(merged, self.side, newest=max(file.epoch for file in group))
         self._tables.drop(group)
         crash_point("compaction-staged")
+
+
+class IntervalElements(ElementTable):
+    """The elements of one side of an interval join.
+
+    Args:
+        tables: the operator's files.
+        side: which one.
+        context: of the epoch.
+        rule: of the join.
+    """
+
+    def __init__(self, tables: StateTables, side: Side, context: OperatorContext, rule: IntervalJoin) -> None:
+        super().__init__(tables, side, context, rule.retention(side))
+        self._rule = rule
+
+    @property
+    def waiting(self) -> list[StateFile]:
+        """The files of earlier epochs with elements that may still have partners."""
+        watermark = self._context.before.watermark
+        return [file for file in self.before if self._rule.gone_at(self.side, _newest(file)) > watermark]
+
+    def partners_of(self, span: Span, files: Sequence[StateFile]) -> list[StateFile]:
+        """Return the files among some of this side that may have partners of elements of the other one, within a span of times."""
+        rule = self._rule
+        low, high = (-rule.upper_ms, -rule.lower_ms) if self.side == "left" else (rule.lower_ms, rule.upper_ms)
+        return overlapping(files, span[0] + low, span[1] + high)
 
 
 def span_of(files: Sequence[StateFile]) -> Span:
@@ -128,9 +146,15 @@ def _newest(file: StateFile) -> int:
 
 
 def stored_elements(
-    node: IntervalJoinNode, tables: Mapping[Side, ElementTable], schema: T.StructType | None, context: OperatorContext, watermark: int
+    node: ElementJoinNode,
+    tables: Mapping[Side, ElementTable],
+    schema: T.StructType | None,
+    context: OperatorContext,
+    *,
+    watermark: int,
+    times: Mapping[str, str] = EVENT_TIME,
 ) -> DataFrame:
-    """Return the elements of both sides: ``input``, keys, ``event_time``, and the columns of each side as a struct of its name.
+    """Return the elements of both sides: ``input``, keys, times, and the columns of each side as a struct of its name.
 
     Args:
         node: the operator.
@@ -138,16 +162,17 @@ def stored_elements(
         schema: of state; None where nothing was ever written, so that types are not known.
         context: of the epoch.
         watermark: the newest.
+        times: SQL of the times that are shown, by name.
     """
     if schema is None:
         fields = [T.StructField(name, T.StringType()) for name in ("input", *(key.name for key in node.on))]
-        return no_rows(context.spark, T.StructType([*fields, T.StructField("event_time", T.TimestampType())]))
+        return no_rows(context.spark, T.StructType([*fields, *(T.StructField(name, T.TimestampType()) for name in times)]))
     found = []
     for side, table in tables.items():
         prefix = element_column(f"{side}.")
         names = [field.name for field in table.schema if field.name.startswith(prefix)]
         keys = [f"{quoted(stored)} AS {quoted(key.name)}" for stored, key in zip(key_columns(node), node.on, strict=True)]
-        columns = [f"'{side}' AS input", *keys, f"timestamp_millis({START}) AS event_time"]
+        columns = [f"'{side}' AS input", *keys, *(f"{time} AS {name}" for name, time in times.items())]
         if names:
             inner = ", ".join(f"{quoted(name)} AS {quoted(name.removeprefix(prefix))}" for name in names)
             columns.append(f"struct({inner}) AS {side}")

@@ -22,6 +22,7 @@ from tidemark.spark.operators.running.runtime import running_runtime
 from tidemark.spark.operators.sql_state.runtime import sql_state_runtime
 from tidemark.spark.operators.top_n.runtime import top_runtime
 from tidemark.spark.operators.window.runtimes import window_runtime_of
+from tidemark.spark.operators.window_join.runtime import WindowJoinRuntime
 
 _RUNTIMES: Final[Mapping[str, Callable[[Any], OperatorRuntime]]] = MappingProxyType(
     {
@@ -41,6 +42,7 @@ _RUNTIMES: Final[Mapping[str, Callable[[Any], OperatorRuntime]]] = MappingProxyT
         "latest": LatestRuntime,
         "top_n": top_runtime,
         "interval_join": IntervalJoinRuntime,
+        "window_join": WindowJoinRuntime,
         "window": window_runtime_of,
     }
 )

@@ -23,6 +23,7 @@ from tidemark.spark.operators.running.runtime import running_program
 from tidemark.spark.operators.sql_state.programs import program_of
 from tidemark.spark.operators.top_n.schemas import top_schemas
 from tidemark.spark.operators.window.schemas import WindowSchemas
+from tidemark.spark.operators.window_join.schemas import WindowJoinSchemas
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -45,6 +46,7 @@ _SCHEMAS: Final[Mapping[str, Callable[[Any, Mapping[str, DataFrame]], OperatorSc
         "latest": lambda node, inputs: RowsSchemas(frames_of(node), inputs),
         "top_n": top_schemas,
         "interval_join": IntervalJoinSchemas,
+        "window_join": WindowJoinSchemas,
         "window": WindowSchemas,
     }
 )

@@ -1,0 +1,1 @@
+"""Window joins as an operator kind."""

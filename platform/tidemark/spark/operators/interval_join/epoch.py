@@ -1,0 +1,126 @@
+"""A join that keeps the elements of both sides, in one epoch: what joins have in common, whatever pairs are."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Observation
+from pyspark.sql import types as T
+
+from tidemark.crashpoints import crash_point
+from tidemark.graph.operators.join_node import LATE_OF, ElementJoinNode
+from tidemark.semantics.joins.interval import SIDES, Side
+from tidemark.spark.operators.base.contract import InputCounts, OperatorContext, OperatorEpoch, OperatorRuntime, PortInput, run_in_order
+from tidemark.spark.operators.base.tables import StateTables
+from tidemark.spark.operators.interval_join.columns import (
+    SideColumns,
+    check_key_types,
+    key_columns,
+    key_types,
+    known_columns,
+    row_types,
+    state_schema,
+)
+from tidemark.spark.operators.interval_join.state import ElementTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class ElementJoinRuntime(OperatorRuntime):
+    """A join of a run; ``given`` are the columns of the sides that had rows in it.
+
+    Args:
+        node: its declaration.
+    """
+
+    def __init__(self, node: ElementJoinNode) -> None:
+        super().__init__(node)
+        self.join = node
+        self.given: dict[Side, SideColumns] = {}
+
+
+class ElementJoinEpoch(OperatorEpoch):
+    """A join in one epoch."""
+
+    runtime: ElementJoinRuntime
+
+    def __init__(self, runtime: ElementJoinRuntime, context: OperatorContext) -> None:
+        super().__init__(runtime, context)
+        self._tables = StateTables(context, runtime.node.place)
+        self._counts: dict[str, InputCounts] = {}
+
+    @property
+    @abstractmethod
+    def elements(self) -> Mapping[Side, ElementTable]:
+        """The elements of both sides."""
+
+    @abstractmethod
+    def judged(self, side: Side, rows: DataFrame, columns: SideColumns, observation: Observation) -> DataFrame:
+        """Return the rows of a side that are kept, as in state; the observation will have the numbers ``judged`` and ``late``."""
+
+    @abstractmethod
+    def is_late(self, side: Side) -> str:
+        """Return SQL of whether a row of this epoch's input is late."""
+
+    @property
+    def input_counts(self) -> Mapping[str, InputCounts] | None:
+        """The numbers of accepted and late elements of each side."""
+        return self._counts or None
+
+    def process_batch(self, inputs: Mapping[str, PortInput]) -> None:
+        """Write the accepted elements of each side that has some as state; one Spark job each."""
+        for side in SIDES:
+            if side in inputs:
+                self._write(side, inputs[side].rows)
+        crash_point("state-staged")
+
+    def _write(self, side: Side, rows: DataFrame) -> None:
+        node = self.runtime.join
+        columns = self.runtime.given[side] = SideColumns(node, side, row_types(rows))
+        self._adopt(key_types(node, side, rows), columns)
+        observation = Observation()
+        self.elements[side].write(self.judged(side, rows, columns, observation))
+        found = observation.get
+        late = next(counter for counter, own in LATE_OF.items() if own == side)
+        self._counts[side] = InputCounts(found["judged"] - found["late"], {late: found["late"]})
+
+    def _adopt(self, keys: T.StructType, columns: SideColumns) -> None:
+        """Set the columns of state, those of the other side as they are stored.
+
+        Raises:
+            UserCodeError: the keys of the other side are of other types.
+            StateMismatchError: a column would change its type.
+        """
+        schema, node = self._tables.schema, self.runtime.join
+        stored = [] if schema is None else [field for field in schema if field.name in key_columns(node)]
+        if stored and not self._tables.files(columns.side):
+            # Of elements of this side nothing is stored, so that these types are the other's.
+            check_key_types(node, T.StructType(stored), keys)
+        own = state_schema(keys, [columns])
+        names = {field.name.lower() for field in own}
+        prefix = columns.stored("")
+        others = [field for field in schema or () if field.name.lower() not in names and not field.name.startswith(prefix)]
+        self._tables.adopt(T.StructType([*own, *others]))
+
+    def known(self) -> dict[Side, SideColumns]:
+        """Return the columns of both sides, as far as they are known."""
+        found = dict(self.runtime.given)
+        for side in SIDES:
+            columns = known_columns(self.runtime.join, side, self._tables.schema) if side not in found else None
+            if columns is not None:
+                found[side] = columns
+        return found
+
+    def side_rows(self, counter: str, inputs: Mapping[str, DataFrame]) -> DataFrame:
+        """Return the late elements of a side."""
+        side = LATE_OF[counter]
+        return inputs[side].where(self.is_late(side))
+
+    def compact(self) -> Callable[[], None] | None:
+        """Drop files of which nothing is needed any more; return the work that merges others."""
+        work = [merge for side in SIDES if (merge := self.elements[side].compact(self.watermark)) is not None]
+        return partial(run_in_order, work) if work else None

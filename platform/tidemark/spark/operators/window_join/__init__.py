@@ -1,0 +1,1 @@
+"""Window joins in the engine."""

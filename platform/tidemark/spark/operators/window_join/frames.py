@@ -1,0 +1,192 @@
+"""The DataFrames of a window join: elements with the ends of their windows, and the results of windows that fire.
+
+How often a key's window has fired follows from its elements: once for all that came before its end was reached, and once for each epoch of
+those that came afterwards. So no counts of firings are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F
+
+from tidemark.graph.operators.window_join.node import WindowJoinNode
+from tidemark.semantics.joins.interval import SIDES, How, Side
+from tidemark.semantics.joins.window import Timing
+from tidemark.semantics.windows.slices import Slices
+from tidemark.spark.columns.expressions import START, TIME, quoted, visible_of
+from tidemark.spark.columns.few_rows import in_one_task
+from tidemark.spark.operators.interval_join.columns import (
+    EPOCH,
+    SEEN,
+    ResultColumns,
+    SideColumns,
+    key_columns,
+    key_values,
+    newest_time,
+    side_column,
+)
+from tidemark.spark.operators.interval_join.frames import LATE_ROW, Operand, one_task
+from tidemark.spark.prepared.runtime_literals import runtime_literals
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, Observation
+
+INDEX: Final = "__tm_index"
+
+_TYPES: Final[Mapping[How, str]] = {
+    "inner": "inner",
+    "left": "left_outer",
+    "right": "right_outer",
+    "full": "full_outer",
+    "semi": "left_semi",
+    "anti": "left_anti",
+}
+_LED_BY: Final[Mapping[How, Sequence[Side]]] = {"right": ("right",), "full": SIDES}
+"""The sides whose elements each have to be in a window that fires; those of the other are, if they have a partner. Else the left."""
+
+
+@dataclass(frozen=True)
+class Firing:
+    """Windows that fire, by their ends, and the elements of each side that may be in them; sides without any are missing."""
+
+    timing: Timing
+    first: int
+    last: int
+    operands: Mapping[Side, Operand]
+
+
+class WindowJoinFrames:
+    """The frames over elements. Nothing runs until a returned frame is written.
+
+    Args:
+        node: the operator.
+    """
+
+    def __init__(self, node: WindowJoinNode) -> None:
+        self.node = node
+        self.rule = node.rule
+        self.slices = Slices.of(node.assigner)
+        self._keys = key_columns(node)
+
+    @property
+    def window_start(self) -> str:
+        """SQL of the start of a window, of its end in state."""
+        return self._start(START)
+
+    def judged(
+        self, side: Side, rows: DataFrame, columns: SideColumns, observation: Observation, *, epoch: int, watermark: int
+    ) -> DataFrame:
+        """Return a side's accepted rows of an epoch as in state: one for each window, by its end.
+
+        Args:
+            side: which one.
+            rows: of the port.
+            columns: of the side.
+            observation: will have the numbers of all rows and of late ones.
+            epoch: the current one.
+            watermark: W(n-1).
+        """
+        now, seen, accepting = runtime_literals(epoch, watermark, self._expired(watermark) + 1, varying=TIME)
+        own = {name.lower(): name for name in visible_of(rows.columns)}
+        values = [F.col(quoted(own[name.lower()])).alias(columns.stored(name)) for name in columns.names]
+        engine = [F.col(TIME), F.expr(f"{now} AS {EPOCH}"), F.expr(f"{seen} AS {SEEN}"), F.expr(f"{self.is_late(watermark)} AS {LATE_ROW}")]
+        judged = rows.select(*key_values(self.node, side), *values, *engine)
+        judged = judged.observe(observation, F.expr("count(1) AS judged"), F.expr(f"count_if({LATE_ROW}) AS late"))
+        accepted = judged.where(f"NOT {LATE_ROW}")
+        if not self.rule.keeps_null(side):
+            accepted = accepted.where(" AND ".join(f"{quoted(key)} IS NOT NULL" for key in self._keys))
+        low, ends = f"greatest({TIME} + 1L, {accepting})", self.slices.ends
+        first = f"{low} + pmod({self.slices.last_end(0)}L - ({low}), {ends}L)"
+        return accepted.withColumn(START, F.expr(f"explode(sequence({first}, {self._last_end}, {ends}L))")).drop(TIME, LATE_ROW)
+
+    def is_late(self, watermark: int) -> str:
+        """Return SQL of whether a row of the input is late: no window accepts it, or it is between windows."""
+        (expired,) = runtime_literals(self._expired(watermark), varying=TIME)
+        slices = self.slices
+        between = f" OR pmod({TIME} - ({slices.offset}L), {slices.starts}L) >= {slices.span}L" if slices.gaps else ""
+        return f"({self._last_end} <= {expired}{between})"
+
+    def _expired(self, watermark: int) -> int:
+        """Return the last end of windows that accept nothing any more."""
+        return watermark + 1 - self.rule.allowed_lateness_ms
+
+    @property
+    def _last_end(self) -> str:
+        slices = self.slices
+        return f"{TIME} - pmod({TIME} - ({slices.offset}L), {slices.starts}L) + {slices.span}L"
+
+    def _start(self, end: str) -> str:
+        slices = self.slices
+        return f"{end} - 1L - pmod({end} - 1L - ({slices.offset}L), {slices.span}L)" if slices.growing else f"{end} - {slices.span}L"
+
+    def results(self, firing: Firing, columns: Mapping[Side, SideColumns], results: ResultColumns, epoch: int) -> DataFrame:
+        """Return the results of windows that fire, with their times.
+
+        Args:
+            firing: the windows, with elements of which some have results.
+            columns: of the sides that have elements, and those of all that results have.
+            results: the columns of results.
+            epoch: the current one.
+        """
+        rows = {side: self._between(operand.rows, firing) for side, operand in firing.operands.items()}
+        with_row = SIDES[:1] if self.node.one_sided else SIDES
+        frames = {side: columns[side].joined(each, with_row=side in with_row) for side, each in rows.items()}
+        few = all(operand.few for operand in firing.operands.values())
+        index = "0"
+        if firing.timing == "LATE":
+            led = [side for side in _LED_BY.get(self.rule.how, SIDES[:1]) if side in frames]
+            panes = self._panes(rows, epoch, few=few)
+            for side in led:
+                frames[side] = self._in_panes(frames[side], side, panes, few=few)
+            index = f"coalesce({', '.join(side_column(side, INDEX) for side in led)})"
+        present = [side for side in with_row if side in frames]
+        made = self._joined(frames, few=few) if len(frames) > 1 else frames[present[0]]
+        end = newest_time(present)
+        return made.selectExpr(
+            *results.values(*present),
+            f"timestamp_millis({self._start(end)}) AS window_start",
+            f"timestamp_millis({end}) AS window_end",
+            f"'{firing.timing}' AS pane_timing",
+            f"CAST({index} AS INT) AS pane_index",
+            f"{end} - 1L AS {TIME}",
+        )
+
+    @staticmethod
+    def _between(rows: DataFrame, firing: Firing) -> DataFrame:
+        first, last = runtime_literals(firing.first, firing.last)
+        return rows.where(f"{START} BETWEEN {first} AND {last}")
+
+    def _joined(self, frames: Mapping[Side, DataFrame], *, few: bool) -> DataFrame:
+        equal = [f"{side_column('left', name)} = {side_column('right', name)}" for name in (START,)]
+        equal += [f"{quoted(side_column('left', key))} = {quoted(side_column('right', key))}" for key in self._keys]
+        condition, how = " AND ".join(equal), _TYPES[self.rule.how]
+        if few:
+            return one_task(frames["left"], frames["right"], condition, how, absent=side_column("right", EPOCH))
+        return frames["left"].join(frames["right"], F.expr(condition), how)
+
+    def _panes(self, rows: Mapping[Side, DataFrame], epoch: int, *, few: bool) -> DataFrame:
+        """Return the keys and windows that have elements of this epoch, with the index of their pane."""
+        narrow = [each.select(*map(quoted, self._keys), START, EPOCH, SEEN) for each in rows.values()]
+        every = reduce(lambda one, other: one.unionByName(other), narrow)
+        (now,) = runtime_literals(epoch)
+        marked = (in_one_task(every) if few else every).selectExpr(
+            *map(quoted, self._keys),
+            START,
+            f"if({SEEN} < {START} - 1L, -1L, {EPOCH}) AS mark",
+            f"{EPOCH} = {now} AS is_new",
+        )
+        aggregates: list[Column] = [F.expr(f"size(collect_set(mark)) - 1 AS {INDEX}"), F.expr("bool_or(is_new) AS is_new")]
+        return marked.groupBy(*map(quoted, self._keys), START).agg(*aggregates).where("is_new").drop("is_new")
+
+    def _in_panes(self, frame: DataFrame, side: Side, panes: DataFrame, *, few: bool) -> DataFrame:
+        """Return the elements of one side in panes, with the index of these."""
+        named = [f"{quoted(name)} AS {quoted(f'__tm_pane_{name}')}" for name in (*self._keys, START)]
+        made = panes.selectExpr(*named, f"{INDEX} AS {side_column(side, INDEX)}")
+        equal = [f"{quoted(side_column(side, name))} <=> {quoted(f'__tm_pane_{name}')}" for name in (*self._keys, START)]
+        condition, how = " AND ".join(equal), "inner"
+        found = one_task(frame, made, condition, how, absent=INDEX) if few else frame.join(made, F.expr(condition), how)
+        return found.drop(*(f"__tm_pane_{name}" for name in (*self._keys, START)))
