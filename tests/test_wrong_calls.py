@@ -153,7 +153,7 @@ CASES: Final[dict[str, tuple[Callable[[], object], str, tuple[str, ...]]]] = {
         "TM100",
         ("write it as text: str(path)",),
     ),
-    "deduplicate without a time": (lambda: wrong(KEYED).deduplicate(), "TM100", (".deduplicate(within='1 hour')",)),
+    "deduplicate without a time": (lambda: wrong(KEYED).deduplicate(), "TM100", ("within='1 hour', or keep='last'",)),
     "with_columns by place": (lambda: wrong(STREAM).with_columns("at + 1"), "TM100", ("is given 1 argument without a name", "name=...")),
     "keys in a list": (lambda: STREAM.key_by(wrong(["zone"])), "TM102", ("is a list, not a column", ".key_by('zone')")),
     "columns in a list": (lambda: STREAM.select(wrong(["zone", "at"])), "TM102", (".select('zone', 'at')",)),

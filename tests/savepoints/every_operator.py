@@ -13,6 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import tidemark as tm
+from tests.savepoints.joined_streams import joined, of_changelogs, versions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -87,9 +88,9 @@ def streams_of(landing: Path) -> dict[str, tm.Stream]:
         **_without_keys(rides),
         **_by_element(rides),
         **_as_changelogs(rides),
-        **_of_changelogs(rides, taps),
-        **_joined(rides, taps),
-        **_versions(rides, taps),
+        **of_changelogs(rides, taps),
+        **joined(rides, taps),
+        **versions(rides, taps),
         "reduced": signs.side_output(ups)
         .key_by("k")
         .window(tm.tumbling("500 ms"))
@@ -238,42 +239,6 @@ def _as_changelogs(rides: tm.Stream) -> dict[str, tm.Stream]:
         "panes": sessions.latest_panes().uid("panes"),
         "numbered": groups.latest_panes(),
     }
-
-
-def _of_changelogs(rides: tm.Stream, taps: tm.Stream) -> dict[str, tm.Stream]:
-    """Return what is made of tables that change."""
-    last = rides.select("k", "s", at="t", ride="v").filter("ride > 0").as_changelog(key=["k", "s", "at", "ride"])
-    other = taps.select("k", tapped="t", tap="v").filter("tap IS NOT NULL").as_changelog(key=["k", "tapped", "tap"])
-    return {
-        "met": last.join(other, on="k", how="full").uid("met"),
-        "unmet": last.join(other, on={"ride + 1": "tap"}, how="anti").uid("unmet"),
-    }
-
-
-def _joined(rides: tm.Stream, taps: tm.Stream) -> dict[str, tm.Stream]:
-    """Return what joins make of two streams."""
-    late = tm.OutputTag("late-taps")
-    right = taps.select("k", tapped="t", w="v")
-    near = rides.select("k", "t", "v").join(right, on="k", how="full", within=("-200 ms", "300 ms"), late_right_to=late).uid("near")
-    keyed = {"k": "k", "s": "upper(w)"}
-    alike = rides.select("k", "s", "v").join(right.select("tapped", k="k", w="CAST(w AS STRING)"), on=keyed, within=("0 ms", "1 second"))
-    missed = tm.OutputTag("missed-rides")
-    windows = {"window": tm.sliding("400 ms", "200 ms"), "how": "full", "allowed_lateness": "250 ms"}
-    together = rides.select("k", "t", "v").window_join(right, on="k", **windows, late_left_to=missed).uid("together")
-    return {
-        "near": near,
-        "late_taps": near.side_output(late),
-        "alike": alike.uid("alike"),
-        "together": together,
-        "missed_rides": together.side_output(missed),
-    }
-
-
-def _versions(rides: tm.Stream, taps: tm.Stream) -> dict[str, tm.Stream]:
-    """Return elements with the versions that are valid at their times."""
-    late = tm.OutputTag("late-versions")
-    valid = rides.join_asof(taps.select("k", tap="v", tap_s="s"), on="k", how="left", late_right_to=late).uid("valid")
-    return {"valid": valid, "late_versions": valid.side_output(late)}
 
 
 class Waits:

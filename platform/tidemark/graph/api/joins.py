@@ -81,7 +81,7 @@ class JoinMethods:
         >>> views = read("views", "at TIMESTAMP, ad STRING")
         >>> clicks = read("clicks", "at TIMESTAMP, ad STRING").select("ad", clicked_at="at")
         >>> views.join(clicks, on="ad", how="left", within=("0 seconds", "1 hour")).uid("clicked")
-        <Stream: left join on ad, right time - left time from 0 to 1 hour>
+        <Stream: left join on ad, right time - left time from 0 to 1h>
         """
         from tidemark.graph.api.streams import Stream
 

@@ -57,7 +57,7 @@ def sql(query: str, /, *, uid: str | None = None, **streams: Stream) -> Stream:
     ...     "rides", tm.from_elements(rows=[], schema="id INT, zone INT, at TIMESTAMP"), watermarks=tm.ascending(timestamp="at")
     ... )
     >>> tm.sql("SELECT zone, count(*) AS rides FROM rides GROUP BY zone", uid="zones", rides=rides)
-    <Stream: select zone, rides = aggregate_1>
+    <Stream: select zone = `zone`, rides = `aggregate_1`>
     """
     place = call_site()
     if uid is not None:
