@@ -259,6 +259,7 @@ STATES: Mapping[str, type[State]] = {
 
 
 _PLAIN: Final = frozenset({int, float, str, bool, bytes, type(None)})
+"""Types of most values in dicts, which need no copy."""
 
 
 def copied(value: Any) -> Any:  # noqa: ANN401

@@ -75,68 +75,62 @@ def conversion(kind: pa.DataType, what: str, *, none: bool = True) -> Callable[[
             raise UserCodeError(f"{what} is given {said}", fix="give a value of the declared type") from None
         return found
 
-    plain, direct = _KINDS.get(str(kind)), _direct(kind)
-    if direct is None:
-        return slow
-    if plain is not None:
-        # One call fewer than below.
-        return lambda value: value if type(value) is plain else slow(value)
-
-    def fast(value: object) -> object:
-        found = direct(value)
-        return slow(value) if found is _OTHER else found
-
-    return fast
+    return _direct(kind, slow) or slow
 
 
-def _direct(kind: pa.DataType) -> Callable[[Any], Any] | None:  # noqa: C901 - one case per kind of type
-    """Return a function that converts values which fit a type as they are, and returns ``_OTHER`` for all others; None for other types.
+def _direct(kind: pa.DataType, other: Callable[[Any], Any]) -> Callable[[Any], Any] | None:
+    """Return a function that takes values which fit a type as they are, lists and dicts copied, and passes all others to ``other``.
 
-    Lists and dicts are copied.
+    None for types of which it cannot tell.
     """
     import pyarrow as pa
 
     plain = _KINDS.get(str(kind))
     if plain is not None:
-        return lambda value: value if type(value) is plain else _OTHER
+        return lambda value: value if type(value) is plain else other(value)
     if pa.types.is_signed_integer(kind):
         bound = 1 << (kind.bit_width - 1)
-        return lambda value: value if type(value) is int and -bound <= value < bound else _OTHER
+        return lambda value: value if type(value) is int and -bound <= value < bound else other(value)
     if pa.types.is_list(kind):
-        item = _nullable(kind.value_field)
-        if item is None:
-            return None
+        return _direct_list(kind, other)
+    return _direct_struct(kind, other) if pa.types.is_struct(kind) else None
 
-        def listed(values: object) -> object:
-            if type(values) is not list:
-                return _OTHER
-            found = [item(value) for value in values]
-            return _OTHER if any(value is _OTHER for value in found) else found
 
-        return listed
-    if not pa.types.is_struct(kind):
-        return None
-    fields = [(field.name, _nullable(field)) for field in kind]
-    known = [(name, convert) for name, convert in fields if convert is not None]
-    if len({name for name, _ in known}) < len(fields):
+def _direct_list(kind: pa.DataType, other: Callable[[Any], Any]) -> Callable[[Any], Any] | None:
+    item = _within(kind.value_field)
+    if item is None:
         return None
 
-    def struct(value: object) -> object:
-        if type(value) is not dict or len(value) != len(known):
-            return _OTHER
+    def convert(values: object) -> object:
+        if type(values) is not list:
+            return other(values)
+        found = [item(value) for value in values]
+        return other(values) if any(value is _OTHER for value in found) else found
+
+    return convert
+
+
+def _direct_struct(kind: pa.DataType, other: Callable[[Any], Any]) -> Callable[[Any], Any] | None:
+    fields = {field.name: direct for field in kind if (direct := _within(field)) is not None}
+    if len(fields) < kind.num_fields:
+        return None
+
+    def convert(value: object) -> object:
+        if type(value) is not dict or len(value) != len(fields):
+            return other(value)
         made = {}
-        for name, convert in known:
-            found = made[name] = convert(value.get(name, _OTHER))
+        for name, field in fields.items():
+            found = made[name] = field(value.get(name, _OTHER))
             if found is _OTHER:
-                return _OTHER
+                return other(value)
         return made
 
-    return struct
+    return convert
 
 
-def _nullable(field: pa.Field) -> Callable[[Any], Any] | None:
-    """Return the conversion of a field's values, which may be None where the field may be null."""
-    direct = _direct(field.type)
+def _within(field: pa.Field) -> Callable[[Any], Any] | None:
+    """Return the function for values inside of others: ``_OTHER`` for those that do not fit, None where the field may be null."""
+    direct = _direct(field.type, lambda _: _OTHER)
     if direct is None or not field.nullable:
         return direct
     return lambda value: None if value is None else direct(value)
