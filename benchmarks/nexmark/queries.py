@@ -86,7 +86,7 @@ def q9(events: Streams) -> tm.Stream:
     return _winning_bids(events, "q9")
 
 
-def q13(events: Streams, table: object) -> tm.Stream:
+def q13(events: Streams, table: tm.LookupTable) -> tm.Stream:
     """Bids with a value that a table has for their auction."""
     return (
         events.bids.with_columns(key="auction % 10000")

@@ -71,6 +71,7 @@ from .graph.job.job import Job as Job
 from .graph.model.aggregates import Aggregate as Aggregate
 from .graph.model.nodes import Output as Output
 from .graph.model.nodes import OutputTag as OutputTag
+from .graph.operators.lookup.node import LookupTable as LookupTable
 from .graph.sql.query import sql as sql
 from .savepoints.api.job_savepoints import abort_rewind as abort_rewind
 from .savepoints.api.job_savepoints import export_savepoint as export_savepoint

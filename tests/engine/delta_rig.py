@@ -96,6 +96,9 @@ class ArrowRewriter:
         gone = self._gone(change)
         return self._write([found for file in files for found in self._rows(file.path) if _key(found, change.upsert) not in gone], folder)
 
+    def versions(self, schema: str, change: Change, files: Sequence[LiveFile], folder: str) -> list[StagedFile]:
+        raise NotImplementedError
+
     def merged(self, schema: str, files: Sequence[LiveFile], folder: str) -> list[StagedFile]:  # noqa: ARG002
         return self._write([found for file in files for found in self._rows(file.path)], folder)
 

@@ -66,6 +66,9 @@ class PlainRewriter:
         stay = [row for file in files for row in self._rows(file.path) if row["k"] not in new]
         return write(self.store, [{name: row.get(name) for name in names} for row in stay], f"{folder}/part-0.parquet", names)
 
+    def versions(self, schema: str, change: Change, files: Sequence[LiveFile], folder: str) -> list[StagedFile]:
+        raise NotImplementedError
+
     def merged(self, schema: str, files: Sequence[LiveFile], folder: str) -> list[StagedFile]:
         raise NotImplementedError
 

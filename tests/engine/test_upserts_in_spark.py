@@ -87,11 +87,11 @@ def test_rows_that_one_of_the_same_epoch_replaces_do_not_stay(session: SparkSess
 def test_the_bounds_of_what_is_replaced_are_recorded(session: SparkSession, tmp_path: Path) -> None:
     bound = BoundSink("rows", DeltaSink("rows", str(tmp_path / "table"), SESSIONS))
     rows = frame(session, [row("a", 0), row("b", 5), row("a", 0, pane=1)], tmp_path / "0", (1, 1), (2, 2), (3, 3))
-    plain = bound.stage(rows, LINEAGE, 0)
+    plain = bound.stage(rows, LINEAGE, 0, 0)
     assert pq.read_schema(tmp_path / "table" / plain.files[0].path).names == COLUMNS.names
     assert (plain.rows, sum(file.rows for file in plain.files)) == (3, 2)
     assert dict(plain.options) == {"mode": "upsert", "keys": '["k", "window_start"]'}
-    merged = bound.stage(frame(session, [row("a", 0, replaces=[7, 3]), row("b", 5, replaces=[9])], tmp_path / "1"), LINEAGE, 1)
+    merged = bound.stage(frame(session, [row("a", 0, replaces=[7, 3]), row("b", 5, replaces=[9])], tmp_path / "1"), LINEAGE, 1, 0)
     assert json.loads(merged.options["replaces"]) == [3000, 9000]
     assert merged.rows == 2
 
@@ -108,7 +108,7 @@ def test_spark_rewrites_as_a_dictionary_does(session: SparkSession, tmp_path: Pa
             found = {key: item for key, item in found.items() if key[0] != "a"}
             found["a", 0] = row("a", 0, 100 + epoch, end=40, replaces=[10, 20])
         rig.stage(*found.values())
-        record = bound.stage(frame(session, found.values(), tmp_path / f"{epoch}").repartition(1 + epoch % 3), LINEAGE, epoch)
+        record = bound.stage(frame(session, found.values(), tmp_path / f"{epoch}").repartition(1 + epoch % 3), LINEAGE, epoch, 0)
         bound.publish(record, LINEAGE, epoch)
         if epoch == 3:
             # A restart; from here on every file is rewritten by itself.
@@ -142,7 +142,7 @@ def test_spark_merges_small_files(tmp_path: Path) -> None:
 def test_keys_that_cannot_be_compared_are_refused(session: SparkSession, tmp_path: Path) -> None:
     sink = BoundSink("rows", DeltaSink("rows", str(tmp_path / "table"), Upsert(("m", "x"))))
     with pytest.raises(SinkError) as raised:
-        sink.stage(session.sql("SELECT map(1, 2) AS m, 3 AS v"), LINEAGE, 0)
+        sink.stage(session.sql("SELECT map(1, 2) AS m, 3 AS v"), LINEAGE, 0, 0)
     for text in ("there is no 'x'", "'m' of type map<int,int> cannot be compared", "keys=[...]"):
         assert text in str(raised.value)
 

@@ -78,7 +78,7 @@ def run(spark: SparkSession, folder: Path, stream: tm.Stream, *, parallelism: in
 
 def wanted_of(program: Program, how: str, lateness: int) -> list[Seen]:
     """Return the same by the contract; the end of input has an epoch of its own."""
-    found = []
+    found: list[Seen] = []
     for each in expected(Program((*program.lefts, ()), (*program.rights, ()), program.left_bound, program.right_bound), lateness):
         rows = [(row[2], row[3], "insert") for row in each.new if how == "left" or row[3] is not None]
         for was, now in each.corrected:

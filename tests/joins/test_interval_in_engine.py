@@ -45,7 +45,7 @@ def test_rows_of_elements_on_time_are_on_time_for_what_follows(spark: SparkSessi
     right = elements(*epochs("right"), schema="t BIGINT, k INT", name="right").select("k", u="t")
     outputs = {}
     for how in ("left", "semi"):
-        joined = left.join(right, on="k", how=how, within=WITHIN).uid(f"{how}-join")  # type: ignore[arg-type]
+        joined = left.join(right, on="k", how=how, within=WITHIN).uid(f"{how}-join")
         windows = joined.window_all(tm.tumbling("5 minutes")).late_to(tm.OutputTag(f"late-{how}"))
         outputs[how] = windows.aggregate(n=tm.count(), ones=tm.count("CASE WHEN k > 0 THEN 1 END")).uid(how)
     ran = Lab(spark, tmp_path).run(outputs)
@@ -61,7 +61,7 @@ def test_state_has_no_more_than_the_interval(spark: SparkSession, tmp_path: Path
     epochs = [[(MINUTE * n, n % 7, n) for n in range(at, at + 240)] for at in range(0, 24 * 60, 240)]
     left = elements(*epochs, schema="t BIGINT, k INT, v INT", name="left")
     right = elements(*epochs, schema="t BIGINT, k INT, w INT", name="right").select("k", "w", u="t")
-    joins = {how: left.join(right, on="k", how=how, within=("-10 minutes", "30 minutes")).uid(how) for how in ("inner", "full")}  # type: ignore[arg-type]
+    joins = {how: left.join(right, on="k", how=how, within=("-10 minutes", "30 minutes")).uid(how) for how in ("inner", "full")}
     seen: list[EpochProgress] = []
     outputs = {how: tm.memory(stream, f"{tmp_path}/{how}") for how, stream in joins.items()}
     job = tm.Job("day", outputs=outputs, store=str(tmp_path / "store"))

@@ -124,13 +124,14 @@ def test_what_only_the_table_says(spark: SparkSession, tmp_path: Path, mistake: 
         write_deltalake(str(path), pa.table({"k": ["a"], "n": [1]}))
     given = elements([row(1, "a")], schema=SCHEMA)
     table = tm.delta_table(str(path))
-    stream, message = {
+    made: dict[str, Callable[[], tuple[tm.Stream, str]]] = {
         "missing": lambda: (given.lookup(table, on="k", columns=["m"]), "does not exist.*Fix: create it"),
         "columns": lambda: (given.lookup(table, on="k", columns=["m"]), "column 'm' of table"),
         "clash": lambda: (given.lookup(table, on="k"), "both sides have a column 'n'"),
         "types": lambda: (given.select("n").lookup(table, on="n"), "compares 'n' of type INT with 'n' of type BIGINT"),
         "declared": lambda: (given.lookup(tm.delta_table(str(path), schema="k STRING, m INT"), on="k"), "column 'm' of table"),
-    }[mistake]()
+    }
+    stream, message = made[mistake]()
     with pytest.raises(tm.TidemarkError, match=f"(?s){message}"):
         Lab(spark, tmp_path).run({"out": stream})
 

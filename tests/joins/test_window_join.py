@@ -74,7 +74,7 @@ def expected(program: Program, rule: WindowJoin) -> list[Epoch]:
 def run_program(spark: SparkSession, folder: Path, program: Program, rules: Sequence[WindowJoin], parallelism: int) -> list[list[Epoch]]:
     """Run joins of one program by the engine, all in one job; return what each epoch of each did."""
     left, right = streams(program)
-    outputs = {}
+    outputs: dict[str, tm.Output] = {}
     for number, rule in enumerate(rules):
         tags = [tm.OutputTag(f"{side}-late-{number}") for side in ("left", "right")]
         joined = left.window_join(
@@ -182,7 +182,7 @@ def batch(program: Program, rule: WindowJoin) -> Counter[Result]:
     pairs = [(one, other) for one in left for other in right if one[:2] == other[:2] and one[1] is not None]
     if rule.how == "semi":
         return Counter({(one[2], None, one[0].start, one[0].end): 1 for one, _ in pairs})
-    found = Counter((one[2], other[2], one[0].start, one[0].end) for one, other in pairs if rule.how != "anti")
+    found: Counter[Result] = Counter((one[2], other[2], one[0].start, one[0].end) for one, other in pairs if rule.how != "anti")
     met = [{side[i] for side in pairs} for i in (0, 1)]
     if rule.how in ("left", "full", "anti"):
         found.update((one[2], None, one[0].start, one[0].end) for one in left if one not in met[0])
@@ -248,10 +248,10 @@ def test_a_side_that_never_has_a_row_and_the_size_of_state(spark: SparkSession, 
     left = elements(*epochs, schema="t BIGINT, k INT", name="left")
     right = elements(*[[(MINUTE * at, 99)] for at in range(59, 480, 60)], schema="t BIGINT, k INT", name="right")
     never = right.filter("k < 0").select("k", u="t")
-    joins: dict[How, tm.Stream] = {
+    joins: dict[str, tm.Stream] = {
         how: left.window_join(never, on="k", window=tm.sliding("30 minutes", "10 minutes"), how=how).uid(how) for how in HOWS
     }
-    ran = Lab(spark, tmp_path).run(dict(joins))
+    ran = Lab(spark, tmp_path).run(joins)
     assert {how: len(ran.rows[how]) for how in HOWS} == {"inner": 0, "left": 1440, "right": 0, "full": 1440, "semi": 0, "anti": 1440}
     assert max(epoch.operators["full"].state_rows for epoch in ran.epochs) <= 2 * 3 * 60
     assert max(epoch.operators["full"].state_files for epoch in ran.epochs) <= 12

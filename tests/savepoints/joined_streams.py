@@ -23,8 +23,9 @@ def joined(rides: tm.Stream, taps: tm.Stream) -> dict[str, tm.Stream]:
     keyed = {"k": "k", "s": "upper(w)"}
     alike = rides.select("k", "s", "v").join(right.select("tapped", k="k", w="CAST(w AS STRING)"), on=keyed, within=("0 ms", "1 second"))
     missed = tm.OutputTag("missed-rides")
-    windows = {"window": tm.sliding("400 ms", "200 ms"), "how": "full", "allowed_lateness": "250 ms"}
-    together = rides.select("k", "t", "v").window_join(right, on="k", **windows, late_left_to=missed).uid("together")
+    window = tm.sliding("400 ms", "200 ms")
+    rides = rides.select("k", "t", "v")
+    together = rides.window_join(right, on="k", window=window, how="full", allowed_lateness="250 ms", late_left_to=missed).uid("together")
     return {
         "near": near,
         "late_taps": near.side_output(late),

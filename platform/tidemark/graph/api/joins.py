@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tidemark.durations import Duration, to_ms
@@ -12,7 +12,7 @@ from tidemark.graph.checks.side_outputs import check_has_rows
 from tidemark.graph.expressions.expression_text import shortened
 from tidemark.graph.expressions.name_checks import check_tag
 from tidemark.graph.model.call_site import call_site
-from tidemark.graph.model.nodes import Expression, Node, OutputTag
+from tidemark.graph.model.nodes import Node, On, OutputTag
 from tidemark.graph.model.wrong_calls import checked_methods
 from tidemark.graph.operators.interval_join.node import IntervalJoinNode
 from tidemark.graph.operators.join_keys import join_keys
@@ -40,7 +40,7 @@ class JoinMethods:
         self,
         other: Stream,
         *,
-        on: str | Sequence[str] | Mapping[Expression, Expression],
+        on: On,
         how: How = "inner",
         within: tuple[Duration, Duration] | None = None,
         late_left_to: OutputTag | None = None,
@@ -110,7 +110,7 @@ class JoinMethods:
         self,
         other: Stream,
         *,
-        on: str | Sequence[str] | Mapping[Expression, Expression],
+        on: On,
         window: AlignedWindows,
         how: How = "inner",
         allowed_lateness: Duration = "0 seconds",

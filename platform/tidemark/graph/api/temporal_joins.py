@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from tidemark.durations import Duration, to_ms
@@ -11,16 +11,13 @@ from tidemark.graph.checks.side_outputs import check_has_rows
 from tidemark.graph.expressions.expression_text import shortened
 from tidemark.graph.expressions.name_checks import column_names
 from tidemark.graph.model.call_site import call_site
-from tidemark.graph.model.nodes import Expression, Node, OutputTag
+from tidemark.graph.model.nodes import Node, On, OutputTag
 from tidemark.graph.operators.asof_join.node import AsofJoinNode
 from tidemark.graph.operators.join_columns import join_sides
 from tidemark.graph.operators.lookup.node import LookupNode, LookupTable
 
 if TYPE_CHECKING:
     from tidemark.graph.api.streams import Stream
-
-On = str | Sequence[str] | Mapping[str, Expression]
-"""What sides are compared by: a column of both, a list of these, or a mapping of left expressions to right ones."""
 
 
 class TemporalJoinMethods:

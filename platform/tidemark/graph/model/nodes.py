@@ -7,7 +7,7 @@ object identity: two equal declarations are two operators.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 Expression = str | Callable[[], "Column"]
 """An SQL expression, or a function without arguments that returns a Column and is called when the job runs."""
+
+On = str | Sequence[str] | Mapping[str, Expression] | Mapping[Expression, Expression]
+"""What sides are compared by: a column of both, a list of these, or a mapping of left expressions to right ones."""
 
 HIDDEN_PREFIX = "__tm_"
 """Prefix of the engine's internal columns; users may not use it."""
