@@ -9,7 +9,8 @@ Jobs that run on are measured only when asked for by name, since that takes an h
 ``latency-10s``, ``latency-60s``) for ``BENCH_SECONDS`` each, 300 by default, and ``--workload start``. So are savepoints:
 ``--workload savepoints``, of a job with ``BENCH_KEYS`` keys of state, 10,000,000 by default.
 
-``python -m benchmarks.recovery_time`` is a program of its own: from the kill of a driver to its next epoch, builds against one another.
+``python -m benchmarks.operation.recovery_time`` is a program of its own: from the kill of a driver to its next epoch, builds
+against one another.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from benchmarks.comparison import Comparison, Step, compare
-from benchmarks.engines import ENGINES, FUNCTION_ENGINES, Engine, parse_engine
-from benchmarks.flink import flink_python
-from benchmarks.latency import SECONDS, LatencyWorkload, latency_workloads, measure_latency
-from benchmarks.processes import CHECKOUT
-from benchmarks.records import Record, read_records, write_records
-from benchmarks.report import headline, render
-from benchmarks.savepoints import KEYS, LEAST_KEYS, SavepointWorkload, measure_savepoints
-from benchmarks.savepoints import NAME as SAVEPOINTS
-from benchmarks.start_time import NAME as START
-from benchmarks.start_time import measure_start
-from benchmarks.workloads import MANY_EPOCHS, Workload, standard_workloads
+from benchmarks.functions.flink import flink_python
+from benchmarks.harness.comparison import Comparison, Step, compare
+from benchmarks.harness.engines import ENGINES, FUNCTION_ENGINES, Engine, parse_engine
+from benchmarks.harness.processes import CHECKOUT
+from benchmarks.harness.records import Record, read_records, write_records
+from benchmarks.harness.report import headline, render
+from benchmarks.harness.workloads import MANY_EPOCHS, Workload, standard_workloads
+from benchmarks.operation.latency import SECONDS, LatencyWorkload, latency_workloads, measure_latency
+from benchmarks.operation.start_time import NAME as START
+from benchmarks.operation.start_time import measure_start
+from benchmarks.savepoints.savepoints import KEYS, LEAST_KEYS, SavepointWorkload, measure_savepoints
+from benchmarks.savepoints.savepoints import NAME as SAVEPOINTS
 from tidemark.errors import DefinitionError, SetupError, TidemarkError
 
 DEFAULT_ROWS = 20_000_000

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import aligned_windows, session_windows
-from benchmarks.fares import FIRST_TIME_MS, FaresFile, FaresPlan, Longs
-from benchmarks.shapes import Shape
-from benchmarks.verdicts import DisagreementError, Flags
+from benchmarks.checks import aligned_windows, session_windows
+from benchmarks.checks.verdicts import DisagreementError, Flags
+from benchmarks.data.fares import FIRST_TIME_MS, FaresFile, FaresPlan, Longs
+from benchmarks.harness.shapes import Shape
 from tests.benchmarks.worlds import World, assigner_of, make_world
 from tidemark.semantics.windows.windows import Window
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.fares import FIRST_TIME_MS, HOUR_MS, JITTER_MS, LATE_BY_MS, FaresPlan, Plan, ensure_fares, read_fares
-from benchmarks.growth import EPOCH_MS, GrowthPlan, Stage
+from benchmarks.data.fares import FIRST_TIME_MS, HOUR_MS, JITTER_MS, LATE_BY_MS, FaresPlan, Plan, ensure_fares, read_fares
+from benchmarks.data.growth import EPOCH_MS, GrowthPlan, Stage
 
 PLAN = FaresPlan(rows=100_000, drivers=50)
 

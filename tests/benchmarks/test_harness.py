@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from benchmarks.__main__ import LEAST_EPOCHS, LEAST_ROWS, PAGE, RESULTS, beside_earlier, main, write_documents
-from benchmarks.agreement import truth_of
-from benchmarks.comparison import Comparison, Step, compare
-from benchmarks.engines import ENGINES, cores
-from benchmarks.fares import FaresPlan, ensure_fares
-from benchmarks.growth import GrowthPlan, Stage
-from benchmarks.processes import MeasurementError
-from benchmarks.records import (
+from benchmarks.checks.agreement import truth_of
+from benchmarks.checks.verdicts import DisagreementError
+from benchmarks.data.fares import FaresPlan, ensure_fares
+from benchmarks.data.growth import GrowthPlan, Stage
+from benchmarks.harness.comparison import Comparison, Step, compare
+from benchmarks.harness.engines import ENGINES, cores
+from benchmarks.harness.processes import MeasurementError
+from benchmarks.harness.records import (
     Growth,
     Record,
     RunFigures,
@@ -29,10 +30,9 @@ from benchmarks.records import (
     throughput,
     write_records,
 )
-from benchmarks.report import headline
-from benchmarks.shapes import Shape
-from benchmarks.verdicts import DisagreementError
-from benchmarks.workloads import LARGE_STATE, SMALL_STATE, Phase, Workload, standard_workloads
+from benchmarks.harness.report import headline
+from benchmarks.harness.shapes import Shape
+from benchmarks.harness.workloads import LARGE_STATE, SMALL_STATE, Phase, Workload, standard_workloads
 from tidemark.errors import SetupError
 
 FAST = Record(

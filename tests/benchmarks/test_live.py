@@ -12,13 +12,13 @@ import pytest
 from deltalake import write_deltalake
 
 from benchmarks.__main__ import PAGE, RESULTS, beside_earlier, chosen, write_documents
-from benchmarks.latency import LatencyWorkload, latency_workloads, measure_latency
-from benchmarks.live_fares import DRIVERS, Cells, arriving, cells_of
-from benchmarks.records import Latency, Percentiles, Record, Spread, read_records
-from benchmarks.report import headline
-from benchmarks.verdicts import DisagreementError
-from benchmarks.visible import percentiles, visible
-from benchmarks.workloads import standard_workloads
+from benchmarks.checks.verdicts import DisagreementError
+from benchmarks.checks.visible import percentiles, visible
+from benchmarks.data.live_fares import DRIVERS, Cells, arriving, cells_of
+from benchmarks.harness.records import Latency, Percentiles, Record, Spread, read_records
+from benchmarks.harness.report import headline
+from benchmarks.harness.workloads import standard_workloads
+from benchmarks.operation.latency import LatencyWorkload, latency_workloads, measure_latency
 from tidemark.errors import DefinitionError
 
 FIRST = 1_704_067_201_000

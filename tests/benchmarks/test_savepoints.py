@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.__main__ import PAGE, RESULTS, beside_earlier, chosen, write_documents
-from benchmarks.latency import latency_workloads
-from benchmarks.records import Record, SavepointFigures, Spread, read_records
-from benchmarks.report import headline
-from benchmarks.savepoints import LOADS, SavepointWorkload, measure_savepoints
-from benchmarks.workloads import standard_workloads
+from benchmarks.harness.records import Record, SavepointFigures, Spread, read_records
+from benchmarks.harness.report import headline
+from benchmarks.harness.workloads import standard_workloads
+from benchmarks.operation.latency import latency_workloads
+from benchmarks.savepoints.savepoints import LOADS, SavepointWorkload, measure_savepoints
 
 FIGURES = SavepointFigures(
     keys=10_000_000,

@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.agreement import BOUND_MS, Truth, truth_of
-from benchmarks.fares import Plan, ensure_fares, read_fares
-from benchmarks.shapes import Shape
+from benchmarks.checks.agreement import BOUND_MS, Truth, truth_of
+from benchmarks.data.fares import Plan, ensure_fares, read_fares
+from benchmarks.harness.shapes import Shape
 from tidemark.semantics.windows.assigners import Session, Sliding, Tumbling
 from tidemark.semantics.windows.windows import Window, WindowAssigner, merge_touching
 

@@ -1,11 +1,11 @@
-"""Many jobs in one store: a pass that has nothing to do reads little. How long it takes, ``benchmarks.control`` measures."""
+"""Many jobs in one store: a pass that has nothing to do reads little. How long it takes, ``benchmarks.operation.control`` measures."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.control import NoLauncher, fill
+from benchmarks.operation.control import NoLauncher, fill
 from tests.control.worlds import WatchedStore
 from tidemark.control.upgrade.upgrade_worker import upgrading_reconciler
 from tidemark.state.store.store import JobStore

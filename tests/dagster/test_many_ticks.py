@@ -11,7 +11,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from benchmarks.sensors import measure
+from benchmarks.operation.sensors import measure
 from tests.dagster.fake_engine import FakeEpoch, commit_status, make_job, window_rows
 from tests.dagster.instances import temporary_instance
 from tidemark.assets import build_output_asset_specs
