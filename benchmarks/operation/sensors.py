@@ -2,8 +2,8 @@
 
 The jobs are those of ``benchmarks.operation.control``, each with a history and one output with hourly partitions. Ticked are the
 reconciler, the health sensor with all its rules, and the progress sensor: for the first time, with nothing new, and when each job has
-committed so many epochs since (30 are five minutes of epochs, ten seconds apart), until all are observed. What Dagster then does with the events
-is not in it.
+committed so many epochs since (30 are five minutes of epochs, ten seconds apart), until all are observed. What Dagster then does with the
+events is not in it.
 """
 
 from __future__ import annotations
