@@ -10,26 +10,30 @@ from tidemark.graph.operators.group_aggregate.node import GroupAggregateNode
 from tidemark.semantics.changelog.row_kinds import NAMES, RowKind
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.testing.operators.aggregate_folds import argument_of, fold_of
+from tidemark.testing.operators.changelogs.latest import emitted_change
 from tidemark.testing.operators.contract import Arrived, Emitted, Folds, PureOperatorBase, value_of
 
 OPERATION: Final = "operation"
-"""The column with the operation of a row of a changelog: of one that is given (an insert by default), and of each change emitted."""
+"""The column with the operation of a row of a changelog that is given: an insert by default."""
 
 Key = tuple[object, ...]
 
 
 @dataclass
 class _Group:
-    """The rows of a group, by the key of the input's rows, or by number; its greatest event time, and when its state expires."""
+    """The rows of a group, by the key of the input's rows, or by number; its greatest event time, when its state expires, and its result.
+
+    The result has the time that it was emitted with.
+    """
 
     rows: dict[Any, Arrived]
     time: int
     due: int | None = None
-    shown: dict[str, object] | None = None
+    shown: tuple[dict[str, object], int] | None = None
 
 
 class PureGroupAggregate(PureOperatorBase):
-    """Aggregates of groups. Changes are emitted as an appending sink writes them: the row after a change, or the one deleted.
+    """Aggregates of groups; their results have the kind of the change as ``operation``, as ``as_elements()`` has it.
 
     Args:
         node: its declaration.
@@ -93,16 +97,19 @@ class PureGroupAggregate(PureOperatorBase):
     def _changed(self, groups: dict[Key, _Group], key: Key, clock: int) -> list[Emitted]:
         group = groups[key]
         before = group.shown
-        group.shown = {**dict(zip((name for name, _ in self._node.keys), key, strict=True)), **self._results(group)} if group.rows else None
+        keys = dict(zip((name for name, _ in self._node.keys), key, strict=True))
+        after = ({**keys, **self._results(group)}, group.time) if group.rows else None
         ttl = self._node.ttl
         group.due = None if ttl is None or clock == MIN_WATERMARK else _due(clock, ttl.ms)
         if not group.rows:
             del groups[key]
-        if repr(before) == repr(group.shown):
+        if before is not None and after is not None and repr(before[0]) == repr(after[0]):
             return []
-        kind = RowKind.INSERT if before is None else RowKind.DELETE if group.shown is None else RowKind.UPDATE_AFTER
-        name = {RowKind.INSERT: "insert", RowKind.DELETE: "delete"}.get(kind, "update")
-        return [Emitted({**(group.shown or before or {}), OPERATION: name}, group.time)]
+        group.shown = after
+        if before is None or after is None:
+            kind = RowKind.INSERT if before is None else RowKind.DELETE
+            return [emitted_change(kind, *each) for each in (after or before,) if each is not None]
+        return [emitted_change(RowKind.UPDATE_BEFORE, *before), emitted_change(RowKind.UPDATE_AFTER, *after)]
 
     def _results(self, group: _Group) -> Mapping[str, object]:
         found = {}
@@ -122,7 +129,7 @@ class PureGroupAggregate(PureOperatorBase):
 
     def state(self) -> list[dict[str, object]]:
         """Return a row per group: its key and results."""
-        return [dict(group.shown) for group in self._operator[0].values() if group.shown is not None]
+        return [dict(group.shown[0]) for group in self._operator[0].values() if group.shown is not None]
 
 
 def _due(clock: int, ttl_ms: int) -> int:
