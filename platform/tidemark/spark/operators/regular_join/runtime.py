@@ -195,7 +195,7 @@ class RegularJoinEpoch(OperatorEpoch):
         contents, mine = self._contents(side), self._added.get(side.port, [])
         other = "left" if side.port == "right" else "right"
         sources = {other: self._added.get(other, [])}
-        if self._counts_rows_of(side.port) or side.port in self._expired:
+        if self._counts_rows_of(side.port) or side.port in {*self._expired, *self.runtime.come_again}:
             sources[side.port] = mine
         asked = [self._contents(layout.sides[port]).read(files).select(HASH) for port, files in sources.items() if files]
         parts = [self._marked(side.port, contents.read(mine), "false")] if mine else []
