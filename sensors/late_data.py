@@ -16,7 +16,7 @@ from tidemark.errors import DefinitionError
 from tidemark.graph import Job
 from tidemark.sensors.job_sensor import Decision, PlannedRun, SensorOptions, job_sensor, sensor_name
 from tidemark.sensors.sensor_cursor import SensorCursor
-from tidemark.state import EpochProgress, JobStatus, JobStore, read_history
+from tidemark.state import EpochProgress, JobStatus, JobStore, late_by_operator, read_history
 
 if TYPE_CHECKING:
     Partitions = dg.TimeWindowPartitionsDefinition
@@ -153,7 +153,7 @@ def late_rows(status: JobStatus, cursor: SensorCursor | None, history: Sequence[
     newest = status.last.epoch if status.last is not None else last
     new = [epoch for epoch in history if epoch.lineage == status.lineage and last < epoch.epoch <= newest]
     operators = [operator for epoch in new for operator in epoch.operators.values()]
-    counts = {"in": sum(each.rows_in for each in operators), "late": sum(each.rows_late for each in operators)}
+    counts = {"in": sum(each.rows_in for each in operators), "late": sum(each.late for each in operators)}
     if cursor is None or cursor.lineage == status.lineage:
         # The history may not reach back so far. A lineage that began since continues the totals of its origin.
         before = cursor.counts if cursor is not None else {}
@@ -170,6 +170,8 @@ def partitions_touched(starts: Iterable[int], partitions_def: Partitions) -> tup
 
 
 def _total(status: JobStatus, count: str) -> int:
+    if count == "late":
+        return sum(late_by_operator(status.totals).values())
     return sum(counts.get(count, 0) for counts in status.totals["operators"].values())
 
 

@@ -11,7 +11,7 @@ import dagster as dg
 from tidemark.assets.checks.check import CheckDeclaration, Finding
 from tidemark.assets.checks.check_context import CheckContext
 from tidemark.assets.report.lag import LagReference, lag_thresholds, source_lags
-from tidemark.assets.streams.job_streams import StreamData, windows_of
+from tidemark.assets.streams.job_streams import StreamData, late_operators_of
 from tidemark.assets.values.markdown import as_plain
 from tidemark.durations import format_duration
 from tidemark.errors import DefinitionError
@@ -21,10 +21,10 @@ _SEVERITY = {"ok": dg.AssetCheckSeverity.WARN, "warn": dg.AssetCheckSeverity.WAR
 
 @dataclass(frozen=True)
 class LateRatio:
-    """Few of the rows that reached the windows in this run were late.
+    """Few of the rows that reached windows, joins by time and deduplications in this run were late.
 
     Args:
-        output: an output downstream of the windows; the job's first main output by default.
+        output: an output downstream of such operators; the job's first main output by default.
         warn_above: share of late rows above which the check fails as a warning.
         error_above: share above which it fails as an error.
         blocking: keep downstream assets from running when it fails as an error.
@@ -55,17 +55,17 @@ class LateRatio:
         """Return the check.
 
         Raises:
-            DefinitionError: no window leads to the output, so no row can be late.
+            DefinitionError: no operator leads to the output to which rows can be late.
         """
         _uids(stream)
-        text = f"At most {self.warn_above:.2%} of the rows were late for their window ({self.error_above:.2%} is an error)."
+        text = f"At most {self.warn_above:.2%} of the rows were late ({self.error_above:.2%} is an error)."
         return (CheckDeclaration(self.name, text, self.blocking),)
 
     def evaluate(self, stream: StreamData, context: CheckContext) -> Iterator[Finding]:
         """Yield the finding; a run without rows passes."""
         uids = _uids(stream)
         rows = context.report.operator_sum(uids, lambda operator: operator.rows_in)
-        late = context.report.operator_sum(uids, lambda operator: operator.rows_late)
+        late = context.report.operator_sum(uids, lambda operator: operator.late)
         ratio = late / rows if rows else 0.0
         yield Finding(
             self.name,
@@ -138,11 +138,11 @@ class WatermarkFreshness:
 
 
 def _uids(stream: StreamData) -> tuple[str, ...]:
-    windows = windows_of(stream.output.node) if stream.output is not None else ()
-    if not windows:
+    operators = late_operators_of(stream.output.node) if stream.output is not None else ()
+    if not operators:
         raise DefinitionError(
-            f"no window leads to output {stream.name!r}, so no row can be late there",
-            fix="name an output of a window",
+            f"no window, join by time or deduplication leads to output {stream.name!r}, so no row can be late there",
+            fix="name an output of one",
             job=stream.job.name,
         )
-    return tuple(window.uid for window in windows if window.uid is not None)
+    return tuple(operator.uid for operator in operators if operator.uid is not None)

@@ -8,7 +8,7 @@ import dagster as dg
 
 from tidemark.assets.report.run_report import RunReport
 from tidemark.assets.report.watermark_chart import watermark_chart
-from tidemark.assets.streams.job_streams import StreamData, functions_of, windows_of
+from tidemark.assets.streams.job_streams import StreamData, functions_of, late_operators_of, windows_of
 from tidemark.assets.streams.spec_metadata import column_lineage
 from tidemark.assets.values.metadata_values import MetadataItem, MetadataValues
 from tidemark.durations import format_duration
@@ -110,10 +110,12 @@ def _operator_metadata(stream: StreamData, report: RunReport) -> MetadataValues:
         return {}
     windows = tuple(window.uid for window in windows_of(stream.output.node) if window.uid is not None)
     functions = tuple(function.uid for function in functions_of(stream.output.node) if function.uid is not None)
-    uids = (*windows, *functions)
+    late = tuple(found.uid for found in late_operators_of(stream.output.node) if found.uid is not None)
+    uids = tuple(dict.fromkeys((*windows, *functions, *late)))
     if not uids:
         return {}
     return {
+        **(_late_metadata(late, report) if late else {}),
         **(_window_metadata(windows, report) if windows else {}),
         **(_function_metadata(functions, report) if functions else {}),
         "tidemark/state_rows": report.operator_now(uids, lambda operator: operator.state_rows),
@@ -133,18 +135,22 @@ def _function_metadata(uids: tuple[str, ...], report: RunReport) -> MetadataValu
     return metadata
 
 
-def _window_metadata(uids: tuple[str, ...], report: RunReport) -> MetadataValues:
+def _late_metadata(uids: tuple[str, ...], report: RunReport) -> MetadataValues:
     rows_in = report.operator_sum(uids, lambda operator: operator.rows_in)
-    late = report.operator_sum(uids, lambda operator: operator.rows_late)
+    late = report.operator_sum(uids, lambda operator: operator.late)
+    metadata: dict[str, MetadataItem] = {"tidemark/late_rows": late}
+    if rows_in:
+        metadata["tidemark/late_ratio"] = round(late / rows_in, 6)
+    return metadata
+
+
+def _window_metadata(uids: tuple[str, ...], report: RunReport) -> MetadataValues:
     metadata: dict[str, MetadataItem] = {
-        "tidemark/late_rows": late,
         "tidemark/panes_early": report.operator_sum(uids, lambda operator: operator.panes_early),
         "tidemark/panes_on_time": report.operator_sum(uids, lambda operator: operator.panes_on_time),
         "tidemark/panes_late": report.operator_sum(uids, lambda operator: operator.panes_late),
         "tidemark/windows_closed": report.operator_sum(uids, lambda operator: operator.windows_closed),
     }
-    if rows_in:
-        metadata["tidemark/late_ratio"] = round(late / rows_in, 6)
     oldest = report.oldest_open_window(uids)
     if oldest is not None:
         metadata["tidemark/oldest_open_window"] = dg.MetadataValue.timestamp(oldest / 1000)

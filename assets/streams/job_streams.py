@@ -25,6 +25,7 @@ from tidemark.graph import (
     TransformNode,
     WindowNode,
     WithColumnsNode,
+    kind_of,
     walk,
 )
 
@@ -129,6 +130,11 @@ def sources_of(node: Node) -> tuple[SourceNode, ...]:
 def windows_of(node: Node) -> tuple[WindowNode, ...]:
     """Return the window operators upstream of a stream."""
     return tuple(found for found in walk((node,)) if isinstance(found, WindowNode))
+
+
+def late_operators_of(node: Node) -> tuple[StatefulNode, ...]:
+    """Return the operators upstream of a stream to which rows can be late: windows, joins by time and deduplications."""
+    return tuple(found for found in walk((node,)) if isinstance(found, StatefulNode) and kind_of(found).late_counters(found))
 
 
 def functions_of(node: Node) -> tuple[KeyedProcessNode, ...]:

@@ -337,7 +337,7 @@ def test_the_picture_stays_small_and_inside_its_frame() -> None:
         ((UniquePanes("hourli"),), "'hourli'.*hourly, late"),
         ((UniquePanes("late"),), "'late' has no window results"),
         ((NoGaps("malformed"),), "'malformed' has no window results"),
-        ((LateRatio("malformed"),), "no window leads to output 'malformed'"),
+        ((LateRatio("malformed"),), "no window, join by time or deduplication leads to output 'malformed'"),
         ((Conservation(), Conservation(compare_tables=False)), "two checks named 'conservation'"),
     ],
 )

@@ -25,8 +25,8 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "unknown left": (lambda: ORDERS.join_asof(GIVEN, on={"curency": "currency"}), r"did you mean 'currency'"),
     "unknown right": (lambda: ORDERS.join_asof(GIVEN, on={"currency": "rat"}), r"did you mean 'rate'"),
     "types": (lambda: ORDERS.join_asof(GIVEN, on={"currency": "code"}), r"of type STRING with 'code' of type INT.*CAST\(code AS STRING\)"),
-    "nothing": (lambda: ORDERS.join_asof(GIVEN, on=[]), r"names nothing to compare.*Fix: write on="),
-    "no columns": (lambda: ORDERS.join_asof(GIVEN, on=7), r"neither columns nor a mapping"),  # type: ignore[arg-type]
+    "nothing": (lambda: ORDERS.join_asof(GIVEN, on=[]), r"join_asof\(on=...\) is given \[\], not a list of columns"),
+    "no columns": (lambda: ORDERS.join_asof(GIVEN, on=7), r"is given 7, not a list of columns"),  # type: ignore[arg-type]
     "maps": (lambda: ORDERS.join_asof(GIVEN, on={"tags": "currency"}), r"maps are no keys"),
     "how": (lambda: ORDERS.join_asof(GIVEN, on="currency", how="full"), r"how='full'.*how='inner' or how='left'"),  # type: ignore[arg-type]
     "no key": (lambda: ORDERS.join_asof(GIVEN, on="currency", allowed_lateness="1 hour"), r"key=\['order_id'\]"),

@@ -33,7 +33,7 @@ LATE = tm.OutputTag("late")
         ({"on": {}}, "is an empty mapping", "write on={'ride_id': 'fare_ride_id'}"),
         (
             {"on": {"zone": "of"}},
-            "compares 'zone' of the left stream, of type STRING, with 'of' of the right, which is BIGINT",
+            "compares 'zone' of type STRING with 'of' of type BIGINT",
             "CAST(of AS STRING)",
         ),
         ({"on": {"zone": "fare +"}}, "cannot be parsed", "correct the SQL"),
@@ -56,7 +56,7 @@ def test_what_is_refused(arguments: dict[str, Any], what: str, fix: str) -> None
 
 
 def test_names_that_both_streams_have() -> None:
-    with pytest.raises(tm.TidemarkError, match=r"both streams of the join have columns 't', 'zone'.*right_t='t'"):
+    with pytest.raises(tm.TidemarkError, match=r"both sides have columns 't', 'zone'.*right_t='t'"):
         RIDES.join(RIDES, on="ride_id", within=WITHIN)
     assert schema_of(RIDES.join(RIDES, on="ride_id", how="semi", within=WITHIN).node) == schema_of(RIDES.node)
 

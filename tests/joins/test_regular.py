@@ -92,5 +92,10 @@ def test_two_rows_without_keys_in_a_full_join(spark: SparkSession, tmp_path: Pat
         given(name, [(1, None, name)], columns=f"k STRING, {name} STRING").select("k", name).as_changelog(key=["k"])
         for name in ("one", "other")
     )
-    with pytest.raises(UserCodeError, match="a row whose key is null"):
-        run_history(spark, tmp_path, {"pairs": left.join(right, on="k", how="full").uid("pairs")})
+    with pytest.raises(UserCodeError, match=r"a row whose key is null.*key=\['k', 'of_left'\]"):
+        run_history(spark, tmp_path / "refused", {"pairs": left.join(right, on="k", how="full").uid("pairs")})
+    marked = given("one", [(1, None, "one")], columns="k STRING, one STRING").select("k", "one", of_left="true")
+    pairs = marked.as_changelog(key=["k", "of_left"]).join(right, on="k", how="full").uid("pairs")
+    found = run_history(spark, tmp_path / "kept", {"pairs": pairs})["pairs"]
+    rows = sorted([(row["k"], row["of_left"], row["one"], row["other"]) for row in found], key=repr)
+    assert rows == [(None, None, None, "other"), (None, True, "one", None)]

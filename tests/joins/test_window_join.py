@@ -283,7 +283,7 @@ def test_mistakes() -> None:
         assert what in str(error.value)
         assert fix in str(error.value)
         assert "test_window_join.py" in str(error.value)
-    with pytest.raises(tm.TidemarkError, match=r"both streams of the join have columns 't', 'zone'"):
+    with pytest.raises(tm.TidemarkError, match=r"both sides have columns 't', 'zone'"):
         rides.window_join(rides, on="ride_id", window=hour)
     with pytest.raises(tm.TidemarkError, match=r"window_join is given .*, not a stream"):
         rides.window_join(fares.key_by("ride_id"), on="ride_id", window=hour)  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ def of_changelogs(rides: tm.Stream, taps: tm.Stream) -> dict[str, tm.Stream]:
     other = taps.select("k", tapped="t", tap="v").filter("tap IS NOT NULL").as_changelog(key=["k", "tapped", "tap"])
     return {
         "met": last.join(other, on="k", how="full").uid("met"),
+        "met_lately": last.join(other, on="k", how="left", ttl=(None, tm.state_ttl("900 ms", domain="event"))).uid("met_lately"),
         "unmet": last.join(other, on={"ride + 1": "tap"}, how="anti").uid("unmet"),
     }
 

@@ -31,6 +31,14 @@ def alone(stream: tm.Stream, tags: Tags) -> tm.Stream:
     return evens.with_columns(tens="v DIV 10").join(odds.with_columns(tens="odd DIV 10"), on=["k", "tens"], how="anti")
 
 
+def lately(stream: tm.Stream, tags: Tags) -> tm.Stream:
+    """Return pairs of even and odd elements of a key and of equal tens; odd elements are kept for a while."""
+    del tags
+    evens, odds = halves(stream)
+    left, right = evens.with_columns(tens="v DIV 10"), odds.with_columns(tens="odd DIV 10")
+    return left.join(right, on=["k", "tens"], how="left", ttl=(None, tm.state_ttl("9 seconds", domain="event")))
+
+
 def arrives(row: dict[str, object]) -> tuple[str, dict[str, object]]:
     """Return the input that an element comes in by."""
     value = int(str(row["v"]))
@@ -42,5 +50,6 @@ def arrives(row: dict[str, object]) -> tuple[str, dict[str, object]]:
 # The changes of an epoch are net, so that they depend on where it ends.
 CASES = [
     Case("joined", everything, in_order=False, stays=True, arrives=arrives),
+    Case("joined-lately", lately, in_order=False, stays=True, arrives=arrives),
     Case("alone", alone, in_order=False, stays=True, arrives=arrives),
 ]

@@ -22,7 +22,14 @@ def first(stream: tm.Stream, tags: Tags) -> tm.Stream:
     return stream.top_n(4, order="v", rank="place")
 
 
+def lately(stream: tm.Stream, tags: Tags) -> tm.Stream:
+    """Return the three least elements of each value, with their places, for a while."""
+    del tags
+    return stream.top_n(3, by=["v"], order="at, k", rank="place", ttl=tm.state_ttl("9 seconds", domain="event"))
+
+
 CASES = [
     Case("places", places, in_order=False, stays=True),
     Case("first-of-all", first, in_order=False, stays=True),
+    Case("places-lately", lately, in_order=False),
 ]

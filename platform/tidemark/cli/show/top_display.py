@@ -102,7 +102,7 @@ def _operators(epochs: Sequence[EpochProgress]) -> list[Table]:
         tables.append(_table("window", "accepted", "late", "panes", "oldest open", *_STATE))
     for uid, item in windows.items():
         panes = item.panes_early + item.panes_on_time + item.panes_late
-        counts = (f"{item.rows_accepted:,}", f"{item.rows_late:,}", f"{panes:,}", _instant(item.oldest_open_window))
+        counts = (f"{item.rows_accepted:,}", f"{item.late:,}", f"{panes:,}", _instant(item.oldest_open_window))
         tables[-1].add_row(escape(uid), *counts, *_state(item))
     if functions:
         tables.append(_table("process function", "accepted", "failed", "keys", "timers", "fired", "expired", *_STATE))

@@ -13,6 +13,7 @@ from typing import Final, Literal
 from tidemark.control.model.driver_starts import sorted_stages
 from tidemark.control.model.sanitizing import safe_label
 from tidemark.control.model.view import UNHEALTHY, JobView, KeyedView, SourceView
+from tidemark.state.log.totals import late_by_operator
 
 MetricKind = Literal["counter", "gauge"]
 MetricGroup = Literal["Jobs", "Time", "Rows", "Epochs", "State", "Supervisor"]
@@ -101,6 +102,11 @@ def _by_source(view: JobView, read: Callable[[SourceView], float | None]) -> Ite
 def _totals(counts: Mapping[str, Mapping[str, int]], count: str) -> Iterator[Sample]:
     for name, item in counts.items():
         yield (name,), item.get(count, 0)
+
+
+def _late(view: JobView) -> Iterator[Sample]:
+    for name, rows in late_by_operator(view.totals).items():
+        yield (name,), rows
 
 
 def _splits(view: JobView) -> Iterator[Sample]:
@@ -231,9 +237,9 @@ JOB_METRICS: Final[tuple[JobMetric, ...]] = (
     _metric(
         "operator_late",
         "rows",
-        "Late rows, which no window accepted.",
+        "Late rows, which no operator accepted.",
         "Rows",
-        lambda view: _totals(view.totals["operators"], "late"),
+        _late,
         "operator",
         kind="counter",
     ),

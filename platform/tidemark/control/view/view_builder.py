@@ -17,7 +17,7 @@ from tidemark.control.view.advice import advice_for
 from tidemark.errors import CorruptStoreError, FormatError, TidemarkError
 from tidemark.state.log.joblog import DEFAULT_LEASE_MS
 from tidemark.state.log.progress import EpochProgress, SourceProgress
-from tidemark.state.log.totals import Totals, empty_totals
+from tidemark.state.log.totals import Totals, empty_totals, late_by_operator
 from tidemark.state.status.driver_load import Backlog, Load, Recent
 from tidemark.state.status.status import JobStatus
 
@@ -237,7 +237,7 @@ def _rows(totals: Totals) -> RowCounts:
     return RowCounts(
         read=_sum(totals["sources"].values(), "read"),
         out=sum(totals["outputs"].values()),
-        late=_sum(totals["operators"].values(), "late"),
+        late=sum(late_by_operator(totals).values()),
         malformed=_sum(totals["sources"].values(), "malformed"),
         rejected=_sum(totals["filters"].values(), "rejected"),
     )

@@ -145,7 +145,16 @@ class ChangelogMethods:
             return Stream(ChangelogNode(inputs=(window,), keys=keys.columns, place=place))
         return Stream(LatestNode(inputs=(window,), by=keys.columns, panes=_rules_of(window), method="latest_panes", place=place))
 
-    def top_n(self, n: int, *, by: Sequence[str] = (), order: str, rank: str | None = None, key: Sequence[str] | None = None) -> Stream:
+    def top_n(
+        self,
+        n: int,
+        *,
+        by: Sequence[str] = (),
+        order: str,
+        rank: str | None = None,
+        key: Sequence[str] | None = None,
+        ttl: StateTtl | None = None,
+    ) -> Stream:
         """Return the first ``n`` rows of each group in an order, as a changelog: at each epoch's end exactly these.
 
         Rows that are equal in the order are in that of their key; of a stream without one in that of their source. Over a changelog all its
@@ -158,6 +167,8 @@ class ChangelogMethods:
             rank: a column that is added with the place of a row, from 1. The key of the results is then ``by`` and the rank.
             key: of a stream that is no changelog, the columns that identify a row, if there is no rank; no key may come twice. Over a
                 changelog and without a rank the results have its key.
+            ttl: how long a group is kept into which no row comes. It is then dropped from the state and counted as expired, and no delete
+                is emitted; further rows of it are the first of a new group. For ever by default.
 
         Raises:
             ColumnError: a column does not exist, or there is such a rank.
@@ -176,6 +187,7 @@ class ChangelogMethods:
                 rank=rank,
                 key=() if key is None else column_names(key, "top_n(key=...)", place),
                 changelog=changelog_keys(self.node) or (),
+                ttl=require_ttl(ttl, "top_n", place),
                 place=place,
             )
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.durations import Duration, to_ms
 from tidemark.errors import DefinitionError
-from tidemark.graph.api.changelog_joins import regular_join
+from tidemark.graph.api.changelog_joins import Lifetimes, regular_join
 from tidemark.graph.checks.side_outputs import check_has_rows
 from tidemark.graph.expressions.expression_text import shortened
 from tidemark.graph.expressions.name_checks import check_tag
@@ -45,6 +45,7 @@ class JoinMethods:
         within: tuple[Duration, Duration] | None = None,
         late_left_to: OutputTag | None = None,
         late_right_to: OutputTag | None = None,
+        ttl: Lifetimes | None = None,
     ) -> Stream:
         """Pair the rows of two streams that have equal keys: elements whose event times are near each other, or all rows of changelogs.
 
@@ -68,6 +69,9 @@ class JoinMethods:
                 inclusive; negative if it may be before it, such as ``("-10 minutes", "1 hour")``.
             late_left_to: takes the elements of this stream that come too late to meet anything; without it they are dropped and counted.
             late_right_to: the same for the other stream.
+            ttl: without ``within``, how long a row is kept after it was inserted or updated, such as ``tm.state_ttl("7 days")``; or a pair
+                of these, for this stream and for the other, each None for ever. What expires is dropped from the state and counted, and no
+                delete is emitted: results stay as they are, and a later change of the other stream does not meet the row.
 
         Raises:
             DefinitionError: ``other`` is no stream, ``on`` or ``within`` is none of these, or the keys are of different types.
@@ -89,7 +93,13 @@ class JoinMethods:
         right = _right(other, "join", self.node, place)
         if within is None:
             _require_interval({"late_left_to": late_left_to, "late_right_to": late_right_to}, place)
-            return Stream(regular_join(self.node, right, on, how, place))
+            return Stream(regular_join(self.node, right, on, how=how, ttl=ttl, place=place))
+        if ttl is not None:
+            raise DefinitionError(
+                "join(within=..., ttl=...): elements are kept as long as they can meet others, which within says",
+                fix="leave ttl out",
+                place=place,
+            )
         keys = join_keys(on, "join(on=...)", place)
         lower, upper = _bounds(within, place)
         _check_tags(late_left_to, late_right_to, place)

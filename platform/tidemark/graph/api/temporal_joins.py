@@ -13,7 +13,7 @@ from tidemark.graph.expressions.name_checks import column_names
 from tidemark.graph.model.call_site import call_site
 from tidemark.graph.model.nodes import Node, On, OutputTag
 from tidemark.graph.operators.asof_join.node import AsofJoinNode
-from tidemark.graph.operators.join_columns import join_sides
+from tidemark.graph.operators.join_keys import join_keys
 from tidemark.graph.operators.lookup.node import LookupNode, LookupTable
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class TemporalJoinMethods:
         return Stream(
             AsofJoinNode(
                 inputs=(self.node, right.node),
-                sides=join_sides(on, "join_asof", place),
+                on=join_keys(on, "join_asof(on=...)", place),
                 how=how,
                 allowed_lateness_ms=to_ms(allowed_lateness, what="join_asof allowed_lateness", place=place),
                 key=() if key is None else column_names(key, "join_asof(key=...)", place),
@@ -120,7 +120,7 @@ class TemporalJoinMethods:
         return Stream(
             LookupNode(
                 inputs=(self.node,),
-                sides=join_sides(on, "lookup", place),
+                on=join_keys(on, "lookup(on=...)", place),
                 table=table,
                 how=how,
                 columns=None if columns is None else column_names(columns, "lookup(columns=...)", place),

@@ -25,6 +25,7 @@ from tidemark.graph.model.nodes import (
     TransformNode,
     UnionNode,
     WithColumnsNode,
+    walk,
 )
 from tidemark.graph.operators.registry import kind_of
 
@@ -56,6 +57,11 @@ def is_net(node: Node) -> bool:
             return False
         node = node.input
     return isinstance(node, StatefulNode | ChangelogNode)
+
+
+def expires(node: Node) -> bool:
+    """Return whether a changelog comes from state that expires: rows of it may come again without a delete before."""
+    return any(isinstance(found, StatefulNode) and kind_of(found).expires(found) for found in walk((node,)))
 
 
 def _derive(node: Node) -> tuple[str, ...] | None:

@@ -59,7 +59,7 @@ def join_keys(on: object, what: str, place: str) -> tuple[JoinKey, ...]:
         DefinitionError: none of these, or nothing.
     """
     if not isinstance(on, Mapping):
-        return tuple(JoinKey(name, name, name) for name in column_names(on, what, place))
+        on = {name: name for name in column_names(on, what, place)}
     if not on:
         raise DefinitionError(f"{what} is an empty mapping", fix="write on={'ride_id': 'fare_ride_id'}", place=place)
     found: list[JoinKey] = []
@@ -70,25 +70,60 @@ def join_keys(on: object, what: str, place: str) -> tuple[JoinKey, ...]:
     return tuple(found)
 
 
-def check_join_keys(on: Sequence[JoinKey], schemas: Sequence[Schema | None], node: Node) -> None:
+def left_keys(on: Sequence[JoinKey]) -> tuple[tuple[str, Expression], ...]:
+    """Return the expressions of the left side, each with its key's name."""
+    return tuple((key.name, key.left) for key in on)
+
+
+def right_keys(on: Sequence[JoinKey]) -> tuple[tuple[str, Expression], ...]:
+    """Return the expressions of the right side, each with its key's name."""
+    return tuple((key.name, key.right) for key in on)
+
+
+def paired_keys(left: Sequence[tuple[str, Expression]], right: Sequence[tuple[str, Expression]]) -> tuple[JoinKey, ...]:
+    """Return a key by the expressions of both sides, which have the same names."""
+    return tuple(JoinKey(name, one, other) for (name, one), (_, other) in zip(left, right, strict=True))
+
+
+def shared_names(on: Sequence[JoinKey]) -> frozenset[str]:
+    """Return the key columns, in small letters, that both sides have under one name: results have them once."""
+    return frozenset(key.column.lower() for key in on if key.column is not None)
+
+
+def added_names(on: Sequence[JoinKey], right: Sequence[str]) -> list[str]:
+    """Return the columns that results have from the right side, of all its columns."""
+    return [name for name in right if name.lower() not in shared_names(on)]
+
+
+def check_join_keys(on: Sequence[JoinKey], schemas: Sequence[Schema | None], node: Node, called: str) -> None:
     """Check the expressions of both sides, which have to be of the same types.
+
+    Args:
+        on: the key.
+        schemas: the columns of the left and of the right side, None where they are not known.
+        node: the operator.
+        called: the method, for errors.
 
     Raises:
         ColumnError: or ``ExpressionError``, or ``DefinitionError`` for types that differ.
     """
-    sides = [[(key.name, key.left) for key in on], [(key.name, key.right) for key in on]]
+    sides = (left_keys(on), right_keys(on))
     for keys, schema in zip(sides, schemas, strict=True):
         check_keys(keys, schema, node.place, uid=node.uid)
     for key, left, right in zip(on, *(typed(keys, schema) for keys, schema in zip(sides, schemas, strict=True)), strict=True):
         if left.type is not None and right.type is not None and left.type != right.type:
-            texts = describe_expression(key.left), describe_expression(key.right)
-            raise DefinitionError(
-                f"the join compares {texts[0]!r} of the left stream, of type {left.type}, with {texts[1]!r} of the right, which is "
-                f"{right.type}",
-                fix=f"cast one: on={{{texts[0]!r}: 'CAST({texts[1]} AS {left.type})'}}",
-                uid=node.uid,
-                place=node.place,
-            )
+            raise types_differ(key, (left.type, right.type), node, called)
+
+
+def types_differ(key: JoinKey, types: tuple[str, str], node: Node, called: str) -> DefinitionError:
+    """Return the error for a key whose sides are of different types."""
+    one, other = describe_expression(key.left), describe_expression(key.right)
+    return DefinitionError(
+        f"{called} compares {one!r} of type {types[0]} with {other!r} of type {types[1]}",
+        fix=f"cast one: on={{{one!r}: 'CAST({other} AS {types[0]})'}}",
+        uid=node.uid,
+        place=node.place,
+    )
 
 
 def result_columns(on: Sequence[JoinKey], left: Sequence[str], right: Sequence[str], *, one_sided: bool) -> list[ResultColumn]:
@@ -102,27 +137,29 @@ def result_columns(on: Sequence[JoinKey], left: Sequence[str], right: Sequence[s
     """
     if one_sided:
         return [ResultColumn(name, name) for name in left]
-    shared = {key.column.lower() for key in on if key.column is not None}
+    shared = shared_names(on)
     by_name = {name.lower(): name for name in right}
     found = [ResultColumn(name, name, by_name.get(name.lower()) if name.lower() in shared else None) for name in left]
     return found + [ResultColumn(name, None, name) for name in right if name.lower() not in shared]
 
 
-def clashing_names(columns: Sequence[ResultColumn]) -> list[str]:
-    """Return the names that results would have twice."""
-    names = [column.name.lower() for column in columns]
-    return sorted({column.name for column in columns if column.left is not None and names.count(column.name.lower()) > 1})
+def check_names(left: Sequence[str], added: Sequence[str], node: Node, called: str) -> None:
+    """Check that no column that results have from the right side has the name of one of the left.
 
-
-def name_clash(clashing: Sequence[str], node: Node) -> ColumnError:
-    """Return the error for columns that both sides have."""
-    first = clashing[0]
-    return ColumnError(
-        f"both streams of the join have {'columns' if len(clashing) > 1 else 'a column'} {', '.join(map(repr, clashing))}",
-        fix=f"rename on one side before: .select(..., right_{first}='{first}'); or leave it out",
-        uid=node.uid,
-        place=node.place,
-    )
+    Raises:
+        ColumnError: one has.
+    """
+    taken = {name.lower() for name in left}
+    clashing = sorted({name for name in added if name.lower() in taken})
+    if clashing:
+        first = clashing[0]
+        raise ColumnError(
+            f"{called}: both sides have {'columns' if len(clashing) > 1 else 'a column'} {', '.join(map(repr, clashing))}, "
+            "and a result row has a name once",
+            fix=f"rename on one side before: .select(..., right_{first}='{first}'); or leave it out",
+            uid=node.uid,
+            place=node.place,
+        )
 
 
 def joined_schema(columns: Sequence[ResultColumn], left: Schema, right: Schema) -> Schema:
@@ -138,7 +175,7 @@ def joined_schema(columns: Sequence[ResultColumn], left: Schema, right: Schema) 
 
 def encode_join_keys(on: Sequence[JoinKey]) -> list[dict[str, str]]:
     """Return a key as plain JSON: the name, and the expressions of the left and the right side."""
-    sides = encode_keys([(key.name, key.left) for key in on]), encode_keys([(key.name, key.right) for key in on])
+    sides = encode_keys(left_keys(on)), encode_keys(right_keys(on))
     return [{**left, "right": right["expression"]} for left, right in zip(*sides, strict=True)]
 
 

@@ -11,7 +11,15 @@ from tidemark.graph.expressions.expression_text import describe_expression
 from tidemark.graph.model.nodes import Expression
 from tidemark.graph.model.schema import Schema
 from tidemark.graph.operators.changes import Definition, DefinitionChange, Kept, Names, entries, key_changes, renamed, same_expression
-from tidemark.graph.operators.join_keys import check_join_keys, clashing_names, joined_schema, name_clash, result_columns
+from tidemark.graph.operators.join_keys import (
+    added_names,
+    check_join_keys,
+    check_names,
+    joined_schema,
+    left_keys,
+    result_columns,
+    shared_names,
+)
 from tidemark.graph.operators.join_node import LATE_OF, ElementJoinNode
 from tidemark.graph.operators.keys import typed
 from tidemark.graph.operators.kind import OperatorKind, Schemas
@@ -52,12 +60,10 @@ class ElementJoinKind(OperatorKind[N]):
                 uid=node.uid,
                 place=node.place,
             )
-        check_join_keys(node.on, schemas, node)
+        check_join_keys(node.on, schemas, node, self.method)
         left, right = schemas
-        if left is not None and right is not None:
-            clashing = clashing_names(result_columns(node.on, left.names, right.names, one_sided=node.one_sided))
-            if clashing:
-                raise name_clash(clashing, node)
+        if left is not None and right is not None and not node.one_sided:
+            check_names(left.names, added_names(node.on, right.names), node, self.method)
 
     def output_schema(self, node: N, schemas: Schemas) -> Schema | None:
         """Return the columns of the left side, then those of the right."""
@@ -81,7 +87,7 @@ class ElementJoinKind(OperatorKind[N]):
         left, right = origins
         if node.one_sided:
             return left
-        shared = {key.column.lower() for key in node.on if key.column is not None}
+        shared = shared_names(node.on)
         columns = {**right.columns, **left.columns}
         columns |= {name: merged([left.of_names([name]), right.of_names([name])]) for name in shared}
         return ColumnOrigins(columns, merged([left.other, right.other]), merged([left.time, right.time]))
@@ -93,7 +99,7 @@ class ElementJoinKind(OperatorKind[N]):
 
     def describe_column(self, node: N, name: str) -> str | None:
         """Return what a key column is that both sides have."""
-        shared = {key.column.lower() for key in node.on if key.column is not None}
+        shared = shared_names(node.on)
         return "Equal on both sides; of a row without a partner its own." if name.lower() in shared and not node.one_sided else None
 
     def made_by(self, node: N) -> tuple[str, str]:
@@ -104,6 +110,10 @@ class ElementJoinKind(OperatorKind[N]):
         """Return ``late_left`` and ``late_right``."""
         del node
         return tuple(LATE_OF)
+
+    def late_counters(self, node: N) -> tuple[str, ...]:
+        """Return both."""
+        return self.counters(node)
 
     def expressions(self, node: N) -> Iterator[tuple[str, Expression | None]]:
         """Yield those of the keys of both sides."""
@@ -121,7 +131,7 @@ class ElementJoinKind(OperatorKind[N]):
         left, right = schemas
         if left is None or right is None:
             return None
-        keys = typed([(key.name, key.left) for key in node.on], left)
+        keys = typed(left_keys(node.on), left)
         rows = [
             (f"{side}.{column.name}", column.type) for side, schema in zip(SIDES, (left, right), strict=True) for column in schema.columns
         ]

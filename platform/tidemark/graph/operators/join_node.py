@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from tidemark.graph.model.nodes import Expression, OutputTag, StatefulNode
-from tidemark.graph.operators.join_keys import JoinKey
+from tidemark.graph.operators.join_keys import JoinKey, left_keys, right_keys
 from tidemark.semantics.joins.interval import How, Side
 from tidemark.semantics.windows.windows import TimeDomain
 
@@ -29,7 +29,7 @@ class ElementJoinNode(StatefulNode):
     @property
     def port_keys(self) -> tuple[tuple[tuple[str, Expression], ...], ...]:
         """The keys of both sides, under the same names."""
-        return tuple((each.name, each.left) for each in self.on), tuple((each.name, each.right) for each in self.on)
+        return left_keys(self.on), right_keys(self.on)
 
     @property
     def side_tags(self) -> Mapping[str, OutputTag]:

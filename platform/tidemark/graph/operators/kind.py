@@ -106,6 +106,10 @@ class OperatorKind(ABC, Generic[N]):
     def counters(self, node: N) -> tuple[str, ...]:
         """Return the counters of rows that it does not accept, such as ``late``. Rows in = rows accepted + all of these, in each epoch."""
 
+    def late_counters(self, node: N) -> tuple[str, ...]:
+        """Return which of ``counters`` are those of late rows: ``late``, unless the kind says otherwise."""
+        return tuple(counter for counter in self.counters(node) if counter == "late")
+
     @abstractmethod
     def expressions(self, node: N) -> Iterator[tuple[str, Expression | None]]:
         """Yield the user's expressions in it, each with its role."""
@@ -166,6 +170,11 @@ class OperatorKind(ABC, Generic[N]):
         """
         del node
         return None
+
+    def expires(self, node: N) -> bool:
+        """Return whether state expires, so that a changelog's rows may come again as inserts without a delete before."""
+        del node
+        return False
 
     def needs_order(self, node: N) -> bool:
         """Return whether elements of one event time have to be ordered by their source positions."""

@@ -243,6 +243,7 @@ def _without_activity(progress: EpochProgress, uids: Mapping[str, str], unread: 
             state_expired=0,
             keys_emptied=0,
             keys_expired=0,
+            expired={},
         )
         for uid, operator in progress.operators.items()
         if uid in uids
@@ -262,4 +263,7 @@ def _without_activity(progress: EpochProgress, uids: Mapping[str, str], unread: 
 
 
 def _renamed(totals: Totals, names: Mapping[str, str]) -> Totals:
-    return {**totals, "operators": {names.get(uid, uid): counts for uid, counts in totals["operators"].items()}}
+    found: Totals = {**totals, "operators": {names.get(uid, uid): counts for uid, counts in totals["operators"].items()}}
+    if "late" in totals:
+        found["late"] = {names.get(uid, uid): rows for uid, rows in totals["late"].items()}
+    return found

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
+from tidemark.semantics.changelog.lifetimes import KeyLifetimes
 from tidemark.semantics.changelog.row_kinds import RowKind
 
 K = TypeVar("K", bound=Hashable)
@@ -52,15 +53,13 @@ class LatestByElement(Generic[K, R]):
     """The newest row of each key, element by element in the order of the source.
 
     ``ordered`` says that rows have sequences: then keys that were deleted are remembered with theirs. A null sequence is less than any
-    value. ``ttl_ms`` is how long a row lives after it was written, None for ever; ``renewed`` is set when an epoch ends.
+    value. ``lives`` says how long a row lives after it was written.
     """
 
     ordered: bool = False
-    ttl_ms: int | None = None
+    lives: KeyLifetimes[K] = field(default_factory=KeyLifetimes)
     rows: dict[K, R] = field(default_factory=dict)
     sequences: dict[K, Any] = field(default_factory=dict)
-    renewed: dict[K, int] = field(default_factory=dict)
-    _touched: set[K] = field(default_factory=set)
 
     def process(self, key: K, row: R, *, sequence: Any = None, deleted: bool = False) -> Literal["accepted", "outdated"]:  # noqa: ANN401
         """Take a row; return ``outdated`` where its sequence is less than that of a row that came before."""
@@ -68,29 +67,18 @@ class LatestByElement(Generic[K, R]):
             if key in self.sequences and _is_less(sequence, self.sequences[key]):
                 return "outdated"
             self.sequences[key] = sequence
-        self._touched.add(key)
+        self.lives.touch(key)
         if deleted:
             self.rows.pop(key, None)
         else:
             self.rows[key] = row
         return "accepted"
 
-    def expire(self, now: int) -> list[K]:
-        """Drop the keys whose lifetime is over; return them. Called before an epoch's elements."""
-        if self.ttl_ms is None:
-            return []
-        gone = [key for key, renewed in self.renewed.items() if renewed + self.ttl_ms <= now]
-        for key in gone:
+    def expire(self, now: int) -> None:
+        """Drop the keys whose lifetime is over. Called before an epoch's elements."""
+        for key in self.lives.expire(now):
             self.rows.pop(key, None)
             self.sequences.pop(key, None)
-            del self.renewed[key]
-        return gone
-
-    def renew(self, now: int) -> None:
-        """Have the rows that were written since the last call live from a time on."""
-        if self.ttl_ms is not None:
-            self.renewed |= dict.fromkeys(self._touched, now)
-        self._touched.clear()
 
 
 def best_rows(rows: Iterable[R], n: int, group: Callable[[R], K], order: Callable[[R], Any]) -> dict[K, list[R]]:

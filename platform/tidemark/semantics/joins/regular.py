@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Generic, Literal, TypeVar
 
+from tidemark.semantics.changelog.lifetimes import KeyLifetimes
 from tidemark.semantics.changelog.row_kinds import RowKind
 
 Row = TypeVar("Row")
@@ -47,17 +48,46 @@ def joined(
 
 
 class TableContent(Generic[Row]):
-    """The content of a changelog: its rows by key."""
+    """The content of a changelog: its rows by key. ``was`` is the content before the epoch.
 
-    def __init__(self) -> None:
+    With a lifetime, a row that expired is in ``was`` as far as a change of the epoch brings it.
+
+    Args:
+        ttl_ms: how long a row lives after it was inserted or updated, None for ever.
+    """
+
+    def __init__(self, ttl_ms: int | None = None) -> None:
         self.rows: dict[Hashable, Row] = {}
+        self.was: dict[Hashable, Row] = {}
+        self._lives: KeyLifetimes[Hashable] = KeyLifetimes(ttl_ms)
+        self._changed: set[Hashable] = set()
+
+    def begin(self, now: int) -> None:
+        """Begin an epoch: drop the rows whose lifetime is over."""
+        self.expire(now)
+        self.was = dict(self.rows)
+        self._changed.clear()
+
+    def expire(self, now: int) -> None:
+        """Drop the rows whose lifetime is over."""
+        for key in self._lives.expire(now):
+            self.rows.pop(key, None)
 
     def apply(self, key: Hashable, kind: RowKind, row: Row) -> None:
         """Apply a change."""
         if kind.adds:
             self.rows[key] = row
+            self._lives.touch(key)
         else:
             self.rows.pop(key, None)
+            if key not in self._changed:
+                self.was.setdefault(key, row)
+        self._changed.add(key)
+
+    def end(self, now: int) -> None:
+        """End an epoch: the rows that it wrote live from a time on."""
+        self._lives.renew(now)
+        self.expire(now)
 
 
 def net_changes(

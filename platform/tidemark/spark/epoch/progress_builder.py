@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tidemark.graph.model.nodes import SourceNode, StatefulNode
+from tidemark.graph.operators.registry import kind_of
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK, SourceState
 from tidemark.spark.columns.row_counts import MALFORMED
 from tidemark.spark.epoch.epoch import EpochRun
@@ -98,6 +99,7 @@ def _operator(run: EpochRun, node: StatefulNode, operator: OperatorEpoch) -> Ope
         late_to=node.side_tags[LATE].name if LATE in node.side_tags else None,
         counters=others,
         kind=node.KIND,
+        late_counters=tuple(name for name in kind_of(node).late_counters(node) if name != LATE),
     )
     return operator.progress(common)
 

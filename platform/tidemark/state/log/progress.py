@@ -63,7 +63,8 @@ PROCESS_FUNCTIONS: Final = frozenset({"keyed_process", "connected_process", "bro
 class OperatorProgress:
     """One stateful operator: ``rows_in = rows_accepted + rows_late +`` the sum of ``counters``.
 
-    ``counters`` are further rows that were not accepted, by reason; windows have none.
+    ``counters`` are further rows that were not accepted, by reason; windows have none. Those named by ``late_counters`` are late rows, such
+    as those of either input of a join.
 
     ``late_windows`` are the starts of windows that late (not accepted) rows would have belonged to, the newest 100;
     ``refired_windows`` the starts of windows that fired a late pane, the newest 100. ``windows_closed`` is how many windows, whatever
@@ -71,7 +72,7 @@ class OperatorProgress:
 
     ``kind`` is the operator's. Of process functions: ``keys`` that keep anything, ``timers`` that wait, and what happened in the epoch:
     ``timers_fired``, ``state_expired`` (values, and entries of lists and maps), ``keys_emptied`` and ``keys_expired``, which keep nothing
-    any more.
+    any more. Of changelogs with a lifetime both are the rows, or groups, that were dropped; ``expired`` of a join by input.
     """
 
     rows_in: int
@@ -97,6 +98,13 @@ class OperatorProgress:
     state_expired: int = added_field(0)
     keys_emptied: int = added_field(0)
     keys_expired: int = added_field(0)
+    expired: Mapping[str, int] = added_mapping_field()
+    late_counters: tuple[str, ...] = added_field(())
+
+    @property
+    def late(self) -> int:
+        """All late rows: ``rows_late``, and those that are counted by input."""
+        return self.rows_late + sum(self.counters.get(name, 0) for name in self.late_counters)
 
     @property
     def is_process_function(self) -> bool:
@@ -200,7 +208,7 @@ class EpochProgress:
     @property
     def rows_late(self) -> int:
         """Rows of this epoch that were late."""
-        return sum(operator.rows_late for operator in self.operators.values())
+        return sum(operator.late for operator in self.operators.values())
 
     @property
     def rows_malformed(self) -> int:

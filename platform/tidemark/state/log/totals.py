@@ -7,16 +7,17 @@ from typing import TypedDict
 from tidemark.state.log.progress import EpochProgress
 
 
-class _TransformTotals(TypedDict, total=False):
+class _LaterTotals(TypedDict, total=False):
     transforms: dict[str, dict[str, int]]
+    late: dict[str, int]
 
 
-class Totals(_TransformTotals):
+class Totals(_LaterTotals):
     """Cumulative rows.
 
     ``sources``: by name, ``{read, passed, malformed}``; ``filters``: by name, ``{in, passed, rejected}``; ``operators``: by uid,
     ``{in, accepted, late}`` and further counters of its kind; ``outputs``: by name, rows; ``transforms``, if there are any: by name,
-    ``{in, out}``.
+    ``{in, out}``; ``late``, if there are any: by uid, the late rows of operators that count them by input, and have no ``late`` counter.
     """
 
     sources: dict[str, dict[str, int]]
@@ -53,7 +54,16 @@ def add_epoch(totals: Totals, progress: EpochProgress) -> Totals:
     )
     if transforms := _add_nested(totals.get("transforms", {}), transforms):
         found["transforms"] = transforms
+    by_input = {uid: item.late for uid, item in progress.operators.items() if item.late_counters}
+    if late := _add(totals.get("late", {}), by_input):
+        found["late"] = late
     return found
+
+
+def late_by_operator(totals: Totals) -> dict[str, int]:
+    """Return the late rows of each operator, by uid."""
+    by_input = totals.get("late", {})
+    return {uid: counts.get("late", 0) + by_input.get(uid, 0) for uid, counts in totals["operators"].items()}
 
 
 def _add_nested(old: dict[str, dict[str, int]], new: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:

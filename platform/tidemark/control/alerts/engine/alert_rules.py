@@ -17,6 +17,7 @@ from tidemark.control.model.view import Health, JobView, SourceView
 from tidemark.durations import format_duration, short_duration
 from tidemark.errors import TidemarkError
 from tidemark.state.encoding.redaction import redacted
+from tidemark.state.log.totals import late_by_operator
 
 RESTARTS_MS = 600_000
 MIN_LAG_WARN_MS = 300_000
@@ -133,7 +134,7 @@ def _lag(view: JobView, thresholds: AlertThresholds) -> Iterator[Reading]:
 def _late(view: JobView, window: LateWindow, thresholds: AlertThresholds, now: int) -> Reading:
     limits = Limits(thresholds.late_warn, max(thresholds.late_error, thresholds.late_warn))
     rows, share = late_rows(window, view), late_share(window, view, now)
-    where = sorted(uid for uid, counts in view.totals["operators"].items() if counts.get("late"))
+    where = sorted(uid for uid, late in late_by_operator(view.totals).items() if late)
     facts = {"late_rows": rows.late, "rows_in": rows.rows, "ratio": share, "operators": where, "epoch": view.epoch, "lineage": view.lineage}
     text = f"{rows.late} of {rows.rows} rows since {format_ms(rows.at)} were too late ({share:.3%})"
     # A share of zero never fires, whatever the limit.

@@ -7,13 +7,23 @@ from typing import ClassVar, Literal, cast
 
 from tidemark.durations import format_duration
 from tidemark.errors import ColumnError, DefinitionError
-from tidemark.graph.expressions.column_origins import ColumnOrigins
+from tidemark.graph.expressions.column_origins import ColumnOrigins, merged
 from tidemark.graph.expressions.expression_text import describe_expression
 from tidemark.graph.model.nodes import Expression
 from tidemark.graph.model.schema import Schema
 from tidemark.graph.operators.asof_join.node import LATE_LEFT, LATE_RIGHT, AsofJoinNode
 from tidemark.graph.operators.changes import Definition, DefinitionChange, Kept, Names, key_changes
-from tidemark.graph.operators.join_columns import JoinSides, check_sides
+from tidemark.graph.operators.join_keys import (
+    added_names,
+    check_join_keys,
+    check_names,
+    joined_schema,
+    left_keys,
+    paired_keys,
+    result_columns,
+    right_keys,
+    shared_names,
+)
 from tidemark.graph.operators.keys import decode_keys, encode_keys, typed
 from tidemark.graph.operators.kind import OperatorKind, Schemas
 from tidemark.graph.operators.state_names import key_column, left_column, right_column
@@ -39,7 +49,10 @@ class AsofJoinKind(OperatorKind[AsofJoinNode]):
                 uid=node.uid,
                 place=node.place,
             )
-        check_sides(node.sides, schemas, "join_asof", uid=node.uid, place=node.place)
+        check_join_keys(node.on, schemas, node, "join_asof")
+        left, right = schemas
+        if left is not None and right is not None:
+            check_names(left.names, added_names(node.on, right.names), node, "join_asof")
         if node.corrects and not node.key:
             raise DefinitionError(
                 "join_asof(allowed_lateness=...) corrects rows that were emitted, and has no key to find them by",
@@ -58,7 +71,10 @@ class AsofJoinKind(OperatorKind[AsofJoinNode]):
 
     def output_schema(self, node: AsofJoinNode, schemas: Schemas) -> Schema | None:
         """Return the left columns, then the right ones without the keys of one name."""
-        return node.sides.result(*schemas)
+        left, right = schemas
+        if left is None or right is None:
+            return None
+        return joined_schema(result_columns(node.on, left.names, right.names, one_sided=False), left, right)
 
     def side_schema(self, node: AsofJoinNode, counter: str, schemas: Schemas) -> Schema | None:
         """Return the columns of the late element's own input."""
@@ -66,8 +82,10 @@ class AsofJoinKind(OperatorKind[AsofJoinNode]):
         return schemas[1] if counter == LATE_RIGHT else schemas[0]
 
     def lineage(self, node: AsofJoinNode, origins: Sequence[ColumnOrigins]) -> ColumnOrigins:
-        """Return the origins of each side's columns."""
-        return node.sides.lineage(origins[0], origins[1])
+        """Return the origins of each side's columns; a key column of both is the left one's."""
+        left, right = origins
+        own = {name: found for name, found in right.columns.items() if name.lower() not in shared_names(node.on)}
+        return ColumnOrigins({**own, **left.columns}, merged([left.other, right.other]), left.time)
 
     def side_lineage(self, node: AsofJoinNode, counter: str, origins: Sequence[ColumnOrigins]) -> ColumnOrigins:
         """Return those of the late element's own input."""
@@ -76,8 +94,7 @@ class AsofJoinKind(OperatorKind[AsofJoinNode]):
 
     def describe(self, node: AsofJoinNode) -> str:
         """Return what is compared, how, and the lateness."""
-        pairs = zip(node.sides.left, node.sides.right, strict=True)
-        on = ", ".join(f"{describe_expression(one)} = {describe_expression(other)}" for (_, one), (_, other) in pairs)
+        on = ", ".join(f"{describe_expression(key.left)} = {describe_expression(key.right)}" for key in node.on)
         lateness = f", corrected for {format_duration(node.allowed_lateness_ms)}, key {', '.join(node.key)}" if node.corrects else ""
         return f"as-of join ({node.how}) on {on}{lateness}"
 
@@ -100,25 +117,29 @@ class AsofJoinKind(OperatorKind[AsofJoinNode]):
 
     def made_by(self, node: AsofJoinNode) -> tuple[str, str]:
         """Return the method."""
-        return "join_asof", f"joins the newest version by {', '.join(name for name, _ in node.sides.left)}"
+        return "join_asof", f"joins the newest version by {', '.join(key.name for key in node.on)}"
 
     def counters(self, node: AsofJoinNode) -> tuple[str, ...]:
         """Return the counters of late elements."""
         del node
         return (LATE_LEFT, LATE_RIGHT)
 
+    def late_counters(self, node: AsofJoinNode) -> tuple[str, ...]:
+        """Return both."""
+        return self.counters(node)
+
     def expressions(self, node: AsofJoinNode) -> Iterator[tuple[str, Expression | None]]:
         """Yield those that the sides are compared by."""
-        yield from ((f"left key {name!r}", expression) for name, expression in node.sides.left)
-        yield from ((f"right key {name!r}", expression) for name, expression in node.sides.right)
+        yield from ((f"left key {key.name!r}", key.left) for key in node.on)
+        yield from ((f"right key {key.name!r}", key.right) for key in node.on)
 
     def encode(self, node: AsofJoinNode) -> dict[str, object]:
         """Return what is compared, how, and the lateness."""
         return {
             "format": _FORMAT,
             "kind": self.name,
-            "keys": encode_keys(node.sides.left),
-            "right_keys": encode_keys(node.sides.right),
+            "keys": encode_keys(left_keys(node.on)),
+            "right_keys": encode_keys(right_keys(node.on)),
             "how": node.how,
             "allowed_lateness_ms": node.allowed_lateness_ms,
             "key": list(node.key),
@@ -129,7 +150,7 @@ class AsofJoinKind(OperatorKind[AsofJoinNode]):
         right = decode_keys({"keys": definition["right_keys"]})
         return AsofJoinNode(
             uid=uid,
-            sides=JoinSides(decode_keys(definition), right),
+            on=paired_keys(decode_keys(definition), right),
             how=cast("Literal['inner', 'left']", definition["how"]),
             allowed_lateness_ms=int(cast("int", definition["allowed_lateness_ms"])),
             key=tuple(cast("list[str]", definition["key"])),
@@ -161,7 +182,7 @@ class AsofJoinKind(OperatorKind[AsofJoinNode]):
         left, right = schemas
         if left is None or right is None:
             return None
-        keys = {key_column(column.name): column.type for column in typed(node.sides.left, left)}
+        keys = {key_column(column.name): column.type for column in typed(left_keys(node.on), left)}
         lefts = {left_column(column.name): column.type for column in left.columns}
         return {**keys, **lefts, **{right_column(column.name): column.type for column in right.columns}}
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
 from tidemark.graph.model.nodes import Expression, OutputTag, StatefulNode
-from tidemark.graph.operators.join_columns import JoinSides
+from tidemark.graph.operators.join_keys import JoinKey, left_keys, right_keys
 from tidemark.semantics.windows.windows import TimeDomain
 
 LEFT: Final = "left"
@@ -23,7 +23,7 @@ class AsofJoinNode(StatefulNode):
     ``key`` are the left columns that identify an element, where corrections are made.
     """
 
-    sides: JoinSides
+    on: tuple[JoinKey, ...]
     how: Literal["inner", "left"] = "inner"
     allowed_lateness_ms: int = 0
     key: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class AsofJoinNode(StatefulNode):
     @property
     def port_keys(self) -> tuple[tuple[tuple[str, Expression], ...], ...]:
         """What the elements of either input are compared by."""
-        return (self.sides.left, self.sides.right)
+        return (left_keys(self.on), right_keys(self.on))
 
     @property
     def corrects(self) -> bool:

@@ -157,6 +157,10 @@ class GroupAggregateKind(OperatorKind[GroupAggregateNode]):
         """Return the keys of groups."""
         return tuple(name for name, _ in node.keys)
 
+    def expires(self, node: GroupAggregateNode) -> bool:
+        """Return whether groups are kept for some time only."""
+        return node.ttl is not None
+
     def needs_order(self, node: GroupAggregateNode) -> bool:
         """Return whether an aggregate depends on the order of rows."""
         return any(aggregate.ordered for _, aggregate in node.aggregates)

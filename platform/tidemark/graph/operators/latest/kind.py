@@ -140,6 +140,10 @@ class LatestKind(OperatorKind[LatestNode]):
         """Return the key."""
         return node.by
 
+    def expires(self, node: LatestNode) -> bool:
+        """Return whether keys are kept for some time only."""
+        return node.ttl is not None
+
     def needs_order(self, node: LatestNode) -> bool:
         """Return true: the rows of a key are taken in the order of their source."""
         del node

@@ -12,7 +12,17 @@ from tidemark.graph.expressions.expression_text import describe_expression
 from tidemark.graph.model.nodes import Expression
 from tidemark.graph.model.schema import Schema
 from tidemark.graph.operators.changes import Definition, DefinitionChange, Kept, Names
-from tidemark.graph.operators.join_columns import JoinSides, check_sides
+from tidemark.graph.operators.join_keys import (
+    added_names,
+    check_join_keys,
+    check_names,
+    joined_schema,
+    left_keys,
+    paired_keys,
+    result_columns,
+    right_keys,
+    shared_names,
+)
 from tidemark.graph.operators.keys import decode_keys, encode_keys
 from tidemark.graph.operators.kind import OperatorKind, Schemas
 from tidemark.graph.operators.lookup.node import LookupNode, LookupTable
@@ -43,23 +53,27 @@ class LookupKind(OperatorKind[LookupNode]):
             missing = next((name for name in node.columns or () if known.find(name) is None), None)
             if missing is not None:
                 raise missing_column(node, missing, known)
-        added = node.table.columns(node.columns, node.sides.shared)
-        check_sides(node.sides, (schemas[0], known), "lookup", uid=node.uid, place=node.place, added=added)
+        check_join_keys(node.on, (schemas[0], known), node, "lookup")
+        given, added = schemas[0], node.table.columns(node.columns, shared_names(node.on))
+        if given is not None and added is not None:
+            check_names(given.names, added_names(node.on, added.names), node, "lookup")
 
     def output_schema(self, node: LookupNode, schemas: Schemas) -> Schema | None:
         """Return the element's columns, then the table's; None where those of the table are not declared."""
-        return node.sides.result(schemas[0], node.table.columns(node.columns, node.sides.shared))
+        left, right = schemas[0], node.table.columns(node.columns, shared_names(node.on))
+        if left is None or right is None:
+            return None
+        return joined_schema(result_columns(node.on, left.names, right.names, one_sided=False), left, right)
 
     def lineage(self, node: LookupNode, origins: Sequence[ColumnOrigins]) -> ColumnOrigins:
         """Return the origins of the element's columns; the table's are from no source, and depend on what elements are compared by."""
         (given,) = origins
-        keys = merged(given.of(expression) for _, expression in node.sides.left)
+        keys = merged(given.of(key.left) for key in node.on)
         return ColumnOrigins(given.columns, merged([given.other, keys]) if given.other != NO_ORIGINS else keys, given.time)
 
     def describe(self, node: LookupNode) -> str:
         """Return the table, what is compared, and how often a new version is looked for."""
-        pairs = zip(node.sides.left, node.sides.right, strict=True)
-        on = ", ".join(f"{describe_expression(one)} = {describe_expression(other)}" for (_, one), (_, other) in pairs)
+        on = ", ".join(f"{describe_expression(key.left)} = {describe_expression(key.right)}" for key in node.on)
         refresh = format_duration(node.refresh_ms) if node.refresh_ms else "each epoch"
         return f"lookup ({node.how}) in {node.table.format} table {node.table.path} on {on}, refreshed: {refresh}"
 
@@ -88,15 +102,15 @@ class LookupKind(OperatorKind[LookupNode]):
 
     def expressions(self, node: LookupNode) -> Iterator[tuple[str, Expression | None]]:
         """Yield those that elements are compared by."""
-        yield from ((f"key {name!r}", expression) for name, expression in node.sides.left)
+        yield from ((f"key {key.name!r}", key.left) for key in node.on)
 
     def encode(self, node: LookupNode) -> dict[str, object]:
         """Return the table, what is compared, and how."""
         return {
             "format": _FORMAT,
             "kind": self.name,
-            "keys": encode_keys(node.sides.left),
-            "right_keys": encode_keys(node.sides.right),
+            "keys": encode_keys(left_keys(node.on)),
+            "right_keys": encode_keys(right_keys(node.on)),
             "how": node.how,
             "table": {"format": node.table.format, "path": node.table.path, "schema": node.table.schema},
             "columns": None if node.columns is None else list(node.columns),
@@ -109,7 +123,7 @@ class LookupKind(OperatorKind[LookupNode]):
         columns = cast("list[str] | None", definition["columns"])
         return LookupNode(
             uid=uid,
-            sides=JoinSides(decode_keys(definition), decode_keys({"keys": definition["right_keys"]})),
+            on=paired_keys(decode_keys(definition), decode_keys({"keys": definition["right_keys"]})),
             table=LookupTable(cast("Literal['delta', 'parquet']", table["format"]), table["path"], table["schema"]),
             how=cast("Literal['inner', 'left']", definition["how"]),
             columns=None if columns is None else tuple(columns),

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 from tidemark.graph.expressions.ddl import parse_schema
 from tidemark.graph.model.nodes import Expression, OutputTag, StatefulNode
 from tidemark.graph.model.schema import Schema
-from tidemark.graph.operators.join_columns import JoinSides
+from tidemark.graph.operators.join_keys import JoinKey, left_keys
 from tidemark.semantics.windows.windows import TimeDomain
 
 
@@ -36,7 +36,7 @@ class LookupTable:
 class LookupNode(StatefulNode):
     """Each element with the rows of a table that have its key, as the table is in the version of the epoch."""
 
-    sides: JoinSides
+    on: tuple[JoinKey, ...]
     table: LookupTable
     how: Literal["inner", "left"] = "left"
     columns: tuple[str, ...] | None = None
@@ -48,7 +48,7 @@ class LookupNode(StatefulNode):
     @property
     def port_keys(self) -> tuple[tuple[tuple[str, Expression], ...], ...]:
         """What elements are compared by."""
-        return (self.sides.left,)
+        return (left_keys(self.on),)
 
     @property
     def side_tags(self) -> Mapping[str, OutputTag]:

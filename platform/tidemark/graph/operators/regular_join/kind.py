@@ -13,6 +13,7 @@ from tidemark.graph.model.nodes import Expression
 from tidemark.graph.model.schema import Schema, SchemaColumn
 from tidemark.graph.operators.changes import Definition, DefinitionChange, Kept, Names, same_expression
 from tidemark.graph.operators.kind import OperatorKind, Schemas
+from tidemark.graph.operators.lifetimes import decode_lifetime, describe_lifetime, encode_lifetime, lifetime_changes
 from tidemark.graph.operators.regular_join.checks import check_regular_join
 from tidemark.graph.operators.regular_join.columns import compared_columns, kept_columns, on_part
 from tidemark.graph.operators.regular_join.node import How, JoinSide, RegularJoinNode
@@ -51,8 +52,8 @@ class RegularJoinKind(OperatorKind[RegularJoinNode]):
         return ColumnOrigins(columns, NO_ORIGINS, left.time if node.left_only else merged((left.time, right.time)))
 
     def describe(self, node: RegularJoinNode) -> str:
-        """Return how it joins, and what is compared."""
-        return f"{node.how} join of changelogs on {_compared(node)}, key {', '.join(node.result_keys)}"
+        """Return how it joins, what is compared, and how long rows are kept."""
+        return f"{node.how} join of changelogs on {_compared(node)}, key {', '.join(node.result_keys)}{_lives(node)}"
 
     def describe_rows(self, node: RegularJoinNode) -> str:
         """Return what a result is."""
@@ -88,7 +89,7 @@ class RegularJoinKind(OperatorKind[RegularJoinNode]):
             yield from ((f"join of the {port} stream on", each) for each in side.on)
 
     def encode(self, node: RegularJoinNode) -> dict[str, object]:
-        """Return how it joins, and of each input columns, key and compared expressions."""
+        """Return how it joins, and of each input columns, key, compared expressions and the lifetime of rows."""
         return {
             "format": _FORMAT,
             "kind": self.name,
@@ -98,7 +99,7 @@ class RegularJoinKind(OperatorKind[RegularJoinNode]):
 
     def decode(self, definition: Definition, uid: str) -> RegularJoinNode:
         """Return the node."""
-        left, right = map(_decoded, cast("list[Mapping[str, list[str]]]", definition["inputs"]))
+        left, right = map(_decoded, _inputs(definition))
         return RegularJoinNode(uid=uid, left=left, right=right, how=cast("How", definition["how"]))
 
     def changes(self, old: Definition, new: Definition, names: Names, kept: tuple[Kept, Kept] | None) -> tuple[DefinitionChange, ...]:
@@ -138,6 +139,10 @@ class RegularJoinKind(OperatorKind[RegularJoinNode]):
             found |= {on_part(port): more} if more else {}
         return found
 
+    def expires(self, node: RegularJoinNode) -> bool:
+        """Return whether rows of an input are kept for some time only."""
+        return any(side.ttl is not None for side in node.sides.values())
+
     def changelog_keys(self, node: RegularJoinNode) -> tuple[str, ...]:
         """Return the pair of keys; of a semi or anti join the left input's."""
         return node.result_keys
@@ -148,6 +153,13 @@ def _compared(node: RegularJoinNode) -> str:
     return ", ".join(left if left == right else f"{left} = {right}" for left, right in pairs)
 
 
+def _lives(node: RegularJoinNode) -> str:
+    left, right = (None if side.ttl is None else describe_lifetime(side.ttl) for side in (node.left, node.right))
+    if left == right:
+        return "" if left is None else f", state lives for {left}"
+    return f", left rows live for {left or 'ever'}, right rows for {right or 'ever'}"
+
+
 def _column(schema: Schema | None, name: str) -> SchemaColumn:
     found = schema.find(name) if schema is not None else None
     return SchemaColumn(name, found.type if found is not None else None)
@@ -155,11 +167,11 @@ def _column(schema: Schema | None, name: str) -> SchemaColumn:
 
 def _encoded(side: JoinSide) -> dict[str, object]:
     on = [each if isinstance(each, str) else f"function {text_hash(function_text(each))}" for each in side.on]
-    return {"columns": list(side.columns), "keys": list(side.keys), "on": on}
+    return {"columns": list(side.columns), "keys": list(side.keys), "on": on, **encode_lifetime(side.ttl)}
 
 
 def _decoded(entry: Mapping[str, list[str]]) -> JoinSide:
-    return JoinSide(tuple(entry["columns"]), tuple(entry["keys"]), tuple(entry["on"]))
+    return JoinSide(tuple(entry["columns"]), tuple(entry["keys"]), tuple(entry["on"]), decode_lifetime(entry))
 
 
 def _inputs(definition: Definition) -> list[Mapping[str, list[str]]]:
@@ -174,6 +186,8 @@ def _side_changes(old: Mapping[str, list[str]], new: Mapping[str, list[str]], na
     same = len(old["on"]) == len(new["on"]) and all(same_expression(*pair, names) for pair in zip(old["on"], new["on"], strict=True))
     if not same:
         yield DefinitionChange("on", "other", f"the {port} input was joined on {', '.join(old['on'])} and is now on {', '.join(new['on'])}")
+    for change in lifetime_changes(old, new):
+        yield DefinitionChange(change.about, change.effect, f"of the {port} input {change.what}")
     for name in new["columns"]:
         if name not in old["columns"]:
             yield DefinitionChange("column", "other", f"the {port} input has a column {name!r}, which stored rows do not have")

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import ClassVar, Literal, get_args
 
 from tidemark.graph.model.nodes import Expression, OutputTag, StatefulNode
+from tidemark.semantics.keyed_process.declarations import StateTtl
 from tidemark.semantics.windows.windows import TimeDomain
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
@@ -16,11 +17,15 @@ HOWS: tuple[str, ...] = get_args(How)
 
 @dataclass(frozen=True)
 class JoinSide:
-    """One input: its columns, those of its changelog's key, and the expressions that are compared with the other input's."""
+    """One input: its columns, those of its changelog's key, and the expressions that are compared with the other input's.
+
+    ``ttl`` is how long a row is kept after it was inserted or updated, None for ever.
+    """
 
     columns: tuple[str, ...]
     keys: tuple[str, ...]
     on: tuple[Expression, ...]
+    ttl: StateTtl | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -21,6 +21,7 @@ from tidemark.graph.operators.changes import (
 )
 from tidemark.graph.operators.keys import encode_keys
 from tidemark.graph.operators.kind import OperatorKind, Schemas
+from tidemark.graph.operators.lifetimes import decode_lifetime, describe_lifetime, encode_lifetime, lifetime_changes
 from tidemark.graph.operators.state_names import element_column
 from tidemark.graph.operators.top_n.checks import check_top
 from tidemark.graph.operators.top_n.node import TopNode
@@ -58,10 +59,11 @@ class TopKind(OperatorKind[TopNode]):
         return ColumnOrigins({**given.columns, node.rank.lower(): merged(read)}, given.other, given.time)
 
     def describe(self, node: TopNode) -> str:
-        """Return the number, the group, the order, and what identifies rows."""
+        """Return the number, the group, the order, what identifies rows, and how long groups are kept."""
         by = f" by {', '.join(node.by)}" if node.by else ""
         rank = f", rank in {node.rank}" if node.rank is not None else f", rows by {', '.join(node.row_key)}"
-        return f"top {node.n}{by} in order of {node.order}{rank}"
+        lives = f", state lives for {describe_lifetime(node.ttl)}" if node.ttl is not None else ""
+        return f"top {node.n}{by} in order of {node.order}{rank}{lives}"
 
     def describe_rows(self, node: TopNode) -> str:
         """Return which rows there are."""
@@ -103,6 +105,7 @@ class TopKind(OperatorKind[TopNode]):
             "rank": node.rank,
             "row_key": list(node.row_key),
             "of_changelog": bool(node.changelog),
+            **encode_lifetime(node.ttl),
         }
 
     def decode(self, definition: Definition, uid: str) -> TopNode:
@@ -117,12 +120,13 @@ class TopKind(OperatorKind[TopNode]):
             rank=cast("str | None", definition["rank"]),
             key=() if of_changelog else row_key,
             changelog=row_key if of_changelog else (),
+            ttl=decode_lifetime(definition),
         )
 
     def changes(self, old: Definition, new: Definition, names: Names, kept: tuple[Kept, Kept] | None) -> tuple[DefinitionChange, ...]:
-        """Return differences of the number, the group, the order, and what identifies rows."""
+        """Return differences of the number, the group, the order, what identifies rows, and the lifetime."""
         del kept
-        return (*key_changes(old, new, names), *_rule_changes(old, new, names))
+        return (*key_changes(old, new, names), *_rule_changes(old, new, names), *lifetime_changes(old, new))
 
     def keeps(self, node: TopNode) -> Kept:
         """Return ``elements``: whole rows."""
@@ -137,6 +141,10 @@ class TopKind(OperatorKind[TopNode]):
     def changelog_keys(self, node: TopNode) -> tuple[str, ...]:
         """Return the group and the rank, or the key of rows."""
         return node.result_key
+
+    def expires(self, node: TopNode) -> bool:
+        """Return whether groups are kept for some time only."""
+        return node.ttl is not None
 
     def needs_order(self, node: TopNode) -> bool:
         """Return true: of equal rows the first in its source comes first."""

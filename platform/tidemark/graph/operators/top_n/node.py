@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tidemark.graph.model.nodes import Expression, OutputTag, StatefulNode
+from tidemark.semantics.keyed_process.declarations import StateTtl
 from tidemark.semantics.windows.windows import TimeDomain
 
 
@@ -16,7 +17,7 @@ class TopNode(StatefulNode):
 
     ``by`` are the columns of a group, none for one group of all rows. ``order`` is SQL as after ORDER BY. ``rank`` is the column that is
     added with a row's place, from 1; without one rows are identified by ``key``. ``changelog`` are the columns of the key of the input,
-    where that is a changelog; all its rows are kept then, else only the best.
+    where that is a changelog; all its rows are kept then, else only the best. ``ttl`` is how long a group is kept after its newest row.
     """
 
     n: int
@@ -25,6 +26,7 @@ class TopNode(StatefulNode):
     rank: str | None = None
     key: tuple[str, ...] = ()
     changelog: tuple[str, ...] = ()
+    ttl: StateTtl | None = None
 
     KIND: ClassVar[str] = "top_n"
     PORTS: ClassVar[tuple[str, ...]] = ("rows",)

@@ -14,6 +14,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from tidemark.graph.operators.asof_join.node import AsofJoinNode
+from tidemark.graph.operators.join_keys import added_names
 from tidemark.graph.operators.state_names import key_column, left_column, right_column
 from tidemark.semantics.joins.asof import AsofBounds
 from tidemark.spark.columns.arrow_batches import POSITION_TYPE
@@ -63,7 +64,7 @@ class AsofFrames:
     """
 
     def __init__(self, node: AsofJoinNode) -> None:
-        self.keys = [key_column(name) for name, _ in node.sides.left]
+        self.keys = [key_column(key.name) for key in node.on]
         self._node = node
 
     def left_rows(self, rows: DataFrame) -> DataFrame:
@@ -157,7 +158,7 @@ class AsofFrames:
         visible = visible_of(made.columns)
         lefts = [name.removeprefix(left_column("")) for name in visible if name.startswith(left_column(""))]
         rights = [name.removeprefix(right_column("")) for name in visible if name.startswith(right_column(""))]
-        stored = {name: left_column(name) for name in lefts} | {name: right_column(name) for name in self._node.sides.kept(rights)}
+        stored = {name: left_column(name) for name in lefts} | {name: right_column(name) for name in added_names(self._node.on, rights)}
         ordered = [name for name in names or () if name in stored]
         ordered += [name for name in stored if name not in ordered]
         hidden = [name for name in (TIME, POSITION, CHANGE) if name in made.columns]

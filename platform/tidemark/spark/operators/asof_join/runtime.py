@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 from tidemark.crashpoints import crash_point
 from tidemark.graph.checks.schema_inference import schema_of
 from tidemark.graph.operators.asof_join.node import LATE_LEFT, LATE_RIGHT, LEFT, RIGHT, AsofJoinNode
-from tidemark.graph.operators.join_columns import check_clashes
+from tidemark.graph.operators.join_keys import added_names, check_names
 from tidemark.graph.operators.state_names import left_column, right_column
 from tidemark.semantics.joins.asof import AsofBounds
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK, SourceState, operator_watermark
@@ -250,8 +250,8 @@ class AsofJoinEpoch(OperatorEpoch):
         """Check columns that only the running sources know."""
         node = self.runtime.node
         names = [name.removeprefix(_prefix(LEFT)) for name in lefts]
-        others = node.sides.kept([name.removeprefix(_prefix(RIGHT)) for name in rights])
-        check_clashes(names, others, "join_asof", uid=node.uid, place=node.place)
+        others = added_names(node.on, [name.removeprefix(_prefix(RIGHT)) for name in rights])
+        check_names(names, others, node, "join_asof")
 
     def _next_pending(self) -> int:
         """Return the least time of a left element that waits after this epoch."""

@@ -9,6 +9,7 @@ from pyspark.sql import types as T
 
 from tidemark.graph.checks.schema_inference import schema_of
 from tidemark.graph.operators.asof_join.node import LATE_RIGHT, LEFT, RIGHT, AsofJoinNode
+from tidemark.graph.operators.join_keys import added_names
 from tidemark.spark.columns.changes import CHANGE_TYPE
 from tidemark.spark.columns.expressions import CHANGE, visible_of
 from tidemark.spark.columns.schemas import nullable
@@ -41,7 +42,7 @@ class AsofJoinSchemas(OperatorSchemas):
     def results(self) -> T.StructType:
         """Return the left columns, then the right ones without the keys of one name."""
         left, right = _visible(self._left), _visible(self._right)
-        names = set(self._node.sides.kept(right.names))
+        names = set(added_names(self._node.on, right.names))
         found = {field.name: field for field in (*left, *(field for field in right if field.name in names))}
         known = schema_of(self._node)
         ordered = [name for name in (known.names if known is not None else ()) if name in found]

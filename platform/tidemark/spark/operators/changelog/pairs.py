@@ -18,16 +18,16 @@ from pyspark.sql import types as T
 from tidemark.crashpoints import crash_point
 from tidemark.graph.model.nodes import StatefulNode
 from tidemark.semantics.keyed_process.declarations import StateTtl
-from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK, clamp_watermark
+from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.spark.columns.changes import AFTER, BEFORE, as_changes
 from tidemark.spark.columns.expressions import START, quoted
 from tidemark.spark.columns.few_rows import FEW_ROWS
 from tidemark.spark.columns.schemas import no_rows
 from tidemark.spark.operators.base.contract import InputCounts, Observed, OperatorContext, OperatorEpoch, OperatorRuntime, PortInput
 from tidemark.spark.operators.base.staged_rows import StagedRows
-from tidemark.spark.operators.base.tables import MAIN, StateTables, is_current
+from tidemark.spark.operators.base.tables import MAIN, StateTables
 from tidemark.spark.operators.changelog.contents import ENGINE_FIELDS, EPOCH, GONE, HASH, MANY_ROWS, Contents, lookup_hash
-from tidemark.spark.prepared.runtime_literals import literal
+from tidemark.spark.operators.changelog.lifetimes import EXPIRED, Lifetime, drop_expired, stored_columns, with_expired
 from tidemark.state.log.progress import OperatorProgress
 from tidemark.state.log.records import OperatorState
 
@@ -44,30 +44,21 @@ ACCEPTED: Final = "__tm_accepted"
 OTHERS: Final = "__tm_others"
 """How many rows of the input were accepted, and how many not."""
 
-EXPIRED: Final = "__tm_expired"
-"""Whether the stored row had expired, and is written again."""
-
-SWEEPS_PER_LIFETIME: Final = 8
-"""Expired rows are never read; they are dropped so many times in the length of a lifetime."""
-
 FINAL_ROWS: Final = 10_000
 """Rows that can change no more are dropped when so many rows were written since the last time, and half as many as are stored."""
-
-
-def renewed_column(domain: str) -> str:
-    """Return the column of state with the time from which a row's lifetime counts, by the time domain."""
-    return f"__tm_renewed_{domain}"
 
 
 class PairsFrames(ABC):
     """The frames of a kind. Nothing runs until a returned frame is written.
 
-    ``identity`` and ``lookup`` are the columns of the state that identify a row, and those that it is looked up by.
+    ``identity`` and ``lookup`` are the columns of the state that identify a row, and those that it is looked up by. ``together`` are those
+    of the groups whose rows expire when the last of them does; None where each expires by itself.
     """
 
     identity: tuple[str, ...]
     lookup: tuple[str, ...]
     ttl: StateTtl | None = None
+    together: tuple[str, ...] | None = None
 
     @abstractmethod
     def columns(self, rows: DataFrame) -> T.StructType:
@@ -78,13 +69,14 @@ class PairsFrames(ABC):
         """Return the columns that the stored rows of an epoch's rows are looked up by, named as in the state."""
 
     @abstractmethod
-    def pairs(self, rows: DataFrame, stored: DataFrame | None, expired: str, *, in_one: bool) -> DataFrame:
+    def pairs(self, rows: DataFrame, stored: DataFrame | None, *, in_one: bool) -> DataFrame:
         """Return a row for each key: ``BEFORE``, ``AFTER`` (null where nothing changes), ``KEPT``, ``GONE``, ``HAD`` and the counts.
+
+        ``EXPIRED`` says of a row that is written whether the stored one had expired.
 
         Args:
             rows: of the epoch.
-            stored: the rows of the state, of these keys and perhaps of others; None where there are none.
-            expired: SQL of whether a stored row has expired.
+            stored: the rows of the state with ``EXPIRED``, of these keys and perhaps of others; None where there are none.
             in_one: whether there are few rows, which are processed in one task.
         """
 
@@ -140,9 +132,7 @@ class PairsEpoch(OperatorEpoch):
         self._before = context.before.counters
         self._living = self._before.get("keys", 0)
         self._written = self._before.get("written", 0)
-        ttl = runtime.frames.ttl
-        self._domain = "" if ttl is None else ttl.domain
-        self._swept = self._before.get(f"swept_{self._domain}", MIN_WATERMARK)
+        self._lifetime = Lifetime(runtime.frames.ttl, context)
         self._expired = 0
 
     def _contents(self, columns: T.StructType) -> Contents:
@@ -152,9 +142,7 @@ class PairsEpoch(OperatorEpoch):
     @property
     def _stored_columns(self) -> T.StructType:
         """The columns of the state as they are stored."""
-        engine = {GONE, EPOCH, HASH, START}
-        known = self._tables.schema or T.StructType()
-        return T.StructType([field for field in known if is_current(field) and field.name not in engine])
+        return stored_columns(self._tables, self.runtime.frames.ttl)
 
     def process_batch(self, inputs: Mapping[str, PortInput]) -> None:
         """Stage the pairs of the epoch's keys; one Spark job, and one more where the state is large."""
@@ -168,9 +156,9 @@ class PairsEpoch(OperatorEpoch):
             self._staged.append(input_rows)
             rows = input_rows.rows
             hashes = frames.lookup_values(rows).select(F.expr(lookup_hash(frames.lookup)).alias(HASH))
-        stored = contents.current(hashes) if contents.files else None
+        stored = self._with_expired(contents.current(hashes)) if contents.files else None
         few = context.native and bool(given.files) and contents.stored_rows <= FEW_ROWS
-        made = frames.pairs(rows, stored, self._expired_by(self._now_before), in_one=few)
+        made = frames.pairs(rows, stored, in_one=few)
         observation = Observation()
         counted = made.observe(observation, *map(F.expr, _COUNTS)).where(
             f"{KEPT} IS NOT NULL OR {BEFORE} IS NOT NULL OR {AFTER} IS NOT NULL"
@@ -209,59 +197,32 @@ class PairsEpoch(OperatorEpoch):
     def _state_rows(self, pairs: DataFrame) -> DataFrame:
         frames, columns = self.runtime.frames, self._stored_columns
         kept = pairs.where(f"{KEPT} IS NOT NULL").select(f"{KEPT}.*", GONE)
-        if frames.ttl is not None:
-            now = self._now
-            # State that would expire after the end of time expires with it.
-            renewed = "NULL" if now == MIN_WATERMARK else literal(min(now, MAX_WATERMARK - frames.ttl.ms))
-            kept = kept.withColumn(renewed_column(frames.ttl.domain), F.expr(f"CAST({renewed} AS BIGINT)"))
+        kept = self._lifetime.renewed(kept, self.watermark)
         whole = kept.withColumn(EPOCH, F.lit(self.context.epoch).cast("bigint")).withColumn(HASH, F.expr(lookup_hash(frames.lookup)))
         return whole.select(*map(quoted, columns.names), GONE, EPOCH, HASH)
 
-    @property
-    def _now_before(self) -> int:
-        """The time, in the domain of the lifetime, at which stored rows are read."""
-        ttl = self.runtime.frames.ttl
-        return self.context.before.watermark if ttl is None or ttl.domain == "event" else self.context.processing_time
-
-    @property
-    def _now(self) -> int:
-        """The time, in the domain of the lifetime, when the epoch is over."""
-        ttl = self.runtime.frames.ttl
-        return self.watermark if ttl is None or ttl.domain == "event" else self.context.processing_time
-
-    def _begin(self, now: int) -> int:
-        """Return the first time of the lifetime's domain, from which rows live that were written without a lifetime in it."""
-        begin = self._before.get(f"begin_{self._domain}", MIN_WATERMARK)
-        return now if begin == MIN_WATERMARK else begin
-
-    def _expired_by(self, now: int) -> str:
-        """Return SQL of whether a stored row has expired at a time."""
-        ttl = self.runtime.frames.ttl
-        if ttl is None or now == MIN_WATERMARK:
-            return "false"
-        return f"coalesce({renewed_column(ttl.domain)}, {literal(self._begin(now))}) <= {literal(clamp_watermark(now - ttl.ms))}"
+    def _with_expired(self, stored: DataFrame) -> DataFrame:
+        """Return stored rows with ``EXPIRED``, at the time at which the epoch reads them."""
+        return with_expired(stored, self._lifetime.expired(self._lifetime.now_before), self.runtime.frames.together)
 
     def _sweep(self) -> None:
         """Drop stored rows that have expired, and those that are final; one Spark job, now and then."""
-        frames, now = self.runtime.frames, self._now
+        frames, now = self.runtime.frames, self._lifetime.now(self.watermark)
         if not self._tables.files() or now == MIN_WATERMARK:
             return
-        if frames.ttl is not None:
-            due = self._swept != MIN_WATERMARK and now - self._swept >= max(1, frames.ttl.ms // SWEEPS_PER_LIFETIME)
-            condition: str | None = self._expired_by(now)
-            self._swept = now if due or self._swept == MIN_WATERMARK else self._swept
-        else:
-            condition = frames.final(self.watermark)
-            due = condition is not None and self._written > max(FINAL_ROWS, self._living // 2)
-            self._written = 0 if due else self._written
-        if not due or condition is None:
-            return
         contents = self._contents(self._stored_columns)
-        gone = contents.current(before=self.context.epoch).where(condition)
-        marked = gone.selectExpr("*", f"true AS {GONE}", f"{self.context.epoch}L AS {EPOCH}")
-        dropped = sum(file.rows for file in contents.add(marked))
-        self._living -= dropped
-        self._expired += dropped if frames.ttl is not None else 0
+        if frames.ttl is not None:
+            if self._lifetime.sweeps(now):
+                dropped = drop_expired(contents, self._lifetime.expired(now), frames.together, self.context.epoch)
+                self._living -= dropped
+                self._expired += dropped
+            return
+        final = frames.final(self.watermark)
+        if final is not None and self._written > max(FINAL_ROWS, self._living // 2):
+            gone = contents.current(before=self.context.epoch).where(final)
+            marked = gone.selectExpr("*", f"true AS {GONE}", f"{self.context.epoch}L AS {EPOCH}")
+            self._living -= sum(file.rows for file in contents.add(marked))
+            self._written = 0
 
     def emitted(self, observation: Observed) -> int:
         """Return the number of changes."""
@@ -278,23 +239,20 @@ class PairsEpoch(OperatorEpoch):
         if self._tables.empty:
             return {"rows": no_rows(self.context.spark, T.StructType([T.StructField(name, T.StringType()) for name in frames.names]))}
         stored = self._contents(self._stored_columns).current()
-        live = stored.where(f"NOT ({self._expired_by(self._now_before)})")
+        live = self._with_expired(stored).where(f"NOT {EXPIRED}").drop(EXPIRED)
         final = frames.final(self.context.before.watermark)
         return {"rows": frames.shown(live if final is None else live.where(f"NOT coalesce({final}, false)"))}
 
     def progress(self, common: OperatorProgress) -> OperatorProgress:
         """Return the operator's progress, with the number of keys, and how many expired."""
-        return dataclasses.replace(common, keys=self._living, keys_expired=self._expired)
+        return dataclasses.replace(common, keys=self._living, keys_expired=self._expired, state_expired=self._expired)
 
     def snapshot(self) -> OperatorState:
         """Return the operator's state after this epoch."""
         while self._staged:
             self._staged.pop().delete()
         counters = {"keys": self._living, "written": self._written}
-        # A lifetime that comes back begins again.
-        counters |= {name: MIN_WATERMARK for name in self._before if name.startswith(("begin_", "swept_"))}
-        if self.runtime.frames.ttl is not None:
-            counters |= {f"begin_{self._domain}": self._begin(self._now), f"swept_{self._domain}": self._swept}
+        counters |= self._lifetime.counters(self.watermark)
         return self._tables.snapshot(self.watermark, counters)
 
 

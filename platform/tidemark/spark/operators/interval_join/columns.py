@@ -11,8 +11,9 @@ from pyspark.sql import types as T
 
 from tidemark.errors import UserCodeError
 from tidemark.graph.checks.schema_inference import schema_of
-from tidemark.graph.operators.join_keys import ResultColumn, clashing_names, name_clash, result_columns
+from tidemark.graph.operators.join_keys import ResultColumn, added_names, check_names, result_columns
 from tidemark.graph.operators.join_node import ElementJoinNode
+from tidemark.graph.operators.registry import kind_of
 from tidemark.graph.operators.state_names import element_column, key_column
 from tidemark.semantics.joins.interval import SIDES, Side
 from tidemark.spark.columns.arrow_batches import POSITION_TYPE
@@ -125,9 +126,9 @@ class ResultColumns:
         Raises:
             ColumnError: both sides have a column.
         """
-        clashing = clashing_names(self.columns)
-        if clashing:
-            raise name_clash(clashing, self.node)
+        if not self.node.one_sided:
+            added = added_names(self.node.on, self.sides["right"].names)
+            check_names(self.sides["left"].names, added, self.node, kind_of(self.node).made_by(self.node)[0])
 
     @cached_property
     def columns(self) -> list[ResultColumn]:

@@ -17,7 +17,8 @@ from tidemark.spark.columns.expressions import POSITION, TIME, column, quoted, v
 from tidemark.spark.columns.few_rows import in_one_task
 from tidemark.spark.columns.schemas import nullable
 from tidemark.spark.operators.changelog.contents import GONE
-from tidemark.spark.operators.changelog.pairs import ACCEPTED, EXPIRED, HAD, KEPT, OTHERS, PairsFrames, renewed_column
+from tidemark.spark.operators.changelog.lifetimes import EXPIRED, renewed_column, renewed_fields
+from tidemark.spark.operators.changelog.pairs import ACCEPTED, HAD, KEPT, OTHERS, PairsFrames
 from tidemark.spark.prepared.runtime_literals import literal
 
 if TYPE_CHECKING:
@@ -66,21 +67,19 @@ class LatestFrames(PairsFrames):
         fields = [*visible, T.StructField(TIME, T.LongType()), T.StructField(POSITION, POSITION_TYPE)]
         if self._remembers:
             fields.append(T.StructField(DELETED, T.BooleanType()))
-        if self.ttl is not None:
-            fields.append(T.StructField(renewed_column(self.ttl.domain), T.LongType()))
-        return nullable(T.StructType(fields))
+        return nullable(T.StructType([*fields, *renewed_fields(self.ttl)]))
 
     def lookup_values(self, rows: DataFrame) -> DataFrame:
         """Return the keys."""
         return rows.select(*(F.col(quoted(name)).alias(stored) for name, stored in zip(self._node.by, self.lookup, strict=True)))
 
-    def pairs(self, rows: DataFrame, stored: DataFrame | None, expired: str, *, in_one: bool) -> DataFrame:
+    def pairs(self, rows: DataFrame, stored: DataFrame | None, *, in_one: bool) -> DataFrame:
         """Return the row of each key before and after the epoch."""
         whole = with_position(rows)
         fed = self._given(whole)
         if self._node.panes is not None and self._node.panes.merging:
             fed = fed.unionByName(self._replaced(whole))
-        kept = self._stored(stored, whole, expired) if stored is not None else None
+        kept = self._stored(stored, whole) if stored is not None else None
         if kept is not None:
             fed = fed.unionByName(kept, allowMissingColumns=True)
         else:
@@ -97,12 +96,12 @@ class LatestFrames(PairsFrames):
         )
         return self._compared(grouped)
 
-    def outdated(self, rows: DataFrame, stored: DataFrame | None, expired: str) -> DataFrame:
+    def outdated(self, rows: DataFrame, stored: DataFrame | None) -> DataFrame:
         """Return the rows that are outdated, with their columns."""
         whole = with_position(rows)
         fed = self._given(whole)
         if stored is not None:
-            fed = fed.unionByName(self._stored(stored, whole, expired), allowMissingColumns=True)
+            fed = fed.unionByName(self._stored(stored, whole), allowMissingColumns=True)
         else:
             fed = fed.withColumn(_STORED, F.lit(None).cast(self._stored_type(whole)))
         return self._with_outdated(fed).where(_OUTDATED).select(f"{_GIVEN}.row.*")
@@ -162,7 +161,7 @@ class LatestFrames(PairsFrames):
             F.lit(False).alias(_COUNTS),
         )
 
-    def _stored(self, stored: DataFrame, rows: DataFrame, expired: str) -> DataFrame:
+    def _stored(self, stored: DataFrame, rows: DataFrame) -> DataFrame:
         """Return rows of the state in the form of ``_given``; the sequence follows from a row's columns."""
         visible = visible_of(rows.columns)
         engine = [name for name in stored.columns if not visible_of([name])]
@@ -173,7 +172,7 @@ class LatestFrames(PairsFrames):
             F.expr(whole_row(rows)).alias("row"),
             sequence.alias("sequence"),
             F.expr(deleted).alias("deleted"),
-            F.expr(expired).alias("expired"),
+            F.col(EXPIRED).alias("expired"),
         )
         return shown.select(
             *(F.col(quoted(name)).alias(key) for name, key in zip(self._node.by, self._keys, strict=True)),

@@ -48,8 +48,8 @@ class LatestEpoch(PairsEpoch):
         (rows,) = inputs.values()
         frames = self.runtime.latest
         contents = self._contents(frames.columns(rows))
-        stored = contents.current(of=self._files_before) if self._files_before else None
-        return frames.outdated(rows, stored, self._expired_by(self._now_before))
+        stored = self._with_expired(contents.current(of=self._files_before)) if self._files_before else None
+        return frames.outdated(rows, stored)
 
 
 def frames_of(node: LatestNode) -> LatestFrames:

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from tidemark.errors import DefinitionError
 from tidemark.graph.model.schema import Schema
-from tidemark.graph.operators.join_columns import check_clashes
+from tidemark.graph.operators.join_keys import added_names, check_names, types_differ
 from tidemark.graph.operators.lookup.kind import missing_column
 from tidemark.graph.operators.lookup.node import LookupNode
 from tidemark.spark.columns.expressions import POSITION, TIME, column, quoted, visible_of
@@ -35,12 +35,12 @@ def table_rows(node: LookupNode, rows: DataFrame) -> DataFrame:
         if known.find(name) is None:
             raise missing_column(node, name, known)
     chosen = None if node.columns is None else {name.lower() for name in node.columns}
-    kept = [name for name in node.sides.kept(rows.columns) if chosen is None or name.lower() in chosen]
-    named = [column(expression).alias(_KEY.format(number)) for number, (_, expression) in enumerate(node.sides.right)]
+    kept = [name for name in added_names(node.on, rows.columns) if chosen is None or name.lower() in chosen]
+    named = [column(expression).alias(_KEY.format(number)) for number, expression in enumerate(key.right for key in node.on)]
     try:
         rows.select(*named)
     except PySparkException as error:
-        wanted = next((str(expression) for _, expression in node.sides.right if known.find(str(expression).strip("` ")) is None), "")
+        wanted = next((str(key.right) for key in node.on if known.find(str(key.right).strip("` ")) is None), "")
         raise missing_column(node, wanted, known) from error
     # A row whose key has a null meets nothing.
     present = " AND ".join(f"{_KEY.format(number)} IS NOT NULL" for number in range(len(named)))
@@ -55,18 +55,13 @@ def joined(node: LookupNode, elements: DataFrame, table: DataFrame) -> DataFrame
         DefinitionError: values of different types are compared.
     """
     added = visible_of(table.columns)
-    check_clashes(visible_of(elements.columns), added, "lookup", uid=node.uid, place=node.place)
-    names = [f"__tm_asked_{number}" for number in range(len(node.sides.left))]
-    asked = elements.withColumns({name: column(expression) for name, (_, expression) in zip(names, node.sides.left, strict=True)})
-    for number, ((_, one), (_, other)) in enumerate(zip(node.sides.left, node.sides.right, strict=True)):
+    check_names(visible_of(elements.columns), added, node, "lookup")
+    names = [f"__tm_asked_{number}" for number in range(len(node.on))]
+    asked = elements.withColumns({name: column(key.left) for name, key in zip(names, node.on, strict=True)})
+    for number, key in enumerate(node.on):
         was, now = asked.schema[names[number]].dataType.simpleString(), table.schema[_KEY.format(number)].dataType.simpleString()
         if was != now:
-            raise DefinitionError(
-                f"lookup compares {one!r} of type {was.upper()} with {other!r} of type {now.upper()} of table {node.table.path!r}",
-                fix=f"cast one of them: on={{{one!r}: 'CAST({other} AS {was.upper()})'}}",
-                uid=node.uid,
-                place=node.place,
-            )
+            raise types_differ(key, (was.upper(), now.upper()), node, "lookup")
     same = " AND ".join(f"{name} = {_KEY.format(number)}" for number, name in enumerate(names))
     hidden = [name for name in (TIME, POSITION) if name in elements.columns]
     found = F.expr(f"coalesce({FOUND}, false)").alias(FOUND)

@@ -16,6 +16,7 @@ from tidemark.semantics.changelog.row_kinds import RowKind
 from tidemark.spark.columns.changes import AFTER, BEFORE, CHANGE_TYPE, net_changes, same
 from tidemark.spark.columns.expressions import CHANGE, POSITION, TIME, key_hash, quoted
 from tidemark.spark.operators.changelog.contents import EPOCH, GONE, HASH
+from tidemark.spark.operators.changelog.lifetimes import EXPIRED
 from tidemark.spark.operators.regular_join.layout import INPUT, JoinLayout, SideLayout
 from tidemark.spark.prepared.runtime_literals import runtime_literals
 
@@ -30,12 +31,17 @@ _WAS: Final = "__tm_was"
 _IS: Final = "__tm_is"
 _ADDED: Final = "__tm_added"
 _REMOVED: Final = "__tm_removed"
+_HAD: Final = "__tm_had"
 _ROWS: Final = {"left": "l", "right": "r"}
 
 TWICE: Final = "twice"
 EXAMPLE: Final = "example"
 NULL_KEYS: Final = "null_keys"
 """Observed of an input: its keys that came again without a change of their row, one of them, and by how much rows with a null key grew."""
+
+GROWN: Final = "grown"
+EXPIRED_ROWS: Final = "expired"
+"""Observed of an input whose rows have a lifetime: by how much its stored rows grew in number, and how many had expired and came again."""
 
 
 class JoinFrames:
@@ -53,30 +59,40 @@ class JoinFrames:
         self._epoch = epoch
         self._on = [f"__tm_on_{number}" for number in range(len(layout.left.compared))]
 
-    def versions(self, side: SideLayout, rows: DataFrame, observation: Observation) -> DataFrame:
+    def versions(self, side: SideLayout, rows: DataFrame, observation: Observation, *, again: bool = False) -> DataFrame:
         """Return the versions of an input's rows, with what was observed of their keys.
 
         Args:
             side: the input.
-            rows: its changes in this epoch, and the stored rows that changes of the other input, or of its own, concern.
-            observation: for ``TWICE``, ``EXAMPLE`` and ``NULL_KEYS``.
+            rows: its changes in this epoch, and the stored rows that changes of the other input, or of its own, concern; with ``EXPIRED``
+                where rows have a lifetime.
+            observation: for ``TWICE``, ``EXAMPLE`` and ``NULL_KEYS``; with a lifetime also for ``GROWN`` and ``EXPIRED_ROWS``.
+            again: whether a key may come again without a delete before.
         """
         now, whole = f"{EPOCH} = {runtime_literals(self._epoch, varying=HASH)[0]}", f"struct({', '.join(map(quoted, side.columns.names))})"
         newest = f"struct({EPOCH} AS epoch, NOT {GONE} AS there)"
         # Stored rows say best what there was; else the change itself has the row before.
         earlier = f"if({now}, if({GONE}, struct(-1L AS epoch, false AS there), NULL), {newest})"
+        later = newest
+        counted: list[Column] = []
+        if side.side.ttl is not None:
+            earlier, later = (f"if({EXPIRED}, NULL, {order})" for order in (earlier, newest))
+            before = f"if({now}, NULL, {newest})"
+            counted = [F.expr(f"max_by(NOT {GONE}, {before})").alias(_HAD), F.expr(f"max_by({EXPIRED}, {before})").alias(EXPIRED)]
         keys = list(dict.fromkeys((*side.identity, *side.compared)))
         pairs = rows.groupBy(*map(quoted, keys)).agg(
             F.expr(f"max_by(if({GONE} AND NOT ({now}), NULL, {whole}), {earlier})").alias(BEFORE),
-            F.expr(f"max_by(if({GONE}, NULL, {whole}), {newest})").alias(AFTER),
+            F.expr(f"max_by(if({GONE}, NULL, {whole}), {later})").alias(AFTER),
             F.expr(f"count_if({now} AND NOT {GONE})").alias(_ADDED),
             F.expr(f"count_if({now} AND {GONE})").alias(_REMOVED),
+            *counted,
         )
-        observed = pairs.observe(observation, *self._observed(side))
+        observed = pairs.observe(observation, *self._observed(side, again=again))
         return self._exploded(side, observed.where(f"{BEFORE} IS NOT NULL OR {AFTER} IS NOT NULL"))
 
-    def _observed(self, side: SideLayout) -> list[Column]:
-        twice = f"{_ADDED} > 1 OR {_REMOVED} > 1 OR ({_ADDED} = 1 AND {_REMOVED} = 0 AND {BEFORE} IS NOT NULL)"
+    def _observed(self, side: SideLayout, *, again: bool) -> list[Column]:
+        twice = f"{_ADDED} > 1 OR {_REMOVED} > 1"
+        twice += "" if again else f" OR ({_ADDED} = 1 AND {_REMOVED} = 0 AND {BEFORE} IS NOT NULL)"
         key = ", ".join(f"{quoted(side.names[name])} AS {quoted(name)}" for name in side.side.keys)
         no_key = " AND ".join(f"{quoted(name)} IS NULL" for name in side.identity)
         grown = f"CAST({AFTER} IS NOT NULL AS INT) - CAST({BEFORE} IS NOT NULL AS INT)"
@@ -84,6 +100,18 @@ class JoinFrames:
             F.expr(f"count_if({twice})").alias(TWICE),
             F.expr(f"max(if({twice}, to_json(struct({key})), NULL))").alias(EXAMPLE),
             F.expr(f"coalesce(sum(if({no_key}, {grown}, 0)), 0L)").alias(NULL_KEYS),
+            *self._observed_lives(side),
+        ]
+
+    @staticmethod
+    def _observed_lives(side: SideLayout) -> list[Column]:
+        """Return by how much the number of stored rows grows, and how many had expired and are written again."""
+        if side.side.ttl is None:
+            return []
+        changed, had = f"{_ADDED} + {_REMOVED} > 0", f"coalesce({_HAD}, false)"
+        return [
+            F.expr(f"coalesce(sum(if({changed}, CAST({_ADDED} > 0 AS INT) - CAST({had} AS INT), 0)), 0L)").alias(GROWN),
+            F.expr(f"count_if({changed} AND {had} AND {EXPIRED})").alias(EXPIRED_ROWS),
         ]
 
     def _exploded(self, side: SideLayout, pairs: DataFrame) -> DataFrame:

@@ -19,6 +19,7 @@ from tidemark.spark.columns.changes import ADDS, CHANGE_TYPE
 from tidemark.spark.columns.expressions import CHANGE, POSITION, TIME, column, quoted
 from tidemark.spark.columns.schemas import nullable, struct_of
 from tidemark.spark.operators.changelog.contents import EPOCH, GONE, HASH, lookup_hash
+from tidemark.spark.operators.changelog.lifetimes import renewed_fields
 from tidemark.spark.prepared.runtime_literals import runtime_literals
 
 if TYPE_CHECKING:
@@ -57,6 +58,11 @@ class SideLayout:
     def columns(self) -> T.StructType:
         """The columns of a row in state, without those that say which version it is."""
         return T.StructType([*self.types, T.StructField(TIME, T.LongType())])
+
+    @property
+    def stored(self) -> T.StructType:
+        """The columns of a row in state, with that of its lifetime."""
+        return T.StructType([*self.columns, *renewed_fields(self.side.ttl)])
 
     @property
     def hash(self) -> str:

@@ -6,6 +6,7 @@ are computed from these alone, as they are written. State has the rows of each i
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +17,7 @@ from pyspark.sql import types as T
 
 from tidemark.crashpoints import crash_point
 from tidemark.errors import UserCodeError
+from tidemark.graph.checks.changelogs import expires
 from tidemark.graph.operators.regular_join.columns import compared_columns, kept_columns
 from tidemark.graph.operators.regular_join.node import RegularJoinNode
 from tidemark.spark.columns.expressions import START, TIME, quoted
@@ -34,8 +36,10 @@ from tidemark.spark.operators.base.contract import (
 from tidemark.spark.operators.base.staged_rows import StagedRows
 from tidemark.spark.operators.base.tables import STATE_COMPRESSION, StateTables
 from tidemark.spark.operators.changelog.contents import GONE, HASH, Contents
-from tidemark.spark.operators.regular_join.frames import EXAMPLE, NULL_KEYS, TWICE, JoinFrames
+from tidemark.spark.operators.changelog.lifetimes import EXPIRED, Lifetime, drop_expired, renewed_fields, with_expired
+from tidemark.spark.operators.regular_join.frames import EXAMPLE, EXPIRED_ROWS, GROWN, NULL_KEYS, TWICE, JoinFrames
 from tidemark.spark.operators.regular_join.layout import INPUT, JoinLayout, SideLayout, known_types, types_of_rows
+from tidemark.state.log.progress import OperatorProgress
 from tidemark.state.log.records import OperatorState, StateFile
 
 if TYPE_CHECKING:
@@ -58,6 +62,8 @@ class RegularJoinRuntime(OperatorRuntime):
         super().__init__(node)
         self._declared = node
         self.types = {port: known_types(node, port) for port in node.PORTS}
+        # Keys of an input whose own state expires come again without a delete before.
+        self.come_again = {port for port, given in zip(node.PORTS, node.inputs, strict=False) if expires(given)}
 
     @property
     def node(self) -> RegularJoinNode:
@@ -95,16 +101,29 @@ class RegularJoinEpoch(OperatorEpoch):
         self._added: dict[str, list[StateFile]] = {}
         self._layout: JoinLayout | None = None
         self._versions: StagedRows | None = None
+        self._lifetimes = {port: Lifetime(side.ttl, context, port) for port, side in runtime.node.sides.items()}
+        self._waiting: dict[str, StagedRows] = {}
+        self._expired = {port: 0 for port, side in runtime.node.sides.items() if side.ttl is not None}
 
     def process_batch(self, inputs: Mapping[str, PortInput]) -> None:
-        """Append the epoch's changes to state, and stage the versions of the rows that they concern."""
-        layout = self._layout = self._layout_with({port: given.rows for port, given in inputs.items()})
+        """Append the epoch's changes to state, and stage the versions of the rows that they concern.
+
+        With a lifetime of event time the changes are staged, and the rest is done by ``emit``, when the watermark is known.
+        """
+        rows = {port: given.rows for port, given in inputs.items()}
+        layout = self._layout = self._layout_with(rows)
         self._tables.require_types(layout.state)
-        self._append(layout, inputs)
+        if any(lifetime.waits for lifetime in self._lifetimes.values()):
+            self._waiting = {port: StagedRows(self.context, self._tables, each) for port, each in rows.items()}
+        else:
+            self._write(layout, rows)
+        crash_point("state-staged")
+
+    def _write(self, layout: JoinLayout, rows: Mapping[str, DataFrame]) -> None:
+        self._append(layout, rows)
         self._tables.adopt(layout.state)
         if any(self._added.values()):
             self._stage(layout)
-        crash_point("state-staged")
 
     def _layout_with(self, rows: Mapping[str, DataFrame]) -> JoinLayout:
         """Return the columns, by the rows of inputs that have some, else as stored, or as the graph or the session knows them."""
@@ -129,10 +148,11 @@ class RegularJoinEpoch(OperatorEpoch):
             return None
         return T.StructType([stored[name] for name in dict.fromkeys(names)])
 
-    def _append(self, layout: JoinLayout, inputs: Mapping[str, PortInput]) -> None:
+    def _append(self, layout: JoinLayout, inputs: Mapping[str, DataFrame]) -> None:
         """Append changes to state; one Spark job."""
         context = self.context
-        parts = [layout.sides[port].delta(given.rows, context.epoch) for port, given in inputs.items()]
+        made = {port: layout.sides[port].delta(rows, context.epoch) for port, rows in inputs.items()}
+        parts = [self._lifetimes[port].renewed(rows, self.watermark) for port, rows in made.items()]
         rows = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1], allowMissingColumns=True)
         ordered = rows.withColumn(START, F.col(HASH)).sortWithinPartitions(INPUT, HASH)
         folder = self._tables.new_folder()
@@ -143,11 +163,14 @@ class RegularJoinEpoch(OperatorEpoch):
         for port in inputs:
             mine = [file for file in written if f"/{INPUT}={port}/" in file.path]
             self._added[port] = self._tables.add(mine, port)
-            name = f"rows_{port}"
-            self._counters[name] = self._counters.get(name, 0) + (observation.get[port] or 0)
+            if port not in self._expired:
+                self._count(f"rows_{port}", observation.get[port] or 0)
+
+    def _count(self, name: str, rows: int) -> None:
+        self._counters[name] = self._counters.get(name, 0) + rows
 
     def _contents(self, side: SideLayout) -> Contents:
-        return Contents(self._tables, side.port, side.columns, side.identity, side.compared, side.hash)
+        return Contents(self._tables, side.port, side.stored, side.identity, side.compared, side.hash)
 
     def _stage(self, layout: JoinLayout) -> None:
         """Stage the versions of the rows that the changes concern, and check their keys; one Spark job."""
@@ -157,7 +180,7 @@ class RegularJoinEpoch(OperatorEpoch):
         for port, side in layout.sides.items():
             rows = self._concerned(layout, side)
             if rows is not None:
-                parts.append(frames.versions(side, rows, observed[port]))
+                parts.append(frames.versions(side, rows, observed[port], again=port in self.runtime.come_again))
             else:
                 del observed[port]
         versions = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1], allowMissingColumns=True)
@@ -172,14 +195,15 @@ class RegularJoinEpoch(OperatorEpoch):
         contents, mine = self._contents(side), self._added.get(side.port, [])
         other = "left" if side.port == "right" else "right"
         sources = {other: self._added.get(other, [])}
-        if self._counts_rows_of(side.port):
+        if self._counts_rows_of(side.port) or side.port in {*self._expired, *self.runtime.come_again}:
             sources[side.port] = mine
         asked = [self._contents(layout.sides[port]).read(files).select(HASH) for port, files in sources.items() if files]
-        parts = [contents.read(mine)] if mine else []
+        parts = [self._marked(side.port, contents.read(mine), "false")] if mine else []
         if asked and self._before[side.port]:
             hashes = (asked[0] if len(asked) == 1 else asked[0].union(asked[1])).distinct()
             changed = sum(file.rows for files in sources.values() for file in files)
-            stored = contents.read(self._before[side.port])
+            lifetime = self._lifetimes[side.port]
+            stored = self._marked(side.port, contents.read(self._before[side.port]), lifetime.expired(lifetime.now_before))
             parts.append(self._looked_up(stored, hashes, changed, sum(file.rows for file in self._before[side.port])))
         if not parts:
             return None
@@ -199,8 +223,10 @@ class RegularJoinEpoch(OperatorEpoch):
     def _check_keys(self, found: Mapping[str, Mapping[str, Any]]) -> None:
         node = self.runtime.node
         for port, values in found.items():
-            name = f"null_keys_{port}"
-            self._counters[name] = self._counters.get(name, 0) + (values[NULL_KEYS] or 0)
+            self._count(f"null_keys_{port}", values[NULL_KEYS] or 0)
+            if port in self._expired:
+                self._count(f"rows_{port}", values[GROWN] or 0)
+                self._expired[port] += values[EXPIRED_ROWS] or 0
             if values[TWICE]:
                 raise UserCodeError(
                     f"the {port} input of the join brings the key {values[EXAMPLE]} again, without the row that it takes the place of",
@@ -212,7 +238,8 @@ class RegularJoinEpoch(OperatorEpoch):
         if node.how == "full" and all(self._counters.get(f"null_keys_{port}", 0) > 0 for port in node.PORTS):
             raise UserCodeError(
                 "both inputs of a full join have a row whose key is null, and both would be the row of the result whose key is null",
-                fix=f"leave one out before the join: .filter('{node.right.keys[0]} IS NOT NULL')",
+                fix="to keep both, add a column that is never null to one input and to its key: .with_columns(of_left='true')"
+                f".as_changelog(key={[*node.left.keys, 'of_left']!r}); to leave one out: .filter('{node.right.keys[0]} IS NOT NULL')",
                 job=self.context.job,
                 uid=self.context.uid,
                 place=node.place,
@@ -221,6 +248,8 @@ class RegularJoinEpoch(OperatorEpoch):
     @property
     def input_counts(self) -> Mapping[str, InputCounts] | None:
         """The numbers of changes, all of which are accepted."""
+        if self._waiting:
+            return {port: InputCounts(staged.count, {}) for port, staged in self._waiting.items()}
         if not self._added:
             return None
         return {port: InputCounts(sum(file.rows for file in files), {}) for port, files in self._added.items()}
@@ -230,13 +259,31 @@ class RegularJoinEpoch(OperatorEpoch):
         raise ValueError(f"{counter} of {list(inputs)}")
 
     def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
-        """Return the changes of the result."""
+        """Return the changes of the result; before, drop what has expired."""
         self.watermark = watermark
+        if self._waiting and self._layout is not None:
+            self._write(self._layout, {port: staged.rows for port, staged in self._waiting.items()})
+        self._sweep()
         if self._layout is None or self._versions is None or not self._versions.count:
             return None
         frames = JoinFrames(self._layout, self.context.uid, self.context.epoch)
         results = frames.results(self._versions.rows, few=self._versions.few)
         return results.observe(observation, F.count(F.lit(1)).alias("emitted"))
+
+    def _marked(self, port: str, rows: DataFrame, expired: str) -> DataFrame:
+        """Return rows with ``EXPIRED``, where they have a lifetime."""
+        return with_expired(rows, expired, None) if port in self._expired else rows
+
+    def _sweep(self) -> None:
+        """Drop the rows that have expired; a Spark job for an input, now and then."""
+        for port in self._expired:
+            lifetime, files = self._lifetimes[port], self._tables.files(port)
+            now = lifetime.now(self.watermark)
+            if files and lifetime.sweeps(now):
+                layout = self._layout or self._layout_with({})
+                dropped = drop_expired(self._contents(layout.sides[port]), lifetime.expired(now), None, self.context.epoch)
+                self._count(f"rows_{port}", -dropped)
+                self._expired[port] += dropped
 
     def emitted(self, observation: Observed) -> int:
         """Return the number of changes of the result."""
@@ -268,13 +315,27 @@ class RegularJoinEpoch(OperatorEpoch):
                 found[port] = no_rows(self.context.spark, T.StructType([*fields, *more]))
                 continue
             compared = tuple(stored for stored, _ in compared_columns(node, port))
-            columns = T.StructType([*types, T.StructField(TIME, T.LongType())])
+            columns = T.StructType([*types, T.StructField(TIME, T.LongType()), *renewed_fields(side.ttl)])
             contents = Contents(self._tables, port, columns, tuple(names[key] for key in side.keys), compared)
-            found[port] = contents.current().selectExpr(*(f"{quoted(stored)} AS {quoted(name)}" for name, stored in names.items()), *time)
+            lifetime = self._lifetimes[port]
+            live = with_expired(contents.current(), lifetime.expired(lifetime.now_before), None).where(f"NOT {EXPIRED}")
+            found[port] = live.selectExpr(*(f"{quoted(stored)} AS {quoted(name)}" for name, stored in names.items()), *time)
         return found
+
+    def progress(self, common: OperatorProgress) -> OperatorProgress:
+        """Return the operator's progress, with the numbers of rows that expired, by input."""
+        if not self._expired:
+            return common
+        expired = sum(self._expired.values())
+        return dataclasses.replace(common, keys_expired=expired, state_expired=expired, expired=dict(self._expired))
 
     def snapshot(self) -> OperatorState:
         """Return the operator's state after this epoch."""
+        for staged in self._waiting.values():
+            staged.delete()
+        self._waiting = {}
+        for lifetime in self._lifetimes.values():
+            self._counters |= lifetime.counters(self.watermark)
         if self._versions is not None:
             self._versions.delete()
             self._versions = None

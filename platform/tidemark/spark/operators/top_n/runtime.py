@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tidemark.crashpoints import crash_point
+from tidemark.graph.checks.changelogs import expires
 from tidemark.graph.operators.state_names import element_column
 from tidemark.graph.operators.top_n.node import TopNode
 from tidemark.spark.columns.changes import WEIGHT
@@ -23,8 +24,9 @@ from tidemark.spark.columns.few_rows import FEW_ROWS, in_one_task
 from tidemark.spark.columns.schemas import no_rows
 from tidemark.spark.operators.base.contract import InputCounts, Observed, OperatorContext, OperatorEpoch, OperatorRuntime, PortInput
 from tidemark.spark.operators.base.staged_rows import StagedRows
-from tidemark.spark.operators.base.tables import MAIN, StateTables, is_current
-from tidemark.spark.operators.changelog.contents import ENGINE_FIELDS, MANY_ROWS, Contents, changed_hashes
+from tidemark.spark.operators.base.tables import MAIN, StateTables
+from tidemark.spark.operators.changelog.contents import ENGINE_FIELDS, EPOCH, GONE, HASH, MANY_ROWS, Contents, changed_hashes, lookup_hash
+from tidemark.spark.operators.changelog.lifetimes import EXPIRED, Lifetime, drop_expired, stored_columns, with_expired
 from tidemark.spark.operators.changelog.pairs import PairsRuntime
 from tidemark.spark.operators.latest.frames import with_position
 from tidemark.spark.operators.top_n.frames import TopFrames
@@ -50,6 +52,8 @@ class TopOfChangelog(OperatorRuntime):
     def __init__(self, node: TopNode) -> None:
         super().__init__(node)
         self.frames = TopFrames(node)
+        # Where rows expire, a change may be of a row that is there no more, or not yet gone.
+        self.counts_rows = node.ttl is not None or any(map(expires, node.inputs))
 
     def begin(self, context: OperatorContext) -> TopOfChangelogEpoch:
         """Return the operator at work on an epoch."""
@@ -70,14 +74,17 @@ class TopOfChangelogEpoch(OperatorEpoch):
         self._tables = StateTables(context, runtime.node.place)
         self._staged: StagedRows | None = None
         self._results: DataFrame | None = None
+        self._stored: DataFrame | None = None
         self._living = context.before.counters.get("keys", 0)
+        self._lifetime = Lifetime(runtime.frames.ttl, context)
+        self._expired = 0
 
     def _contents(self, columns: T.StructType) -> Contents:
         frames = self.runtime.frames
         return Contents(self._tables, MAIN, columns, frames.identity, frames.lookup)
 
     def process_batch(self, inputs: Mapping[str, PortInput]) -> None:
-        """Stage the changes, and write them into the state; two Spark jobs."""
+        """Stage the changes, and write them into the state; two Spark jobs. With a lifetime of event time they are written by ``emit``."""
         (given,) = inputs.values()
         frames, context, rows = self.runtime.frames, self.context, with_position(given.rows)
         columns = frames.columns(rows)
@@ -89,14 +96,49 @@ class TopOfChangelogEpoch(OperatorEpoch):
         if not staged.count:
             return
         contents = self._contents(columns)
-        hashes = changed_hashes(staged.rows, frames.lookup) if contents.stored_rows > MANY_ROWS else None
-        stored = frames.ordered_stored(contents.current(hashes).drop("__tm_hash")) if contents.files else None
+        stored = self._stored_rows(contents, staged)
         few = staged.few and contents.stored_rows <= FEW_ROWS
         changes = frames.ordered_stored(staged.rows)
         self._results = frames.changes(stored, in_one_task(changes) if few and stored is None else changes)
-        self._tables.added = contents.write(staged.rows, context.epoch)
-        self._living += observation.get["added"]
+        if not self.runtime.counts_rows:
+            self._tables.added = contents.write(staged.rows, context.epoch)
+            self._living += observation.get["added"]
+        elif not self._lifetime.waits:
+            self._write_counted(staged)
         crash_point("state-staged")
+
+    def _stored_rows(self, contents: Contents, staged: StagedRows) -> DataFrame | None:
+        """Return the live rows of the changes' groups, and perhaps of others, with the values of the order."""
+        frames = self.runtime.frames
+        if not contents.files:
+            return None
+        hashes = changed_hashes(staged.rows, frames.lookup)
+        stored = contents.current(hashes if contents.stored_rows > MANY_ROWS else None)
+        if self.runtime.counts_rows:
+            groups = stored.join(F.broadcast(hashes), HASH, "left_semi")
+            marked = with_expired(groups, self._lifetime.expired(self._lifetime.now_before), frames.together)
+            self._stored = marked.drop(HASH)
+            return frames.ordered_stored(self._stored.where(f"NOT {EXPIRED}").drop(EXPIRED))
+        return frames.ordered_stored(stored.drop(HASH))
+
+    def _write_counted(self, staged: StagedRows) -> None:
+        """Write the changes, and marks for the expired rows of their groups, and count both; one Spark job."""
+        frames, observation = self.runtime.frames, Observation()
+        contents = self._contents(self._stored_columns)
+        rows = self._lifetime.renewed(frames.written(self._stored, staged.rows, observation), self.watermark)
+        hashed = rows.withColumn(EPOCH, F.lit(self.context.epoch).cast("bigint")).withColumn(HASH, F.expr(lookup_hash(frames.lookup)))
+        self._tables.added = contents.add(hashed.select(*map(quoted, contents.columns.names), GONE, EPOCH, HASH))
+        self._living += observation.get["opened"]
+        self._expired += observation.get["expired"]
+
+    def _sweep(self) -> None:
+        """Drop the rows of groups that have expired; one Spark job, now and then."""
+        now = self._lifetime.now(self.watermark)
+        if self._tables.files() and self._lifetime.sweeps(now):
+            contents, together = self._contents(self._stored_columns), self.runtime.frames.together
+            dropped = drop_expired(contents, self._lifetime.expired(now), together, self.context.epoch)
+            self._living -= dropped
+            self._expired += dropped
 
     @property
     def input_counts(self) -> Mapping[str, InputCounts] | None:
@@ -108,8 +150,11 @@ class TopOfChangelogEpoch(OperatorEpoch):
         raise ValueError(f"{counter} of {list(inputs)}")
 
     def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
-        """Return the changes, which are computed where they are read."""
+        """Return the changes, which are computed where they are read; before, drop what has expired."""
         self.watermark = watermark
+        if self._lifetime.waits and self._staged is not None and self._staged.count:
+            self._write_counted(self._staged)
+        self._sweep()
         return None if self._results is None else self._results.observe(observation, F.count(F.lit(1)).alias("emitted"))
 
     def emitted(self, observation: Observed) -> int:
@@ -118,9 +163,7 @@ class TopOfChangelogEpoch(OperatorEpoch):
 
     @property
     def _stored_columns(self) -> T.StructType:
-        engine = {START, *(field.name for field in ENGINE_FIELDS)}
-        known = self._tables.schema or T.StructType()
-        return T.StructType([field for field in known if is_current(field) and field.name not in engine])
+        return stored_columns(self._tables, self.runtime.frames.ttl)
 
     def compact(self) -> Callable[[], None] | None:
         """Drop all files where no row is left; return the work that merges others, None where there is nothing to merge."""
@@ -131,14 +174,16 @@ class TopOfChangelogEpoch(OperatorEpoch):
         frames = self.runtime.frames
         if self._tables.empty:
             return {"rows": no_rows(self.context.spark, T.StructType([T.StructField(name, T.StringType()) for name in frames.names]))}
-        return {"rows": frames.shown(self._contents(self._stored_columns).current())}
+        stored = self._contents(self._stored_columns).current()
+        live = with_expired(stored, self._lifetime.expired(self._lifetime.now_before), frames.together).where(f"NOT {EXPIRED}")
+        return {"rows": frames.shown(live.drop(EXPIRED))}
 
     def progress(self, common: OperatorProgress) -> OperatorProgress:
-        """Return the operator's progress, with the number of rows that it keeps."""
-        return dataclasses.replace(common, keys=self._living)
+        """Return the operator's progress, with the number of rows that it keeps, and how many expired."""
+        return dataclasses.replace(common, keys=self._living, keys_expired=self._expired, state_expired=self._expired)
 
     def snapshot(self) -> OperatorState:
         """Return the operator's state after this epoch."""
         if self._staged is not None:
             self._staged.delete()
-        return self._tables.snapshot(self.watermark, {"keys": self._living})
+        return self._tables.snapshot(self.watermark, {"keys": self._living, **self._lifetime.counters(self.watermark)})

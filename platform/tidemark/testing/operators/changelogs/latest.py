@@ -9,8 +9,9 @@ from tidemark.graph.expressions.expressions import Site
 from tidemark.graph.model.nodes import Expression
 from tidemark.graph.operators.latest.node import OUTDATED, LatestNode
 from tidemark.semantics.changelog.contents import LatestByElement, changes_between
+from tidemark.semantics.changelog.lifetimes import KeyLifetimes, time_of
 from tidemark.semantics.changelog.row_kinds import RowKind
-from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
+from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.testing.operators.contract import Arrived, Emitted, Folds, PureOperatorBase, Row, value_of
 from tidemark.testing.sql_values import sql_value
 
@@ -41,7 +42,8 @@ class PureLatest(PureOperatorBase):
         self._node = node
         ttl = None if node.ttl is None else node.ttl.ms
         # The rows, and the watermark of the epoch before.
-        self._operator: tuple[LatestByElement[Key, _Kept], int] = (LatestByElement(node.sequence is not None, ttl), MIN_WATERMARK)
+        latest: LatestByElement[Key, _Kept] = LatestByElement(node.sequence is not None, KeyLifetimes(ttl))
+        self._operator: tuple[LatestByElement[Key, _Kept], int] = (latest, MIN_WATERMARK)
         self._arrived: list[Arrived] = []
         self._outdated: list[dict[str, object]] = []
         self._processing_time = 0
@@ -67,7 +69,7 @@ class PureLatest(PureOperatorBase):
             if key in latest.rows and latest.rows[key][0] == row:
                 latest.rows[key] = (row, time)
         now = self._now(watermark)
-        latest.renew(now if latest.ttl_ms is None else min(now, MAX_WATERMARK - latest.ttl_ms))
+        latest.lives.renew(now)
         changes = changes_between(before, latest.rows)
         self._operator = (latest, watermark)
         latest.expire(now)
@@ -100,8 +102,7 @@ class PureLatest(PureOperatorBase):
         return value
 
     def _now(self, watermark: int) -> int:
-        ttl = self._node.ttl
-        return watermark if ttl is None or ttl.domain == "event" else self._processing_time
+        return time_of(self._node.ttl, watermark, self._processing_time)
 
 
 def emitted_change(kind: RowKind, row: Row, time: int) -> Emitted:

@@ -11,6 +11,8 @@ from tidemark.graph.expressions.expressions import Site
 from tidemark.graph.operators.top_n.node import TopNode
 from tidemark.graph.operators.top_n.order import OrderPart, parse_order
 from tidemark.semantics.changelog.contents import best_rows, changes_between
+from tidemark.semantics.changelog.lifetimes import KeyLifetimes, time_of
+from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.testing.operators.changelogs.latest import emitted_change
 from tidemark.testing.operators.contract import Arrived, Emitted, Folds, PureOperatorBase, value_of
 from tidemark.testing.sql_values import sql_value
@@ -42,12 +44,15 @@ class PureTop(PureOperatorBase):
         self._node = node
         self._site = Site("top_n order", node.place, node.uid)
         self._order = parse_order(node.order, self._site)
-        # The rows of each group, and how many arrived.
-        self._operator: tuple[dict[Any, list[_Kept]], int] = ({}, 0)
+        # The rows of each group, how many arrived, how long groups live, and the watermark of the epoch before.
+        lives: KeyLifetimes[Any] = KeyLifetimes(None if node.ttl is None else node.ttl.ms)
+        self._operator: tuple[dict[Any, list[_Kept]], int, KeyLifetimes[Any], int] = ({}, 0, lives, MIN_WATERMARK)
         self._arrived: list[Arrived] = []
+        self._processing_time = 0
 
     def begin_epoch(self, processing_time: int) -> None:
-        """Do nothing: time does not count."""
+        """Fix the epoch's processing time."""
+        self._processing_time = processing_time
 
     def process(self, element: Arrived) -> None:
         """Take a row."""
@@ -55,17 +60,25 @@ class PureTop(PureOperatorBase):
 
     def end_epoch(self, watermark: int) -> list[Emitted]:
         """Choose the best rows; return the net changes."""
-        del watermark
-        groups, arrived = self._operator
+        groups, arrived, lives, before_watermark = self._operator
+        self._expire(groups, lives, before_watermark)
         before = self._content(groups)
         rows = [row for members in groups.values() for row in members]
         for element in sorted(self._arrived, key=lambda each: each.position):
             rows.append((dict(element.row), element.time, arrived))
+            lives.touch(self._group(rows[-1]))
             arrived += 1
         self._arrived.clear()
         groups = best_rows(rows, self._node.n, self._group, cmp_to_key(self._compared))
-        self._operator = (groups, arrived)
-        return [emitted_change(kind, row, time) for kind, _, (row, time) in changes_between(before, self._content(groups))]
+        changes = changes_between(before, self._content(groups))
+        lives.renew(time_of(self._node.ttl, watermark, self._processing_time))
+        self._operator = (groups, arrived, lives, watermark)
+        self._expire(groups, lives, watermark)
+        return [emitted_change(kind, row, time) for kind, _, (row, time) in changes]
+
+    def _expire(self, groups: dict[Any, list[_Kept]], lives: KeyLifetimes[Any], watermark: int) -> None:
+        for group in lives.expire(time_of(self._node.ttl, watermark, self._processing_time)):
+            groups.pop(group, None)
 
     def state(self) -> list[dict[str, object]]:
         """Return the best rows."""

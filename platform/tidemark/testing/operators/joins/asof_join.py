@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 
 from tidemark.graph.operators.asof_join.node import LATE_LEFT, LATE_RIGHT, LEFT, AsofJoinNode
+from tidemark.graph.operators.join_keys import added_names
 from tidemark.semantics.joins.asof import AsofByElement
 from tidemark.testing.operators.contract import Arrived, Emitted, Folds, PureOperatorBase, Row, instant, value_of
 
@@ -34,7 +35,7 @@ class PureAsofJoin(PureOperatorBase):
         key = tuple(value_of(expression, element.row, what=f"key {name!r}", node=node) for name, expression in keys)
         if element.port == LEFT:
             return None if operator.left(key, element.time, element.row) else LATE_LEFT
-        kept = {name: element.row[name] for name in node.sides.kept(list(element.row))}
+        kept = {name: element.row[name] for name in added_names(node.on, list(element.row))}
         self._operator = operator, epoch, list(kept)
         return None if operator.right(key, element.time, (epoch, *element.position), kept) else LATE_RIGHT
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from deltalake import DeltaTable
 from pyarrow import dataset
 
+from tidemark.graph.operators.join_keys import added_names
 from tidemark.graph.operators.lookup.node import LookupNode
 from tidemark.locations import Location
 from tidemark.testing.operators.contract import Arrived, Emitted, Folds, PureOperatorBase, Row, value_of
@@ -32,10 +33,12 @@ class PureLookup(PureOperatorBase):
         node = self._node
         rows = self._rows()
         what = "lookup key"
-        key = [value_of(expression, element.row, what=what, node=node) for _, expression in node.sides.left]
-        names = [name for name in node.sides.kept(list(rows[0]) if rows else []) if node.columns is None or name in node.columns]
+        key = [value_of(expression, element.row, what=what, node=node) for expression in (each.left for each in node.on)]
+        names = [name for name in added_names(node.on, list(rows[0]) if rows else []) if node.columns is None or name in node.columns]
         found = [
-            row for row in rows if None not in key and key == [value_of(each, row, what=what, node=node) for _, each in node.sides.right]
+            row
+            for row in rows
+            if None not in key and key == [value_of(each, row, what=what, node=node) for each in (pair.right for pair in node.on)]
         ]
         if not found and node.how == "left":
             self._emitted.append(Emitted({**element.row, **dict.fromkeys(names)}, element.time))

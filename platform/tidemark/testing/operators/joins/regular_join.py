@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 
 from tidemark.graph.operators.regular_join.node import RegularJoinNode
+from tidemark.semantics.changelog.lifetimes import time_of
 from tidemark.semantics.changelog.row_kinds import RowKind
 from tidemark.semantics.joins.regular import TableContent, joined, net_changes
+from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.spark.operators.keyed_process.conversions import same_key
 from tidemark.testing.operators.contract import Arrived, Emitted, Folds, PureOperatorBase, instant, value_of
 
@@ -25,13 +27,21 @@ class PureRegularJoin(PureOperatorBase):
     def __init__(self, node: RegularJoinNode, folds: Folds) -> None:
         del folds
         self._node = node
-        self._operator: tuple[dict[str, TableContent[Arrived]], dict[Hashable, _Found]] = (
-            {port: TableContent() for port in node.PORTS},
-            {},
-        )
+        contents: dict[str, TableContent[Arrived]] = {
+            port: TableContent(None if side.ttl is None else side.ttl.ms) for port, side in node.sides.items()
+        }
+        self._operator: tuple[dict[str, TableContent[Arrived]], int] = (contents, MIN_WATERMARK)
+        self._processing_time = 0
 
     def begin_epoch(self, processing_time: int) -> None:
-        """Do nothing: no time counts."""
+        """Drop the rows whose lifetime is over."""
+        self._processing_time = processing_time
+        contents, watermark = self._operator
+        for port, content in contents.items():
+            content.begin(self._now(port, watermark))
+
+    def _now(self, port: str, watermark: int) -> int:
+        return time_of(self._node.sides[port].ttl, watermark, self._processing_time)
 
     def process(self, element: Arrived) -> str | None:
         """Apply a change to the content of its input."""
@@ -42,16 +52,17 @@ class PureRegularJoin(PureOperatorBase):
 
     def end_epoch(self, watermark: int) -> list[Emitted]:
         """Return how the join of both contents has changed."""
-        del watermark
-        contents, before = self._operator
-        after = self._content()
-        self._operator = (contents, after)
+        contents, _ = self._operator
+        before, after = (self._content({port: rows(content) for port, content in contents.items()}) for rows in (_before, _after))
+        for port, content in contents.items():
+            content.end(self._now(port, watermark))
+        self._operator = (contents, watermark)
         changes = net_changes(before, after, lambda one, other: one[0] == other[0])
         return [Emitted({**row, "operation": _OPERATIONS[kind]}, time) for kind, (row, time) in changes]
 
-    def _content(self) -> dict[Hashable, _Found]:
-        node, (contents, _) = self._node, self._operator
-        lefts, rights = ([(self._compared(each), each) for each in contents[port].rows.values()] for port in node.PORTS)
+    def _content(self, tables: Mapping[str, Mapping[Hashable, Arrived]]) -> dict[Hashable, _Found]:
+        node = self._node
+        lefts, rights = ([(self._compared(each), each) for each in tables[port].values()] for port in node.PORTS)
         found: dict[Hashable, _Found] = {}
         for left, right in joined(lefts, rights, node.how):
             row: dict[str, object] = {name: None if left is None else left.row[name] for name in node.left.columns}
@@ -72,3 +83,11 @@ class PureRegularJoin(PureOperatorBase):
         contents, _ = self._operator
         names = self._node.left.columns
         return [{**{name: each.row[name] for name in names}, "event_time": instant(each.time)} for each in contents["left"].rows.values()]
+
+
+def _before(content: TableContent[Arrived]) -> Mapping[Hashable, Arrived]:
+    return content.was
+
+
+def _after(content: TableContent[Arrived]) -> Mapping[Hashable, Arrived]:
+    return content.rows
