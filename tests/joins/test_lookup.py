@@ -68,7 +68,7 @@ def test_a_version_is_used_until_it_is_time_to_look_for_a_newer_one(spark: Spark
         found = run_epochs(spark, tmp_path, stream, between)
     # At 0, 40, 80 and 120 seconds; a version is looked for at 0 and 80.
     assert found == [["one"], ["one"], ["written 2"], ["written 2"]]
-    assert [call.args[2] for call in read.call_args_list] == ["0", "0", "2", "2"]
+    assert [call.args[1].table.version for call in read.call_args_list] == ["0", "0", "2", "2"]
     plan = next(path for path in (tmp_path / "store").rglob("*") if path.is_file() and b'"tables"' in path.read_bytes())
     assert '"2"' in plan.read_text(encoding="utf-8")
 

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from tidemark.errors import DefinitionError
 from tidemark.graph.expressions.ddl import parse_schema
 from tidemark.graph.model.call_site import call_site
-from tidemark.graph.operators.lookup.database_checks import check_address, named_variables, password_variable, plain_options
+from tidemark.graph.operators.lookup.database_checks import check_address, check_name, named_variables, password_variable, plain_options
 from tidemark.graph.operators.lookup.node import DatabaseAccess, LookupTable
 from tidemark.locations import Location
+
 
 def delta_table(path: str, *, schema: str | None = None) -> LookupTable:
     """Return a Delta table for ``lookup``. An epoch reads one version of it, whose number is in the epoch's record.
@@ -71,13 +72,11 @@ def jdbc_table(
     """
     place = call_site()
     check_address(url, place)
-    if not isinstance(table, str) or not table.strip():
-        raise DefinitionError(
-            f"jdbc_table(table={table!r}) names no table", fix="write tm.jdbc_table('jdbc:postgresql://db/shop', 'public.zones')", place=place
-        )
-    for name, value in {"driver": driver, "user": user}.items():
-        if value is not None and (not isinstance(value, str) or not value.strip()):
-            raise DefinitionError(f"jdbc_table({name}={value!r}) is no name", fix=f"write {name}='...', or leave it out", place=place)
+    check_name("table", table, "write tm.jdbc_table('jdbc:postgresql://db/shop', 'public.zones')", place)
+    if driver is not None:
+        check_name("driver", driver, "write driver='org.postgresql.Driver', or leave it out", place)
+    if user is not None:
+        check_name("user", user, "write user='reader', or leave it out", place)
     if schema is not None:
         parse_schema(schema, place=place)
     secret = {**named_variables(options_env or {}, place), **password_variable(password_env, place)}

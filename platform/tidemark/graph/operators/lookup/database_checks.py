@@ -61,6 +61,16 @@ def check_address(url: object, place: str) -> None:
         )
 
 
+def check_name(argument: str, value: object, fix: str, place: str) -> None:
+    """Check a text that names something.
+
+    Raises:
+        DefinitionError: it is empty, or no text.
+    """
+    if not isinstance(value, str) or not value.strip():
+        raise DefinitionError(f"jdbc_table({argument}={shortened(repr(value))}) is no name", fix=fix, place=place)
+
+
 def plain_options(options: object, place: str) -> dict[str, str]:
     """Return options as texts.
 

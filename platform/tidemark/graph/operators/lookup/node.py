@@ -66,7 +66,11 @@ class LookupTable:
         """Return it as plain JSON."""
         found: dict[str, object] = {"format": self.format, "path": self.path, "schema": self.schema}
         if self.database is not None:
-            found["database"] = {**vars(self.database), "options": dict(self.database.options), "environment": dict(self.database.environment)}
+            found["database"] = {
+                **vars(self.database),
+                "options": dict(self.database.options),
+                "environment": dict(self.database.environment),
+            }
         return found
 
     @classmethod
