@@ -132,6 +132,6 @@ def _origin(error: BaseException) -> tuple[str, str]:
 def _state(thrown: Any) -> str | None:  # noqa: ANN401 - an exception of Java's
     """Return the state of SQL of an exception of a database, None of another one."""
     try:
-        return str(thrown.getSQLState() or "")
+        return str(thrown.getSQLState() or "").strip()
     except Py4JError:
         return None  # it has no such method
