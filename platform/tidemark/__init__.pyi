@@ -41,6 +41,7 @@ from .graph.api.states import state_ttl as state_ttl
 from .graph.api.states import value_state as value_state
 from .graph.api.streams import Stream as Stream
 from .graph.api.tables import delta_table as delta_table
+from .graph.api.tables import jdbc_table as jdbc_table
 from .graph.api.tables import parquet_table as parquet_table
 from .graph.api.watermark_strategies import ascending as ascending
 from .graph.api.watermark_strategies import bounded_out_of_orderness as bounded_out_of_orderness

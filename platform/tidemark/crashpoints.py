@@ -48,6 +48,7 @@ OPERATION_POINTS: Final = (
     "export-copied",
     "import-copied",
     "columns-added",
+    "table-copied",
     "output-republished",
     "rewind-stopping",
     "rewind-noted",
@@ -65,7 +66,8 @@ OPERATION_POINTS: Final = (
     "discard-specs-gone",
     "discard-nearly-done",
 )
-"""Points of savepoints, restores, rewinds, upgrades and discards, of adding columns to tables and of publishing epochs again."""
+"""Points of savepoints, restores, rewinds, upgrades and discards, of adding columns to tables, of copying tables that are looked up in, and
+of publishing epochs again."""
 
 POINTS: Final[tuple[str, ...]] = (*RUN_POINTS, *OPERATION_POINTS)
 

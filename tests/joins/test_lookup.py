@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -15,41 +14,17 @@ import pytest
 from deltalake import write_deltalake
 
 import tidemark as tm
-from tests.engine.lab import NOW, Lab, elements, require_conservation
+from tests.engine.lab import NOW, Lab, elements
+from tests.joins.table_runs import SCHEMA, killed_at, row, run_epochs
 from tidemark.spark.operators.lookup.runtime import LookupRuntime
 from tidemark.testing import ManualClock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidemark.state.log.progress import EpochProgress
-
-SCHEMA = "t TIMESTAMP, k STRING, n INT"
-
-
-def row(second: int, key: str | None) -> tuple[object, ...]:
-    return datetime.fromtimestamp(second, UTC), key, second
-
 
 def write(path: Path, rows: Sequence[tuple[str | None, str]], **settings: Any) -> None:
     write_deltalake(str(path), pa.table({"k": [key for key, _ in rows], "name": [name for _, name in rows]}), mode="overwrite", **settings)
-
-
-def run_epochs(spark: SparkSession, folder: Path, stream: tm.Stream, between: Callable[[int, ManualClock], None]) -> list[list[str]]:
-    """Run epoch by epoch; return the names in each. ``between`` is called after each with its number."""
-    clock, table = ManualClock(NOW), f"{folder}/out"
-    job = tm.Job("lookup", outputs={"out": tm.memory(stream, table)}, store=str(folder / "store"))
-    found: list[list[str]] = []
-
-    def after(epoch: EpochProgress) -> None:
-        require_conservation(epoch)
-        made = tm.memory_table(table)
-        found.append(sorted(str(each["name"]) for each in ([] if made is None else made.to_pylist())))
-        tm.clear_memory(table)
-        between(len(found), clock)
-
-    tm.run(job, spark=spark, clock=clock, on_epoch=after, handle_signals=False)
-    return found
 
 
 @pytest.mark.spark
@@ -68,7 +43,7 @@ def test_a_version_is_used_until_it_is_time_to_look_for_a_newer_one(spark: Spark
         found = run_epochs(spark, tmp_path, stream, between)
     # At 0, 40, 80 and 120 seconds; a version is looked for at 0 and 80.
     assert found == [["one"], ["one"], ["written 2"], ["written 2"]]
-    assert [call.args[2] for call in read.call_args_list] == ["0", "0", "2", "2"]
+    assert [call.args[1].table.version for call in read.call_args_list] == ["0", "0", "2", "2"]
     plan = next(path for path in (tmp_path / "store").rglob("*") if path.is_file() and b'"tables"' in path.read_bytes())
     assert '"2"' in plan.read_text(encoding="utf-8")
 
@@ -99,17 +74,9 @@ def test_an_epoch_that_failed_runs_again_with_its_version(spark: SparkSession, t
     write(path, [("a", "planned")])
     stream = elements([row(1, "a")], schema=SCHEMA).lookup(tm.delta_table(str(path)), on="k")
 
-    def killed(pid: int, signal: int) -> None:
-        del pid, signal
-        write(path, [("a", "newer")])
-        raise RuntimeError("killed here")
-
-    with monkeypatch.context() as patch:
-        patch.setenv("TIDEMARK_CRASH_AT", "before-commit")
-        patch.setattr("tidemark.crashpoints._reached", {})
-        patch.setattr("tidemark.crashpoints.os.kill", killed)
-        with pytest.raises(Exception, match="killed here"):
-            run_epochs(spark, tmp_path, stream, lambda *_: None)
+    with killed_at("before-commit", monkeypatch):
+        run_epochs(spark, tmp_path, stream, lambda *_: None)
+    write(path, [("a", "newer")])
     job = tm.Job("lookup", outputs={"out": tm.memory(stream, f"{tmp_path}/out")}, store=str(tmp_path / "store"))
     tm.run(job, spark=spark, clock=ManualClock(NOW + 500_000), handle_signals=False, takeover=True)
     assert [each["name"] for each in tm.memory_table(f"{tmp_path}/out").to_pylist()] == ["planned"]  # type: ignore[union-attr]

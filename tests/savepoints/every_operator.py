@@ -13,7 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import tidemark as tm
-from tests.savepoints.joined_streams import joined, of_changelogs, versions
+from tests.savepoints.joined_streams import joined, looked_up, of_changelogs, versions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -91,12 +91,18 @@ def streams_of(landing: Path) -> dict[str, tm.Stream]:
         **of_changelogs(rides, taps),
         **joined(rides, taps),
         **versions(rides, taps),
+        **looked_up(rides, names_beside(landing)),
         "reduced": signs.side_output(ups)
         .key_by("k")
         .window(tm.tumbling("500 ms"))
         .reduce(v="a.v + b.v", t="greatest(a.t, b.t)")
         .uid("reduced"),
     }
+
+
+def names_beside(landing: Path) -> Path:
+    """Return the folder of the table that is looked up in."""
+    return landing.parent / "names"
 
 
 def changed(taps: tm.Stream) -> tm.Stream:

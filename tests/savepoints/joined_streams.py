@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 import tidemark as tm
 
 
@@ -41,3 +46,16 @@ def versions(rides: tm.Stream, taps: tm.Stream) -> dict[str, tm.Stream]:
     late = tm.OutputTag("late-versions")
     valid = rides.join_asof(taps.select("k", tap="v", tap_s="s"), on="k", how="left", late_right_to=late).uid("valid")
     return {"valid": valid, "late_versions": valid.side_output(late)}
+
+
+def looked_up(rides: tm.Stream, names: Path) -> dict[str, tm.Stream]:
+    """Return elements with the rows of a table, which is copied into their job's store."""
+    table = tm.parquet_table(str(names), schema="key STRING, name STRING")
+    return {"titled": rides.select("k", "v").lookup(table, on={"k": "key"}).uid("titled")}
+
+
+def write_names(folder: Path) -> None:
+    """Write the table, if it is not there: several rows of one key, none of another."""
+    if not folder.exists():
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table({"key": ["a", "b", "b", "c", None], "name": ["ann", "bob", "bea", "cy", "none"]}), folder / "names.parquet")

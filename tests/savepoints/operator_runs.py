@@ -14,7 +14,8 @@ from deltalake import DeltaTable
 
 import tidemark as tm
 from tests.engine.drive import Memory
-from tests.savepoints.every_operator import streams_of
+from tests.savepoints.every_operator import names_beside, streams_of
+from tests.savepoints.joined_streams import write_names
 from tidemark.state.log.progress import EpochProgress
 from tidemark.testing.manual_clock import ManualClock
 
@@ -60,6 +61,7 @@ class OperatorRuns:
     def job(self, name: str) -> tuple[tm.Job, Memory]:
         """Return the job under a name, and its outputs in memory."""
         memory = Memory(f"{self.folder}/{name}")
+        write_names(names_beside(self.landing))
         outputs = {
             output: self._table(stream, name, output) if output in TABLES else memory.sink(stream, output)
             for output, stream in streams_of(self.landing).items()

@@ -16,6 +16,7 @@ from tidemark.locations import Location
 from tidemark.state.gc.pins import Pins
 from tidemark.state.gc.retention import retire
 from tidemark.state.gc.sweep import plan_sweep, referenced_files, sweep
+from tidemark.state.log.epoch_intent import EpochIntent, TableVersion, read_intent, write_intent
 from tidemark.state.log.joblog import Driver, JobLog
 from tidemark.state.log.process_identity import current_owner
 from tidemark.state.log.progress import EpochProgress
@@ -99,6 +100,27 @@ def test_orphans_of_all_folders_go_and_what_is_needed_stays(
     assert log.store.exists("elements/0.json")
     ahead.now += LEASE + 1
     assert sweep(driver) == replace(report, deleted=())
+
+
+def test_copies_of_tables_stay_as_long_as_the_newest_plan_names_them(
+    log: JobLog, owner: OwnerInfo, ahead: Clock, make_record: MakeRecord, make_file: MakeFile
+) -> None:
+    driver = log.acquire(owner)
+    driver.append(make_record(0))
+    own, of_another, unplanned = (replace(make_file(number), path=f"state/names/{number}.parquet") for number in range(3))
+    for file in (own, of_another, unplanned):
+        log.store.put(file.path, b"x")
+    copy = TableVersion("a", (own, replace(of_another, owner="other")), "{}")
+    write_intent(log.store, EpochIntent("line", 1, "input", 0, {"names": copy, "zones": TableVersion("3")}))
+    assert read_intent(log.store) == EpochIntent("line", 1, "input", 0, {"names": copy, "zones": TableVersion("3")})
+    sweep(driver)
+    ahead.now += LEASE + 1
+    assert set(sweep(driver).deleted) == {of_another.path, unplanned.path}
+    # The next epoch reads no copy, and no record names the one of the epoch before, which failed.
+    write_intent(log.store, EpochIntent("line", 1, "other input", 0))
+    sweep(driver)
+    ahead.now += LEASE + 1
+    assert sweep(driver).deleted == (own.path,)
 
 
 def test_tombstones_outlive_their_driver(log: JobLog, owner: OwnerInfo, ahead: Clock, make_record: MakeRecord) -> None:

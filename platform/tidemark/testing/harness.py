@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
@@ -17,6 +17,7 @@ from tidemark.graph.operators.registry import kind_of
 from tidemark.semantics.changelog.row_kinds import NAMES
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.testing.operators.contract import Arrived, Emitted, Folds, Row
+from tidemark.testing.operators.joins.lookup import PureLookup
 from tidemark.testing.operators.registry import pure_operator
 
 _NO_FOLDS: Final[Folds] = MappingProxyType({})
@@ -40,6 +41,7 @@ class OperatorHarness:
     Args:
         stream: the result of the operator's ``.uid(...)``; its rows are the operator's.
         folds: Python implementations of SQL aggregates, by their names (see ``tidemark.testing.folds``).
+        table: the rows of the table that a ``lookup`` reads, which is not read then; of a database it is needed.
 
     Raises:
         DefinitionError: the stream is not that of a stateful operator, or uses SQL that only Spark evaluates.
@@ -56,7 +58,7 @@ class OperatorHarness:
     [('N', 7.5, 'ON_TIME')]
     """
 
-    def __init__(self, stream: Stream, *, folds: Folds = _NO_FOLDS) -> None:
+    def __init__(self, stream: Stream, *, folds: Folds = _NO_FOLDS, table: Sequence[Row] | None = None) -> None:
         node = getattr(stream, "node", None)
         if not isinstance(node, StatefulNode):
             raise DefinitionError(
@@ -66,6 +68,15 @@ class OperatorHarness:
             )
         self._node = node
         self._operator = pure_operator(node, folds)
+        if table is not None:
+            if not isinstance(self._operator, PureLookup):
+                raise DefinitionError(
+                    f"the operator is a {kind_of(node).noun}, and reads no table",
+                    fix="leave table= out; it is for .lookup(...)",
+                    uid=node.uid,
+                    place=node.place,
+                )
+            self._operator.set_table(table)
         self._arrived: list[Arrived] = []
         counters = kind_of(node).counters(node)
         self._side: dict[str, list[dict[str, object]]] = {counter: [] for counter in (*counters, *node.emitted_tags)}

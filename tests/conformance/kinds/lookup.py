@@ -10,7 +10,8 @@ from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
-from deltalake import write_deltalake
+import pyarrow.parquet as pq
+from deltalake import DeltaTable, write_deltalake
 
 import tidemark as tm
 from tests.conformance.cases import Case
@@ -40,4 +41,19 @@ def known(stream: tm.Stream, tags: Tags) -> tm.Stream:
     return stream.lookup(tm.delta_table(names()), on={"k": "k"}, how="inner", refresh="0 seconds")
 
 
-CASES = [Case("lookup-left", kept), Case("lookup-inner", known)]
+def copied(stream: tm.Stream, tags: Tags) -> tm.Stream:
+    """Return all elements, from a folder of files, which is copied."""
+    del tags
+    return stream.lookup(tm.parquet_table(files()), on="k", columns=["name"], refresh="0 seconds")
+
+
+@cache
+def files() -> str:
+    """Return the path of a folder with the same rows."""
+    folder = Path(names()).parent / "files"
+    folder.mkdir()
+    pq.write_table(DeltaTable(names()).to_pyarrow_table(), folder / "names.parquet")
+    return str(folder)
+
+
+CASES = [Case("lookup-left", kept), Case("lookup-inner", known), Case("lookup-copied", copied)]

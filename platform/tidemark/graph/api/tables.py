@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tidemark.errors import DefinitionError
 from tidemark.graph.expressions.ddl import parse_schema
 from tidemark.graph.model.call_site import call_site
-from tidemark.graph.operators.lookup.node import LookupTable
+from tidemark.graph.operators.lookup.database_checks import check_address, check_name, named_variables, password_variable, plain_options
+from tidemark.graph.operators.lookup.node import DatabaseAccess, LookupTable
 from tidemark.locations import Location
 
 
@@ -14,7 +17,7 @@ def delta_table(path: str, *, schema: str | None = None) -> LookupTable:
 
     Args:
         path: of the table.
-        schema: Spark DDL of its columns, so that later steps can be checked before the job runs; else only the table says.
+        schema: Spark DDL of the columns that are read, so that later steps can be checked before the job runs; else only the table says.
 
     Raises:
         DefinitionError: no path, or the schema cannot be read.
@@ -23,10 +26,10 @@ def delta_table(path: str, *, schema: str | None = None) -> LookupTable:
 
 
 def parquet_table(path: str, *, schema: str | None = None) -> LookupTable:
-    """Return a folder of Parquet files for ``lookup``. An epoch reads the files that were there when it was planned.
+    """Return a folder of Parquet files for ``lookup``. An epoch reads a copy of it that was made when the epoch was planned.
 
-    The version in the epoch's record is a hash of the names, sizes and times of its files. A file that is replaced while an epoch runs is
-    read as it is then: use a Delta table where rows are changed.
+    A copy has the columns that are looked up, and lies with the job's state. When it is time to look for a newer version, the folder is
+    copied if the names, sizes or times of its files differ; where its rows are the same the older copy stays.
 
     Args:
         path: of the folder.
@@ -36,6 +39,49 @@ def parquet_table(path: str, *, schema: str | None = None) -> LookupTable:
         DefinitionError: no path, or the schema cannot be read.
     """
     return _table("parquet", path, schema)
+
+
+def jdbc_table(
+    url: str,
+    table: str,
+    *,
+    schema: str | None = None,
+    driver: str | None = None,
+    user: str | None = None,
+    password_env: str | None = None,
+    options: Mapping[str, str | int | bool] | None = None,
+    options_env: Mapping[str, str] | None = None,
+) -> LookupTable:
+    """Return a table of a database for ``lookup``, read by JDBC. An epoch reads a copy of it that was made when the epoch was planned.
+
+    A copy has the columns that are looked up, and lies with the job's state. Each time that ``refresh`` has passed the table is read again;
+    where its rows are the same the older copy stays. The session needs the jar of the database's driver (``spark.jars.packages``).
+
+    Args:
+        url: address of the database, such as ``jdbc:postgresql://db/shop``; without user and password.
+        table: its name, or a query (``SELECT ...``).
+        schema: as for ``delta_table``. The job then starts without the database as long as the newest copy is in use.
+        driver: Java class of the driver, where the address does not say which.
+        user: who reads it.
+        password_env: name of the environment variable of the driver's process that holds the password.
+        options: further options of Spark's JDBC source and of the driver, such as ``fetchsize``, ``numPartitions`` and ``ssl``.
+        options_env: options whose values are secret, each with the name of the environment variable that holds it.
+
+    Raises:
+        DefinitionError: no address or table, a password in any of them, or the schema cannot be read. The message repeats no secret.
+    """
+    place = call_site()
+    check_address(url, place)
+    check_name("table", table, "write tm.jdbc_table('jdbc:postgresql://db/shop', 'public.zones')", place)
+    if driver is not None:
+        check_name("driver", driver, "write driver='org.postgresql.Driver', or leave it out", place)
+    if user is not None:
+        check_name("user", user, "write user='reader', or leave it out", place)
+    if schema is not None:
+        parse_schema(schema, place=place)
+    secret = {**named_variables(options_env or {}, place), **password_variable(password_env, place)}
+    access = DatabaseAccess(table.strip().rstrip(";"), driver, user, plain_options(options or {}, place), secret)
+    return LookupTable("jdbc", url.strip(), schema, access)
 
 
 def _table(format_: str, path: object, schema: str | None) -> LookupTable:

@@ -95,9 +95,10 @@ class TemporalJoinMethods:
 
         All elements of an epoch see one version of the table, which is fixed when the epoch is planned, and is in its record. An epoch that
         a crash ended runs again with the same version. The rows stay in memory while the version is the same. A null key meets nothing.
+        A Delta table has versions of its own. Of a Parquet folder and of a table of a database a version is a copy in the job's store.
 
         Args:
-            table: made by ``tm.delta_table`` or ``tm.parquet_table``.
+            table: made by ``tm.delta_table``, ``tm.parquet_table`` or ``tm.jdbc_table``.
             on: a column of both, a list of these, or a mapping of the stream's expressions to the table's.
             how: ``left`` keeps elements without a row, with nulls; ``inner`` drops them.
             columns: the columns of the table that are added; all by default.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.graph.model.nodes import SourceNode
 from tidemark.semantics.watermarks.watermarks import SourceEnd, SourceState, with_splits_of
+from tidemark.state.log.epoch_intent import TableVersion
 from tidemark.state.log.records import EpochRecord, OperatorState
 
 if TYPE_CHECKING:
@@ -56,4 +57,4 @@ class EpochPlan:
     strict: frozenset[str] = frozenset()
     texts: Mapping[str, RecordTexts] = field(default_factory=dict)
     end_of_input: bool = False
-    tables: Mapping[str, str] = field(default_factory=dict)
+    tables: Mapping[str, TableVersion] = field(default_factory=dict)

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tidemark.clock import Clock
+from tidemark.graph.operators.registry import stored_state
 from tidemark.spark.columns.few_rows import runs_python
 from tidemark.spark.epoch.background_jobs import thread_pool
 from tidemark.spark.epoch.epoch_plan import EpochPlan
@@ -17,7 +18,8 @@ from tidemark.spark.epoch.topology import Topology
 from tidemark.spark.operators.base.contract import OperatorContext, OperatorRuntime
 from tidemark.spark.prepared.prepared_pass import PreparedPasses
 from tidemark.spark.sinks.sinks import BoundSink
-from tidemark.state.log.records import EpochRecord, OperatorState
+from tidemark.state.log.epoch_intent import TableVersion
+from tidemark.state.log.records import OperatorState
 from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
@@ -67,37 +69,38 @@ class RuntimeContext:
             spark: the session that the batches belong to.
             plan: of the epoch.
         """
-        definition = self.definitions[uid]
+        definition, before = self.definitions[uid], plan.before.operators.get(uid)
+        if before is None or (before.definition.get("kind") != definition.get("kind") and not stored_state(before.definition)):
+            # What a kind without state left, such as a copy of a table, is nothing to another kind that has its uid now.
+            before = OperatorState(definition)
         return OperatorContext(
             spark=spark,
             store=self.store,
             uid=uid,
-            before=plan.before.operators.get(uid, OperatorState(definition)),
+            before=before,
             definition=definition,
             epoch=plan.epoch,
             processing_time=plan.processing_time,
             ends=plan.end_of_input,
             native=self.native,
             prepared=self.prepared,
-            table_version=plan.tables.get(uid),
+            table=plan.tables.get(uid),
             port_types=lambda: self.port_types().get(uid, {}),
         )
 
-    def table_versions(self, before: EpochRecord | None, processing_time: int) -> dict[str, str]:
-        """Return the versions of the tables that operators read in the next epoch, by their names.
+    def plan_tables(self, spark: SparkSession, plan: EpochPlan) -> dict[str, TableVersion]:
+        """Return the versions of the tables that operators read in an epoch, by the operators' names.
 
         Args:
-            before: the record of the epoch before, None for the first.
-            processing_time: of the epoch.
+            spark: the session.
+            plan: of the epoch, without its tables.
+
+        Raises:
+            SourceError: a table cannot be read.
         """
-        states = {} if before is None else before.operators
-        found = {}
-        for node in self.topology.operators:
-            uid = self.topology.name(node)
-            version = self.runtimes[id(node)].plan_table(states.get(uid, OperatorState(self.definitions[uid])), processing_time)
-            if version is not None:
-                found[uid] = version
-        return found
+        uids = {node: self.topology.name(node) for node in self.topology.operators}
+        found = {uid: self.runtimes[id(node)].plan_table(self.of_operator(uid, spark, plan)) for node, uid in uids.items()}
+        return {uid: table for uid, table in found.items() if table is not None}
 
     def close(self) -> None:
         """Stop the threads, and release what operators keep in memory."""

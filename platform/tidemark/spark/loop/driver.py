@@ -316,26 +316,24 @@ class JobDriver:
 
     def _plan(self, session: SparkSession, taken: EpochInput, batch: DataFrame | None, at: int, *, end_of_input: bool) -> EpochPlan:
         """Return the epoch's plan; an epoch that a crash ended runs again with the processing time that it had."""
-        before, epoch = self.head, self.next_epoch
+        before, sources = self.head, self._topology.sources
         time = epoch_processing_time(before.processing_time if before else None, at)
-        intent = EpochIntent(self.lineage, epoch, taken.digest(end_of_input=end_of_input), time)
+        outline = EpochPlan(
+            self.next_epoch, self.lineage, time, Checkpoint.after(before, sources), batches={}, ends={}, end_of_input=end_of_input
+        )
+        intent = EpochIntent(self.lineage, outline.epoch, taken.digest(end_of_input=end_of_input), time)
         if not intent.replays(self._planned):
-            self._planned = replace(intent, tables=self._context.table_versions(before, time))
+            self._planned = replace(intent, tables=self._context.plan_tables(session, outline))
             write_intent(self._store, self._planned)
         intent = self._planned or intent
-        return EpochPlan(
-            epoch=epoch,
-            lineage=self.lineage,
+        return replace(
+            outline,
             processing_time=intent.processing_time,
             tables=intent.tables,
-            before=Checkpoint.after(before, self._topology.sources),
-            batches=rows_of_epoch(
-                session, self._topology.sources, taken, ordered=self._ordered, few_tasks=self._context.native, batch=batch
-            ),
+            batches=rows_of_epoch(session, sources, taken, ordered=self._ordered, few_tasks=self._context.native, batch=batch),
             ends={source.name: taken.end(session, source, anyway=self._intake is not None) for source in self._sources},
             strict=with_malformed_rows(before),
             texts={source.name: RecordTexts(session, source, taken.files.get(source.name, ())) for source in self._sources},
-            end_of_input=end_of_input,
         )
 
     def _run(
@@ -344,9 +342,9 @@ class JobDriver:
         begun = self._clock.monotonic()
         before = self.head
         session.conf.set("spark.sql.shuffle.partitions", str(self.parallelism))
+        jobs_before = spark_jobs(session)
         plan = self._plan(session, taken, batch, at=at, end_of_input=end_of_input)
         crash_point("epoch-planned")
-        jobs_before = spark_jobs(session)
         run = EpochRun(self._context, session, plan)
         run.execute()
         logs = self._checkpoint.save_source_logs() or (before.source_logs if before else {})

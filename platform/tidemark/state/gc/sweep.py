@@ -1,8 +1,9 @@
 """The sweep of unreferenced files: staged before a crash, replaced by compaction, or expired by retention.
 
 Two passes, more than a lease apart: the first writes a tombstone list, the second checks again and deletes files that are still unused.
-Only the driver sweeps, and only between epochs. So every file it lists that no record names was staged by an attempt that
-failed, its own or a fenced driver's, and can never be committed. Symbolic links are left, with the files behind them.
+Only the driver sweeps, and only between epochs. So every file it lists that neither a record nor the plan of the epoch that is to be
+replayed names was staged by an attempt that failed, its own or a fenced driver's, and can never be committed. Symbolic links are left,
+with the files behind them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from tidemark.state.gc.file_references import files_referenced_by_others
 from tidemark.state.gc.pins import Pins
 from tidemark.state.gc.tombstones import TombstoneList
 from tidemark.state.log.epoch_codec import DecodedEpoch
+from tidemark.state.log.epoch_intent import read_intent
 from tidemark.state.log.joblog import DEFAULT_LEASE_MS, Driver, JobLog
 from tidemark.state.store.layout import SEGMENTS, SOURCES, STATE, SWEEP
 from tidemark.state.store.store import ListedFile
@@ -64,12 +66,14 @@ def plan_sweep(
 class KeptEpochs:
     """The epochs that can be restored: those retained, without a gap and newest first, and those pinned, of any age.
 
-    ``referenced_by_others`` are files that other jobs need, or an import that is under way.
+    ``referenced_by_others`` are files that other jobs need, or an import that is under way. ``planned`` are copies of tables that the
+    newest plan names: a crash may have ended its epoch, which is then replayed.
     """
 
     retained: tuple[DecodedEpoch, ...]
     pinned: tuple[DecodedEpoch, ...]
     referenced_by_others: frozenset[str] = frozenset()
+    planned: frozenset[str] = frozenset()
 
     @property
     def all(self) -> tuple[DecodedEpoch, ...]:
@@ -82,12 +86,15 @@ def kept_epochs(log: JobLog) -> KeptEpochs:
 
     Raises:
         CorruptStoreError: a record, pin or file reference cannot be read, so that the files in use are unknown.
+        FormatError: a newer release wrote one, or the plan.
     """
     # The log first, the pins afterwards: see ``Pins.put``. References last: one may be added for a pin's files before the pin is removed.
     retained = tuple(decoded for _, decoded in log.retained())
     known = {ref: segment for decoded in retained for ref, segment in decoded.known.items()}
     pinned = tuple(pin.decoded for pin in Pins(log).list(known))
-    return KeptEpochs(retained, pinned, files_referenced_by_others(log.store, now_ms=log.clock.now_ms()))
+    intent = read_intent(log.store)
+    planned = frozenset[str]() if intent is None else intent.files
+    return KeptEpochs(retained, pinned, files_referenced_by_others(log.store, now_ms=log.clock.now_ms()), planned)
 
 
 def referenced_files(log: JobLog) -> frozenset[str]:
@@ -127,7 +134,7 @@ def sweep(driver: Driver, *, lease_ms: int = DEFAULT_LEASE_MS, kept: KeptEpochs 
 
 
 def _needed(kept: KeptEpochs) -> frozenset[str]:
-    return kept.referenced_by_others.union(path for decoded in kept.all for path in _needs(decoded))
+    return kept.referenced_by_others.union(kept.planned, (path for decoded in kept.all for path in _needs(decoded)))
 
 
 def _needs(decoded: DecodedEpoch) -> Iterable[str]:

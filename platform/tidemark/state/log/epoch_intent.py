@@ -8,10 +8,26 @@ from dataclasses import dataclass
 from tidemark.errors import CorruptStoreError
 from tidemark.state.encoding.codec import added_mapping_field, from_jsonable, to_jsonable
 from tidemark.state.encoding.envelope import decode_envelope, encode_envelope
+from tidemark.state.log.records import StateFile
 from tidemark.state.store.layout import PLAN
 from tidemark.state.store.store import JobStore
 
 KIND = "plan"
+
+
+@dataclass(frozen=True)
+class TableVersion:
+    """A version of a table that an operator reads.
+
+    ``version`` is the table's own number of it; of a table that keeps no versions, a hash of its rows. These were copied when an epoch was
+    planned: ``files`` are files of the operator's state, with columns ``schema``, Spark's JSON text, which is empty without a copy.
+    ``listing`` is a hash of the names, sizes and times of the files that were copied.
+    """
+
+    version: str
+    files: tuple[StateFile, ...] = ()
+    schema: str = ""
+    listing: str = ""
 
 
 @dataclass(frozen=True)
@@ -27,7 +43,12 @@ class EpochIntent:
     epoch: int
     input: str
     processing_time: int
-    tables: Mapping[str, str] = added_mapping_field()
+    tables: Mapping[str, TableVersion] = added_mapping_field()
+
+    @property
+    def files(self) -> frozenset[str]:
+        """The paths in the job's folder of the copies of tables that the epoch reads."""
+        return frozenset(file.path for table in self.tables.values() for file in table.files if not file.owner)
 
     def replays(self, earlier: EpochIntent | None) -> bool:
         """Return whether an earlier intent is of the same epoch over the same input."""

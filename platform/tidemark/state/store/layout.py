@@ -3,7 +3,7 @@
 ===========================  =========================================================================================
 ``log/<slot>.json``          the job log, one record per slot; ``log/<slot>.floor`` says that earlier slots were retired
 ``segments/``                immutable lists of files that records refer to
-``state/<uid>/``             Parquet files of an operator's state
+``state/<uid>/``             Parquet files of an operator's state, and copies of tables that it reads
 ``sources/<name>/``          copies of a source's own log (the files it has seen)
 ``history/``                 progress of the epochs, in blocks of lines
 ``refs/pins/<name>.json``    epochs that retention does not expire, with their whole record: savepoints
@@ -19,7 +19,7 @@
 ``staging/<output>/``        files staged for outputs that live within one process
 ``elements/``                input given in the program
 ``status.json``              the driver's last report on itself and the job
-``plan.json``                processing time and input of the current epoch, in case it is replayed
+``plan.json``                processing time, input and tables' versions of the current epoch, in case it is replayed
 ``accepted-gaps.json``       gaps of outputs that were accepted and that no epoch records yet
 ``heartbeat.json``           the process that drives the job, and when it was last alive
 ===========================  =========================================================================================

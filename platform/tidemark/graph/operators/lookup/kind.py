@@ -36,7 +36,7 @@ class LookupKind(OperatorKind[LookupNode]):
     name: ClassVar[str] = "lookup"
     noun: ClassVar[str] = "lookup"
     nouns: ClassVar[str] = "lookups"
-    state_noun: ClassVar[str] = "nothing: it keeps no state"
+    state_noun: ClassVar[str] = "nothing but a copy of its table"
     keeps_state: ClassVar[bool] = False
 
     def validate(self, node: LookupNode, schemas: Schemas) -> None:
@@ -75,12 +75,12 @@ class LookupKind(OperatorKind[LookupNode]):
         """Return the table, what is compared, and how often a new version is looked for."""
         on = ", ".join(f"{describe_expression(key.left)} = {describe_expression(key.right)}" for key in node.on)
         refresh = format_duration(node.refresh_ms) if node.refresh_ms else "each epoch"
-        return f"lookup ({node.how}) in {node.table.format} table {node.table.path} on {on}, refreshed: {refresh}"
+        return f"lookup ({node.how}) in {node.table.format} table {node.table.label} on {on}, refreshed: {refresh}"
 
     def describe_rows(self, node: LookupNode) -> str:
         """Return what a result row is."""
         kept = ", null where there is none" if node.how == "left" else ""
-        return f"An element with each row of the table `{node.table.path}` that has its key{kept}"
+        return f"An element with each row of the table `{node.table.label}` that has its key{kept}"
 
     def describe_column(self, node: LookupNode, name: str) -> str | None:
         """Return nothing: columns hold what the input's and the table's do."""
@@ -93,7 +93,7 @@ class LookupKind(OperatorKind[LookupNode]):
 
     def made_by(self, node: LookupNode) -> tuple[str, str]:
         """Return the method."""
-        return "lookup", f"looks up rows of {node.table.path}"
+        return "lookup", f"looks up rows of {node.table.label}"
 
     def counters(self, node: LookupNode) -> tuple[str, ...]:
         """Return none: every element is accepted."""
@@ -112,19 +112,18 @@ class LookupKind(OperatorKind[LookupNode]):
             "keys": encode_keys(left_keys(node.on)),
             "right_keys": encode_keys(right_keys(node.on)),
             "how": node.how,
-            "table": {"format": node.table.format, "path": node.table.path, "schema": node.table.schema},
+            "table": node.table.encoded(),
             "columns": None if node.columns is None else list(node.columns),
             "refresh_ms": node.refresh_ms,
         }
 
     def decode(self, definition: Definition, uid: str) -> LookupNode:
         """Return the node."""
-        table = cast("Mapping[str, str]", definition["table"])
         columns = cast("list[str] | None", definition["columns"])
         return LookupNode(
             uid=uid,
             on=paired_keys(decode_keys(definition), decode_keys({"keys": definition["right_keys"]})),
-            table=LookupTable(cast("Literal['delta', 'parquet']", table["format"]), table["path"], table["schema"]),
+            table=LookupTable.decoded(cast("Mapping[str, object]", definition["table"])),
             how=cast("Literal['inner', 'left']", definition["how"]),
             columns=None if columns is None else tuple(columns),
             refresh_ms=int(cast("int", definition["refresh_ms"])),
@@ -164,7 +163,7 @@ def missing_column(node: LookupNode, name: str, known: Schema) -> ColumnError:
     near = known.nearest(name)
     hint = f"; did you mean {near!r}?" if near else ", which has no such column."
     return ColumnError(
-        f"lookup reads column {name!r} of table {node.table.path!r}{hint} The columns are: {', '.join(known.names)}",
+        f"lookup reads column {name!r} of table {node.table.label!r}{hint} The columns are: {', '.join(known.names)}",
         fix=f"write {near!r}" if near else "name columns of the table",
         uid=node.uid,
         place=node.place,

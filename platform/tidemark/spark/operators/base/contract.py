@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tidemark.graph.model.nodes import StatefulNode
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, SourceState
 from tidemark.spark.prepared.prepared_pass import Build, PreparedPasses
+from tidemark.state.log.epoch_intent import TableVersion
 from tidemark.state.log.progress import OperatorProgress
 from tidemark.state.log.records import OperatorState
 from tidemark.state.store.store import JobStore
@@ -97,7 +98,7 @@ class OperatorContext:
     ``processing_time`` is the epoch's; ``ends`` is whether no input comes after it; ``native`` whether the job runs no Python function, so
     that few rows of state are read in one task. ``prepared`` are the run's passes over few rows, whose plans are kept between epochs.
     ``port_types`` returns the columns of the inputs, by port, also of those without rows; nothing where state is only read.
-    ``table_version`` is the version of the table that the operator reads, as the epoch's plan fixed it.
+    ``table`` is the version of the table that the operator reads, as the epoch's plan fixed it.
     """
 
     spark: SparkSession
@@ -110,7 +111,7 @@ class OperatorContext:
     ends: bool = False
     native: bool = False
     prepared: PreparedPasses = field(default_factory=PreparedPasses)
-    table_version: str | None = None
+    table: TableVersion | None = None
     port_types: Callable[[], Mapping[str, StructType]] = dict
 
     @property
@@ -156,14 +157,16 @@ class OperatorRuntime(ABC):
     def next_timer(self, state: OperatorState) -> int | None:
         """Return the least watermark, in the operator's time domain, at which something fires; None where nothing waits."""
 
-    def plan_table(self, before: OperatorState, processing_time: int) -> str | None:
-        """Return the version of the table that the operator reads in an epoch, None where it reads none. Called when the epoch is planned.
+    def plan_table(self, context: OperatorContext) -> TableVersion | None:
+        """Return the version of the table that the operator reads in an epoch, None where it reads none.
+
+        Called when the epoch is planned, not when it is replayed. A copy of the table may be staged; nothing refers to it until the plan
+        names it.
 
         Args:
-            before: the operator's state after the epoch before.
-            processing_time: of the epoch.
+            context: of the epoch, without its table.
         """
-        del before, processing_time
+        del context
         return None
 
     def next_processing_time(self, state: OperatorState) -> int | None:

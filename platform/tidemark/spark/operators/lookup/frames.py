@@ -22,15 +22,15 @@ FOUND: Final = "__tm_found"
 _KEY: Final = "__tm_key_{}"
 
 
-def table_rows(node: LookupNode, rows: DataFrame) -> DataFrame:
+def keyed_rows(node: LookupNode, rows: DataFrame) -> DataFrame:
     """Return the rows of a table with their keys, and the columns that results have.
 
     Raises:
         ColumnError: the table lacks a column.
         DefinitionError: it has a column of another type than was declared.
     """
+    rows = _declared(node, rows)
     known = Schema.of((field.name, field.dataType.simpleString()) for field in rows.schema)
-    _require_declared(node, rows)
     for name in node.columns or ():
         if known.find(name) is None:
             raise missing_column(node, name, known)
@@ -44,11 +44,21 @@ def table_rows(node: LookupNode, rows: DataFrame) -> DataFrame:
         raise missing_column(node, wanted, known) from error
     # A row whose key has a null meets nothing.
     present = " AND ".join(f"{_KEY.format(number)} IS NOT NULL" for number in range(len(named)))
-    return rows.select(*named, *(F.col(quoted(name)) for name in kept)).where(present).withColumn(FOUND, F.expr("true"))
+    return rows.select(*named, *(F.col(quoted(name)) for name in kept)).where(present)
+
+
+def with_found(rows: DataFrame) -> DataFrame:
+    """Return keyed rows with the column that says, after a left join, that there is one."""
+    return rows.withColumn(FOUND, F.expr("true"))
 
 
 def joined(node: LookupNode, elements: DataFrame, table: DataFrame) -> DataFrame:
     """Return elements with the table's columns, null where there is no row, and whether there is one.
+
+    Args:
+        node: the operator.
+        elements: of the epoch.
+        table: its rows, keyed, ``with_found``.
 
     Raises:
         ColumnError: one name for columns of both sides.
@@ -68,10 +78,12 @@ def joined(node: LookupNode, elements: DataFrame, table: DataFrame) -> DataFrame
     return asked.join(table, F.expr(same), "left").select(*map(quoted, visible_of(elements.columns)), *map(quoted, added), *hidden, found)
 
 
-def _require_declared(node: LookupNode, rows: DataFrame) -> None:
+def _declared(node: LookupNode, rows: DataFrame) -> DataFrame:
+    """Return the columns that were declared, as they were spelled; all of them where none were."""
     if node.table.schema is None:
-        return
+        return rows
     there = {field.name.lower(): field for field in rows.schema}
+    chosen = []
     for field in struct_of(node.table.schema):
         found = there.get(field.name.lower())
         declared = field.dataType.simpleString()
@@ -80,8 +92,10 @@ def _require_declared(node: LookupNode, rows: DataFrame) -> None:
         if found.dataType.simpleString() != declared:
             was = found.dataType.simpleString().upper()
             raise DefinitionError(
-                f"table {node.table.path!r} has column {field.name!r} of type {was}, and schema= declares {declared.upper()}",
+                f"table {node.table.label!r} has column {field.name!r} of type {was}, and schema= declares {declared.upper()}",
                 fix="declare the types that the table has",
                 uid=node.uid,
                 place=node.place,
             )
+        chosen.append(F.col(quoted(found.name)).alias(field.name))
+    return rows.select(*chosen)

@@ -1,11 +1,13 @@
 """The join with a table: an epoch's elements are joined once with the version that its plan fixed, and the rows are read from files.
 
 An epoch with input makes one Spark job, beside those of its outputs; the first with a version reads the table, which stays in memory.
+To copy a table takes one more, when the epoch is planned.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import Observation
@@ -19,15 +21,15 @@ from tidemark.spark.columns.expressions import POSITION, TIME, quoted
 from tidemark.spark.operators.base.contract import InputCounts, Observed, OperatorContext, OperatorEpoch, OperatorRuntime, PortInput
 from tidemark.spark.operators.base.staged_rows import StagedRows
 from tidemark.spark.operators.base.tables import StateTables
-from tidemark.spark.operators.lookup.frames import FOUND, joined, table_rows
+from tidemark.spark.operators.lookup.copies import copied, known_version, recorded, rows_of_copy
+from tidemark.spark.operators.lookup.databases import naming_database
+from tidemark.spark.operators.lookup.frames import FOUND, joined, keyed_rows, with_found
 from tidemark.spark.operators.lookup.versions import TableReader
+from tidemark.state.log.epoch_intent import TableVersion
 from tidemark.state.log.records import OperatorState
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-VERSION: Final = "table_version"
-"""The field of the operator's entry in an epoch's record that says which version of the table the epoch read."""
+    from pyspark.sql import DataFrame
 
 REFRESHED_AT: Final = "refreshed_at"
 """The counter of the processing time at which the version was looked for."""
@@ -53,27 +55,45 @@ class LookupRuntime(OperatorRuntime):
         """The operator's declaration."""
         return self._declared
 
-    def plan_table(self, before: OperatorState, processing_time: int) -> str:
+    def plan_table(self, context: OperatorContext) -> TableVersion:
         """Return the version of the epoch before, or the newest where it is time to look for it, or where it was of another table.
 
         Raises:
-            SourceError: there is no such table.
+            SourceError: there is no such table, or it cannot be read.
+            ColumnError: it lacks a column.
+            DefinitionError: it has a column of another type than was declared.
         """
-        version, refreshed = before.definition.get(VERSION), before.counters.get(REFRESHED_AT)
-        current = {"format": self._declared.table.format, "path": self._declared.table.path, "schema": self._declared.table.schema}
-        same = before.definition.get("table") == current
-        if not isinstance(version, str) or refreshed is None or not same or processing_time - refreshed >= self._declared.refresh_ms:
-            return self._reader.newest()
-        return version
+        known, node = known_version(context), self._declared
+        if known is not None and not self.is_due(context):
+            return known
+        if node.table.has_versions:
+            return TableVersion(self._reader.newest())
+        listing = self._reader.listing()
+        if known is not None and listing and known.listing == listing:
+            return known
+        with naming_database(node):
+            rows = keyed_rows(node, self._reader.current(context.spark))
+            return copied(context, rows, place=node.place, listing=listing, known=known)
 
-    def table(self, spark: SparkSession, version: str) -> DataFrame:
-        """Return the rows of a version, with the columns that are wanted; kept in memory until another one is asked for."""
-        if self._kept is not None and self._kept[0] == version:
+    def is_due(self, context: OperatorContext) -> bool:
+        """Return whether it is time to look for a newer version: none is known, or the known one is as old as it may be."""
+        refreshed = context.before.counters.get(REFRESHED_AT)
+        return refreshed is None or known_version(context) is None or context.processing_time - refreshed >= self._declared.refresh_ms
+
+    def table(self, context: OperatorContext) -> DataFrame:
+        """Return the rows of the epoch's version, with the columns that are wanted; kept in memory until another one is asked for."""
+        version = context.table
+        if version is None:
+            raise ValueError("an epoch whose plan has no version of the table")
+        if self._kept is not None and self._kept[0] == version.version:
             return self._kept[1]
         self.close()
-        rows = table_rows(self._declared, self._reader.rows(spark, version)).persist(StorageLevel.MEMORY_AND_DISK)
-        self._kept = version, rows
-        return rows
+        if version.schema:
+            keyed = rows_of_copy(context, version)
+        else:
+            keyed = keyed_rows(self._declared, self._reader.version(context.spark, version.version))
+        self._kept = version.version, with_found(keyed).persist(StorageLevel.MEMORY_AND_DISK)
+        return self._kept[1]
 
     def close(self) -> None:
         """Release the rows of the table."""
@@ -104,11 +124,9 @@ class LookupEpoch(OperatorEpoch):
     def process_batch(self, inputs: Mapping[str, PortInput]) -> None:
         """Join the epoch's elements with the table, and write the rows; one Spark job."""
         runtime, context = self.runtime, self.context
-        if context.table_version is None:
-            raise ValueError("an epoch whose plan has no version of the table")
         came, made = Observation(), Observation()
         elements = inputs["elements"].rows.observe(came, F.count(F.lit(1)).alias("rows"))
-        rows = joined(runtime.node, elements, runtime.table(context.spark, context.table_version))
+        rows = joined(runtime.node, elements, runtime.table(context))
         counted = rows.observe(made, F.expr("count(1) AS all"), F.expr(f"count_if({FOUND}) AS found"))
         self._made = StagedRows(context, self._tables, counted)
         self._found = {**came.get, **made.get}
@@ -154,11 +172,8 @@ class LookupEpoch(OperatorEpoch):
         if self._made is not None:
             self._made.delete()
         context = self.context
-        version, before = context.table_version, context.before
         kept = self._tables.snapshot(self.watermark, {})
-        if version is None:
+        if context.table is None:
             return kept
-        same = version == before.definition.get(VERSION) and REFRESHED_AT in before.counters
-        due = not same or context.processing_time - before.counters[REFRESHED_AT] >= self.runtime.node.refresh_ms
-        counters = {**kept.counters, REFRESHED_AT: context.processing_time if due else before.counters[REFRESHED_AT]}
-        return OperatorState({**kept.definition, VERSION: version}, kept.files, kept.watermark, counters)
+        at = context.processing_time if self.runtime.is_due(context) else context.before.counters[REFRESHED_AT]
+        return recorded(replace(kept, counters={**kept.counters, REFRESHED_AT: at}), context.table)

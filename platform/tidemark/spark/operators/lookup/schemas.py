@@ -12,7 +12,7 @@ from tidemark.graph.operators.lookup.node import LookupNode
 from tidemark.spark.columns.expressions import visible_of
 from tidemark.spark.columns.schemas import no_rows, nullable, struct_of
 from tidemark.spark.operators.base.schemas import OperatorSchemas, with_time
-from tidemark.spark.operators.lookup.frames import joined, table_rows
+from tidemark.spark.operators.lookup.frames import joined, keyed_rows, with_found
 from tidemark.spark.operators.lookup.versions import TableReader
 
 if TYPE_CHECKING:
@@ -39,15 +39,14 @@ class LookupSchemas(OperatorSchemas):
         """Return the columns of both; those of the table are read from it, unless they were declared.
 
         Raises:
-            SourceError: there is no such table.
+            SourceError: there is no such table, or it cannot be read.
         """
         node, spark = self._node, self._rows.sparkSession
         if node.table.schema is not None:
             table = no_rows(spark, nullable(struct_of(node.table.schema)))
         else:
-            reader = TableReader(node)
-            table = reader.rows(spark, reader.newest())
-        made = joined(node, self._rows, table_rows(node, table)).schema
+            table = TableReader(node).current(spark)
+        made = joined(node, self._rows, with_found(keyed_rows(node, table))).schema
         columns = {field.name: field for field in nullable(made) if visible_of([field.name])}
         known = schema_of(node)
         ordered = [name for name in (known.names if known is not None else ()) if name in columns]

@@ -1,4 +1,4 @@
-"""Versions of tables that streams look rows up in: which is the newest, and the rows of one."""
+"""Reads tables that streams look rows up in: versions of Delta tables, and Parquet folders and tables of databases as they are."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from tidemark.graph.operators.lookup.node import LookupNode
 from tidemark.locations import Location
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.columns.schemas import no_rows, nullable
+from tidemark.spark.operators.lookup.databases import database_rows
 from tidemark.state.encoding.redaction import without_secrets
 from tidemark.state.store.store import JobStore, ListedFile
 
@@ -30,7 +31,7 @@ _READ_FEATURES: Final = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtoc
 
 @dataclass(frozen=True)
 class TableReader:
-    """Reads versions of an operator's table.
+    """Reads an operator's table.
 
     Args:
         node: the operator.
@@ -39,25 +40,48 @@ class TableReader:
     node: LookupNode
 
     def newest(self) -> str:
-        """Return the newest version.
+        """Return the newest version of a Delta table.
 
         Raises:
             SourceError: there is no such table, or it cannot be read.
         """
-        if self.node.table.format == "delta":
-            return str(self._delta(None).version())
-        listed = [tuple(file) for file in self._files()]
-        return hashlib.sha256(json.dumps(listed).encode()).hexdigest()[:16]
+        return str(self._delta(None).version())
 
-    def rows(self, spark: SparkSession, version: str) -> DataFrame:
-        """Return the rows of a version of a Delta table, or of the folder as it is.
+    def listing(self) -> str:
+        """Return a hash of the names, sizes and times of the files of a folder; empty for a table of a database.
+
+        Raises:
+            SourceError: there are no such files.
+        """
+        if self.node.table.format == "jdbc":
+            return ""
+        return hashlib.sha256(json.dumps([tuple(file) for file in self._files()]).encode()).hexdigest()[:16]
+
+    def current(self, spark: SparkSession) -> DataFrame:
+        """Return the rows of the table as it is.
+
+        Raises:
+            SourceError: there is no such table, or it cannot be read.
+            DefinitionError: an environment variable that holds a secret of its database is not set.
+        """
+        match self.node.table.format:
+            case "delta":
+                return self.version(spark, self.newest())
+            case "parquet":
+                root = Location.parse(self.node.table.path).spark_uri
+                # With the folder as base path, folders such as day=1 are columns.
+                reader = spark.read.option("basePath", root)
+                return reader.parquet(*(f"{root}/{file.path}" for file in self._files()))
+            case "jdbc":
+                return database_rows(self.node, spark)
+
+    def version(self, spark: SparkSession, version: str) -> DataFrame:
+        """Return the rows of a version of a Delta table.
 
         Raises:
             SourceError: there is no such version, or it cannot be read.
         """
         root = Location.parse(self.node.table.path).spark_uri
-        if self.node.table.format == "parquet":
-            return spark.read.parquet(*(f"{root}/{file.path}" for file in self._files()))
         table = self._delta(int(version))
         schema = nullable(T.StructType.fromJson(json.loads(table.schema().to_json())))
         paths = [unquote(entry["path"]) for entry in pa.table(table.get_add_actions()).select(["path"]).to_pylist()]
