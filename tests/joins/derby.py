@@ -22,10 +22,11 @@ class Database:
     """
 
     def __init__(self, spark: SparkSession, name: str) -> None:
-        self._jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
-        self._jvm.java.lang.System.setProperty("derby.stream.error.file", "/dev/null")
+        jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
+        self._jvm = jvm
+        jvm.java.lang.System.setProperty("derby.stream.error.file", "/dev/null")
         # Spark says for all databases of Derby that they ask for no password.
-        self._jvm.java.lang.System.clearProperty("derby.connection.requireAuthentication")
+        jvm.java.lang.System.clearProperty("derby.connection.requireAuthentication")
         self.url = f"jdbc:derby:memory:{name}"
         for key, value in {
             "derby.user.reader": PASSWORD,

@@ -11,6 +11,7 @@ from typing import Literal, get_args
 from tidemark.errors import DefinitionError, StateMismatchError
 from tidemark.graph.model.call_site import call_site
 from tidemark.graph.model.wrong_calls import checked_methods
+from tidemark.graph.operators.registry import stored_state
 from tidemark.names import is_blank
 from tidemark.savepoints.model.offset_log_sources import offset_log_sources, without_sources
 from tidemark.savepoints.model.restore_words import LEAVE_BEHIND, by_restore
@@ -102,7 +103,7 @@ def restored_record(
     names = {uid: restore.uids.get(uid, uid) for uid in stored.operators}
     kept_uids = {old: new for old, new in names.items() if targets is None or new in targets.operators}
     unread = set() if targets is None else {*offset_log_sources(stored.offsets), *stored.sources} - set(targets.sources)
-    lost = sorted(set(names) - set(kept_uids))
+    lost = sorted(uid for uid in set(names) - set(kept_uids) if stored_state(stored.operators[uid].definition))
     # A source that never had input has no position to lose.
     missed = sorted(unread & set(positions(stored.offsets)))
     if (lost or missed) and not restore.allow_non_restored_state:
