@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -65,7 +65,14 @@ def test_a_folder_is_copied_when_it_is_time_and_its_rows_have_changed(spark: Spa
     write(path, [("a", "one"), (None, "nobody"), ("b", None)])
     table = tm.parquet_table(str(path), schema="k STRING, name STRING")
     stream = elements(*([row(second, "a")] for second in range(6)), schema=SCHEMA).lookup(table, on="k").uid("names")
-    versions, rewritten = [], [[("a", "one"), ("b", None)], [("b", None), ("a", "one")], [("a", "two")], [], [("a", "three")]]
+    versions: list[tuple[Any, Any]] = []
+    rewritten: list[list[tuple[str | None, str | None]]] = [
+        [("a", "one"), ("b", None)],
+        [("b", None), ("a", "one")],
+        [("a", "two")],
+        [],
+        [("a", "three")],
+    ]
 
     def between(number: int, clock: ManualClock) -> None:
         state = state_of(tmp_path)

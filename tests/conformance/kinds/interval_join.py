@@ -18,8 +18,8 @@ def joined(how: How, lower: str, upper: str) -> Build:
 
     def build(stream: tm.Stream, tags: Tags) -> tm.Stream:
         odds = stream.filter("v % 2 = 1").select("k", then="at", odd="v")
-        late = {"late_left_to": tags["late_left"], "late_right_to": tags["late_right"]} if tags else {}
-        return stream.filter("v % 2 = 0").join(odds, on="k", how=how, within=(lower, upper), **late)
+        sides = tags.get("late_left"), tags.get("late_right")
+        return stream.filter("v % 2 = 0").join(odds, on="k", how=how, within=(lower, upper), late_left_to=sides[0], late_right_to=sides[1])
 
     return build
 
