@@ -142,6 +142,7 @@ def test_elements_in_order_may_be_cut_into_epochs_anyhow(spark: SparkSession, tm
 @pytest.mark.crash
 @pytest.mark.parametrize("number", range(len(JOBS)))
 def test_a_crash_in_any_epoch_loses_and_doubles_nothing(
+    *,
     spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
