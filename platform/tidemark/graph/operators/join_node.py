@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
@@ -16,7 +17,7 @@ LATE_OF: Final[Mapping[str, Side]] = {"late_left": "left", "late_right": "right"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ElementJoinNode(StatefulNode):
+class ElementJoinNode(StatefulNode, ABC):
     """A join of the elements of two streams by keys and event time."""
 
     on: tuple[JoinKey, ...]
