@@ -186,7 +186,7 @@ class ChangelogMethods:
                 order=order,
                 rank=rank,
                 key=() if key is None else column_names(key, "top_n(key=...)", place),
-                changelog=changelog_keys(self.node) or (),
+                changelog=changelog_keys(self.node),
                 ttl=require_ttl(ttl, "top_n", place),
                 place=place,
             )
