@@ -17,7 +17,8 @@ class TopNode(StatefulNode):
 
     ``by`` are the columns of a group, none for one group of all rows. ``order`` is SQL as after ORDER BY. ``rank`` is the column that is
     added with a row's place, from 1; without one rows are identified by ``key``. ``changelog`` are the columns of the key of the input,
-    where that is a changelog, none where it has one row at most; all its rows are kept then, else only the best. ``ttl`` is how long a group is kept after its newest row.
+    where that is a changelog, no column where it has one row at most; all its rows are kept then, else only the best. ``ttl`` is how long
+    a group is kept after its newest row.
     """
 
     n: int
