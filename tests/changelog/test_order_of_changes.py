@@ -36,6 +36,10 @@ def given() -> tm.Stream:
     return tm.source("rows", tm.from_elements(epochs=LATE, schema=SCHEMA), watermarks=tm.ascending(timestamp="t"))
 
 
+def history(table: str) -> list[tuple[int, str, str, int]]:
+    return sorted((row["epoch"], row["id"], row["operation"], row["v"]) for row in tm.memory_table(table).to_pylist())
+
+
 def test_changes_count_in_the_order_of_their_source_or_sequence(spark: SparkSession, tmp_path: Path) -> None:
     rows = given()
     outputs = {
@@ -44,9 +48,7 @@ def test_changes_count_in_the_order_of_their_source_or_sequence(spark: SparkSess
     }
     job = tm.Job("order", {name: tm.memory(each, f"order_{name}") for name, each in outputs.items()}, store=str(tmp_path))
     tm.run(job, spark=spark)
-    found = {
-        name: sorted((row.epoch, row.id, row.operation, row.v) for row in tm.memory_table(f"order_{name}").collect()) for name in outputs
-    }
+    found = {name: history(f"order_{name}") for name in outputs}
     assert found["source"] == [(0, "late", "insert", 2), (1, "gone", "insert", 5), (1, "late", "update", 3)]
     assert found["sequence"] == [(2, "swap", "insert", 9)]
 
