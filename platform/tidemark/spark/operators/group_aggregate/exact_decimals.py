@@ -36,17 +36,18 @@ def added(one: str, other: str, kind: str) -> str:
     scale = shape[1]
     limit, smaller = f"1{'0' * (_MOST - 1 - scale)}BD", f"DECIMAL({_MOST - 1}, {scale})"
     few = f"CAST(CAST({one} AS {smaller}) + CAST({other} AS {smaller}) AS {kind})"
-    return f"CASE WHEN abs({one}) < {limit} AND abs({other}) < {limit} THEN {few} ELSE {_by_parts(one, other, kind)} END"
+    return f"CASE WHEN abs({one}) < {limit} AND abs({other}) < {limit} THEN {few} ELSE {_by_parts(one, other, kind, scale)} END"
 
 
-def _by_parts(one: str, other: str, kind: str) -> str:
+def _by_parts(one: str, other: str, kind: str, scale: int) -> str:
     """Return SQL of the sum by whole parts and fractions of at least 0, which are put together as text."""
     fraction = f"(pmod({one}, 1BD) + pmod({other}, 1BD))"
     whole, rest = f"(floor({one}) + floor({other}) + floor({fraction}))", f"pmod({fraction}, 1BD)"
     borrows = f"({whole} < 0 AND {rest} > 0)"
     digits = f"abs(if({borrows}, {whole} + 1, {whole}))"
     # With 1 before the point, no text is written with an exponent.
-    after = f"substr(CAST(1BD + if({borrows}, 1BD - {rest}, {rest}) AS STRING), 2)"
+    positive = f"CAST(if({borrows}, 1BD - {rest}, {rest}) AS DECIMAL({scale + 1}, {scale}))"
+    after = f"substr(CAST(1BD + {positive} AS STRING), 2)"
     return f"CAST(concat(if({whole} < 0, '-', ''), CAST({digits} AS STRING), {after}) AS {kind})"
 
 
