@@ -59,6 +59,16 @@ MISTAKES: dict[str, tuple[Callable[[], object], str, str]] = {
         "id_2='id'",
     ),
     "no kind": (lambda: rides().join(zones(), on="zone", how="outer"), "join(how='outer') is no kind of join", "'inner', 'left'"),  # type: ignore[arg-type]
+    "a key that both fill": (
+        lambda: rides().join(stream("more", "id BIGINT, zone INT, name STRING").as_changelog(key=["id"]), on=["id", "zone"], how="full"),
+        "a full join compares zone beside the key of the result (id)",
+        ".select(..., id_2='id'), and on={'id': 'id_2', 'zone': 'zone'}",
+    ),
+    "no key at all": (
+        lambda: rides().aggregate_all(n=tm.count()).join(zones().aggregate_all(n=tm.count()), on="n", how="full"),
+        "a full join compares n beside the key of the result (no column)",
+        "give one input a key",
+    ),
     "unknown columns": (
         lambda: rides().join(stream("zones", ZONES).transform(lambda rows: rows).as_changelog(key=["zone"]), on="zone"),
         "the columns of the right stream of a join are known only when it runs",

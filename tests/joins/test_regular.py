@@ -99,3 +99,39 @@ def test_two_rows_without_keys_in_a_full_join(spark: SparkSession, tmp_path: Pat
     found = run_history(spark, tmp_path / "kept", {"pairs": pairs})["pairs"]
     rows = sorted([(row["k"], row["of_left"], row["one"], row["other"]) for row in found], key=repr)
     assert rows == [(None, None, None, "other"), (None, True, "one", None)]
+
+
+def test_contents_of_one_row_are_joined(spark: SparkSession, tmp_path: Path) -> None:
+    drawn = random.Random(11)
+    a, b = table(drawn, "a", "k"), table(drawn, "b", "k")
+    one = changelog("a", a, schema("a", "k"), ["a_id"]).filter("a_k = 'a'").aggregate_all(rows=tm.count()).uid("one")
+    other = changelog("b", b, schema("b", "k"), ["b_id"])
+    sizes = other.filter("b_k = 'a'").aggregate_all(size=tm.count()).uid("sizes")
+    joins = {
+        "left": one.join(other.with_columns(b_rows="CAST(b_n AS BIGINT)"), on={"rows": "b_rows"}, how="left").uid("left"),
+        "full": one.join(other.with_columns(b_rows="CAST(b_n AS BIGINT)"), on={"rows": "b_rows"}, how="full").uid("full"),
+        "both": one.join(sizes, on={"rows": "size"}, how="left").uid("both"),
+    }
+    ran = run_history(spark, tmp_path, joins, parallelism=2)
+    columns = {"left": ["rows", "b_id", "b_k", "b_n", "b_rows"], "both": ["rows", "size"]}
+    columns["full"] = columns["left"]
+    found = {name: contents_of(ran[name], ["b_id"] if name != "both" else [], EPOCHS) for name in joins}
+    for epoch in range(EPOCHS):
+        counted, counted_b = (
+            [{name: rows}] if (rows := sum(row[of] == "a" for row in each.contents[epoch].values())) else []
+            for name, of, each in (("rows", "a_k", a), ("size", "b_k", b))
+        )
+        more: list[Row] = [{**row, "b_rows": row["b_n"]} for row in b.contents[epoch].values()]
+        for how in ("left", "full"):
+            whole = joined(counted, more, [("rows", "b_rows")], how)
+            assert found[how][epoch] == keyed(whole, ["b_id"], columns[how]), (how, epoch)
+        assert found["both"][epoch] == keyed(joined(counted, counted_b, [("rows", "size")], "left"), [], columns["both"]), epoch
+
+
+def test_keys_that_are_null_in_part_are_no_row_of_both_in_a_full_join(spark: SparkSession, tmp_path: Path) -> None:
+    left, right = (
+        given(name, [(1, 1, None, name)], columns=f"k INT, m STRING, {name} STRING").select("k", "m", name).as_changelog(key=["k", "m"])
+        for name in ("one", "other")
+    )
+    with pytest.raises(UserCodeError, match=r"null in part, and both could be one row of the result \(k, m\)"):
+        run_history(spark, tmp_path, {"pairs": left.join(right, on=["k", "m"], how="full").uid("pairs")})

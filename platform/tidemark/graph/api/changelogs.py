@@ -35,7 +35,7 @@ class ChangelogMethods:
             """The stream's place in the graph."""
             ...
 
-    def as_changelog(self, key: Sequence[str], *, operation: Expression | None = None) -> Stream:
+    def as_changelog(self, key: Sequence[str], *, operation: Expression | None = None, sequence: Expression | None = None) -> Stream:
         """Take the rows as changes of a table with a key: each one as an insert, or as what ``operation`` says.
 
         Without ``operation`` no key may come twice: nothing is kept, so that it is not checked here. A stream whose keys come again is
@@ -44,17 +44,22 @@ class ChangelogMethods:
         Args:
             key: the columns that identify a row; they stay part of every step that follows.
             operation: gives ``insert``, ``update_before``, ``update_after`` or ``delete``, or ``+I``, ``-U``, ``+U``, ``-D``. Updates and
-                deletes have to bring the row before; the changes of a key count in order of (event time, source position).
+                deletes have to bring the row before: an update is two rows. Feeds without the rows before updates are made a changelog by
+                ``latest(by=..., sequence=..., deleted=...)``, which keeps them.
+            sequence: an SQL expression whose values order the changes of a key in an epoch, such as a log position; null is less than any
+                value, and of equal ones the position in the source decides. Without it the changes count in the order of their source
+                (Kafka: partition and offset; files: path and row), whatever their event times. Epochs are taken one after the other.
 
         Raises:
             ColumnError: a column does not exist, or its values cannot be compared.
-            DefinitionError: no key, or the stream is a changelog already.
+            ExpressionError: ``operation`` gives no text, or ``sequence`` no values with an order.
+            DefinitionError: no key, a sequence without operation, or the stream is a changelog already.
         """
         from tidemark.graph.api.streams import Stream
 
         place = call_site()
         keys = column_names(key, "as_changelog(key=...)", place)
-        return Stream(ChangelogNode(inputs=(self.node,), keys=keys, operation=operation, place=place))
+        return Stream(ChangelogNode(inputs=(self.node,), keys=keys, operation=operation, sequence=sequence, place=place))
 
     def as_elements(self, *, operation: str = "operation") -> Stream:
         """Take the changes of a changelog as elements: the rows before and after an update, inserts and deletes, each with its kind.
@@ -186,7 +191,7 @@ class ChangelogMethods:
                 order=order,
                 rank=rank,
                 key=() if key is None else column_names(key, "top_n(key=...)", place),
-                changelog=changelog_keys(self.node) or (),
+                changelog=changelog_keys(self.node),
                 ttl=require_ttl(ttl, "top_n", place),
                 place=place,
             )

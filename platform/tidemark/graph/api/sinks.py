@@ -36,11 +36,15 @@ def delta(
         mode: ``append`` adds every row, so a window that fires again has one row per pane. ``upsert`` keeps the newest row of each
             key: of a window its newest pane. The rows that a session replaces, by its column ``replaces``, are removed in the same version.
             ``scd2`` keeps every version of a row, with the columns ``valid_from`` and ``valid_to`` (null while it is the newest): a
-            slowly changing dimension of type 2. A version that comes late is put between those that are there.
+            slowly changing dimension of type 2. Of a stream that is only added to each row is a version, and one that comes late is put
+            between those that are there. Of a changelog the versions without ``valid_to`` are its content after the epoch: a row that is
+            inserted or updated takes the place of all that the table has for its key from the row's ``valid_from`` on.
         keys: key columns of an upsert, or of versions; nulls equal nulls. A changelog has its own. The results of windows have default
             keys: the key's columns, ``window_start`` and ``window_end``.
         sequence: of versions: the TIMESTAMP column with the time from which a row is valid; by default the processing time of the epoch
-            that brought it. A deleted row is valid until the processing time of its epoch.
+            that brought it. A deleted row is valid until the processing time of the epoch that deleted it, and one that would begin then
+            or later was never valid: it is removed. A row of the key that is inserted after that is valid from its own time on, also where
+            that is before the deletion.
 
     Raises:
         DefinitionError: not a stream, no path, or keys that are missing or of no use.

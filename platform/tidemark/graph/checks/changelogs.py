@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
 from tidemark.errors import ColumnError, DefinitionError, ExpressionError
+from tidemark.graph.checks.node_expressions import node_expressions
 from tidemark.graph.checks.schema_inference import schema_of
+from tidemark.graph.expressions.determinism import changing_function
 from tidemark.graph.expressions.expression_types import type_of
-from tidemark.graph.expressions.expressions import Site, check_columns, parse_row_expression
+from tidemark.graph.expressions.expressions import Site, check_columns, parse_row_expression, parse_sql
 from tidemark.graph.expressions.name_checks import check_column_names
 from tidemark.graph.model.nodes import (
     ChangelogNode,
@@ -27,6 +29,7 @@ from tidemark.graph.model.nodes import (
     WithColumnsNode,
     walk,
 )
+from tidemark.graph.operators.latest.checks import check_ordered
 from tidemark.graph.operators.registry import kind_of
 
 _known: WeakKeyDictionary[Node, tuple[str, ...] | None] = WeakKeyDictionary()
@@ -133,7 +136,30 @@ def check_changelog(node: Node) -> None:
             uid=node.uid,
             place=node.place,
         )
+    _check_expressions(node)
     changelog_keys(node)
+
+
+def _check_expressions(node: Node) -> None:
+    """Check that a row has the same values when it is taken back as when it was added."""
+    for site, text in node_expressions(node):
+        try:
+            found = changing_function(parse_sql(text, site))
+        except ExpressionError:
+            # Texts of aggregates with places for their arguments.
+            continue
+        if found is not None:
+            raise changing_over_changelog(site, text, f"uses {found!r}")
+
+
+def changing_over_changelog(site: Site, text: object, why: str) -> ExpressionError:
+    """Return the error for an expression over a changelog that may give another value when it is computed again."""
+    return ExpressionError(
+        f"{site.of(text)} {why}, and is over a changelog: when a row is taken back, it would have another value than when it was added",
+        fix="add the value as a column before the stream becomes a changelog: .with_columns(added_at='now()').latest(by=['ride_id'])",
+        uid=site.uid,
+        place=site.place,
+    )
 
 
 def _check_declared(node: ChangelogNode) -> None:
@@ -146,6 +172,14 @@ def _check_declared(node: ChangelogNode) -> None:
         )
     for key in node.keys:
         check_key_column(key, "as_changelog(key=...)", node)
+    if node.sequence is not None:
+        if node.operation is None:
+            raise DefinitionError(
+                "as_changelog(sequence=...) orders the changes of a key, and without operation each key has one",
+                fix="leave sequence out; to keep the newest row of each key: .latest(by=[...], sequence=...)",
+                place=node.place,
+            )
+        check_ordered(node.sequence, "as_changelog sequence", schema, node.place, None)
     if node.operation is None:
         return
     site = Site("as_changelog operation", node.place)

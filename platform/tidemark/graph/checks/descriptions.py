@@ -74,7 +74,8 @@ def _describe_flow(node: Node) -> str:
             return "union"
         case ChangelogNode():
             changes = "" if node.operation is None else f", operation {describe_expression(node.operation)}"
-            return f"changelog of {', '.join(node.keys)}{changes}"
+            order = "" if node.sequence is None else f" in order of {describe_expression(node.sequence)}"
+            return f"changelog of {', '.join(node.keys)}{changes}{order}"
         case ElementsNode():
             return "changes as elements"
         case StatefulNode():

@@ -53,5 +53,7 @@ def _named(node: Node) -> Iterator[tuple[str, object]]:
             yield from ((f"split condition of {tag.name!r}", condition) for tag, condition in node.branches)
         case ChangelogNode() if node.operation is not None:
             yield "as_changelog operation", node.operation
+            if node.sequence is not None:
+                yield "as_changelog sequence", node.sequence
         case StatefulNode():
             yield from kind_of(node).expressions(node)

@@ -63,7 +63,7 @@ def is_aggregate(node: exp.Expr) -> bool:
     """Return whether a parsed expression is itself a call of an aggregate function."""
     from sqlglot import exp
 
-    name = _name(node)
+    name = function_name(node)
     return (isinstance(node, exp.AggFunc) and name not in _WINDOW_FUNCTIONS) or name in _AGGREGATES
 
 
@@ -78,7 +78,7 @@ def forbidden_function(parsed: exp.Expr) -> Forbidden | None:
 
     generators = (exp.Explode, exp.Posexplode, exp.Inline, exp.Stack, exp.UDTF)
     for node in parsed.walk(bfs=False):
-        name = _name(node)
+        name = function_name(node)
         if isinstance(node, exp.Window) or name in _WINDOW_FUNCTIONS:
             what = f"the window function {name!r}" if name else "a window function (OVER)"
             return Forbidden(what, "use .key_by(...).window(...).aggregate(...), or .transform(...) within an epoch")
@@ -91,7 +91,8 @@ def forbidden_function(parsed: exp.Expr) -> Forbidden | None:
     return None
 
 
-def _name(node: exp.Expr) -> str:
+def function_name(node: exp.Expr) -> str:
+    """Return the name of the function that a parsed expression is a call of, in lower case; empty for other expressions."""
     from sqlglot import exp
 
     if isinstance(node, exp.Anonymous):

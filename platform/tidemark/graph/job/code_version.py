@@ -84,7 +84,8 @@ def _what(node: Node) -> object:  # noqa: C901, PLR0911 - one case per kind of n
         case SideOutputNode():
             return node.tag.name
         case ChangelogNode():
-            return [node.keys, None if node.operation is None else _expression(node.operation)]
+            operation = None if node.operation is None else _expression(node.operation)
+            return [node.keys, operation, *([] if node.sequence is None else [_expression(node.sequence)])]
         case ElementsNode():
             return node.operation
     return None

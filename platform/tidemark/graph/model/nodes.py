@@ -192,10 +192,14 @@ class UnionNode(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ChangelogNode(Node):
-    """The rows as changes of the rows with their ``keys``: inserts, or what ``operation``, an expression, says."""
+    """The rows as changes of the rows with their ``keys``: inserts, or what ``operation``, an expression, says.
+
+    ``sequence`` orders the changes of a key within an epoch; without one their source does.
+    """
 
     keys: tuple[str, ...]
     operation: Expression | None = None
+    sequence: Expression | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -10,7 +10,7 @@ from pyspark.sql import types as T
 
 from tidemark.graph.checks.output_columns import EPOCH, OPERATION
 from tidemark.semantics.changelog.row_kinds import NAMES, RowKind
-from tidemark.spark.columns.expressions import CHANGE, quoted, visible_of
+from tidemark.spark.columns.expressions import AS_JSON, CHANGE, quoted, visible_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -73,7 +73,7 @@ def same(pairs: DataFrame, before: str, after: str) -> str:
 
 def _comparable(value: str, kind: T.DataType) -> str:
     """Return SQL of a value that Spark can compare: of maps, the text."""
-    return f"to_json(struct({value}))" if "map<" in kind.simpleString() or "variant" in kind.simpleString() else value
+    return f"to_json(struct({value}), {AS_JSON})" if "map<" in kind.simpleString() or "variant" in kind.simpleString() else value
 
 
 def as_changes(pairs: DataFrame) -> DataFrame:

@@ -29,6 +29,11 @@ SOURCE = "__tm_source"
 HIDDEN = (TIME, SPLIT, POSITION, CHANGE)
 MAX_PIECES: Final = 1 << 16
 """Up to so many rows made of one row have their own positions; further ones share the last."""
+AS_JSON: Final = (
+    "map('ignoreNullFields', 'false', 'timestampFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSS XXX', "
+    "'timestampNTZFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSS')"
+)
+"""Options by which JSON keeps all of a value."""
 _NAME = re.compile(r"\w+|`[^`]+`")
 
 

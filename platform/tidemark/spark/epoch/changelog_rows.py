@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
 
 from tidemark.graph.checks.changelogs import changelog_keys, is_net
 from tidemark.graph.model.nodes import ChangelogNode, ElementsNode, Expression
 from tidemark.semantics.changelog.row_kinds import NAMES, SIGNS, RowKind
-from tidemark.spark.columns.changes import AFTER, BEFORE, CHANGE_TYPE, as_changes, changed, kind_names, net_changes
+from tidemark.spark.columns.changes import ADDS, AFTER, BEFORE, CHANGE_TYPE, as_changes, changed, kind_names, net_changes
 from tidemark.spark.columns.expressions import CHANGE, POSITION, SPLIT, TIME, column, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+_SEQUENCE: Final = "__tm_sequence"
 
 
 def converted(node: ChangelogNode | ElementsNode, rows: DataFrame) -> DataFrame:
@@ -24,6 +26,8 @@ def converted(node: ChangelogNode | ElementsNode, rows: DataFrame) -> DataFrame:
 def rows_as_changes(node: ChangelogNode, rows: DataFrame) -> DataFrame:
     """Return the rows of a stream as changes: all inserts, or the net change of what their operations say, in order.
 
+    The order is that of the sequence, or else of the source, never of event times: the rows of a log are in the order in which it has them.
+
     An operation that is none fails the epoch with the names of those that there are.
     """
     rows = rows.drop(SPLIT)
@@ -31,8 +35,11 @@ def rows_as_changes(node: ChangelogNode, rows: DataFrame) -> DataFrame:
         return rows.withColumn(CHANGE, F.lit(int(RowKind.INSERT)).cast(CHANGE_TYPE))
     marked = rows.withColumn(CHANGE, _kind(node.operation))
     names = [name for name in marked.columns if name != CHANGE]
+    if node.sequence is not None:
+        marked = marked.withColumn(_SEQUENCE, column(node.sequence))
     adds = f"__tm_row.{CHANGE} IN ({int(RowKind.INSERT)}, {int(RowKind.UPDATE_AFTER)})"
-    order = f"struct({', '.join(name for name in (TIME, POSITION) if name in names)})"
+    # Of two rows at one place, which are the pair of an update, the one before comes first.
+    order = f"struct({', '.join([*(name for name in (_SEQUENCE, POSITION, TIME) if name in marked.columns), f'{ADDS} AS adds'])})"
     whole = f"struct({CHANGE}, struct({', '.join(map(quoted, names))}) AS row)"
     grouped = marked.groupBy(*map(quoted, node.keys)).agg(
         F.expr(f"min_by({whole}, {order})").alias("__tm_first"), F.expr(f"max_by({whole}, {order})").alias("__tm_last")

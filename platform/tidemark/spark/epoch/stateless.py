@@ -51,7 +51,7 @@ from tidemark.spark.columns.expressions import (
 from tidemark.spark.columns.row_counts import MALFORMED, PASSING, RowCounter
 from tidemark.spark.columns.unions import union_rows
 from tidemark.spark.epoch.changelog_rows import converted
-from tidemark.spark.epoch.determinism import is_deterministic
+from tidemark.spark.epoch.determinism import is_deterministic, require_repeatable
 from tidemark.spark.epoch.functions import apply_function
 from tidemark.spark.epoch.topology import FUSABLE, Topology, looked_up, may_be_nondeterministic
 from tidemark.spark.sources.intake import FIRST_FILTER, Intake
@@ -250,6 +250,7 @@ class StatelessPlan:
         return self.rows_and_filtered(parent)
 
     def _step(self, node: Node, before: DataFrame) -> DataFrame:
+        require_repeatable(node, node.input, before)
         passing = F.col(ROW_STATUS) == PASSING
         if isinstance(node, FilterNode):
             # Not after AND: Spark evaluates common subexpressions first, also for filtered rows.

@@ -171,6 +171,7 @@ class BoundSink:
         """Stage the changes of a changelog, or versions of rows."""
         upsert = self._upsert
         if upsert is not None and upsert.versions:
+            upsert = replace(upsert, follows=self.changes is not None)
             staged = staged_versions(rows, self.changes, upsert.keys, self.sequence, processing_time)
         elif self.changes is None:
             raise ValueError(f"output {self.name!r} has no changelog")

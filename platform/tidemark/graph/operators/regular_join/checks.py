@@ -10,7 +10,7 @@ from tidemark.graph.expressions.expression_types import type_of
 from tidemark.graph.expressions.expressions import Site, check_columns, parse_row_expression
 from tidemark.graph.model.nodes import Expression
 from tidemark.graph.model.schema import Schema
-from tidemark.graph.operators.regular_join.node import HOWS, RegularJoinNode
+from tidemark.graph.operators.regular_join.node import HOWS, RegularJoinNode, plain_name
 
 
 def check_regular_join(node: RegularJoinNode, schemas: Sequence[Schema | None]) -> None:
@@ -36,6 +36,7 @@ def check_regular_join(node: RegularJoinNode, schemas: Sequence[Schema | None]) 
         if None not in kinds and kinds[0] != kinds[1]:
             raise types_differ(node, number, kinds)
     _check_names(node)
+    _check_key(node)
 
 
 def _checked(expression: Expression, port: str, node: RegularJoinNode, given: Schema | None) -> str | None:
@@ -78,3 +79,30 @@ def _check_names(node: RegularJoinNode) -> None:
         uid=node.uid,
         place=node.place,
     )
+
+
+def _check_key(node: RegularJoinNode) -> None:
+    """Check that the key of the result says of a row without a partner which input it is of."""
+    if node.how != "full" or any(map(node.own_keys, node.PORTS)) or node.compares_key:
+        return
+    key = ", ".join(node.result_keys) or "no column"
+    more = ", ".join(describe_expression(left) for left, _ in node.pairs if plain_name(left, node.left.columns) not in node.result_keys)
+    raise DefinitionError(
+        f"a full join compares {more} beside the key of the result ({key}): a left row and a right row with one key that are no partners "
+        "would both be the row of the result with this key",
+        fix=_other_names(node),
+        uid=node.uid,
+        place=node.place,
+    )
+
+
+def _other_names(node: RegularJoinNode) -> str:
+    """Return how the key of the right input is named differently, so that results have both keys."""
+    if not node.right.keys:
+        return "give one input a key that the result has"
+    named = ", ".join(f"{name}_2={name!r}" for name in node.right.keys)
+    compared = ", ".join(
+        f"{describe_expression(left)!r}: {f'{name}_2' if (name := plain_name(right, node.right.columns)) in node.right.keys else right!r}"
+        for left, right in node.pairs
+    )
+    return f"give the key of the right one other names, so that results have both: .select(..., {named}), and on={{{compared}}}"

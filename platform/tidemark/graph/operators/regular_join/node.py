@@ -50,6 +50,11 @@ class RegularJoinNode(StatefulNode):
         return tuple(tuple((f"on_{number}", each) for number, each in enumerate(side.on)) for side in (self.left, self.right))
 
     @property
+    def pairs(self) -> tuple[tuple[Expression, Expression], ...]:
+        """What is compared: an expression of the left input with one of the right input."""
+        return tuple(zip(self.left.on, self.right.on, strict=True))
+
+    @property
     def left_only(self) -> bool:
         """Whether results are rows of the left input alone."""
         return self.how in {"semi", "anti"}
@@ -57,10 +62,7 @@ class RegularJoinNode(StatefulNode):
     @cached_property
     def shared(self) -> Mapping[str, str]:
         """The right columns that are compared with a left column of the same name, which results have once; with that one's name."""
-        pairs = (
-            (plain_name(left, self.left.columns), plain_name(right, self.right.columns))
-            for left, right in zip(self.left.on, self.right.on, strict=True)
-        )
+        pairs = ((plain_name(left, self.left.columns), plain_name(right, self.right.columns)) for left, right in self.pairs)
         return {right: left for left, right in pairs if left is not None and right is not None and left.lower() == right.lower()}
 
     @cached_property
@@ -74,6 +76,18 @@ class RegularJoinNode(StatefulNode):
         if self.left_only:
             return self.left.keys
         return tuple(dict.fromkeys((*self.left.keys, *(self.shared.get(name, name) for name in self.right.keys))))
+
+    def own_keys(self, port: str) -> tuple[str, ...]:
+        """Return the columns of an input's key that results have of it alone: null where a row of the other one has no partner."""
+        shared = set(self.shared.values() if port == "left" else self.shared)
+        return tuple(name for name in self.sides[port].keys if name not in shared)
+
+    @property
+    def compares_key(self) -> bool:
+        """Whether nothing but shared columns of the result's key is compared: rows without nulls that agree in these are partners."""
+        names = [(plain_name(left, self.left.columns), plain_name(right, self.right.columns)) for left, right in self.pairs]
+        shared = {(left, right) for right, left in self.shared.items() if left in self.result_keys}
+        return all(pair in shared for pair in names)
 
     @property
     def side_tags(self) -> Mapping[str, OutputTag]:

@@ -25,16 +25,16 @@ def check_top(node: TopNode, given: Schema | None) -> None:
         check_key(name, "top_n(key=...)", given, node.place, node.uid)
     for part in parse_order(node.order, Site("top_n order", node.place, node.uid)):
         check_ordered(part.expression, "top_n order", given, node.place, node.uid)
-    if node.changelog and node.key:
+    if node.changelog is not None and node.key:
         raise DefinitionError(
-            f"top_n(key={list(node.key)!r}) over a changelog, whose key is {', '.join(node.changelog)}",
+            f"top_n(key={list(node.key)!r}) over a changelog, whose key is {', '.join(node.changelog) or 'none: it has one row'}",
             fix="leave key out",
             uid=node.uid,
             place=node.place,
         )
     if node.rank is not None:
         _check_rank(node, node.rank, given)
-    elif not node.row_key:
+    elif node.changelog is None and not node.key:
         raise DefinitionError(
             "top_n does not know what identifies a row of its results",
             fix="add the place of a row as a column, rank='rank', or name the columns that identify a row of the stream, key=['bid_id']",

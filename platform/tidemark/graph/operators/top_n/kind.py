@@ -61,7 +61,7 @@ class TopKind(OperatorKind[TopNode]):
     def describe(self, node: TopNode) -> str:
         """Return the number, the group, the order, what identifies rows, and how long groups are kept."""
         by = f" by {', '.join(node.by)}" if node.by else ""
-        rank = f", rank in {node.rank}" if node.rank is not None else f", rows by {', '.join(node.row_key)}"
+        rank = f", rank in {node.rank}" if node.rank is not None else f", rows by {', '.join(node.row_key) or 'no column'}"
         lives = f", state lives for {describe_lifetime(node.ttl)}" if node.ttl is not None else ""
         return f"top {node.n}{by} in order of {node.order}{rank}{lives}"
 
@@ -104,7 +104,7 @@ class TopKind(OperatorKind[TopNode]):
             "text": node.order,
             "rank": node.rank,
             "row_key": list(node.row_key),
-            "of_changelog": bool(node.changelog),
+            "of_changelog": node.changelog is not None,
             **encode_lifetime(node.ttl),
         }
 
@@ -119,7 +119,7 @@ class TopKind(OperatorKind[TopNode]):
             order=str(definition["text"]),
             rank=cast("str | None", definition["rank"]),
             key=() if of_changelog else row_key,
-            changelog=row_key if of_changelog else (),
+            changelog=row_key if of_changelog else None,
             ttl=decode_lifetime(definition),
         )
 

@@ -17,7 +17,8 @@ class TopNode(StatefulNode):
 
     ``by`` are the columns of a group, none for one group of all rows. ``order`` is SQL as after ORDER BY. ``rank`` is the column that is
     added with a row's place, from 1; without one rows are identified by ``key``. ``changelog`` are the columns of the key of the input,
-    where that is a changelog; all its rows are kept then, else only the best. ``ttl`` is how long a group is kept after its newest row.
+    where that is a changelog, no column where it has one row at most; all its rows are kept then, else only the best. ``ttl`` is how long
+    a group is kept after its newest row.
     """
 
     n: int
@@ -25,7 +26,7 @@ class TopNode(StatefulNode):
     order: str
     rank: str | None = None
     key: tuple[str, ...] = ()
-    changelog: tuple[str, ...] = ()
+    changelog: tuple[str, ...] | None = None
     ttl: StateTtl | None = None
 
     KIND: ClassVar[str] = "top_n"
@@ -39,7 +40,7 @@ class TopNode(StatefulNode):
     @property
     def row_key(self) -> tuple[str, ...]:
         """The columns that identify a row of the input; none where only the source's position does."""
-        return self.changelog or self.key
+        return self.key if self.changelog is None else self.changelog
 
     @property
     def result_key(self) -> tuple[str, ...]:

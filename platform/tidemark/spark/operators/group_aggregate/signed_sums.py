@@ -10,6 +10,7 @@ from pyspark.sql import types as T
 
 from tidemark.graph.aggregates.aggregate_arguments import in_template
 from tidemark.graph.model.aggregates import Aggregate
+from tidemark.spark.operators.group_aggregate.exact_decimals import added, divided
 from tidemark.spark.operators.group_aggregate.exact_doubles import (
     SQUARES,
     deviations_of,
@@ -108,15 +109,16 @@ class SignedSums:
                 return f"coalesce({before}, 0L) + coalesce({delta}, 0L)"
             case "integers":
                 both = ", ".join(f"'{name}', {before}.{name} + {delta}.{name}" for name in ("n", "high", "low"))
-                added = f"named_struct({both})"
+                merged = f"named_struct({both})"
             case "exact":
-                total = f"CAST(coalesce({before}.sum + {delta}.sum, {before}.sum, {delta}.sum) AS {self.total})"
-                added = f"named_struct('n', {before}.n + {delta}.n, 'sum', {total}, 'mean', CAST(NULL AS {self.mean}))"
+                both = added(f"{before}.sum", f"{delta}.sum", self.total)
+                total = f"coalesce({both}, {before}.sum, {delta}.sum)"
+                merged = f"named_struct('n', {before}.n + {delta}.n, 'sum', {total}, 'mean', CAST(NULL AS {self.mean}))"
             case "doubles":
-                added = merged_sums(before, delta)
+                merged = merged_sums(before, delta)
             case _:
-                added = merged_sums(before, delta, squares=True)
-        return f"CASE WHEN {before} IS NULL THEN {delta} WHEN {delta} IS NULL THEN {before} ELSE {added} END"
+                merged = merged_sums(before, delta, squares=True)
+        return f"CASE WHEN {before} IS NULL THEN {delta} WHEN {delta} IS NULL THEN {before} ELSE {merged} END"
 
     def result(self, sums: str) -> str:
         """Return SQL of the aggregate's result."""
@@ -132,7 +134,7 @@ class SignedSums:
                 whole = f"(CAST({sums}.high AS DECIMAL(20, 0)) * 4294967296BD + {sums}.low)"
                 found = f"CAST({whole} AS BIGINT)" if kind == "sum" else f"CAST({whole} AS DOUBLE) / {sums}.n"
             case "exact":
-                found = f"{sums}.sum" if kind == "sum" else f"CAST({sums}.sum / {sums}.n AS {self.mean})"
+                found = f"{sums}.sum" if kind == "sum" else divided(f"{sums}.sum", f"{sums}.n", self.total, self.mean)
             case _:
                 found = sum_of(sums) if kind == "sum" else f"({sum_of(sums)}) / {sums}.n"
         return f"CASE WHEN {sums}.n > 0 THEN {found} END"

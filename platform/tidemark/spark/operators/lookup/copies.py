@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tidemark.crashpoints import crash_point
-from tidemark.spark.columns.expressions import quoted
+from tidemark.spark.columns.expressions import AS_JSON, quoted
 from tidemark.spark.columns.schemas import no_rows, nullable
 from tidemark.spark.columns.state_files import read_files, write_folder
 from tidemark.spark.operators.base.contract import OperatorContext
@@ -37,12 +37,6 @@ PART: Final = "table"
 
 _COPIED_BY: Final = ("table", "columns", "keys", "right_keys")
 """The parts of the operator's definition that say which rows and columns a copy has."""
-
-_AS_JSON: Final = (
-    "map('ignoreNullFields', 'false', 'timestampFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSS XXX', "
-    "'timestampNTZFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSS')"
-)
-"""Options by which JSON keeps all of a value."""
 
 
 def known_version(context: OperatorContext) -> TableVersion | None:
@@ -107,5 +101,5 @@ def _row_hash(schema: T.StructType) -> str:
         elif isinstance(field.dataType, T.AtomicType) and not isinstance(field.dataType, T.VariantType):
             parts.append(name)
         else:
-            parts.append(f"to_json(struct({name}), {_AS_JSON})")
+            parts.append(f"to_json(struct({name}), {AS_JSON})")
     return f"xxhash64({', '.join(parts)})"

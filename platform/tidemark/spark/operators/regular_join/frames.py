@@ -93,15 +93,22 @@ class JoinFrames:
     def _observed(self, side: SideLayout, *, again: bool) -> list[Column]:
         twice = f"{_ADDED} > 1 OR {_REMOVED} > 1"
         twice += "" if again else f" OR ({_ADDED} = 1 AND {_REMOVED} = 0 AND {BEFORE} IS NOT NULL)"
-        key = ", ".join(f"{quoted(side.names[name])} AS {quoted(name)}" for name in side.side.keys)
-        no_key = " AND ".join(f"{quoted(name)} IS NULL" for name in side.identity)
+        key = ", ".join(f"{quoted(side.names[name])} AS {quoted(name)}" for name in side.side.keys) or "1"
         grown = f"CAST({AFTER} IS NOT NULL AS INT) - CAST({BEFORE} IS NOT NULL AS INT)"
         return [
             F.expr(f"count_if({twice})").alias(TWICE),
             F.expr(f"max(if({twice}, to_json(struct({key})), NULL))").alias(EXAMPLE),
-            F.expr(f"coalesce(sum(if({no_key}, {grown}, 0)), 0L)").alias(NULL_KEYS),
+            F.expr(f"coalesce(sum(if({self._unidentified(side)}, {grown}, 0)), 0L)").alias(NULL_KEYS),
             *self._observed_lives(side),
         ]
+
+    def _unidentified(self, side: SideLayout) -> str:
+        """Return SQL of whether the key of a row's result, without a partner, could be that of a row of the other input."""
+        node = self._layout.node
+        tests = [f"{quoted(side.names[name])} IS NULL" for name in node.own_keys(side.port)]
+        if node.compares_key:
+            tests.append(f"({' OR '.join(f'{quoted(name)} IS NULL' for name in side.compared)})")
+        return " AND ".join(tests) or "true"
 
     @staticmethod
     def _observed_lives(side: SideLayout) -> list[Column]:

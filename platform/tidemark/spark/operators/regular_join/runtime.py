@@ -236,10 +236,13 @@ class RegularJoinEpoch(OperatorEpoch):
                     place=node.place,
                 )
         if node.how == "full" and all(self._counters.get(f"null_keys_{port}", 0) > 0 for port in node.PORTS):
+            key = ", ".join(node.result_keys)
+            some = next(iter((*node.right.keys, *node.left.keys)))
             raise UserCodeError(
-                "both inputs of a full join have a row whose key is null, and both would be the row of the result whose key is null",
+                "both inputs of a full join have a row whose key is null, or null in part, and both could be one row of the result "
+                f"({key})",
                 fix="to keep both, add a column that is never null to one input and to its key: .with_columns(of_left='true')"
-                f".as_changelog(key={[*node.left.keys, 'of_left']!r}); to leave one out: .filter('{node.right.keys[0]} IS NOT NULL')",
+                f".as_changelog(key={[*node.left.keys, 'of_left']!r}); to leave one out: .filter('{some} IS NOT NULL')",
                 job=self.context.job,
                 uid=self.context.uid,
                 place=node.place,

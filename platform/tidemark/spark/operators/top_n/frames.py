@@ -52,7 +52,7 @@ class TopFrames(PairsFrames):
         self._node = node
         self.order: tuple[OrderPart, ...] = parse_order(node.order, Site("top_n order", node.place, node.uid))
         self.lookup = tuple(map(element_column, node.by))
-        by_place = node.rank is not None and not node.changelog
+        by_place = node.rank is not None and node.changelog is None
         self.identity = (RANK,) if by_place else tuple(map(element_column, node.row_key))
         self._by_place = by_place
         self.ttl = node.ttl

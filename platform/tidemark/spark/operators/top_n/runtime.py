@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 def top_runtime(node: TopNode) -> OperatorRuntime:
     """Return an operator of a run."""
-    return TopOfChangelog(node) if node.changelog else PairsRuntime(node, TopFrames(node))
+    return TopOfChangelog(node) if node.changelog is not None else PairsRuntime(node, TopFrames(node))
 
 
 class TopOfChangelog(OperatorRuntime):

@@ -90,7 +90,7 @@ def staged_upsert(rows: DataFrame, changes: Changes) -> StagedChanges:
 def staged_versions(
     rows: DataFrame, changes: Changes | None, keys: Sequence[str], sequence: str | None, processing_time: int
 ) -> StagedChanges:
-    """Return versions of rows with the time from which each is valid, and apart the rows that end then.
+    """Return versions of rows with the time from which each is valid, and apart deleted rows with the time of that.
 
     Args:
         rows: of a changelog, or of a stream whose rows are versions.

@@ -23,7 +23,7 @@ from tidemark.spark.env.session import SETTINGS
 from tidemark.spark.sinks.delta.delta_changes import is_deletion
 from tidemark.spark.sinks.delta.delta_files import LiveFile
 from tidemark.spark.sinks.delta.delta_upsert import Upsert
-from tidemark.spark.sinks.delta.delta_versions import versions
+from tidemark.spark.sinks.delta.delta_versions import followed, versions
 from tidemark.state.log.records import StagedFile
 from tidemark.state.store.store import JobStore
 
@@ -136,7 +136,9 @@ class SparkRewriter:
         old = self._read(files, kind) if files else no_rows(self._session, kind)
         touched = old.join(replaced, change.upsert.matches(old, replaced), "left_semi")
         new, ended = (self._staged(change, deleted=deleted, schema=kind) for deleted in (False, True))
-        made = versions(touched, new, ended, change.upsert.keys).select(*map(quoted, kind.names))
+        keys = change.upsert.keys
+        found = followed(touched, new, ended, keys) if change.upsert.follows else versions(touched, new, keys)
+        made = found.select(*map(quoted, kind.names))
         return [file.as_staged_file() for file in write_folder(made, self._store, folder, compression=COMPRESSION)]
 
     def _staged(self, change: Change, *, deleted: bool, schema: T.StructType) -> DataFrame:

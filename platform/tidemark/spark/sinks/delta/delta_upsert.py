@@ -32,6 +32,7 @@ _MODE: Final = "mode"
 _KEYS: Final = "keys"
 _REPLACES: Final = "replaces"
 _LISTED: Final = "listed"
+_FOLLOWS: Final = "follows"
 _SINCE: Final = "__tm_gone_since"
 _ANY_END: Final = "__tm_gone_any_end"
 
@@ -44,11 +45,13 @@ class Upsert:
         keys: columns that identify a row.
         listed: the column of staged rows that lists which sessions they replace, if they have one.
         versions: whether earlier rows of a key stay, with the time for which each was valid.
+        follows: of versions, whether the newest ones are the content of a changelog; else rows are versions, in any order.
     """
 
     keys: tuple[str, ...]
     listed: str = REPLACES
     versions: bool = False
+    follows: bool = False
 
     @classmethod
     def of_options(cls, options: Mapping[str, str]) -> Upsert | None:
@@ -56,7 +59,7 @@ class Upsert:
         mode = options.get(_MODE)
         if mode not in {"upsert", "scd2"}:
             return None
-        return cls(tuple(json.loads(options[_KEYS])), options.get(_LISTED, REPLACES), mode == "scd2")
+        return cls(tuple(json.loads(options[_KEYS])), options.get(_LISTED, REPLACES), mode == "scd2", _FOLLOWS in options)
 
     @property
     def mode(self) -> str:
@@ -67,7 +70,8 @@ class Upsert:
     def options(self) -> dict[str, str]:
         """The options of an output's record: enough to publish it, however the job changes."""
         listed = {} if self.listed == REPLACES else {_LISTED: self.listed}
-        return {_MODE: self.mode, _KEYS: json.dumps(list(self.keys)), **listed}
+        follows = {_FOLLOWS: "changelog"} if self.follows else {}
+        return {_MODE: self.mode, _KEYS: json.dumps(list(self.keys)), **listed, **follows}
 
     def replaced_by(self, schema: T.StructType) -> str | None:
         """Return SQL of the sessions that a row of this type replaces, by their bounds; None where rows name none or keys have no start."""

@@ -34,7 +34,7 @@ class PureTop(PureOperatorBase):
 
     def __init__(self, node: TopNode, folds: Folds) -> None:
         del folds
-        if node.changelog:
+        if node.changelog is not None:
             raise DefinitionError(
                 "the harness takes elements, and top_n is over a changelog",
                 fix="run the job on tm.from_elements(...)",
