@@ -43,6 +43,16 @@ QUERIES: Mapping[str, str] = {
         AS ranked WHERE nth <= 2""",
     "first": """SELECT zone, id FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY zone ORDER BY miles, id) AS nth FROM rides) AS ranked
         WHERE nth = 1""",
+    "over_input": """SELECT zone, id, x FROM (SELECT zone, id, -miles AS x, ROW_NUMBER() OVER (PARTITION BY upper(zone) ORDER BY x DESC, id)
+        AS nth FROM (SELECT *, miles AS x FROM rides) AS r) AS ranked WHERE 3 > nth""",
+    "top_groups": """SELECT zone, n, nth FROM (SELECT ROW_NUMBER() OVER (PARTITION BY n ORDER BY total DESC, zone) AS nth, zone, n FROM
+        (SELECT zone, miles % 2 AS odd, count(*) AS n, sum(miles) AS total FROM rides GROUP BY zone, miles % 2 HAVING n > 0) AS counted
+        WHERE odd = 0) AS ranked WHERE nth <= 2 AND nth > 0""",
+    "full_using": "SELECT * FROM (SELECT miles, id FROM rides) r FULL JOIN (SELECT fare, fid AS id FROM fares WHERE fid > 3) f USING (id)",
+    "right_using": "SELECT f.*, id AS both, miles FROM rides r RIGHT JOIN (SELECT fare, fid * 2 AS id, fid FROM fares) f USING (id)",
+    "many_pairs": "SELECT r.id, f.fid FROM rides r LEFT JOIN fares f ON r.id = f.ride AND r.id % 10 = f.fare AND r.id % 10 = f.ride % 10",
+    "input_first": """SELECT miles % 5 AS miles, r.miles AS own, count(id, zone) AS n, sum(r.miles) + 1 AS total FROM rides r GROUP BY miles
+        HAVING total > 1 AND own < 9""",
     "together": "SELECT id, miles AS value FROM rides UNION ALL SELECT fid, fare FROM fares",
 }
 """By name; the tables of the last one are streams that are only added to."""

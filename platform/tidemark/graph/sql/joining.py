@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from tidemark.durations import format_duration, to_ms
 from tidemark.errors import DurationError
+from tidemark.graph.api.streams import Stream
 from tidemark.graph.checks.changelogs import changelog_keys
 from tidemark.graph.model.nodes import Expression, FilterNode, Node, SelectNode, SourceNode, WithColumnsNode
 from tidemark.graph.sql.refusals import QuerySite, shown
-from tidemark.graph.sql.relation import Relation
+from tidemark.graph.sql.relation import Relation, SqlColumn
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -38,7 +39,7 @@ _SIDES: Final[dict[tuple[str, str], How]] = {
 class _Condition:
     """The parts of a join's condition: pairs of equal expressions, bounds of right time - left time, and the rest."""
 
-    pairs: dict[str, str]
+    pairs: tuple[tuple[str, str], ...]
     bounds: dict[str, int]
     rest: tuple[exp.Expr, ...]
 
@@ -57,11 +58,9 @@ def joined(left: Relation, right: Relation, join: exp.Join, site: QuerySite, uid
         ExpressionError: a kind of join, or a condition, that is not covered.
     """
     how = _how(join, site)
-    # Columns of USING with one name are one column of the result.
-    using = {each.name.lower() for each in join.args.get("using") or ()}
-    same = {column.actual.lower() for column in left.columns if column.name.lower() in using and column.actual == column.name}
-    right = right.renamed(left.actual_names - same)
-    both = Relation(left.stream, (*left.columns, *right.columns))
+    # Columns of USING are one column of the result.
+    using = _using(left, join, site)
+    right = right.renamed(left.actual_names - {column.actual.lower() for column in using})
     found = _condition(left, right, join, site)
     if not found.pairs:
         raise site.refused(
@@ -72,29 +71,72 @@ def joined(left: Relation, right: Relation, join: exp.Join, site: QuerySite, uid
             f"the condition {shown(found.rest[0])} of a join that keeps rows without a partner is not covered",
             "filter before the join, in a subquery, or join by equal columns alone",
         )
-    on: dict[Expression, Expression] = dict(found.pairs.items())
+    on = _compared(found.pairs)
     if found.bounds:
         stream = left.stream.join(right.stream, on=on, how=how, within=_interval(found.bounds, site))
     else:
         stream = left.stream.join(right.stream, on=on, how=how)
     stream = stream if uid is None else stream.uid(uid)
+    if how in ("semi", "anti"):
+        return replace(left, stream=stream)
+    made = _result(left, right, how, using, stream)
     for condition in found.rest:
-        stream = stream.filter(both.text(condition, site))
-    return _named(Relation(stream, left.columns if how in ("semi", "anti") else both.columns), join)
+        made = replace(made, stream=made.stream.filter(made.text(condition, site)))
+    return made
 
 
-def _named(relation: Relation, join: exp.Join) -> Relation:
-    """Return a relation in which the columns of USING have the left one's name alone."""
-    using = {each.name.lower() for each in join.args.get("using") or ()}
-    seen: set[str] = set()
-    columns = []
-    for column in relation.columns:
-        if column.name.lower() in using:
-            if column.name.lower() in seen:
-                continue
-            seen.add(column.name.lower())
-        columns.append(column)
-    return replace(relation, columns=tuple(columns))
+def _compared(pairs: Sequence[tuple[str, str]]) -> dict[Expression, Expression]:
+    """Return what a join compares. Where an expression is compared with several, it is written differently each time."""
+    on: dict[Expression, Expression] = {}
+    for one, other in dict.fromkeys(pairs):
+        left = one
+        while left in on:
+            left = f"({left})"
+        on[left] = other
+    return on
+
+
+def _using(left: Relation, join: exp.Join, site: QuerySite) -> tuple[SqlColumn, ...]:
+    """Return the left columns of USING."""
+    from sqlglot import exp
+
+    found = tuple(left.find(exp.column(each.name, quoted=True), site) for each in join.args.get("using") or ())
+    other = next((column for column in found if column.actual != column.name), None)
+    if other is not None:
+        raise site.refused(f"USING ({other.name}) after a join that has two such columns is not covered", "write ON, with the tables")
+    return found
+
+
+def _result(left: Relation, right: Relation, how: How, using: Sequence[SqlColumn], stream: Stream) -> Relation:
+    """Return the rows of a join.
+
+    The columns of USING come first, and hold the value of the side that has the row: of a table whose rows may be missing they are not
+    the ones that a name with the table means.
+    """
+    shared = {column.name.lower(): column for column in using}
+    actual = {column.actual.lower() for column in using}
+    lost = {"inner": (False, False), "left": (False, True), "right": (True, False)}.get(how, (True, True))
+
+    def missing(column: SqlColumn) -> SqlColumn:
+        reason = f"{column.table}.{column.name} after a {how.upper()} JOIN with USING ({column.name}) is not covered"
+        return replace(column, refused=(reason, f"write {column.name}, which is there for all rows, or join with ON {_equation(column)}"))
+
+    one = [missing(column) if lost[0] and column.actual.lower() in actual and not column.refused else column for column in left.of_tables]
+    other = [
+        column
+        if column.name.lower() not in shared
+        else missing(column)
+        if lost[1]
+        else replace(column, actual=shared[column.name.lower()].actual)
+        for column in right.of_tables
+    ]
+    rest = [column for column in left.columns if column.actual.lower() not in actual]
+    rest += [column for column in right.columns if column.name.lower() not in shared]
+    return Relation(stream, (*dict.fromkeys(using), *rest), (*one, *other))
+
+
+def _equation(column: SqlColumn) -> str:
+    return f"{column.table}.{column.name} = ..."
 
 
 def _how(join: exp.Join, site: QuerySite) -> How:
@@ -111,22 +153,25 @@ def _how(join: exp.Join, site: QuerySite) -> How:
 def _condition(left: Relation, right: Relation, join: exp.Join, site: QuerySite) -> _Condition:
     from sqlglot import exp
 
-    pairs: dict[str, str] = {}
+    pairs: list[tuple[str, str]] = []
     bounds: dict[str, int] = {}
     rest: list[exp.Expr] = []
     for each in join.args.get("using") or ():
-        column = exp.column(each.name)
-        pairs[f"`{left.find(column, site).actual}`"] = f"`{right.find(column, site).actual}`"
+        column = exp.column(each.name, quoted=True)
+        pairs.append((left.text(column, site), right.text(column, site)))
     condition = join.args.get("on")
+    both = Relation(left.stream, (*left.columns, *right.columns), (*left.of_tables, *right.of_tables))
     for part in conjuncts(condition) if condition is not None else ():
+        for column in part.find_all(exp.Column):
+            both.find(column, site)
         pair = _equal(left, right, part, site)
         if pair is not None:
-            pairs[pair[0]] = pair[1]
+            pairs.append(pair)
         elif (found := _time_bounds(left, right, part, site)) is not None:
-            bounds |= found
+            bounds = _both(bounds, found)
         else:
             rest.append(part)
-    return _Condition(pairs, bounds, tuple(rest))
+    return _Condition(tuple(pairs), bounds, tuple(rest))
 
 
 def conjuncts(condition: exp.Expr) -> Iterator[exp.Expr]:
@@ -161,7 +206,7 @@ def _time_bounds(left: Relation, right: Relation, part: exp.Expr, site: QuerySit
     if isinstance(part, exp.Between):
         lower = _time_bounds(left, right, exp.GTE(this=part.this.copy(), expression=part.args["low"].copy()), site)
         upper = _time_bounds(left, right, exp.LTE(this=part.this.copy(), expression=part.args["high"].copy()), site)
-        return None if lower is None or upper is None else lower | upper
+        return None if lower is None or upper is None else _both(lower, upper)
     if not isinstance(part, exp.GTE | exp.LTE):
         return None
     one, other = _shifted(part.this, site), _shifted(part.expression, site)
@@ -170,11 +215,20 @@ def _time_bounds(left: Relation, right: Relation, part: exp.Expr, site: QuerySit
     (first, plus), (second, more) = one, other
     # Both sides of the comparison are a time, shifted.
     distance = more - plus
-    if _is_time(right, first) and _is_time(left, second):
+    if _is_time(right, first, site) and _is_time(left, second, site):
         return {"lower" if isinstance(part, exp.GTE) else "upper": distance}
-    if _is_time(left, first) and _is_time(right, second):
+    if _is_time(left, first, site) and _is_time(right, second, site):
         return {"upper" if isinstance(part, exp.GTE) else "lower": -distance}
     return None
+
+
+def _both(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    """Return the bounds of times that are within those of both."""
+    found = {**one, **other}
+    for bound, closer in (("lower", max), ("upper", min)):
+        if bound in one and bound in other:
+            found[bound] = closer(one[bound], other[bound])
+    return found
 
 
 def _shifted(expression: exp.Expr, site: QuerySite) -> tuple[exp.Column, int] | None:
@@ -203,12 +257,11 @@ def _interval_ms(interval: exp.Interval, site: QuerySite) -> int:
         ) from error
 
 
-def _is_time(relation: Relation, column: exp.Column) -> bool:
+def _is_time(relation: Relation, column: exp.Column, site: QuerySite) -> bool:
     """Return whether a column is the event time of a relation's stream, which is only added to."""
     if not relation.has(column) or changelog_keys(relation.stream.node) is not None:
         return False
-    actual = next(each.actual for each in relation.columns if each.name.lower() == column.name.lower())
-    return (_event_time(relation.stream.node) or "").lower() == actual.lower()
+    return (_event_time(relation.stream.node) or "").lower() == relation.find(column, site).actual.lower()
 
 
 def _event_time(node: Node) -> str | None:
@@ -246,12 +299,16 @@ def _text(ms: int) -> str:
 
 def pushed_down(relations: Sequence[Relation], conditions: Sequence[exp.Expr], site: QuerySite) -> tuple[list[Relation], list[exp.Expr]]:
     """Return relations filtered by the conditions that read one of them alone, and the other conditions."""
+    from sqlglot import exp
+
     rest: list[exp.Expr] = []
     found = list(relations)
     for condition in conditions:
-        number = next((n for n, relation in enumerate(found) if relation.covers(condition)), None)
-        alone = number is not None and sum(relation.covers(condition) for relation in found) == 1
-        if number is None or not alone:
+        columns = list(condition.find_all(exp.Column))
+        owners = [{number for number, relation in enumerate(found) if relation.has(column)} for column in columns]
+        number = next(iter(owners[0])) if owners and owners[0] else None
+        # A name that several tables have is left to be refused, or to mean the column of USING.
+        if number is None or any(each != {number} for each in owners):
             rest.append(condition)
         else:
             filtered = found[number].stream.filter(found[number].text(condition, site))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from tidemark.errors import DefinitionError
 from tidemark.graph.api.streams import Stream
@@ -12,27 +12,18 @@ from tidemark.graph.checks.changelogs import changelog_keys
 from tidemark.graph.expressions.expressions import Site
 from tidemark.graph.model.call_site import call_site
 from tidemark.graph.model.nodes import StatefulNode, walk
-from tidemark.graph.sql.grouping import grouped
+from tidemark.graph.sql.coverage import require_covered
+from tidemark.graph.sql.grouping import grouped, has_aggregate, is_grouped
 from tidemark.graph.sql.joining import conjuncts, joined, pushed_down
 from tidemark.graph.sql.parsing import parse_query
-from tidemark.graph.sql.ranking import Ranking, ranking_of
+from tidemark.graph.sql.projection import Projection, projected, refuse_windows, with_names, with_stars
+from tidemark.graph.sql.ranking import Ranking, ordered_by, ranking_of
 from tidemark.graph.sql.refusals import QuerySite, shown
 from tidemark.graph.sql.relation import Relation, SqlColumn
 from tidemark.names import validate_name
 
 if TYPE_CHECKING:
     from sqlglot import exp
-
-_NOT_COVERED: Final = {
-    "order": ("ORDER BY", "a stream has no end to order it at: sort what reads the table"),
-    "limit": ("LIMIT", "the first rows of groups are ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ...) <= n in an outer query"),
-    "offset": ("OFFSET", "leave it out"),
-    "qualify": ("QUALIFY", "write an outer query: SELECT * FROM (SELECT ..., ROW_NUMBER() ... AS nth) WHERE nth <= 3"),
-    "laterals": ("LATERAL VIEW", "explode before: stream.explode(...)"),
-    "pivots": ("PIVOT", "write aggregates with CASE"),
-    "windows": ("WINDOW", "write the window after OVER"),
-    "sample": ("TABLESAMPLE", "filter before: stream.filter('hash(id) % 10 = 0')"),
-}
 
 
 def sql(query: str, /, *, uid: str | None = None, **streams: Stream) -> Stream:
@@ -68,7 +59,9 @@ def sql(query: str, /, *, uid: str | None = None, **streams: Stream) -> Stream:
                 f"tm.sql is given {name}={stream!r}, not a stream", fix=f"pass a stream: tm.sql(..., {name}=rides)", place=place
             )
     site = QuerySite(place, uid)
-    made = _Query(site, {name.lower(): stream for name, stream in streams.items()}).run(parse_query(query, Site("tm.sql", place, uid)))
+    parsed = parse_query(query, Site("tm.sql", place, uid))
+    require_covered(parsed, site)
+    made = _Query(site, {name.lower(): stream for name, stream in streams.items()}).run(parsed)
     known = {id(node) for stream in streams.values() for node in walk([stream.node])}
     unnamed = [node for node in walk([made.node]) if isinstance(node, StatefulNode) and node.uid is None and id(node) not in known]
     if unnamed:
@@ -98,23 +91,31 @@ class _Query:
         """Return the stream of a query."""
         from sqlglot import exp
 
-        with_ = parsed.args.get("with_")
-        for each in with_.expressions if with_ is not None else ():
-            if with_ is not None and with_.args.get("recursive"):
-                raise self._site.refused("WITH RECURSIVE is not covered", "leave RECURSIVE out")
-            self._tables[each.alias.lower()] = self._inner(each.alias).run(each.this)
+        query = self.scoped(parsed)
         if isinstance(parsed, exp.Union):
-            if parsed.args.get("distinct"):
-                raise self._site.refused("UNION without ALL is not covered", "write UNION ALL, or SELECT DISTINCT over it")
-            self._require_covered(parsed)
-            return self._together(self.run(parsed.this), self.run(parsed.expression))
+            return query.together(query.run(parsed.this), query.run(with_names(parsed.expression)))
         if isinstance(parsed, exp.Subquery):
-            return self.run(parsed.this)
+            return query.run(parsed.this)
         if not isinstance(parsed, exp.Select):
             raise self._site.refused(f"{type(parsed).__name__.upper()} is not covered", "write a SELECT")
-        return self._select(parsed)
+        return query.select(parsed).stream
 
-    def _together(self, first: Stream, second: Stream) -> Stream:
+    def scoped(self, parsed: exp.Expr) -> _Query:
+        """Return the scope of a query: this one, with the tables that its WITH names."""
+        with_ = parsed.args.get("with_")
+        if with_ is None:
+            return self
+        made = _Query(self._site, self._tables, self._scope)
+        names: set[str] = set()
+        for each in with_.expressions:
+            name = each.alias.lower()
+            if name in names:
+                raise self._site.refused(f"WITH names {each.alias!r} twice", "give each query another name")
+            names.add(name)
+            made._tables[name] = made._inner(each.alias).run(each.this)
+        return made
+
+    def together(self, first: Stream, second: Stream) -> Stream:
         """Return the rows of both, whose columns are matched by position."""
         names, others = (Relation.of(each, "union", self._site).columns for each in (first, second))
         if len(names) != len(others):
@@ -129,23 +130,17 @@ class _Query:
     def _uid(self, what: str) -> str | None:
         return None if self._site.uid is None else f"{self._site.uid}{self._scope}-{what}"
 
-    def _require_covered(self, parsed: exp.Expr) -> None:
-        for part, (name, fix) in _NOT_COVERED.items():
-            if parsed.args.get(part):
-                raise self._site.refused(f"{name} is not covered", fix)
-
-    def _select(self, select: exp.Select) -> Stream:
-        from sqlglot import exp
-
-        self._require_covered(select)
+    def select(self, select: exp.Select, number: str | None = None, read: int = 0) -> Projection:
+        """Return the columns that a query selects; ``number`` and ``read`` are as for ``projected``."""
         source = select.args.get("from_")
         if source is None:
             raise self._site.refused("a query without FROM is not covered", "name a table: FROM rides")
         where = select.args.get("where")
         conditions = list(conjuncts(where.this)) if where is not None else []
         for condition in conditions:
-            if condition.find(exp.Query, exp.Exists):
-                raise self._site.refused(f"the subquery in {shown(condition)} is not covered", "write LEFT SEMI JOIN or LEFT ANTI JOIN")
+            refuse_windows(condition, self._site)
+            if has_aggregate(condition):
+                raise self._site.refused(f"the aggregate in WHERE {shown(condition)} makes no sense", "write HAVING, after GROUP BY")
         ranking = ranking_of(source.this, conditions, self._site)
         if ranking is not None and not select.args.get("joins"):
             relation, conditions = self._ranked(source.this, ranking), list(ranking.rest)
@@ -153,12 +148,10 @@ class _Query:
             relation, conditions = self._joined(select, conditions)
         for condition in conditions:
             relation = replace(relation, stream=relation.stream.filter(relation.text(condition, self._site)))
-        if select.args.get("group") is not None or select.args.get("distinct") or select.find(exp.AggFunc):
-            relation, select = grouped(relation, _with_stars(select, relation), self._site, self._uid("group"))
-            having = select.args.get("where")
-            if having is not None:
-                relation = replace(relation, stream=relation.stream.filter(relation.text(having.this, self._site)))
-        return self._projected(relation, select)
+        select = with_stars(select, relation, self._site)
+        if is_grouped(select):
+            relation, select = grouped(relation, select, self._site, self._uid("group"))
+        return projected(relation, select, self._site, number, read)
 
     def _joined(self, select: exp.Select, conditions: list[exp.Expr]) -> tuple[Relation, list[exp.Expr]]:
         """Return the tables of a query joined, and the conditions that are left."""
@@ -175,10 +168,9 @@ class _Query:
         from sqlglot import exp
 
         if isinstance(table, exp.Subquery):
-            return Relation.of(self._inner(table.alias).run(table.this), table.alias or "subquery", self._site)
-        if not isinstance(table, exp.Table) or table.args.get("joins") or table.db:
+            return Relation.of(self._inner(table.alias).run(table), table.alias or "subquery", self._site)
+        if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
             raise self._site.refused(f"{shown(table)} is no table of the query", f"the tables are: {', '.join(self._tables)}")
-        self._require_covered(table)
         stream = self._tables.get(table.name.lower())
         if stream is None:
             raise self._site.refused(
@@ -190,53 +182,20 @@ class _Query:
     def _ranked(self, subquery: exp.Expr, ranking: Ranking) -> Relation:
         """Return the first rows of groups."""
         alias = subquery.alias_or_name or "subquery"
-        below = Relation.of(self._inner(alias).run(ranking.select), alias, self._site)
-        by = [below.find(column, self._site).actual for column in ranking.by]
-        order = ", ".join(below.text(each, self._site) for each in ranking.order)
+        inner = self._inner(alias).scoped(ranking.select)
+        below = inner.select(ranking.select, ranking.name, len(ranking.by) + len(ranking.order))
+        by, order = below.read[: len(ranking.by)], below.read[len(ranking.by) :]
         keyed = changelog_keys(below.stream.node) is not None
         rank = ranking.name if ranking.is_read or not keyed else None
-        made = below.stream.top_n(ranking.n, by=by, order=order, rank=rank)
+        hidden = next((each for each, name in zip(ranking.by, by, strict=True) if name not in below.names), None)
+        if rank is not None and hidden is not None:
+            raise self._site.refused(
+                f"PARTITION BY {shown(hidden)} of what the subquery does not select: it is part of the key of the numbered rows",
+                f"select it: SELECT {shown(hidden)} AS part, ...",
+            )
+        texts = ", ".join(ordered_by(each, name) for each, name in zip(ranking.order, order, strict=True))
+        made = below.stream.top_n(ranking.n, by=by, order=texts, rank=rank)
         uid = self._uid("top")
         made = made if uid is None else made.uid(uid)
-        added = () if rank is None else (SqlColumn(alias, rank, rank),)
-        return Relation(made, (*below.columns, *added))
-
-    def _projected(self, relation: Relation, select: exp.Select) -> Stream:
-        from sqlglot import exp
-
-        found: dict[str, str] = {}
-        for number, each in enumerate(_with_stars(select, relation).expressions):
-            if each.find(exp.Window):
-                raise self._site.refused(
-                    f"{shown(each)} is not covered",
-                    "covered is ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ...) with a bound in an outer query",
-                )
-            name = each.alias_or_name or f"column_{number + 1}"
-            if name.lower() in {other.lower() for other in found}:
-                raise self._site.refused(
-                    f"two columns of the result are named {name!r}", f"name one of them: {shown(each.unalias())} AS other"
-                )
-            found[name] = relation.text(each.unalias(), self._site)
-        return relation.stream.select(**found)
-
-
-def _with_stars(select: exp.Select, relation: Relation) -> exp.Select:
-    """Return a query whose stars are written out."""
-    from sqlglot import exp
-
-    if not any(each.is_star for each in select.expressions):
-        return select
-    expressions: list[exp.Expr] = []
-    for each in select.expressions:
-        if not each.is_star:
-            expressions.append(each)
-            continue
-        table = each.table.lower() if isinstance(each, exp.Column) else ""
-        expressions += [
-            exp.column(column.name, table=column.table or None, quoted=True)
-            for column in relation.columns
-            if not table or column.table.lower() == table
-        ]
-    made = select.copy()
-    made.set("expressions", expressions)
-    return made
+        columns = tuple(SqlColumn(alias, name, name) for name in below.names if name != ranking.name or rank is not None)
+        return Relation.plain(made, columns)
