@@ -241,7 +241,7 @@ def _as_changelogs(rides: tm.Stream) -> dict[str, tm.Stream]:
         "newest": newest,
         "versions": rides.latest(by=["k", "s"], sequence="g", deleted="v = 0", ttl=ttl).uid("versions"),
         "places": rides.top_n(3, by=["k"], order="v DESC, g", rank="place").uid("places"),
-        "places_lately": rides.top_n(2, by=["s"], order="v DESC, g", key=["t"], ttl=ttl).uid("places_lately"),
+        "places_lately": rides.top_n(2, by=["s"], order="t DESC, g", key=["t"], ttl=ttl).uid("places_lately"),
         "best": newest.top_n(2, by=["s"], order="g").uid("best").as_elements(operation="change"),
         "panes": sessions.latest_panes().uid("panes"),
         "numbered": groups.latest_panes(),

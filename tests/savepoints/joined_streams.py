@@ -23,18 +23,18 @@ def of_changelogs(rides: tm.Stream, taps: tm.Stream) -> dict[str, tm.Stream]:
 
 def joined(rides: tm.Stream, taps: tm.Stream) -> dict[str, tm.Stream]:
     """Return what joins make of two streams."""
-    late = tm.OutputTag("late-taps")
+    late = tm.OutputTag("late-rides")
     right = taps.select("k", tapped="t", w="v")
-    near = rides.select("k", "t", "v").join(right, on="k", how="full", within=("-200 ms", "300 ms"), late_right_to=late).uid("near")
-    keyed = {"k": "k", "s": "upper(w)"}
-    alike = rides.select("k", "s", "v").join(right.select("tapped", k="k", w="CAST(w AS STRING)"), on=keyed, within=("0 ms", "1 second"))
+    near = rides.select("k", "t", "v").join(right, on="k", how="full", within=("-200 ms", "300 ms"), late_left_to=late).uid("near")
+    keyed = {"k": "k", "s": "IF(w, 'x', 'y')"}
+    alike = rides.select("k", "s", "v").join(right.select("tapped", k="k", w="w % 2 = 0"), on=keyed, within=("0 ms", "1 second"))
     missed = tm.OutputTag("missed-rides")
     window = tm.sliding("400 ms", "200 ms")
     rides = rides.select("k", "t", "v")
     together = rides.window_join(right, on="k", window=window, how="full", allowed_lateness="250 ms", late_left_to=missed).uid("together")
     return {
         "near": near,
-        "late_taps": near.side_output(late),
+        "late_rides": near.side_output(late),
         "alike": alike.uid("alike"),
         "together": together,
         "missed_rides": together.side_output(missed),
@@ -43,9 +43,9 @@ def joined(rides: tm.Stream, taps: tm.Stream) -> dict[str, tm.Stream]:
 
 def versions(rides: tm.Stream, taps: tm.Stream) -> dict[str, tm.Stream]:
     """Return elements with the versions that are valid at their times."""
-    late = tm.OutputTag("late-versions")
-    valid = rides.join_asof(taps.select("k", tap="v", tap_s="s"), on="k", how="left", late_right_to=late).uid("valid")
-    return {"valid": valid, "late_versions": valid.side_output(late)}
+    late = tm.OutputTag("unanswered")
+    valid = rides.join_asof(taps.select("k", tap="v", tap_s="s"), on="k", how="left", late_left_to=late).uid("valid")
+    return {"valid": valid, "unanswered": valid.side_output(late)}
 
 
 def looked_up(rides: tm.Stream, names: Path) -> dict[str, tm.Stream]:
