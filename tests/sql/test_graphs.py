@@ -178,7 +178,9 @@ def test_using_has_one_column_of_both() -> None:
     made = keyed("SELECT * FROM (SELECT zone, id FROM rides) r JOIN (SELECT id, fare FROM fares) f USING (ID)")
     assert list(selected(made)) == ["id", "zone", "fare"]
     made = keyed("SELECT f.id AS b, r.* FROM (SELECT zone, id FROM rides) r JOIN (SELECT id, fare FROM fares) f USING (id)")
-    assert selected(made) == {"b": "`id`", "zone": "`zone`", "id": "`id`"}
+    assert list(selected(made).items()) == [("b", "`id`"), ("id", "`id`"), ("zone", "`zone`")]
+    made = keyed("SELECT f.*, r.zone FROM (SELECT zone, id FROM rides) r RIGHT JOIN (SELECT fare, id, ride FROM fares) f USING (id)")
+    assert list(selected(made).items()) == [("id", "`id`"), ("fare", "`fare`"), ("ride", "`ride`"), ("zone", "`zone`")]
     made = keyed("SELECT f.id AS b, id FROM rides r RIGHT JOIN fares f USING (id) WHERE f.id > 3")
     assert selected(made) == {"b": "`id`", "id": "`id`"}
 

@@ -110,6 +110,8 @@ FIRST = "SELECT {outer} FROM (SELECT id, row_number() OVER (PARTITION BY zone OR
         ("SELECT zone, sum(count(*)) OVER (ORDER BY zone) AS s FROM rides GROUP BY zone", "OVER (ORDER BY zone) is not covered"),
         ("SELECT zone FROM rides WHERE count(*) > 1 GROUP BY zone", "the aggregate in WHERE COUNT(*) > 1"),
         ("SELECT zone, count(*) FROM rides GROUP BY zone", "the column COUNT(*) has no name"),
+        ("SELECT zone AS self FROM rides", "a column named 'self' is not covered"),
+        ("SELECT zone, listagg(zone) WITHIN GROUP (ORDER BY id) AS l FROM rides GROUP BY zone", "the aggregate"),
         ("SELECT upper(zone) FROM rides", "the column UPPER(zone) has no name"),
         # Joins.
         ("SELECT id, fare FROM rides r JOIN fares f ON ride = id AND at > r.at", "at is a column of several tables: r, f"),
@@ -118,7 +120,7 @@ FIRST = "SELECT {outer} FROM (SELECT id, row_number() OVER (PARTITION BY zone OR
         (FIRST.format(outer="*", where="n <= '2'"), "the bound n <= '2' is no whole number"),
         (FIRST.format(outer="*", where="n < 1"), "the bound n < 1 lets no row pass"),
         (FIRST.format(outer="*", where="n = 2"), "has no bound in the query over it"),
-        (FIRST.format(outer="id", where="n = 1"), "PARTITION BY zone of what the subquery does not select"),
+        (FIRST.format(outer="id", where="n = 1"), "PARTITION BY zone is by what the subquery does not select"),
         (FIRST.format(outer="id", where="n = 1").replace("ORDER BY miles", "ORDER BY speed"), "there is no column speed"),
         (FIRST.format(outer="*", where="n = 1").replace("SELECT id", "SELECT DISTINCT id"), "ROW_NUMBER of SELECT DISTINCT is not covered"),
         (FIRST.format(outer="*", where="n = 1").replace("AS n", "+ 1 AS m, row_number() OVER (ORDER BY id) AS n"), "is not covered"),

@@ -25,7 +25,7 @@ _COVERED: Final[Mapping[str, frozenset[str]]] = {
     "Group": frozenset({"expressions"}),
     "Distinct": frozenset({"expressions"}),
     "Window": frozenset({"this", "partition_by", "order", "over"}),
-    "Order": frozenset({"expressions"}),
+    "Order": frozenset({"this", "expressions"}),
     "Ordered": frozenset({"this", "desc", "nulls_first"}),
     "Star": frozenset(),
     "Alias": frozenset({"this", "alias"}),

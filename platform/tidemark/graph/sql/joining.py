@@ -110,8 +110,8 @@ def _using(left: Relation, join: exp.Join, site: QuerySite) -> tuple[SqlColumn, 
 def _result(left: Relation, right: Relation, how: How, using: Sequence[SqlColumn], stream: Stream) -> Relation:
     """Return the rows of a join.
 
-    The columns of USING come first, and hold the value of the side that has the row: of a table whose rows may be missing they are not
-    the ones that a name with the table means.
+    The columns of USING come first, also of those of a table, and hold the value of the side that has the row. Where a table's rows may
+    be missing, its name and theirs would mean another value, which results do not have.
     """
     shared = {column.name.lower(): column for column in using}
     actual = {column.actual.lower() for column in using}
@@ -132,6 +132,8 @@ def _result(left: Relation, right: Relation, how: How, using: Sequence[SqlColumn
     ]
     rest = [column for column in left.columns if column.actual.lower() not in actual]
     rest += [column for column in right.columns if column.name.lower() not in shared]
+    one.sort(key=lambda column: column.actual.lower() not in actual)
+    other.sort(key=lambda column: column.name.lower() not in shared)
     return Relation(stream, (*dict.fromkeys(using), *rest), (*one, *other))
 
 

@@ -80,10 +80,12 @@ def name_of(expression: exp.Expr, site: QuerySite) -> str:
     """Return the name of a selected column.
 
     Raises:
-        ExpressionError: it has none.
+        ExpressionError: it has none, or one that no column may have.
     """
     from sqlglot import exp
 
+    if expression.alias_or_name == "self":
+        raise site.refused("a column named 'self' is not covered", "give it another name")
     if isinstance(expression, exp.Alias | exp.Column):
         return str(expression.alias_or_name)
     raise site.refused(f"the column {shown(expression)} has no name", f"name it: {shown(expression)} AS value")

@@ -190,7 +190,7 @@ class _Query:
         hidden = next((each for each, name in zip(ranking.by, by, strict=True) if name not in below.names), None)
         if rank is not None and hidden is not None:
             raise self._site.refused(
-                f"PARTITION BY {shown(hidden)} of what the subquery does not select: it is part of the key of the numbered rows",
+                f"PARTITION BY {shown(hidden)} is by what the subquery does not select, and part of the key of the numbered rows",
                 f"select it: SELECT {shown(hidden)} AS part, ...",
             )
         texts = ", ".join(ordered_by(each, name) for each, name in zip(ranking.order, order, strict=True))
