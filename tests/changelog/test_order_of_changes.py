@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import tidemark as tm
-from tidemark.errors import ExpressionError
+from tidemark.errors import ExpressionError, UserCodeError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,3 +64,15 @@ def test_a_function_that_makes_another_column_each_time_is_refused(spark: SparkS
     with pytest.raises(ExpressionError, match="is not deterministic, and is over a changelog") as raised:
         tm.run(job, spark=spark)
     assert "test_order_of_changes.py" in str(raised.value)
+
+
+def test_an_update_without_the_row_before_is_noticed(spark: SparkSession, tmp_path: Path) -> None:
+    epochs = [[(1, 1, 5, "+I"), (2, 2, 7, "+I")], [(3, 1, 6, "-U"), (4, 1, 6, "+U"), (5, 2, 8, "+U")]]
+    rows = tm.source(
+        "rows", tm.from_elements(epochs=epochs, schema="t BIGINT, id INT, v INT, op STRING"), watermarks=tm.ascending(timestamp="t")
+    )
+    best = rows.as_changelog(["id"], operation="op").top_n(2, order="v", rank="place").uid("best")
+    job = tm.Job("half", {"best": tm.memory(best.select("place", "v"), "half")}, store=str(tmp_path))
+    with pytest.raises(UserCodeError, match=r'top_n best: the key \{"id":2\} comes again without the row.*\.latest\(by='):
+        tm.run(job, spark=spark)
+    assert [row["v"] for row in tm.memory_table("half").to_pylist()] == [5, 7]

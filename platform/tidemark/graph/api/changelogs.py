@@ -170,8 +170,9 @@ class ChangelogMethods:
             by: the columns of a group; without any all rows are one group.
             order: SQL as after ORDER BY, such as ``"price DESC, sold_at"``; nulls come last where it is descending, else first.
             rank: a column that is added with the place of a row, from 1. The key of the results is then ``by`` and the rank.
-            key: of a stream that is no changelog, the columns that identify a row, if there is no rank; no key may come twice. Over a
-                changelog and without a rank the results have its key.
+            key: of a stream that is no changelog, the columns that identify a row, if there is no rank. No key may come twice, which is
+                not checked: the results would have two rows of it; ``latest(by=...)`` keeps the newest. Over a changelog and without a
+                rank the results have its key.
             ttl: how long a group is kept into which no row comes. It is then dropped from the state and counted as expired, and no delete
                 is emitted; further rows of it are the first of a new group. For ever by default.
 

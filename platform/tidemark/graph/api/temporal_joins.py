@@ -50,7 +50,8 @@ class TemporalJoinMethods:
             on: a column of both streams, a list of these, or a mapping of left expressions to right ones.
             how: ``inner`` drops elements without a version, ``left`` keeps them, with nulls.
             allowed_lateness: how long after an answer a version that comes late corrects it. Results are a changelog then.
-            key: the columns of this stream that identify an element, where answers are corrected. No two elements may have the same.
+            key: the columns of this stream that identify an element, where answers are corrected. No two elements may have the same,
+                which is not checked: the answer to one would take the place of that to the other.
             late_left_to: takes elements that come when the versions that they could meet are dropped; without it they are counted only.
             late_right_to: takes versions that come when all that could meet them is answered; without it they are counted only.
 

@@ -104,12 +104,13 @@ class TopFrames(PairsFrames):
         shown = (F.col(quoted(name)).alias(name.removeprefix(element_column(""))) for name in names)
         return stored.select(*shown, F.col(RANK).alias(self._node.rank))
 
-    def changes(self, stored: DataFrame | None, rows: DataFrame) -> DataFrame:
+    def changes(self, stored: DataFrame | None, rows: DataFrame, *, again: bool) -> DataFrame:
         """Return the net changes of the best rows of groups, given the changes of a changelog.
 
         Args:
             stored: the rows of these groups before the epoch, and perhaps of others; None where there are none.
             rows: the changes, named as in state.
+            again: whether a key may come again without a delete before; else that fails the epoch.
         """
         node = self._node
         names = [name for name in rows.columns if name != CHANGE]
@@ -124,7 +125,8 @@ class TopFrames(PairsFrames):
         grouped = given.groupBy(*map(quoted, self._row_identity)).agg(
             F.expr("any_value(old, true) AS old"), F.expr("any_value(new, true) AS new"), F.expr("max(taken) AS taken")
         )
-        now = grouped.selectExpr(*_quoted(self._row_identity), "old", "if(new IS NULL AND NOT taken, old, new) AS now")
+        kept_or_new = "coalesce(new, old)" if again else f"if(old IS NOT NULL AND new IS NOT NULL, {self._comes_again}, coalesce(new, old))"
+        now = grouped.selectExpr(*_quoted(self._row_identity), "old", f"if(taken, new, {kept_or_new}) AS now")
         placed = now.selectExpr("*", *(f"{self._place_of(name)} AS {name}_place" for name in ("old", "now")))
         ends = [f"if({name} IS NOT NULL AND {name}_place <= {node.n}, {name}, NULL)" for name in ("old", "now")]
         sides = f"array(struct({ends[0]} AS row, old_place AS place, 3Y AS kind), struct({ends[1]} AS row, now_place AS place, 0Y AS kind))"
@@ -133,6 +135,16 @@ class TopFrames(PairsFrames):
         rank = [f"side.place AS {quoted(node.rank)}"] if node.rank is not None else []
         made = found.selectExpr(*shown, *rank, f"side.row.{TIME} AS {TIME}", f"side.row.{POSITION} AS {POSITION}", f"side.kind AS {CHANGE}")
         return net_changes(made, node.result_key)
+
+    @property
+    def _comes_again(self) -> str:
+        """SQL that fails with what is wrong with a key that comes again."""
+        key = ", ".join(f"new.{quoted(element_column(name))} AS {quoted(name)}" for name in self._node.row_key) or "1 AS row"
+        uid = f"top_n {self._node.uid}: the key ".replace("'", "\\'")
+        text = (
+            "without the row that it takes the place of: updates need it (update_before); .latest(by=[...]) keeps the newest row of a key"
+        )
+        return f"raise_error(concat('{uid}', to_json(struct({key})), ' comes again {text}'))"
 
     def written(self, stored: DataFrame | None, rows: DataFrame, observation: Observation) -> DataFrame:
         """Return the rows of the state that changes write, with ``GONE``, and the expired rows of their groups; with what was observed.

@@ -99,7 +99,8 @@ class TopOfChangelogEpoch(OperatorEpoch):
         stored = self._stored_rows(contents, staged)
         few = staged.few and contents.stored_rows <= FEW_ROWS
         changes = frames.ordered_stored(staged.rows)
-        self._results = frames.changes(stored, in_one_task(changes) if few and stored is None else changes)
+        together = in_one_task(changes) if few and stored is None else changes
+        self._results = frames.changes(stored, together, again=self.runtime.counts_rows)
         if not self.runtime.counts_rows:
             self._tables.added = contents.write(staged.rows, context.epoch)
             self._living += observation.get["added"]
