@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 SCHEMA = "t BIGINT, id STRING, v INT, op STRING, lsn INT"
-LATE = [
+LATE: list[list[tuple[object, ...]]] = [
     # As the source has them: event times go back, and the log positions with them.
     [(9, "late", 1, "+I", 9), (5, "late", 1, "-U", 2), (6, "late", 2, "+U", 2), (9, "gone", 1, "+I", 3), (4, "gone", 1, "-D", 4)],
     [(3, "late", 2, "-U", 10), (2, "late", 3, "+U", 10), (1, "gone", 5, "+I", 5)],
@@ -36,8 +36,13 @@ def given() -> tm.Stream:
     return tm.source("rows", tm.from_elements(epochs=LATE, schema=SCHEMA), watermarks=tm.ascending(timestamp="t"))
 
 
+def rows_of(table: str) -> list[dict[str, Any]]:
+    found = tm.memory_table(table)
+    return [] if found is None else found.to_pylist()
+
+
 def history(table: str) -> list[tuple[int, str, str, int]]:
-    return sorted((row["epoch"], row["id"], row["operation"], row["v"]) for row in tm.memory_table(table).to_pylist())
+    return sorted((row["epoch"], row["id"], row["operation"], row["v"]) for row in rows_of(table))
 
 
 def test_changes_count_in_the_order_of_their_source_or_sequence(spark: SparkSession, tmp_path: Path) -> None:
@@ -75,4 +80,4 @@ def test_an_update_without_the_row_before_is_noticed(spark: SparkSession, tmp_pa
     job = tm.Job("half", {"best": tm.memory(best.select("place", "v"), "half")}, store=str(tmp_path))
     with pytest.raises(UserCodeError, match=r'top_n best: the key \{"id":2\} comes again without the row.*\.latest\(by='):
         tm.run(job, spark=spark)
-    assert [row["v"] for row in tm.memory_table("half").to_pylist()] == [5, 7]
+    assert [row["v"] for row in rows_of("half")] == [5, 7]
