@@ -23,4 +23,4 @@ PAGE = CHECKOUT / "docs/how-to/joins.md"
 @pytest.mark.usefixtures("elsewhere")
 def test_the_page_does_what_it_says(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     assert spark.getActiveSession() is not None, "tm.run takes the session that is there"
-    assert execute(snippets(PAGE), {}, capsys) == 4
+    assert execute(snippets(PAGE), {}, capsys) == 5
