@@ -161,19 +161,19 @@ def test_the_assets_are_in_a_pool_of_their_own(tmp_path: Path) -> None:
     assert (ignored.op.name, ignored.op.pool, ignored.op.tags["team"]) == ("other", "spark", "a")
 
 
-def test_the_examples_code_location_loads_fast_and_light() -> None:
+def test_the_examples_code_location_loads_little() -> None:
     program = """
-import sys, time
+import sys
 import dagster as dg
-before = time.process_time()
+before = set(sys.modules)
 from examples.taxi import definitions
-spent = time.process_time() - before
+loaded = set(sys.modules) - before
 (defs,) = [found for found in vars(definitions).values() if isinstance(found, dg.Definitions)]  # more of them Dagster refuses
 dg.Definitions.validate_loadable(defs)
 heavy = {"pyspark", "dagster_pyspark", "great_expectations", "deltalake", "pandas", "pyarrow"} & set(sys.modules)
 assert not heavy, heavy
-assert spent < 1.5, spent
-print(spent)
+foreign = {name for name in loaded if name.split(".")[0] not in {"tidemark", "examples"}}
+assert len(foreign) < 120, sorted(foreign)
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=CHECKOUT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
