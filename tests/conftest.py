@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,12 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 # Drivers that tests start as users do have the product's own options, and this one: they end before the second compiler pays.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+
+
+def pytest_collection_finish() -> None:
+    """Leave modules and collected tests out of later collections of garbage: looking at them took seconds each."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
