@@ -34,11 +34,11 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One small Spark session for all tests of a process."""
+    from tests.few_rows import FEW_ROWS
     from tests.kafka.broker import connector_settings
-    from tests.short_lived import LONG_LIVED
     from tidemark.spark.env.session import build_session
 
-    settings = {"spark.sql.shuffle.partitions": "2", **LONG_LIVED, **connector_settings()}
+    settings = {"spark.sql.shuffle.partitions": "2", **FEW_ROWS, **connector_settings()}
     session = build_session("local[2]", app_name="tidemark tests", conf=settings)
     yield session
     session.stop()

@@ -14,7 +14,7 @@ import pytest
 import tidemark as tm
 from tests.aggregates.rig import results, run
 from tests.aggregates.streams import Row, frame, random_rows
-from tests.short_lived import compiling
+from tests.few_rows import compiling
 from tidemark.graph.model.aggregates import Aggregate
 from tidemark.semantics.reference.reference_operator import Fold
 from tidemark.testing import folds

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from tests.short_lived import SHORT_LIVED
+from tests.few_rows import FEW_ROWS
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.desired.attempts import create_attempt, newest_attempt
 from tidemark.control.desired.spec_store import change_spec
@@ -101,7 +101,7 @@ class Landing:
                 trigger_ms=300,
                 parallelism=2,
                 master="local[2]",
-                conf={**SHORT_LIVED, **self.conf},
+                conf={**FEW_ROWS, **self.conf},
                 code_paths=(str(self.root / "code"),),
                 variables={"LANDING_ROOT": str(self.root)},
             )

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from deltalake import DeltaTable
 
 from tests.control.drivers import Landing
-from tests.short_lived import SHORT_LIVED
+from tests.few_rows import FEW_ROWS
 from tidemark.cli.program.main import main
 from tidemark.control.launch.launchers import launchers_here
 from tidemark.control.launch.local_launcher import LocalLauncher
@@ -38,7 +38,7 @@ def tell(landing: Landing, *arguments: str, code: int = 0) -> str:
 
 
 def submit(landing: Landing, *arguments: str) -> None:
-    conf = [text for key, value in SHORT_LIVED.items() for text in ("--conf", f"{key}={value}")]
+    conf = [text for key, value in FEW_ROWS.items() for text in ("--conf", f"{key}={value}")]
     given = ["--trigger", "300 ms", "--parallelism", "2", "--master", "local[2]", "--code-path", str(landing.root / "code"), *conf]
     tell(landing, "submit", "landing_job:job", "--name", "landing", *given, "--env", f"LANDING_ROOT={landing.root}", *arguments)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from unittest import mock
 
 import tidemark as tm
-from tests.short_lived import SHORT_LIVED
+from tests.few_rows import FEW_ROWS
 from tidemark.spark.env.session import build_session
 from tidemark.testing.manual_clock import ManualClock
 
@@ -33,7 +33,7 @@ SETTINGS = {
     "spark.sql.files.maxRecordsPerFile": "2",
     "spark.sql.shuffle.partitions": "1",
 }
-JVM_SETTINGS = {**SETTINGS, **SHORT_LIVED}
+JVM_SETTINGS = {**SETTINGS, **FEW_ROWS}
 SCHEMA = "id BIGINT, zone STRING, at BIGINT, fare BIGINT"
 LATE, REJECTED, MALFORMED = tm.OutputTag("late_fares"), tm.OutputTag("rejected_fares"), tm.OutputTag("malformed_fares")
 DELTA_OUTPUTS = ("hourly", "fares", "late")

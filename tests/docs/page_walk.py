@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from deltalake import DeltaTable
 
 from tests.control.drivers import until
-from tests.short_lived import SHORT_LIVED
+from tests.few_rows import FEW_ROWS
 from tidemark.cli.program.main import main
 from tidemark.control.launch.launchers import launchers_here
 from tidemark.control.observed.observe import job_names, observe
@@ -27,7 +27,7 @@ from tidemark.state.status.history import read_history
 from tidemark.state.status.status import read_status
 from tidemark.state.store.store import JobStore
 
-FASTER: Final = ("--trigger", "300 ms", *(part for name, value in SHORT_LIVED.items() for part in ("--conf", f"{name}={value}")))
+FASTER: Final = ("--trigger", "300 ms", *(part for name, value in FEW_ROWS.items() for part in ("--conf", f"{name}={value}")))
 """Added to what is typed: a test need not wait for a trigger of two seconds."""
 
 ROWS: Final = 9

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from tests.engine.drive import Seen, run_engine
 from tests.engine.expected import run_expected
 from tests.engine.streams import Case, Scenario, assigners, scenarios, sliced_assigners, triggers_with_rules
+from tests.few_rows import compiling
 from tests.seeds import REPEATABLE, times
-from tests.short_lived import compiling
 from tidemark.semantics.windows.assigners import GlobalWindows
 from tidemark.spark.prepared.prepared_pass import PreparedPass
 

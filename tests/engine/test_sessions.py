@@ -17,9 +17,9 @@ import pytest
 import tidemark as tm
 from tests.engine.lab import Lab, elements
 from tests.engine.session_cases import random_case, require_same, run_engine, run_expected
+from tests.few_rows import compiling
 from tests.milliseconds import ms
 from tests.seeds import PROFILE, new_seeds, times
-from tests.short_lived import compiling
 from tidemark.errors import UserCodeError
 from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.windows.assigners import DynamicSession, Session

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 import tidemark as tm
+from tests.few_rows import FEW_ROWS
 from tests.kafka.broker import NEEDS_JARS, connector_settings
 from tests.kafka.fares import MINUTE, FareJob, Fares
 from tests.savepoints.running import RunningJobs
-from tests.short_lived import SHORT_LIVED
 from tidemark.control.client.job_client import JobClient
 from tidemark.control.model.spec import JobSpec
 from tidemark.state.status.log_folder import LOGS_VARIABLE
@@ -63,7 +63,7 @@ def submit(jobs: RunningJobs, job: FareJob) -> None:
         trigger_ms=300,
         parallelism=2,
         master="local[2]",
-        conf={**SHORT_LIVED, **connector_settings(), "spark.ui.enabled": "false"},
+        conf={**FEW_ROWS, **connector_settings(), "spark.ui.enabled": "false"},
         code_paths=(str(Path(__file__).parents[2]),),
         variables={"FARES_FOLDER": str(jobs.root), "FARES_TOPIC": job.topic, "FARES_BROKER": job.address},
     )

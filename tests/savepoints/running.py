@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 
 import tidemark as tm
 from tests.control.drivers import until
-from tests.short_lived import SHORT_LIVED
+from tests.few_rows import FEW_ROWS
 from tidemark.cli.program.main import main
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.client.job_client import JobClient
@@ -163,7 +163,7 @@ class RunningJobs:
             trigger_ms=300,
             parallelism=2,
             master=f"local[{cores}]",
-            conf={**SHORT_LIVED, "spark.ui.enabled": "false"},
+            conf={**FEW_ROWS, "spark.ui.enabled": "false"},
             code_paths=(str(self.root / "code"),),
             variables={"RUNNING_JOB": job, "RUNNING_IN": str(self.root / "in"), "RUNNING_OUT": str(self.root / "out" / job)},
         )

@@ -12,8 +12,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.few_rows import FEW_ROWS
 from tests.savepoints.golden_job import write_golden
-from tests.short_lived import SHORT_LIVED
 from tidemark.spark.env.session import build_session
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
     # Its path is written into the sources' logs, so it is one that says nothing of the machine.
     scratch = Path(tempfile.gettempdir()) / "tidemark-golden"
     scratch.mkdir()
-    spark = build_session("local[1]", app_name="golden", conf={**SHORT_LIVED})
+    spark = build_session("local[1]", app_name="golden", conf={**FEW_ROWS})
     try:
         write_golden(spark, scratch, home, form=form)
     finally:

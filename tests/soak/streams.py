@@ -14,7 +14,7 @@ from typing import Final
 
 from deltalake import DeltaTable
 
-from tests.short_lived import SHORT_LIVED
+from tests.few_rows import FEW_ROWS
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.model.spec import JobSpec, RestartPolicy
 
@@ -73,7 +73,7 @@ def spec_of(root: Path, job: str) -> JobSpec:
         trigger_ms=TRIGGER_MS,
         parallelism=1,
         master="local[1]",
-        conf={**SHORT_LIVED, "spark.ui.enabled": "false"},
+        conf={**FEW_ROWS, "spark.ui.enabled": "false"},
         code_paths=(str(root / "code"),),
         variables={"SOAK_ROOT": str(root), "SOAK_OUT": str(root / "out")},
         restart=CALM,

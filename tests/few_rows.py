@@ -1,4 +1,4 @@
-"""Settings of sessions that see a few rows: of those that live as long as a test process, and of those that end with a test."""
+"""Settings of sessions that see a few rows."""
 
 from __future__ import annotations
 
@@ -14,17 +14,11 @@ if TYPE_CHECKING:
 # For a few rows, compiling a plan costs more than it saves.
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
-# Those of HotSpot, also for the second compiler: a session that lives as long as a test process runs for long.
-LONG_LIVED = {
-    JAVA_OPTIONS: (
-        f"{LOCAL[JAVA_OPTIONS]} -XX:TieredStopAtLevel=4 -XX:Tier4InvocationThreshold=5000 -XX:Tier4MinInvocationThreshold=600"
-        f" -XX:Tier4CompileThreshold=15000 -XX:Tier4BackEdgeThreshold=40000 {archive_options()}"
-    ).rstrip(),
+# Half of the processor time went into the JVM's second compiler; without it, the first one needs the room of both.
+FEW_ROWS = {
+    JAVA_OPTIONS: f"{LOCAL[JAVA_OPTIONS]} -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m {archive_options()}".rstrip(),
     **INTERPRETED,
 }
-
-# The JVM's second compiler pays only where something runs for long: after some minutes tests take a third of the time with it.
-SHORT_LIVED = {JAVA_OPTIONS: f"{LOCAL[JAVA_OPTIONS]} -XX:TieredStopAtLevel=1 {archive_options()}".rstrip(), **INTERPRETED}
 
 
 def compiling(spark: SparkSession) -> SparkSession:
