@@ -16,7 +16,7 @@ DAGSTER_HOME ?= $(CURDIR)/.dagster
 PYTEST_ARGS ?=
 WORKERS ?= 2
 
-.PHONY: help setup demo ui bench soak check lint types layers test format lock clean
+.PHONY: help setup demo ui bench soak check lint types layers test long format lock clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r name text; do \
@@ -77,6 +77,9 @@ layers: $(STAMP) .layout ## imports run one way
 
 test: setup ## every test (PYTEST_ARGS="-k windows" WORKERS=2)
 	$(RUN) pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+
+long: setup ## every test with ten times the random cases and all the walks, which take hours
+	HYPOTHESIS_PROFILE=long $(RUN) pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 format: $(STAMP) ## put the code into shape
 	$(RUN) ruff check --fix-only .

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # A Spark epoch is slower than Hypothesis expects of an example; its deadlines and health checks on speed say nothing here.
 _SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large)
 settings.register_profile("dev", max_examples=50, deadline=None, suppress_health_check=_SLOW)
-settings.register_profile("ci", max_examples=500, deadline=None, suppress_health_check=_SLOW, print_blob=True, derandomize=True)
+settings.register_profile("ci", max_examples=200, deadline=None, suppress_health_check=_SLOW, print_blob=True, derandomize=True)
 settings.register_profile("long", max_examples=5000, deadline=None, suppress_health_check=_SLOW, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 

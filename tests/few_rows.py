@@ -11,13 +11,14 @@ from tidemark.spark.env.start_errors import JAVA_OPTIONS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# For a few rows, compiling a plan costs more than it saves.
-INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-
-# Half of the processor time went into the JVM's second compiler; without it, the first one needs the room of both.
+# Half of the processor time went into the JVM's second compiler; without it, the first one needs the room of both. For a few rows,
+# compiling a plan costs more than it saves, too.
 FEW_ROWS = {
     JAVA_OPTIONS: f"{LOCAL[JAVA_OPTIONS]} -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m {archive_options()}".rstrip(),
-    **INTERPRETED,
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # A tenth of what planning costs; it saves reading rows, of which there are few.
+    "spark.sql.constraintPropagation.enabled": "false",
 }
 
 

@@ -8,8 +8,13 @@ from __future__ import annotations
 import os
 from random import Random, SystemRandom
 
+import pytest
+
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "dev")
 REPEATABLE = PROFILE == "ci"
+
+only_long = pytest.mark.skipif(PROFILE != "long", reason="other cases of what tests beside it show; HYPOTHESIS_PROFILE=long has them")
+"""For what is left out wherever somebody waits for the tests: `make long` runs it."""
 
 
 def times(ci: int, *, dev: int = 1) -> int:

@@ -69,6 +69,7 @@ def test_all_keys_are_loaded_before_some_of_them_come_again() -> None:
     assert (load.kind, load.files, load.total_rows, touch.rows) == ("load", LOADS, 10_000, 1_000)
 
 
+@only_long
 @pytest.mark.spark
 @pytest.mark.slow
 def test_savepoints_are_measured(tmp_path: Path) -> None:

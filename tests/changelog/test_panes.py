@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 SCHEMA = "at TIMESTAMP, k STRING, v INT"
-EPOCHS = 6
+EPOCHS = 5
 
 
 def elements(seed: int) -> list[list[tuple[datetime, str | None, int]]]:

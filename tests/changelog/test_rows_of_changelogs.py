@@ -16,6 +16,7 @@ import pytest
 
 import tidemark as tm
 from tests.changelog.changes import Histories, Row, contents_of, random_changes, sorted_rows, stream_of
+from tests.seeds import only_long
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,7 +72,7 @@ def ascending(value: Any) -> tuple[bool, Any]:
     return (value is not None, 0 if value is None else value)
 
 
-@pytest.mark.parametrize("parallelism", [1, 7])
+@pytest.mark.parametrize("parallelism", [pytest.param(1, marks=only_long), 7])
 def test_the_content_after_each_epoch_is_that_of_a_batch(spark: SparkSession, tmp_path: Path, parallelism: int) -> None:
     changes, contents = random_changes(parallelism, ["id"], sale, epochs=EPOCHS, each=12)
     given = stream_of(changes, SCHEMA).as_changelog(["id"], operation="op").select("id", "zone", "price", "sold")
@@ -139,7 +140,7 @@ def element(random: Random) -> Row:
     }
 
 
-@pytest.mark.parametrize("parallelism", [1, 7])
+@pytest.mark.parametrize("parallelism", [pytest.param(1, marks=only_long), 7])
 def test_the_newest_and_the_best_rows_of_elements(spark: SparkSession, tmp_path: Path, parallelism: int) -> None:
     random = Random(parallelism)
     epochs = [[element(random) for _ in range(random.choice([1, 1, 9, 30]))] for _ in range(EPOCHS)]

@@ -37,10 +37,30 @@ def epochs() -> list[list[Element]]:
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, epochs: list[list[Element]]) -> list[dict[str, Seen]]:
-    """What a run does that nothing disturbs."""
-    ran = [World(spark, tmp_path_factory.mktemp("whole"), chosen, epochs).run(end_of_input=True) for chosen in JOBS]
-    return [{**one, **other} for one, other in zip(*ran, strict=True)]
+def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, epochs: list[list[Element]]) -> list[dict[str, Seen]]:
+    """What runs do whose driver dies in each of the first epochs, at another point each time."""
+    both = [killed_at_each_point(World(spark, tmp_path_factory.mktemp("killed"), chosen, epochs)) for chosen in JOBS]
+    return [{**one, **other} for one, other in zip(*both, strict=True)]
+
+
+def killed_at_each_point(world: World) -> list[dict[str, Seen]]:
+    """Run a job to its end; return what each of its epochs does."""
+    found: list[dict[str, Seen]] = []
+    for point in POINTS:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("TIDEMARK_CRASH_AT", point)
+            patch.setattr("tidemark.crashpoints._reached", {})
+            patch.setattr("tidemark.crashpoints.os.kill", killed)
+            with pytest.raises(Exception, match="killed here"):
+                world.run(max_epochs=1)
+        found += world.run(takeover=True, max_epochs=1)
+    return found + world.run(takeover=True, end_of_input=True)
+
+
+def killed(pid: int, signal: int) -> None:
+    """Stand for the death of the process: nothing of it goes on."""
+    del pid, signal
+    raise RuntimeError("killed here")
 
 
 def of_job(seen: list[dict[str, Seen]], chosen: Mapping[str, Case]) -> list[dict[str, Seen]]:
@@ -95,16 +115,19 @@ def test_what_is_known_of_it_before_it_runs(name: str) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.crash
 @pytest.mark.parametrize("name", CASES)
-def test_engine_and_harness_agree(name: str, uninterrupted: list[dict[str, Seen]], epochs: list[list[Element]]) -> None:
-    assert [seen[name] for seen in uninterrupted] == by_harness(CASES[name], epochs)
-    shown = {counter for seen in uninterrupted for counter, rows in seen[name].sides.items() if rows}
+def test_an_engine_that_is_killed_does_in_each_epoch_what_the_harness_does(
+    name: str, ran: list[dict[str, Seen]], epochs: list[list[Element]]
+) -> None:
+    assert [seen[name] for seen in ran] == by_harness(CASES[name], epochs)
+    shown = {counter for seen in ran for counter, rows in seen[name].sides.items() if rows}
     assert set(CASES[name].sides) <= shown, "the elements do not show all its side outputs"
 
 
 @pytest.mark.spark
-def test_each_epoch_balances(uninterrupted: list[dict[str, Seen]]) -> None:
-    for seen in uninterrupted:
+def test_each_epoch_balances(ran: list[dict[str, Seen]]) -> None:
+    for seen in ran:
         for name, operator in seen.items():
             counts = dict(operator.counts)
             assert counts.pop("in", 0) == sum(counts.values()), name
@@ -113,10 +136,10 @@ def test_each_epoch_balances(uninterrupted: list[dict[str, Seen]]) -> None:
 @pytest.mark.spark
 @pytest.mark.parametrize("number", range(len(JOBS)))
 def test_a_savepoint_goes_on_as_if_nothing_had_been_at_any_parallelism(
-    spark: SparkSession, tmp_path: Path, uninterrupted: list[dict[str, Seen]], epochs: list[list[Element]], number: int
+    spark: SparkSession, tmp_path: Path, ran: list[dict[str, Seen]], epochs: list[list[Element]], number: int
 ) -> None:
     chosen = JOBS[number]
-    whole = of_job(uninterrupted, chosen)
+    whole = of_job(ran, chosen)
     world = World(spark, tmp_path, chosen, epochs, parallelism=5)
     assert world.run(max_epochs=2) == whole[:2]
     assert world.kept() == {name: kept_by_harness(case, epochs[:2]) for name, case in chosen.items()}
@@ -130,43 +153,11 @@ def test_a_savepoint_goes_on_as_if_nothing_had_been_at_any_parallelism(
 @pytest.mark.spark
 def test_elements_in_order_may_be_cut_into_epochs_anyhow(spark: SparkSession, tmp_path: Path) -> None:
     ordered = sorted((element for epoch in random_epochs(SEED + 1, epochs=4, rows=60) for element in epoch), key=lambda element: element[0])
-    whole, parts = ([ordered], [ordered[:70], ordered[70:77], ordered[77:200], ordered[200:]])
     chosen = {name: case for name, case in CASES.items() if case.in_order}
-    ran = [World(spark, tmp_path, chosen, cut, name=f"cut-{len(cut)}").run(end_of_input=True) for cut in (whole, parts)]
-    for name in chosen:
-        one, other = (sum((seen[name].results for seen in run), Rows()) for run in ran)
-        assert one == other, name
-
-
-@pytest.mark.spark
-@pytest.mark.crash
-@pytest.mark.parametrize("number", range(len(JOBS)))
-def test_a_crash_in_any_epoch_loses_and_doubles_nothing(
-    *,
-    spark: SparkSession,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    uninterrupted: list[dict[str, Seen]],
-    epochs: list[list[Element]],
-    number: int,
-) -> None:
-    world = World(spark, tmp_path, JOBS[number], epochs)
-    found: list[dict[str, Seen]] = []
-    for point in POINTS:
-        with monkeypatch.context() as patch:
-            patch.setenv("TIDEMARK_CRASH_AT", point)
-            patch.setattr("tidemark.crashpoints._reached", {})
-            patch.setattr("tidemark.crashpoints.os.kill", killed)
-            with pytest.raises(Exception, match="killed here"):
-                world.run(max_epochs=1)
-        found += world.run(takeover=True, max_epochs=1)
-    assert found == of_job(uninterrupted, JOBS[number])[: len(POINTS)]
-
-
-def killed(pid: int, signal: int) -> None:
-    """Stand for the death of the process: nothing of it goes on."""
-    del pid, signal
-    raise RuntimeError("killed here")
+    parts = World(spark, tmp_path, chosen, [ordered[:70], ordered[70:77], ordered[77:]]).run(end_of_input=True)
+    for name, case in chosen.items():
+        whole = by_harness(case, [ordered])
+        assert sum((seen[name].results for seen in parts), Rows()) == sum((seen.results for seen in whole), Rows()), name
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -16,6 +16,7 @@ from tests.docs.test_snippets import (
     elsewhere,  # noqa: F401 - a fixture
     snippets,
 )
+from tests.seeds import only_long
 from tidemark.state.status.log_folder import LOGS_VARIABLE
 
 PAGE = CHECKOUT / "docs/how-to/fixing-a-bug.md"
@@ -35,22 +36,23 @@ def test_each_command_is_understood(line: str) -> None:
     require_understood(line)
 
 
+@only_long
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.usefixtures("elsewhere")
-def test_what_is_typed_shows_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("part", ["on the job itself", "beside the job"])
+def test_what_is_typed_shows_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
     monkeypatch.setenv(LOGS_VARIABLE, str(tmp_path / "logs"))
     monkeypatch.setenv("TIDEMARK_STORE", "")
     first, second = (steps_of(part) for part in TEXT.split(BESIDE))
     begin = [step for step in first if step.command.startswith(("export", "mkdir", "python land")) or step.verb == "submit"]
     taken = [step for step in first if step.verb == "savepoint trigger"]
     assert (len(begin), len(taken)) == (4, 1)
-    for name, steps in (("one", first), ("two", [*begin, *taken, *second])):
-        folder = tmp_path / name
-        folder.mkdir()
-        monkeypatch.chdir(folder)
-        monkeypatch.syspath_prepend(str(folder))
-        walked(steps, Walk(saved().land))
+    folder = tmp_path / "walk"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(str(folder))
+    walked([*begin, *taken, *second] if part == "beside the job" else first, Walk(saved().land))
 
 
 def walked(steps: list[Step], walk: Walk) -> None:

@@ -142,7 +142,7 @@ def triggered_case(seed: int, *, keys: int = 12, rows: int = 240, most: int = 7)
 def _cut(random: Random, operators: tuple[Operator, ...], gap: int, *, keys: int, rows: int, centre: int, calm: bool = False) -> Case:
     """Return a case of elements that come about where sessions touch, end, fire and expire."""
     epochs, used, made = [], [centre], 0
-    for _ in range(random.randint(5, 9)):
+    for _ in range(random.randint(4, 6)):
         centre += random.choice([0, 3, 10] if calm else [0, 3, 10, 20, 40])
         steady = calm and random.random() < 0.8
         batch = []

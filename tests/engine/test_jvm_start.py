@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.seeds import only_long
 from tidemark.spark.env.jvm import last_lines
 
 pytestmark = pytest.mark.spark
@@ -172,7 +173,7 @@ def test_a_variable_that_no_java_starts_with_is_named(folder: Path, variable: st
     assert line.endswith(f"(job 'small'). Fix: correct {variable}, whose options every Java takes")
 
 
-@pytest.mark.parametrize("session", [(), ("its own",)], ids=["of Tidemark's", "of its own"])
+@pytest.mark.parametrize("session", [pytest.param((), id="of Tidemark's"), pytest.param(("its own",), id="of its own", marks=only_long)])
 def test_settings_that_spark_does_not_start_with_are_named_and_an_error_ends_a_script_in_one_line(
     folder: Path, session: tuple[str, ...]
 ) -> None:

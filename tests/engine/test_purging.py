@@ -14,7 +14,7 @@ from tests.engine.early_compaction import compact_early
 from tests.engine.lab import Lab, elements
 from tests.engine.streams import assigners, purging_triggers, scenarios, sliced_assigners
 from tests.engine.test_reference_agreement import require_variety, see_agreement
-from tests.seeds import new_seeds, times
+from tests.seeds import new_seeds, only_long, times
 from tidemark.graph.operators.window.execution import is_incremental
 from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.triggers.builtin_triggers import PurgingTrigger
@@ -40,7 +40,7 @@ def purges_natively(node: WindowNode) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("merged", [False, True])
+@pytest.mark.parametrize("merged", [pytest.param(False, marks=only_long), True])
 def test_panes_agree_with_the_reference(merged: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: FBT001
     if merged:
         compact_early(monkeypatch, triggered)

@@ -1,7 +1,7 @@
 """The engine does in every epoch what the element-by-element reference does, whatever the elements, the windows and the cuts.
 
 A case is one operator over the elements of one key. One run of the engine holds many: keys are independent of one another, and a
-job may have several operators over one stream. In continuous integration the two tests below see at least 500 distinct cases, others
+job may have several operators over one stream. In continuous integration the tests below see at least 500 distinct cases, others
 each time; a failure prints how it can be seen again.
 """
 
@@ -72,7 +72,7 @@ def require_variety(cases: set[Case], *, least: int, settings_least: int) -> Non
 
 
 def test_one_source_and_several_operators(spark: SparkSession, tmp_path: Path) -> None:
-    examples = times(2)
+    examples = times(1)
     drawn = scenarios(sources=1, operator_count=4, keys=40, rows=400)
     # Compiling takes most of a small job's time, so only here plans are compiled as a job's are.
     cases = see_agreement(drawn, compiling(spark), tmp_path, examples=examples)
@@ -90,7 +90,7 @@ def test_one_operator_whose_plans_are_kept(spark: SparkSession, tmp_path: Path, 
         return rows
 
     monkeypatch.setattr(PreparedPass, "run", noted)
-    examples = times(3)
+    examples = times(2)
     drawn = scenarios(sources=1, operator_count=1, keys=60, rows=600)
     cases = see_agreement(drawn, spark, tmp_path, examples=examples)
     require_variety(cases, least=40 * examples, settings_least=examples)
@@ -98,7 +98,7 @@ def test_one_operator_whose_plans_are_kept(spark: SparkSession, tmp_path: Path, 
 
 
 def test_two_sources_with_splits_that_fall_silent(spark: SparkSession, tmp_path: Path) -> None:
-    examples = times(2)
+    examples = times(1)
     drawn = scenarios(sources=2, operator_count=3, keys=30, rows=160, idle=True)
     cases = see_agreement(drawn, spark, tmp_path, examples=examples)
     require_variety(cases, least=60 * examples, settings_least=3 * examples)
@@ -108,14 +108,14 @@ def test_two_sources_with_splits_that_fall_silent(spark: SparkSession, tmp_path:
 def test_windows_of_slices(stacks: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: FBT001
     if stacks:
         monkeypatch.setattr("tidemark.spark.operators.aligned.sliced.MANY_ROWS", 0)
-    examples = times(2)
+    examples = times(1)
     drawn = scenarios(sources=1, operator_count=4, keys=30, rows=200, kinds=sliced_assigners)
     cases = see_agreement(drawn, spark, tmp_path, examples=examples)
     require_variety(cases, least=90 * examples, settings_least=4 * examples)
 
 
 def test_windows_with_triggers_that_have_rules(spark: SparkSession, tmp_path: Path) -> None:
-    examples = times(2)
+    examples = times(1)
     drawn = scenarios(
         sources=1,
         operator_count=4,

@@ -12,6 +12,7 @@ import pytest
 
 import tidemark as tm
 from tests.group_aggregate.worlds import Near, Row, World, alike, changelog, deviation, distinct, fold, grouped, order, some, source, total
+from tests.seeds import only_long
 from tidemark.testing import ManualClock
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def run(outputs: Mapping[str, tm.Output], folder: Path, spark: SparkSession, par
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("seed", "parallelism"), [(1, 1), (2, 2), (3, 7)])
+@pytest.mark.parametrize(("seed", "parallelism"), [(1, 1), pytest.param(2, 2, marks=only_long), (3, 7)])
 def test_over_changelogs(spark: SparkSession, tmp_path: Path, seed: int, parallelism: int) -> None:
     world = World(random.Random(seed)).run(changes=420, cuts=EPOCH_COUNT)
     rows, every = changelog(world), {**SIGNED, **COUNTED, **KEPT}
@@ -155,7 +156,7 @@ def test_over_changelogs(spark: SparkSession, tmp_path: Path, seed: int, paralle
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("seed", "parallelism"), [(4, 1), (5, 7)])
+@pytest.mark.parametrize(("seed", "parallelism"), [pytest.param(4, 1, marks=only_long), (5, 7)])
 def test_over_streams_that_are_only_added_to(spark: SparkSession, tmp_path: Path, seed: int, parallelism: int) -> None:
     world = World(random.Random(seed)).run(changes=300, cuts=EPOCH_COUNT, only_inserts=True)
     rows = source(world)

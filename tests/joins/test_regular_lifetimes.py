@@ -20,7 +20,7 @@ from tidemark.spark.operators.changelog import contents
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EPOCHS = 9
+EPOCHS = 6
 TTL_MS = 10
 LEFT, RIGHT = ("p", "id", "z", "x"), ("p", "rid", "z", "y")
 KEYS = {"l": ("p", "id"), "r": ("p", "rid")}

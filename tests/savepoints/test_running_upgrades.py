@@ -14,6 +14,7 @@ import pytest
 from tests.control.drivers import until
 from tests.killed import kill_at
 from tests.savepoints.running import MINUTE, RunningJobs, Tables, Undisturbed, require_widened
+from tests.seeds import only_long
 from tests.soak.keepers import Keeper
 from tidemark.control.desired.attempts import newest_attempt
 from tidemark.control.desired.spec_store import require_spec
@@ -26,7 +27,7 @@ from tidemark.state.log.process_identity import process_info
 from tidemark.state.status.log_folder import LOGS_VARIABLE
 from tidemark.testing.crash import Ending
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.crash]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.crash, only_long]
 
 SAME: Final = "same"
 """Its new code keeps the state as it is; its command dies when the savepoint is taken, before it could write that down."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tidemark as tm
+from tests.seeds import only_long
 from tests.sql_state.machines import LAST, OPERATIONS, RECURSIVE, Row, Walks
 from tidemark.graph.operators.sql_state.expressions import depends_on_state
 from tidemark.graph.operators.sql_state.node import SqlStateNode
@@ -124,7 +125,7 @@ def texts(rows: Iterable[Row]) -> Counter[str]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("parallelism", [1, 2, 7])
+@pytest.mark.parametrize("parallelism", [pytest.param(1, marks=only_long), 2, 7])
 def test_programs_by_the_engine_and_by_the_contract(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parallelism: int
 ) -> None:
