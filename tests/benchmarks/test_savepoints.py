@@ -13,6 +13,7 @@ from benchmarks.harness.report import headline
 from benchmarks.harness.workloads import standard_workloads
 from benchmarks.operation.latency import latency_workloads
 from benchmarks.savepoints.savepoints import LOADS, SavepointWorkload, measure_savepoints
+from tests.seeds import only_long
 
 FIGURES = SavepointFigures(
     keys=10_000_000,
