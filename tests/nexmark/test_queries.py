@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import tidemark as tm
 from benchmarks.nexmark.batch import BATCH
 from benchmarks.nexmark.generator import events, write_events
 from benchmarks.nexmark.queries import QUERIES, q13, streams
+from benchmarks.nexmark.sql import SQL, sql_queries
 from tests.seeds import only_long
 from tidemark.graph.checks.changelogs import changelog_keys
 
@@ -64,10 +66,28 @@ def test_queries(spark: SparkSession, tmp_path: Path, parallelism: int) -> None:
     outputs = {name: tm.memory(stream, f"nexmark-{name}-{parallelism}") for name, stream in found.items()}
     job = tm.Job(f"nexmark-{parallelism}", outputs, store=str(tmp_path / "store"), parallelism=parallelism)
     tm.run(job, spark=spark, end_of_input=True)
-    for name in ("persons", "auctions", "bids"):
-        spark.read.parquet(str(tmp_path / "events" / name)).createOrReplaceTempView(name)
     spark.read.parquet(str(side)).createOrReplaceTempView("side_table")
-    for name, stream in found.items():
+    require_same(spark, tmp_path / "events", {name: (stream, f"nexmark-{name}-{parallelism}") for name, stream in found.items()})
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_queries_in_sql(spark: SparkSession, tmp_path: Path) -> None:
+    write_events(tmp_path / "events", 1_000, files=2)
+    found = sql_queries(streams(tmp_path / "events"))
+    assert found.keys() == SQL.keys() == QUERIES.keys() - {"q7", "q8"}
+    job = tm.Job(
+        "nexmark-sql", {name: tm.memory(stream, f"nexmark-sql-{name}") for name, stream in found.items()}, store=str(tmp_path / "store")
+    )
+    tm.run(job, spark=spark, end_of_input=True)
+    require_same(spark, tmp_path / "events", {name: (stream, f"nexmark-sql-{name}") for name, stream in found.items()})
+
+
+def require_same(spark: SparkSession, folder: Path, found: Mapping[str, tuple[tm.Stream, str]]) -> None:
+    """Check that what each stream put into a table comes to what a query over all events gives."""
+    for name in ("persons", "auctions", "bids"):
+        spark.read.parquet(str(folder / name)).createOrReplaceTempView(name)
+    for name, (stream, table) in found.items():
         rows = [tuple(row.values()) for row in spark.sql(BATCH[name]).toArrow().to_pylist()]
         assert rows, name
-        assert comparable(content(f"nexmark-{name}-{parallelism}", changelog_keys(stream.node))) == comparable(rows), name
+        assert comparable(content(table, changelog_keys(stream.node))) == comparable(rows), name

@@ -146,10 +146,10 @@ class StoredState:
             return self._keys(uid, spark, KEYS).windows()
         node = self._window(uid)
         functions = functions_of(state.definition)
-        if functions and self._job is None:
+        if functions and not (self._job is not None and any(each is node for each in self._job.nodes)):
             raise StateMismatchError(
                 f"only the job's Python functions can merge the state of {', '.join(functions)}",
-                fix="pass the job: tm.savepoint(job, ...)",
+                fix="pass the job with this operator: tm.savepoint(job, ...)",
                 job=self.job,
                 uid=uid,
             )
