@@ -1,4 +1,6 @@
 from .clock import Clock as Clock
+from .control.client.completion import Completion as Completion
+from .control.client.completion import wait_for as wait_for
 from .errors import TidemarkError as TidemarkError
 from .graph.aggregates.builtin_aggregates import approx_count_distinct as approx_count_distinct
 from .graph.aggregates.builtin_aggregates import approx_percentile as approx_percentile

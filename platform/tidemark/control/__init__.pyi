@@ -18,6 +18,10 @@ from .alerts.model.alert_settings import AlertSettings as AlertSettings
 from .alerts.model.alert_settings import Grouping as Grouping
 from .alerts.model.alert_settings import RuleName as RuleName
 from .alerts.model.alert_settings import RuleSettings as RuleSettings
+from .client.completion import Completion as Completion
+from .client.completion import Input as Input
+from .client.completion import InputWatch as InputWatch
+from .client.completion import wait_for as wait_for
 from .client.job_client import JobClient as JobClient
 from .client.waiting import Goal as Goal
 from .client.waiting import Waiting as Waiting

@@ -29,6 +29,7 @@ SECTIONS: Final[Sections] = {
         ("history", "show.status:history", "Show a job's latest epochs, or who changed what (--changes)."),
         ("logs", "show.status:logs", "Show the log of a job's driver."),
         ("state", "show.show_state:state", "Show a job's stored state: windows and keys."),
+        ("wait", "show.waiting:wait", "Wait until what came of a file, a record of Kafka's or an epoch is visible in a job's outputs."),
         ("silence", "jobs.silence:silence", "Silence alerts for a time."),
     ),
     "Start, stop and rescale": entries(
