@@ -31,8 +31,8 @@ class KeyedAggregates:
 
         An epoch changes the row of a key at most once, and only where a result differs. Over a changelog the rows before changes are taken
         back, and a key without rows is deleted; ``min``, ``max``, distinct counts and sets, and ``approx_percentile`` then keep each value
-        with its number of rows, all others but counts, sums, means and variances each row. A row has the greatest event time of the key's
-        rows. The operator keeps state of each key: name it with ``.uid("...")``.
+        with its number of rows, all others but counts, sums, means and variances each row. A row has the greatest event time of all
+        rows and changes of the key so far. The operator keeps state of each key: name it with ``.uid("...")``.
 
         Args:
             ttl: how long the state of a key is kept that no row changes. What expires is counted, and not deleted from the changelog; the

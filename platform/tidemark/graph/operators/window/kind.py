@@ -37,6 +37,10 @@ class WindowKind(OperatorKind[WindowNode]):
     noun: ClassVar[str] = "window"
     nouns: ClassVar[str] = "windows"
     state_noun: ClassVar[str] = "the windows that are still open"
+    instead_of_changelog: ClassVar[str] = (
+        "group by the window, .key_by(hour=\"date_trunc('hour', at)\").aggregate(...), whose results are revised with the content, "
+        "or take the changes as elements, .as_elements()"
+    )
 
     def validate(self, node: WindowNode, schemas: Schemas) -> None:
         """Check keys, assigner, results and trigger."""
