@@ -76,7 +76,7 @@ def joined(left: Side, right: Side, *, outer: bool) -> Sums:
 def _by_place(side: Side) -> tuple[Longs, Longs]:
     """Return the ids in the order of key and time, and a number for both: those of different keys are further apart than any interval."""
     ids, keys, times, _ = side.columns()
-    span = int(times.max() - START_MS) + 4 * (WITHIN_MS + DISORDER_MS)
+    span = side.rows * EVERY_MS // side.keys + 4 * (WITHIN_MS + DISORDER_MS)
     places = keys * span + (times - START_MS) + 2 * (WITHIN_MS + DISORDER_MS)
     order = np.argsort(places, kind="stable")
     return ids[order], places[order]

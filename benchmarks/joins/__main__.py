@@ -1,0 +1,149 @@
+"""Joins and running results beside stock Spark: ``python -m benchmarks.joins [--workload NAME] [--rows 2000000] [--runs 3]``.
+
+It writes ``docs/reference/joins-performance.md``. Each measurement runs in a process of its own, the engines in turns; the results are
+compared with arithmetic over the input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from benchmarks.harness.engines import cores
+from benchmarks.harness.processes import CHECKOUT, run_module
+from benchmarks.joins.inputs import EVERY_MS, WITHIN_MS, Side, Sums, grouped, joined
+from benchmarks.joins.runs import Request
+from tidemark.errors import EngineError
+
+PAGE: Final = Path("docs") / "reference" / "joins-performance.md"
+SCRATCH: Final = CHECKOUT / ".tidemark" / "bench"
+ENGINES: Final = ("tidemark", "spark-rocksdb")
+FILES: Final = 16
+PER_EPOCH: Final = 2
+_WARM_FILES: Final = 20
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A kind of operator (``inner``, ``outer``, ``running``), and how many keys there are."""
+
+    kind: str
+    keys: int
+
+    def title(self, rows: int) -> str:
+        """Return one line for the page."""
+        if self.kind == "running":
+            return f"count and sum by key, without a window, of {rows:,} rows with {self.keys:,} keys"
+        how = "left" if self.kind == "outer" else "inner"
+        return (
+            f"{how} interval join of {rows:,} rows a side with {self.keys:,} keys, one each {EVERY_MS // 1000} seconds, "
+            f"within {WITHIN_MS // 1000} seconds"
+        )
+
+
+WORKLOADS: Final[Mapping[str, Workload]] = {
+    "interval-1k": Workload("inner", 1_000),
+    "interval-200k": Workload("inner", 200_000),
+    "outer-1k": Workload("outer", 1_000),
+    "outer-200k": Workload("outer", 200_000),
+    "running-1k": Workload("running", 1_000),
+    "running-200k": Workload("running", 200_000),
+}
+
+
+def inputs(workload: Workload, rows: int, files: int, seed: int, folder: Path) -> tuple[Side, Side]:
+    """Write both sides; return what they are."""
+    sides = Side(rows, workload.keys, seed), Side(rows, workload.keys, seed + 1)
+    for name, side in zip(("left", "right"), sides, strict=True):
+        if not (folder / name).exists():
+            side.write(folder / name, files)
+    return sides
+
+
+def expected(workload: Workload, sides: tuple[Side, Side]) -> Sums:
+    """Return what has to come of a workload's input."""
+    return grouped(sides[0]) if workload.kind == "running" else joined(*sides, outer=workload.kind == "outer")
+
+
+def measure(name: str, rows: int, runs: int) -> dict[str, list[float]]:
+    """Measure a workload on both engines in turns; return the seconds of each run by engine.
+
+    Raises:
+        EngineError: a result is not what the input says.
+    """
+    workload, found = WORKLOADS[name], {engine: list[float]() for engine in ENGINES}
+    files = SCRATCH / f"join-{workload.keys}-{rows}"
+    warm = SCRATCH / f"join-warm-{workload.keys}-{rows}"
+    right = expected(workload, inputs(workload, rows, FILES, 1, files))
+    inputs(workload, rows // 4, _WARM_FILES, 11, warm)
+    for run in range(runs):
+        for engine in ENGINES if run % 2 == 0 else reversed(ENGINES):
+            folder = Path(tempfile.mkdtemp(prefix="join-run-", dir=SCRATCH))
+            try:
+                request = Request(workload.kind, engine, str(warm), str(files), str(folder), PER_EPOCH)
+                answer, _ = run_module("benchmarks.joins.runs", asdict(request), folder, engine=engine)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+            sums = Sums(**answer["sums"])
+            # Stock Spark does not emit the rows of an outer join that wait at the end of the input.
+            complete = sums == right or (
+                workload.kind == "outer" and engine != "tidemark" and 0 <= right.rows - sums.rows < right.rows // 100
+            )
+            if not complete:
+                raise EngineError(f"{engine} gives {sums} in {name}, and the input says {right}", fix="see which rows differ")
+            found[engine].append(answer["seconds"])
+            print(f"{name} on {engine}, run {run + 1}: {answer['seconds']:.1f} s, {sums.rows:,} rows", flush=True)
+    return found
+
+
+def render(found: Mapping[str, Mapping[str, Sequence[float]]], rows: int) -> str:
+    """Return the page."""
+    lines = [
+        "# Joins and running results beside stock Spark",
+        "",
+        "Rows per second of both sides together, medians; stock Spark with RocksDB. `python -m benchmarks.joins` wrote this page.",
+        "",
+        f"{cores()} cores · Python {platform.python_version()} · PySpark {version('pyspark')} · Tidemark {version('tidemark')}",
+        "",
+        "| workload | Tidemark, rows/s | stock Spark, rows/s | ratio |",
+        "|---|---:|---:|---:|",
+    ]
+    for name, by_engine in found.items():
+        total = rows * (1 if WORKLOADS[name].kind == "running" else 2)
+        ours, theirs = (total / median(by_engine[engine]) for engine in ENGINES)
+        lines.append(f"| {WORKLOADS[name].title(rows)} | {ours:,.0f} | {theirs:,.0f} | {ours / theirs:.1f} times |")
+    lines += [
+        "",
+        f"An epoch reads {PER_EPOCH} of {FILES} files of each side; {_WARM_FILES} epochs of other rows warm the process up. Both engines write",
+        "the same pairs, which is checked by the number of rows and the sums of their ids. Stock Spark does not write the rows of an outer join",
+        "that wait when its input ends; its running results are written by `foreachBatch` in update mode.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, and write the page."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.joins", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--workload", choices=list(WORKLOADS), action="append", help="only this one; may be given more than once")
+    parser.add_argument("--rows", type=int, default=2_000_000, help="of each side")
+    parser.add_argument("--runs", type=int, default=3, help="of each engine")
+    parser.add_argument("--output", default=str(CHECKOUT / PAGE), help="the page to write")
+    asked = parser.parse_args(arguments)
+    SCRATCH.mkdir(parents=True, exist_ok=True)
+    found = {name: measure(name, asked.rows, asked.runs) for name in asked.workload or WORKLOADS}
+    Path(asked.output).write_text(render(found, asked.rows), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
