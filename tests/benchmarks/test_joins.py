@@ -33,10 +33,8 @@ def test_groups_row_by_row() -> None:
 
 def test_the_page_has_ratios_of_medians() -> None:
     page = program.render({"outer-1k": {"tidemark": [1.0, 3.0, 2.0], "spark-rocksdb": [8.0]}}, 1_000)
-    assert (
-        "| left interval join of 1,000 rows a side with 1,000 keys, one each 10 seconds, within 10 seconds | 1,000 | 250 | 4.0 times |"
-        in page
-    )
+    line = next(line for line in page.splitlines() if line.startswith("| left"))
+    assert line == f"| {program.WORKLOADS['outer-1k'].title(1_000)} | 1,000 | 250 | 4.0 times |"
 
 
 @only_long
