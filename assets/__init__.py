@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidemark.assets.checks.conservation import Conservation
 from tidemark.assets.checks.expectations import expectation_checks
+from tidemark.assets.checks.inputs_visible import InputsVisible
 from tidemark.assets.checks.lateness_checks import LateRatio, WatermarkFreshness
 from tidemark.assets.checks.pane_checks import NoGaps, UniquePanes
 from tidemark.assets.checks.state_compatible import StateFits
@@ -16,6 +17,7 @@ from tidemark.assets.streams.translator import TidemarkTranslator
 
 __all__ = [
     "Conservation",
+    "InputsVisible",
     "LateRatio",
     "NoGaps",
     "StateFits",
