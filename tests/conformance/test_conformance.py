@@ -29,6 +29,9 @@ JOBS = tuple({name: CASES[name] for name in [*CASES][number::2]} for number in (
 SEED = 11
 POINTS = ("state-staged", "outputs-staged", "before-commit")
 
+# The first test that asks for the runs waits for all of them.
+pytestmark = pytest.mark.timeout(1_800)
+
 
 @pytest.fixture(scope="module")
 def epochs() -> list[list[Element]]:
