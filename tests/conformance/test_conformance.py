@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -39,36 +40,47 @@ def epochs() -> list[list[Element]]:
     return random_epochs(SEED)
 
 
+@dataclass(frozen=True)
+class Ran:
+    """What each epoch did, and how many rows the main table of each operator's state had in the savepoint after the second."""
+
+    epochs: list[dict[str, Seen]]
+    kept: dict[str, int]
+
+
 @pytest.fixture(scope="module")
-def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, epochs: list[list[Element]]) -> list[dict[str, Seen]]:
-    """What runs do whose driver dies in each of the first epochs, at another point each time."""
-    both = [killed_at_each_point(World(spark, tmp_path_factory.mktemp("killed"), chosen, epochs)) for chosen in JOBS]
-    return [{**one, **other} for one, other in zip(*both, strict=True)]
+def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, epochs: list[list[Element]]) -> Ran:
+    """What runs do whose driver dies in each of the first epochs, and that go on from a savepoint at another parallelism."""
+    both = [disturbed(spark, tmp_path_factory.mktemp("disturbed"), chosen, epochs) for chosen in JOBS]
+    return Ran([{**one, **other} for one, other in zip(*(each.epochs for each in both), strict=True)], {**both[0].kept, **both[1].kept})
 
 
-def killed_at_each_point(world: World) -> list[dict[str, Seen]]:
-    """Run a job to its end; return what each of its epochs does."""
-    found: list[dict[str, Seen]] = []
-    for point in POINTS:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("TIDEMARK_CRASH_AT", point)
-            patch.setattr("tidemark.crashpoints._reached", {})
-            patch.setattr("tidemark.crashpoints.os.kill", killed)
-            with pytest.raises(Exception, match="killed here"):
-                world.run(max_epochs=1)
-        found += world.run(takeover=True, max_epochs=1)
-    return found + world.run(takeover=True, end_of_input=True)
+def disturbed(spark: SparkSession, folder: Path, chosen: Mapping[str, Case], epochs: list[list[Element]]) -> Ran:
+    """Run a job to its end, killed at each point, and restored after the second epoch."""
+    world = World(spark, folder, chosen, epochs, parallelism=5)
+    found = [*killed_once(world, POINTS[0]), *killed_once(world, POINTS[1])]
+    SavepointStore(JobStore.open(world.store), world.job.name).take("half")
+    kept = world.kept()
+    elsewhere = World(spark, folder, chosen, epochs, parallelism=3)
+    found += killed_once(elsewhere, POINTS[2], restore=tm.Restore("half", identity="once"))
+    return Ran(found + elsewhere.run(takeover=True, end_of_input=True), kept)
+
+
+def killed_once(world: World, point: str, **settings: Any) -> list[dict[str, Seen]]:
+    """Run an epoch whose driver dies at a point, and then again; return what it does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TIDEMARK_CRASH_AT", point)
+        patch.setattr("tidemark.crashpoints._reached", {})
+        patch.setattr("tidemark.crashpoints.os.kill", killed)
+        with pytest.raises(Exception, match="killed here"):
+            world.run(max_epochs=1, **settings)
+    return world.run(takeover=True, max_epochs=1, **settings)
 
 
 def killed(pid: int, signal: int) -> None:
     """Stand for the death of the process: nothing of it goes on."""
     del pid, signal
     raise RuntimeError("killed here")
-
-
-def of_job(seen: list[dict[str, Seen]], chosen: Mapping[str, Case]) -> list[dict[str, Seen]]:
-    """Return what the operators of one job do."""
-    return [{name: epoch[name] for name in chosen} for epoch in seen]
 
 
 def node_of(case: Case) -> StatefulNode:
@@ -120,37 +132,25 @@ def test_what_is_known_of_it_before_it_runs(name: str) -> None:
 @pytest.mark.spark
 @pytest.mark.crash
 @pytest.mark.parametrize("name", CASES)
-def test_an_engine_that_is_killed_does_in_each_epoch_what_the_harness_does(
-    name: str, ran: list[dict[str, Seen]], epochs: list[list[Element]]
+def test_an_engine_that_is_killed_and_restored_does_in_each_epoch_what_the_harness_does(
+    name: str, ran: Ran, epochs: list[list[Element]]
 ) -> None:
-    assert [seen[name] for seen in ran] == by_harness(CASES[name], epochs)
-    shown = {counter for seen in ran for counter, rows in seen[name].sides.items() if rows}
+    assert [seen[name] for seen in ran.epochs] == by_harness(CASES[name], epochs)
+    shown = {counter for seen in ran.epochs for counter, rows in seen[name].sides.items() if rows}
     assert set(CASES[name].sides) <= shown, "the elements do not show all its side outputs"
 
 
 @pytest.mark.spark
-def test_each_epoch_balances(ran: list[dict[str, Seen]]) -> None:
-    for seen in ran:
+def test_each_epoch_balances(ran: Ran) -> None:
+    for seen in ran.epochs:
         for name, operator in seen.items():
             counts = dict(operator.counts)
             assert counts.pop("in", 0) == sum(counts.values()), name
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("number", range(len(JOBS)))
-def test_a_savepoint_goes_on_as_if_nothing_had_been_at_any_parallelism(
-    spark: SparkSession, tmp_path: Path, ran: list[dict[str, Seen]], epochs: list[list[Element]], number: int
-) -> None:
-    chosen = JOBS[number]
-    whole = of_job(ran, chosen)
-    world = World(spark, tmp_path, chosen, epochs, parallelism=5)
-    assert world.run(max_epochs=2) == whole[:2]
-    assert world.kept() == {name: kept_by_harness(case, epochs[:2]) for name, case in chosen.items()}
-    SavepointStore(JobStore.open(world.store), world.job.name).take("half")
-    # What the job does after it is undone.
-    assert world.run(max_epochs=1) == whole[2:3]
-    elsewhere = World(spark, tmp_path, chosen, epochs, parallelism=3)
-    assert elsewhere.run(restore=tm.Restore("half"), end_of_input=True) == whole[2:]
+def test_a_savepoint_has_the_state_that_the_harness_has(ran: Ran, epochs: list[list[Element]]) -> None:
+    assert ran.kept == {name: kept_by_harness(case, epochs[:2]) for name, case in CASES.items()}
 
 
 @pytest.mark.spark
