@@ -51,8 +51,9 @@ class Ran:
 @pytest.fixture(scope="module")
 def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, epochs: list[list[Element]]) -> Ran:
     """What runs do whose driver dies in each of the first epochs, and that go on from a savepoint at another parallelism."""
-    both = [disturbed(spark, tmp_path_factory.mktemp("disturbed"), chosen, epochs) for chosen in JOBS]
-    return Ran([{**one, **other} for one, other in zip(*(each.epochs for each in both), strict=True)], {**both[0].kept, **both[1].kept})
+    jobs = [disturbed(spark, tmp_path_factory.mktemp("disturbed"), chosen, epochs) for chosen in JOBS]
+    whole = [{name: seen for job in jobs for name, seen in job.epochs[number].items()} for number in range(len(jobs[0].epochs))]
+    return Ran(whole, {name: rows for job in jobs for name, rows in job.kept.items()})
 
 
 def disturbed(spark: SparkSession, folder: Path, chosen: Mapping[str, Case], epochs: list[list[Element]]) -> Ran:
