@@ -33,6 +33,7 @@ from benchmarks.report import headline
 from benchmarks.shapes import Shape
 from benchmarks.verdicts import DisagreementError
 from benchmarks.workloads import LARGE_STATE, SMALL_STATE, Phase, Workload, standard_workloads
+from tests.seeds import only_long
 from tidemark.errors import SetupError
 
 FAST = Record(
@@ -237,6 +238,7 @@ def test_an_engine_is_measured_and_checked(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("run-")] == []
 
 
+@only_long
 @pytest.mark.spark
 @pytest.mark.slow
 def test_growth_is_measured_at_both_ends(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from benchmarks.report import headline
 from benchmarks.verdicts import DisagreementError
 from benchmarks.visible import percentiles, visible
 from benchmarks.workloads import standard_workloads
+from tests.seeds import only_long
 from tidemark.errors import DefinitionError
 
 FIRST = 1_704_067_201_000
@@ -120,6 +121,7 @@ def test_they_are_measured_only_when_asked_for() -> None:
         chosen(drained, live, ["latency-2s"])
 
 
+@only_long
 @pytest.mark.spark
 @pytest.mark.slow
 def test_a_job_runs_on_and_is_measured(tmp_path: Path) -> None:

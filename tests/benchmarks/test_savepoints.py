@@ -13,6 +13,7 @@ from benchmarks.records import Record, SavepointFigures, Spread, read_records
 from benchmarks.report import headline
 from benchmarks.savepoints import LOADS, SavepointWorkload, measure_savepoints
 from benchmarks.workloads import standard_workloads
+from tests.seeds import only_long
 
 FIGURES = SavepointFigures(
     keys=10_000_000,
@@ -69,6 +70,7 @@ def test_all_keys_are_loaded_before_some_of_them_come_again() -> None:
     assert (load.kind, load.files, load.total_rows, touch.rows) == ("load", LOADS, 10_000, 1_000)
 
 
+@only_long
 @pytest.mark.spark
 @pytest.mark.slow
 def test_savepoints_are_measured(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -23,8 +25,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CASES = cases()
+JOBS = (CASES,)
 SEED = 11
 POINTS = ("state-staged", "outputs-staged", "before-commit")
+
+# The first test that asks for the runs waits for all of them.
+pytestmark = pytest.mark.timeout(1_800)
 
 
 @pytest.fixture(scope="module")
@@ -33,10 +39,48 @@ def epochs() -> list[list[Element]]:
     return random_epochs(SEED)
 
 
+@dataclass(frozen=True)
+class Ran:
+    """What each epoch did, and how many rows the main table of each operator's state had in the savepoint after the second."""
+
+    epochs: list[dict[str, Seen]]
+    kept: dict[str, int]
+
+
 @pytest.fixture(scope="module")
-def uninterrupted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, epochs: list[list[Element]]) -> list[dict[str, Seen]]:
-    """What a run does that nothing disturbs."""
-    return World(spark, tmp_path_factory.mktemp("whole"), CASES, epochs).run(end_of_input=True)
+def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, epochs: list[list[Element]]) -> Ran:
+    """What runs do whose driver dies in each of the first epochs, and that go on from a savepoint at another parallelism."""
+    jobs = [disturbed(spark, tmp_path_factory.mktemp("disturbed"), chosen, epochs) for chosen in JOBS]
+    whole = [{name: seen for job in jobs for name, seen in job.epochs[number].items()} for number in range(len(jobs[0].epochs))]
+    return Ran(whole, {name: rows for job in jobs for name, rows in job.kept.items()})
+
+
+def disturbed(spark: SparkSession, folder: Path, chosen: Mapping[str, Case], epochs: list[list[Element]]) -> Ran:
+    """Run a job to its end, killed at each point, and restored after the second epoch."""
+    world = World(spark, folder, chosen, epochs, parallelism=5)
+    found = [*killed_once(world, POINTS[0]), *killed_once(world, POINTS[1])]
+    SavepointStore(JobStore.open(world.store), world.job.name).take("half")
+    kept = world.kept()
+    elsewhere = World(spark, folder, chosen, epochs, parallelism=3)
+    found += killed_once(elsewhere, POINTS[2], restore=tm.Restore("half", identity="once"))
+    return Ran(found + elsewhere.run(takeover=True, end_of_input=True), kept)
+
+
+def killed_once(world: World, point: str, **settings: Any) -> list[dict[str, Seen]]:
+    """Run an epoch whose driver dies at a point, and then again; return what it does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TIDEMARK_CRASH_AT", point)
+        patch.setattr("tidemark.crashpoints._reached", {})
+        patch.setattr("tidemark.crashpoints.os.kill", killed)
+        with pytest.raises(Exception, match="killed here"):
+            world.run(max_epochs=1, **settings)
+    return world.run(takeover=True, max_epochs=1, **settings)
+
+
+def killed(pid: int, signal: int) -> None:
+    """Stand for the death of the process: nothing of it goes on."""
+    del pid, signal
+    raise RuntimeError("killed here")
 
 
 def node_of(case: Case) -> StatefulNode:
@@ -86,68 +130,37 @@ def test_what_is_known_of_it_before_it_runs(name: str) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.crash
 @pytest.mark.parametrize("name", CASES)
-def test_engine_and_harness_agree(name: str, uninterrupted: list[dict[str, Seen]], epochs: list[list[Element]]) -> None:
-    assert [seen[name] for seen in uninterrupted] == by_harness(CASES[name], epochs)
-    shown = {counter for seen in uninterrupted for counter, rows in seen[name].sides.items() if rows}
+def test_an_engine_that_is_killed_and_restored_does_in_each_epoch_what_the_harness_does(
+    name: str, ran: Ran, epochs: list[list[Element]]
+) -> None:
+    assert [seen[name] for seen in ran.epochs] == by_harness(CASES[name], epochs)
+    shown = {counter for seen in ran.epochs for counter, rows in seen[name].sides.items() if rows}
     assert set(CASES[name].sides) <= shown, "the elements do not show all its side outputs"
 
 
 @pytest.mark.spark
-def test_each_epoch_balances(uninterrupted: list[dict[str, Seen]]) -> None:
-    for seen in uninterrupted:
+def test_each_epoch_balances(ran: Ran) -> None:
+    for seen in ran.epochs:
         for name, operator in seen.items():
             counts = dict(operator.counts)
             assert counts.pop("in", 0) == sum(counts.values()), name
 
 
 @pytest.mark.spark
-def test_a_savepoint_goes_on_as_if_nothing_had_been_at_any_parallelism(
-    spark: SparkSession, tmp_path: Path, uninterrupted: list[dict[str, Seen]], epochs: list[list[Element]]
-) -> None:
-    world = World(spark, tmp_path, CASES, epochs, parallelism=5)
-    assert world.run(max_epochs=2) == uninterrupted[:2]
-    assert world.kept() == {name: kept_by_harness(case, epochs[:2]) for name, case in CASES.items()}
-    SavepointStore(JobStore.open(world.store), world.job.name).take("half")
-    # What the job does after it is undone.
-    assert world.run(max_epochs=1) == uninterrupted[2:3]
-    elsewhere = World(spark, tmp_path, CASES, epochs, parallelism=3)
-    assert elsewhere.run(restore=tm.Restore("half"), end_of_input=True) == uninterrupted[2:]
+def test_a_savepoint_has_the_state_that_the_harness_has(ran: Ran, epochs: list[list[Element]]) -> None:
+    assert ran.kept == {name: kept_by_harness(case, epochs[:2]) for name, case in CASES.items()}
 
 
 @pytest.mark.spark
 def test_elements_in_order_may_be_cut_into_epochs_anyhow(spark: SparkSession, tmp_path: Path) -> None:
     ordered = sorted((element for epoch in random_epochs(SEED + 1, epochs=4, rows=60) for element in epoch), key=lambda element: element[0])
-    whole, parts = ([ordered], [ordered[:70], ordered[70:77], ordered[77:]])
     chosen = {name: case for name, case in CASES.items() if case.in_order}
-    ran = [World(spark, tmp_path, chosen, cut, name=f"cut-{len(cut)}").run(end_of_input=True) for cut in (whole, parts)]
-    for name in chosen:
-        one, other = (sum((seen[name].results for seen in run), Rows()) for run in ran)
-        assert one == other, name
-
-
-@pytest.mark.spark
-@pytest.mark.crash
-def test_a_crash_in_any_epoch_loses_and_doubles_nothing(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uninterrupted: list[dict[str, Seen]], epochs: list[list[Element]]
-) -> None:
-    world = World(spark, tmp_path, CASES, epochs)
-    found: list[dict[str, Seen]] = []
-    for point in POINTS:
-        with monkeypatch.context() as patch:
-            patch.setenv("TIDEMARK_CRASH_AT", point)
-            patch.setattr("tidemark.crashpoints._reached", {})
-            patch.setattr("tidemark.crashpoints.os.kill", killed)
-            with pytest.raises(Exception, match="killed here"):
-                world.run(max_epochs=1)
-        found += world.run(takeover=True, max_epochs=1)
-    assert found == uninterrupted[: len(POINTS)]
-
-
-def killed(pid: int, signal: int) -> None:
-    """Stand for the death of the process: nothing of it goes on."""
-    del pid, signal
-    raise RuntimeError("killed here")
+    parts = World(spark, tmp_path, chosen, [ordered[:70], ordered[70:77], ordered[77:]]).run(end_of_input=True)
+    for name, case in chosen.items():
+        whole = by_harness(case, [ordered])
+        assert sum((seen[name].results for seen in parts), Rows()) == sum((seen.results for seen in whole), Rows()), name
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -36,10 +36,11 @@ def test_each_command_is_understood(line: str) -> None:
     require_understood(line)
 
 
+@only_long
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.usefixtures("elsewhere")
-@pytest.mark.parametrize("part", ["on the job itself", pytest.param("beside the job", marks=only_long)])
+@pytest.mark.parametrize("part", ["on the job itself", "beside the job"])
 def test_what_is_typed_shows_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
     monkeypatch.setenv(LOGS_VARIABLE, str(tmp_path / "logs"))
     monkeypatch.setenv("TIDEMARK_STORE", "")

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 import tidemark as tm
 from tests.engine.lab import NOW, require_conservation
+from tests.seeds import only_long
 from tidemark.spark.columns import few_rows
 from tidemark.spark.prepared import prepared_plan
 from tidemark.spark.prepared.prepared_pass import PreparedPass
@@ -359,7 +360,9 @@ def early(rows: tm.Stream) -> tm.Stream:
     return windowed.aggregate(n=tm.count(), most=tm.max("fare")).uid("w")
 
 
-@pytest.mark.parametrize(("declare", "splits"), [(sliding, None), (in_order, None), (in_order, "k"), (early, None)])
+@pytest.mark.parametrize(
+    ("declare", "splits"), [(sliding, None), pytest.param(in_order, None, marks=only_long), (in_order, "k"), (early, None)]
+)
 def test_other_windows(
     declare: Callable[[tm.Stream], tm.Stream], splits: str | None, spark: SparkSession, tmp_path: Path, passes: Passes
 ) -> None:
