@@ -6,6 +6,7 @@ What passed there passes again. The profile is ``HYPOTHESIS_PROFILE``: ``dev``, 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from random import Random, SystemRandom
 
 import pytest
@@ -20,6 +21,11 @@ only_long = pytest.mark.skipif(PROFILE != "long", reason="other cases of what te
 def times(ci: int, *, dev: int = 1) -> int:
     """Return how many streams a test draws, from the number in continuous integration and that on a developer's machine."""
     return {"ci": ci, "long": 10 * ci}.get(PROFILE, dev)
+
+
+def some(cases: Iterable[str], step: int) -> list[str]:
+    """Return each ``step``th of a test's cases; in the long profile all."""
+    return list(cases)[:: 1 if PROFILE == "long" else step]
 
 
 def new_seeds(name: str, count: int = 1) -> list[int]:

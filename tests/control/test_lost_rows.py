@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 
 from tests.control.drivers import Landing
 from tests.few_rows import FEW_ROWS
+from tests.seeds import only_long
 from tidemark.cli.program.main import main
 from tidemark.control.launch.launchers import launchers_here
 from tidemark.control.launch.local_launcher import LocalLauncher
@@ -51,6 +52,7 @@ def read_all(landing: Landing) -> None:
     tell(landing, "stop", "landing")
 
 
+@only_long
 def test_the_commands_say_what_is_done_about_missing_epochs(landing: Landing) -> None:
     submit(landing)
     read_all(landing)

@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.control.drivers import Landing, until
+from tests.seeds import only_long
 from tidemark.cli.program.main import main
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.desired.attempts import abandon_attempt, claim_attempt, create_attempt, newest_attempt, read_claim
@@ -188,6 +189,7 @@ def test_a_keeper_starts_a_standby_of_a_job_with_a_folder_for_temporary_files_of
     assert found.pid == handle.pid
 
 
+@only_long
 @pytest.mark.spark
 @pytest.mark.slow
 def test_a_standbys_life(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 import tidemark as tm
 from tests.crash.child import call
 from tests.crash.warm_jvm import attach, warm_jvm
+from tests.seeds import only_long
 from tidemark.errors import TidemarkError
 from tidemark.state.log.joblog import JobLog
 from tidemark.state.store.store import JobStore
@@ -81,6 +82,7 @@ def test_a_worker_that_dies_where_tasks_are_not_retried_ends_the_run(spark: Spar
     require_all_once(tmp_path)
 
 
+@only_long
 def test_a_worker_that_dies_where_tasks_are_retried_is_not_noticed(tmp_path: Path) -> None:
     with warm_jvm() as variables:
         call("tests.crash.test_processes", "drive", str(tmp_path), environment=variables)

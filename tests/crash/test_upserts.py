@@ -116,7 +116,7 @@ def files_of(table: Path, version: int) -> list[object]:
     return list(DeltaTable(str(table), version=version).get_add_actions()["path"].to_pylist())
 
 
-@pytest.mark.parametrize("which", [0, -1], ids=["first", "last"])
+@pytest.mark.parametrize("which", [pytest.param(0, id="first"), pytest.param(-1, id="last", marks=only_long)])
 def test_killed_behind_the_rewriting(
     which: int, undisturbed: Undisturbed, jvm: Mapping[str, str], session: SparkSession, tmp_path: Path
 ) -> None:

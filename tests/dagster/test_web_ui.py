@@ -13,6 +13,7 @@ import pytest
 from examples.taxi.generator import TripPlan, WaveCounts, write_wave
 from tests.dagster.browser import open_browser, require_chromium
 from tests.dagster.web_server import CHECKOUT, WebServer, wait_for, web_server
+from tests.seeds import only_long
 from tidemark.state.status.status import read_status
 from tidemark.state.store.store import JobStore
 
@@ -201,6 +202,7 @@ def test_every_line_that_make_ui_prints_is_its_own_or_a_wanted_one_of_dagsters(d
     assert sum(bool(re.fullmatch(OURS[1], line)) for line in lines) == 1
 
 
+@only_long
 def test_a_run_that_is_ended_leaves_the_job_to_the_next(deployed: Deployed) -> None:
     store = JobStore.open(str(deployed.home / "store"))
     before = read_status(store, "taxi")

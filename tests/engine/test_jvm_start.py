@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.seeds import only_long
+from tests.seeds import only_long, some
 from tidemark.spark.env.jvm import last_lines
 
 pytestmark = pytest.mark.spark
@@ -92,7 +92,7 @@ def done_in(folder: Path, *command: str, **variables: str) -> subprocess.Complet
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=120)
 
 
-@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("setting", some(SETTINGS, 2))
 def test_a_setting_that_java_does_not_start_with_is_named_as_java_does(folder: Path, setting: str) -> None:
     command = (sys.executable, "-c", "from tidemark.cli.program.main import main; main()", "run", "small:job")
     done = done_in(folder, *command, "--conf", setting)
