@@ -21,6 +21,9 @@ settings.register_profile("ci", max_examples=200, deadline=None, suppress_health
 settings.register_profile("long", max_examples=5000, deadline=None, suppress_health_check=_SLOW, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
+# Connectors that this user has installed are no part of the tests.
+os.environ["TIDEMARK_CONNECTORS"] = os.devnull
+
 # Drivers that tests start as users do have the product's own options, and this one: they end before the second compiler pays.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 

@@ -24,6 +24,7 @@ class Receiver(BaseHTTPRequestHandler):
         type(self).seen.append((self.path, dict(self.headers), body))
         self.send_response(self.status)
         self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(self.answer)))
         if self.location is not None:
             self.send_header("Location", self.location)
         self.end_headers()

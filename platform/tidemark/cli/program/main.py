@@ -18,6 +18,7 @@ SECTIONS: Final[Sections] = {
         ("graph", "jobs.running:graph", "Draw a job's graph."),
         ("class-archive", "program.class_archive:class_archive", "Create a Java archive of Spark's classes, so that Spark starts faster."),
     ),
+    "Set up": entries(("connectors", "jobs.connectors:connectors", "Install the jars of Spark's connectors: Kafka, Postgres.")),
     "Run a job in the background": entries(
         ("submit", "jobs.submitting:submit", "Submit a job, or change its spec, and wait until it works."),
         ("supervise", "jobs.supervising:supervise", "Keep the jobs of a store running; send alerts and serve metrics."),

@@ -16,6 +16,7 @@ from tidemark.errors import TidemarkError
 from tidemark.spark.columns.engine_causes import root_cause, whole_text
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.env.class_archive import archive_options
+from tidemark.spark.env.connector_jars import connector_settings
 from tidemark.spark.env.crash_reports import is_in_spark_defaults
 from tidemark.spark.env.hadoop_settings import leave_out_yarn
 from tidemark.spark.env.java import ensure_java
@@ -77,7 +78,8 @@ def start_settings(master: str, *, app_name: str = "tidemark", conf: Mapping[str
     """
     ensure_java()
     local = local_settings() if master.startswith("local") else {}
-    found = {**local, **SETTINGS, **(conf or {}), "spark.master": master, "spark.app.name": app_name}
+    given = {**local, **SETTINGS, **(conf or {})}
+    found = {**connector_settings(given), **given, "spark.master": master, "spark.app.name": app_name}
     return {key: value for key, value in found.items() if value}
 
 

@@ -31,7 +31,8 @@ def connector_missing(spec: object, text: str) -> str | None:
     if not isinstance(spec, FormatSpec) or spec.format.lower() != KAFKA or not _NO_CONNECTOR.search(text):
         return None
     return (
-        f"give the session Kafka's connector: spark.jars.packages={_CONNECTOR}:{pyspark.__version__} (`--conf` of `tidemark run` and "
+        "install Kafka's connector: `tidemark connectors install kafka`; or give the session "
+        f"spark.jars.packages={_CONNECTOR}:{pyspark.__version__} (`--conf` of `tidemark run` and "
         "`tidemark submit`, `.config(...)` of a session of yours), or its four jars in spark.jars, which docs/how-to/kafka.md lists"
     )
 

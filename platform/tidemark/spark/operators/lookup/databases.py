@@ -98,8 +98,8 @@ def _explained(access: DatabaseAccess, text: str, state: str) -> tuple[str, str]
     if any(each in text for each in _NO_DRIVER):
         driver = access.driver or "that the address needs"
         fix = (
-            "give the session the driver's jar: spark.jars.packages=org.postgresql:postgresql:42.7.4 (`--conf` of `tidemark run`), or "
-            "spark.jars; and its class with driver= where the address does not say which"
+            "install the database's driver: of Postgres by `tidemark connectors install postgres`, of others as a jar in spark.jars "
+            "(`--conf` of `tidemark run`); and name its class with driver= where the address does not say which"
         )
         return f"cannot be read: the session has no driver {driver} ({text})", fix
     if state in _NO_TABLE:
