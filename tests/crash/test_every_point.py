@@ -124,7 +124,8 @@ def test_killed_at_a_point_and_its_successors_at_others(
     sweep_up(tmp_path, session, len(points) + 1)
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=only_long)])
+@only_long
+@pytest.mark.parametrize("seed", range(2))
 def test_killed_again_while_it_recovers(
     seed: int, undisturbed: Undisturbed, jvm: Mapping[str, str], session: SparkSession, tmp_path: Path
 ) -> None:
@@ -136,6 +137,7 @@ def test_killed_again_while_it_recovers(
     sweep_up(tmp_path, session, 3)
 
 
+@only_long
 def test_killed_five_times_in_a_row(undisturbed: Undisturbed, jvm: Mapping[str, str], session: SparkSession, tmp_path: Path) -> None:
     points: Sequence[str] = ("state-staged", "before-commit", "after-commit", "output-published:2", "before-commit:2")
     landing(tmp_path)

@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 
 from tests.crash import sessions, windows
 from tests.crash.warm_jvm import CHECKOUT
+from tests.seeds import some
 from tidemark.crashpoints import reached
 from tidemark.spark.operators.base.tables import MAIN
 from tidemark.spark.operators.session.session_deferral import DEFERRED
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.slow]
 
-JOBS = {"sessions": sessions, "windows": windows}
+JOBS = {"windows": windows, "sessions": sessions}
 Tables = Mapping[str, list[dict[str, Any]]]
 
 
@@ -38,7 +39,7 @@ class Undisturbed:
     state: Mapping[str, Collection[str]]
 
 
-@pytest.fixture(scope="module", params=JOBS)
+@pytest.fixture(scope="module", params=some(JOBS, 2))
 def undisturbed(request: pytest.FixtureRequest, session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
     job = str(request.param)
     folder = sessions.write_landing(tmp_path_factory.mktemp("undisturbed"))

@@ -13,6 +13,7 @@ import pytest
 from examples.taxi.generator import TripPlan, write_wave
 from tests.dagster.browser import open_browser, require_chromium
 from tests.dagster.web_server import CHECKOUT, WebServer, wait_for, web_server
+from tests.seeds import only_long
 from tidemark.control.launch.launchers import launchers_here
 from tidemark.control.observed.observe import observe
 from tidemark.state.status.status import read_status
@@ -105,6 +106,7 @@ def health(deployed: Deployed, output: str) -> tuple[str, str]:
     return (str(shown["status"]), str((shown["evaluation"] or {}).get("description"))) if shown is not None else ("none", "")
 
 
+@only_long
 def test_a_job_is_started_watched_and_stopped_from_the_pages(deployed: Deployed, tmp_path: Path) -> None:
     server, store = deployed.server, deployed.store
     selector = {"repositoryLocationName": "taxi", "repositoryName": "__repository__", "pipelineName": f"{JOB}_start"}

@@ -14,6 +14,7 @@ import pytest
 
 from tests.crash.warm_jvm import CHECKOUT
 from tests.docs.test_snippets import snippets
+from tests.seeds import only_long
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -72,6 +73,7 @@ def test_the_page_in_python_says_only_where_the_log_is(folder: Path) -> None:
     assert "TorrentBroadcast" not in printed
 
 
+@only_long
 def test_the_page_in_the_shell_says_only_what_the_run_does(folder: Path) -> None:
     run = (sys.executable, "-c", "from tidemark.cli.program.main import main; main()", "run", "first_job:job", "--master", "local[2]")
     store = str(folder / "killed")
