@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.engine.buffered_cases import random_case, require_same, run_engine, run_expected
-from tests.seeds import PROFILE, new_seeds, times
+from tests.seeds import PROFILE, new_seeds, only_long, times
 from tidemark.spark.operators.keyed import input as keyed_input
 from tidemark.spark.operators.keyed import key_table
 from tidemark.spark.operators.process import buffered
@@ -75,6 +75,7 @@ def test_windows_agree_with_the_reference(spark: SparkSession, tmp_path: Path, m
     assert len(cases) >= 14 * len(seen)
 
 
+@only_long
 def test_a_run_that_stops_and_goes_on_elsewhere_does_the_same(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read_what_is_needed(monkeypatch)
     case = random_case(SEED, kinds=("tumbling", "session", "count"), keys=8, rows=80)

@@ -13,7 +13,7 @@ import pytest
 from tests.engine.drive import Seen, aggregated, run_engine
 from tests.engine.expected import run_expected
 from tests.engine.streams import Operator, Row, Scenario, Shape, Source, fill
-from tests.seeds import PROFILE
+from tests.seeds import PROFILE, only_long
 from tidemark.semantics.triggers.builtin_triggers import CountTrigger, EachEpochTrigger, EventTimeTrigger, PurgingTrigger
 from tidemark.semantics.watermarks.watermarks import BoundedOutOfOrderness, WatermarkStrategy
 from tidemark.semantics.windows.assigners import Cumulative, Sliding, Tumbling
@@ -97,6 +97,7 @@ def plain(rows: list[Row], operator: Operator) -> Content:
     return {place: aggregated(members, operator) for place, members in content.items()}
 
 
+@only_long
 def test_other_boundaries_leave_the_final_content_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
     lateness = 60
     prompt = punctual(Random(1), behind=BOUND, first_id=0)

@@ -57,6 +57,7 @@ def test_panes_agree_with_the_reference(merged: bool, spark: SparkSession, tmp_p
     require_variety(cases, least=90 * examples, settings_least=4 * examples)
 
 
+@only_long
 @pytest.mark.slow
 def test_a_run_that_stops_and_goes_on_elsewhere_does_the_same(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (seed,) = new_seeds("purging")

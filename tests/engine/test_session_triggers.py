@@ -13,7 +13,7 @@ from tests.engine.lab import Lab, elements
 from tests.engine.session_cases import require_same, run_engine, run_expected, triggered_case
 from tests.engine.test_sessions import SCHEMA, merge_files_early, take_rows_one_by_one, write_touched_only
 from tests.milliseconds import ms
-from tests.seeds import PROFILE, new_seeds, times
+from tests.seeds import PROFILE, new_seeds, only_long, times
 from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.triggers.builtin_triggers import (
     ContinuousEventTimeTrigger,
@@ -61,6 +61,7 @@ def test_triggered_sessions_agree_with_the_reference(
             raise
 
 
+@only_long
 @pytest.mark.slow
 def test_triggered_sessions_go_on_elsewhere(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_touched_only(monkeypatch)
