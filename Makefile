@@ -75,11 +75,11 @@ layers: $(STAMP) .layout ## imports run one way
 .layout: $(STAMP)
 	@$(RUN) python scripts/layout.py .layout
 
-test: setup ## every test (PYTEST_ARGS="-k windows" WORKERS=2)
+test: setup ## the tests (PYTEST_ARGS="-k windows" WORKERS=2)
 	$(RUN) pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 long: setup ## every test with ten times the random cases and all the walks, which take hours
-	HYPOTHESIS_PROFILE=long $(RUN) pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	@HYPOTHESIS_PROFILE=long $(MAKE) --no-print-directory test
 
 format: $(STAMP) ## put the code into shape
 	$(RUN) ruff check --fix-only .

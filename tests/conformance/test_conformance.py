@@ -50,7 +50,7 @@ class Ran:
 
 @pytest.fixture(scope="module")
 def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, epochs: list[list[Element]]) -> Ran:
-    """What runs do whose driver dies in each of the first epochs, and that go on from a savepoint at another parallelism."""
+    """What runs do whose driver dies in each of the first epochs, and that resume from a savepoint at another parallelism."""
     jobs = [disturbed(spark, tmp_path_factory.mktemp("disturbed"), chosen, epochs) for chosen in JOBS]
     whole = [{name: seen for job in jobs for name, seen in job.epochs[number].items()} for number in range(len(jobs[0].epochs))]
     return Ran(whole, {name: rows for job in jobs for name, rows in job.kept.items()})

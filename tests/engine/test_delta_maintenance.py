@@ -193,7 +193,7 @@ def made(path: Path, **settings: str) -> Rig:
     return Rig(path, WINDOWS)
 
 
-COMMITS = 10_000 if os.environ.get("HYPOTHESIS_PROFILE") == "long" else 300
+COMMITS = 10_000 if os.environ.get("HYPOTHESIS_PROFILE") == "long" else 400
 """So many that files and logs would pass the bounds below by far if nothing were merged or given up."""
 
 

@@ -1,4 +1,4 @@
-"""A job with windows of several kinds goes on from a savepoint: with its tables put back, at any parallelism, as another job."""
+"""A job with windows, in long runs with every kind of them, resumes from a savepoint: tables put back, any parallelism, as another job."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 import tidemark as tm
+from tests.seeds import PROFILE
 from tidemark.errors import RewindError, StateMismatchError
 from tidemark.savepoints.model.rewind_journal import RewindJournal, remove_rewind, write_rewind
 from tidemark.state.log.joblog import JobLog
@@ -57,6 +58,8 @@ def streams(landing: Path, prefix: str = "") -> dict[str, tm.Stream]:
         .aggregate(**aggregates)
         .uid(f"{prefix}tumbling")
     )
+    sliding = keyed.window(tm.sliding("60 milliseconds", "20 milliseconds")).aggregate(**aggregates).uid(f"{prefix}sliding")
+    growing = keyed.window(tm.cumulative("80 milliseconds", "20 milliseconds")).aggregate(**aggregates).uid(f"{prefix}growing")
     sessions = keyed.window(tm.session("2 milliseconds")).aggregate(**aggregates).uid(f"{prefix}sessions")
     counted = keyed.window(tm.count_window(7)).aggregate(**aggregates).uid(f"{prefix}counted")
     early = (
@@ -65,7 +68,8 @@ def streams(landing: Path, prefix: str = "") -> dict[str, tm.Stream]:
         .aggregate(**aggregates)
         .uid(f"{prefix}early")
     )
-    return {
+    others = {"sliding": sliding, "growing": growing} if PROFILE == "long" else {}
+    return others | {
         "tumbling": tumbling,
         "late": tumbling.side_output(late),
         "sessions": sessions,
