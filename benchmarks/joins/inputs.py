@@ -62,7 +62,8 @@ class Sums:
 def joined(left: Side, right: Side, *, outer: bool) -> Sums:
     """Return the rows of an interval join, and the sums of the ids of both sides."""
     (ids, places), (other_ids, other_places) = _by_place(left), _by_place(right)
-    first, last = (np.searchsorted(other_places, places + shift, side) for shift, side in ((-WITHIN_MS, "left"), (WITHIN_MS, "right")))
+    first = np.searchsorted(other_places, places - WITHIN_MS, "left")
+    last = np.searchsorted(other_places, places + WITHIN_MS, "right")
     meets = last - first
     before = np.concatenate([[0], np.cumsum(other_ids)])
     alone = meets == 0

@@ -26,7 +26,7 @@ class Read:
     def commit(self, offsets: Mapping[str, object], logs: Mapping[str, Mapping[str, int]] | None = None) -> EpochRecord:
         """Commit an epoch: its offsets by source, and files read so far with their log entries' numbers."""
         driver, appended = self.stored.driver, list[EpochRecord]()
-        append, driver.append = driver.append, appended.append  # type: ignore[method-assign]  # completed below
+        append, driver.append = driver.append, appended.append  # type: ignore[assignment, method-assign]  # completed below
         try:
             self.stored.commit()
         finally:
@@ -48,8 +48,8 @@ class Read:
         """Write the status, as a driver does behind the last output."""
         write_status(self.root, JobStatus("taxi", record.lineage, "running", 0, 0, last=record.progress))
 
-    def is_visible(self, text: str, **names: str) -> bool:
-        return InputWatch(self.root, "taxi", **names).look(Input.parse(text)).is_visible
+    def is_visible(self, text: str, *, output: str = "", source: str = "") -> bool:
+        return InputWatch(self.root, "taxi", output=output, source=source).look(Input.parse(text)).is_visible
 
 
 def kafka(**offsets: int) -> dict[str, object]:

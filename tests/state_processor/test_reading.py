@@ -120,7 +120,7 @@ def test_what_only_the_jobs_functions_can_merge_asks_for_the_job(spark: SparkSes
         lab.land(number)
     job = lab.job("job", changed=True)
     lab.run(job)
-    rows_only = tm.source("rows", tm.from_elements(("a", 0), schema="k STRING, t BIGINT"), watermarks=tm.ascending(timestamp="t"))
+    rows_only = tm.source("rows", tm.from_elements([("a", 0)], schema="k STRING, t BIGINT"), watermarks=tm.ascending(timestamp="t"))
     another = tm.Job("job", {"rows": tm.memory(rows_only, "rows-only")}, store=str(tmp_path / "store"))
     for without in (savepoint("job", store=str(tmp_path / "store")), savepoint(another)):
         with pytest.raises(StateMismatchError, match=r"functions can merge the state of c_own.*pass the job"):
