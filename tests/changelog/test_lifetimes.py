@@ -121,7 +121,6 @@ def test_groups_without_rows_expire(spark: SparkSession, tmp_path: Path, paralle
     }
     runs = Histories(spark, tmp_path)
     with (
-        mock.patch("tidemark.spark.operators.top_n.runtime.MANY_ROWS", limit),
         mock.patch("tidemark.spark.operators.changelog.pairs.MANY_ROWS", limit),
         mock.patch("tidemark.spark.operators.changelog.contents.MANY_ROWS", limit),
     ):

@@ -105,7 +105,7 @@ def test_an_error_names_job_operator_and_place(
 
 
 TROUBLES: dict[str, tuple[Callable[[Database], Any], dict[str, str], str]] = {
-    "no driver": (lambda _: tm.jdbc_table(SHOP, "t"), {}, r"the session has no driver that the address needs.*spark\.jars\.packages"),
+    "no driver": (lambda _: tm.jdbc_table(SHOP, "t"), {}, "the session has no driver that the address needs.*connectors install postgres"),
     "no class": (lambda _: tm.jdbc_table(SHOP, "t", driver="org.postgresql.Driver"), {}, "no driver org.postgresql.Driver.*spark.jars"),
     "no database": (lambda _: tm.jdbc_table("jdbc:derby:memory:none", "t"), {}, "cannot be read.*not found"),
     "refused": (lambda _: tm.jdbc_table("jdbc:hive2://localhost:1/x", "t"), {}, "no connection to the database.*can be reached"),

@@ -58,6 +58,9 @@ def test_the_content_is_the_join_of_both_contents(
         # Every epoch merges what it finds; of one run all files, whose marks are dropped.
         compact_early(monkeypatch, contents)
         monkeypatch.setattr(contents, "MAX_GARBAGE", 0 if parallelism > 2 else contents.MAX_GARBAGE)
+        # Those with up to 20 changes read the pages of their keys.
+        monkeypatch.setattr(contents, "LARGE_TABLE", 0)
+        monkeypatch.setattr(contents, "FEW_KEYS", 20)
     with (
         mock.patch("tidemark.spark.operators.regular_join.runtime.FEW_ROWS", limit),
         mock.patch("tidemark.spark.operators.base.staged_rows.FEW_ROWS", limit),

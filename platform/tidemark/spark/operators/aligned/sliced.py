@@ -244,7 +244,7 @@ class SlicedEpoch(AlignedEpoch):
                 return
             if not slices.growing:
                 made = self.runtime.two_stacks.suffixes(self._read(self.tables.files(), low, block - slices.width))
-                self.tables.write(made.sortWithinPartitions(START), SUFFIX, rows_per_file=SUFFIX_ROWS_PER_FILE)
+                self.tables.write(made.sortWithinPartitions(START), SUFFIX, options={"maxRecordsPerFile": str(SUFFIX_ROWS_PER_FILE)})
             prefix, suffix_epoch = self._read(self.tables.files(), block, reached - slices.width), epoch
         else:
             older, newer = self._apart(stacks.prefix_epoch)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pyspark.sql.types import StructField, StructType
@@ -45,6 +46,7 @@ class StateTables:
         text = context.before.definition.get("schema")
         self.schema = StructType.fromJson(text) if isinstance(text, dict) else None
         self.added: list[StateFile] = []
+        self.counters: dict[str, int] = dict(context.before.counters)
 
     def files(self, part: str = MAIN) -> list[StateFile]:
         """Return the live files of a table."""
@@ -78,17 +80,18 @@ class StateTables:
         self.added = self.add(written)
         return self.added
 
-    def write(self, rows: DataFrame, part: str = MAIN, *, newest: int | None = None, rows_per_file: int | None = None) -> list[StateFile]:
+    def write(
+        self, rows: DataFrame, part: str = MAIN, *, newest: int | None = None, options: Mapping[str, str] = MappingProxyType({})
+    ) -> list[StateFile]:
         """Write rows into a table; one Spark job.
 
         Args:
             rows: with the column of time.
             part: the table.
             newest: the epoch that is recorded for the files, this one by default.
-            rows_per_file: the greatest number of rows in a file.
+            options: of Spark's writer, such as ``maxRecordsPerFile``.
         """
         context, folder = self._context, self.new_folder()
-        options = {} if rows_per_file is None else {"maxRecordsPerFile": str(rows_per_file)}
         written = write_folder(rows, context.store, folder, compression=STATE_COMPRESSION, time_column=self._time, options=options)
         return self.add(written, part, newest=newest)
 
@@ -141,7 +144,7 @@ class StateTables:
         definition = dict(self._context.definition)
         if self.schema is not None:
             definition["schema"] = self.schema.jsonValue()
-        return OperatorState(definition, tuple(self._live), watermark, {**self._context.before.counters, **counters})
+        return OperatorState(definition, tuple(self._live), watermark, {**self.counters, **counters})
 
     def _with_older(self, made: StructType) -> StructType:
         """Return the current columns, and those that only older files have: later epochs may need them again."""

@@ -1,15 +1,19 @@
 """A table of rows that operators over changelogs keep: what is there after an epoch, found by the columns that rows are looked up by.
 
 An epoch appends the rows that it changed, and marks for those that are gone; of the rows with one identity the newest is valid, in one
-epoch the one that is not a mark. Each row has the hash of the columns that it is looked up by, and files are sorted by it.
+epoch the one that is not a mark. Each row has the hash of the columns that it is looked up by, and files are sorted by it: for a few
+keys only the pages are read that may have them, for more all rows, of which those without such a hash are dropped at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
+from operator import or_
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
+from zlib import crc32
 
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -31,6 +35,15 @@ EPOCH: Final = "__tm_epoch"
 MANY_ROWS: Final = 200_000
 """Up to so many stored rows, reading all of them costs less than looking up some."""
 
+LARGE_TABLE: Final = 2_000_000
+"""From so many stored rows on, reading only some pages saves more than asking which ones costs: a Spark job."""
+
+FEW_KEYS: Final = 100
+"""Of so many keys the hashes are compared with the bounds of each page; more would need most pages."""
+
+PAGES: Final = MappingProxyType({"parquet.page.row.count.limit": "2000"})
+"""Rows of a page: fewer than Parquet's 20,000, of which a key would need all."""
+
 MAX_GARBAGE: Final = 10_000
 """Where rows are more than twice those that are there, and more than so many, outdated ones are dropped."""
 
@@ -39,6 +52,9 @@ ENGINE_FIELDS: Final = (
     T.StructField(EPOCH, T.LongType()),
     T.StructField(HASH, T.LongType()),
 )
+
+
+_MIXED: Final = 0
 
 
 def lookup_hash(columns: Sequence[str]) -> str:
@@ -77,19 +93,40 @@ class Contents:
         """The number of stored rows, including outdated ones and marks."""
         return sum(file.rows for file in self.files)
 
-    def current(self, hashes: DataFrame | None = None, *, before: int | None = None, of: Sequence[StateFile] | None = None) -> DataFrame:
+    def current(
+        self, hashes: DataFrame | None = None, *, keys: int | None = None, before: int | None = None, of: Sequence[StateFile] | None = None
+    ) -> DataFrame:
         """Return the rows that are there, with ``columns`` and ``HASH``.
 
         Args:
             hashes: a frame with the column ``HASH``: rows with other hashes may be left out. All by default.
+            keys: how many hashes there are at most, where that is known.
             before: an epoch: rows that it or a later one wrote are left out.
             of: the files that are read, the live ones by default.
         """
         stored = self.read(self.files if of is None else of)
         if hashes is not None and self.stored_rows > MANY_ROWS:
-            stored = stored.join(F.broadcast(hashes.select(HASH).distinct()), HASH, "left_semi")
+            pages = None if keys is None else self.pages(stored, hashes, keys)
+            stored = stored.join(F.broadcast(hashes.select(HASH).distinct()), HASH, "left_semi") if pages is None else pages
         valid = f"NOT {GONE}" if before is None else f"NOT {GONE} AND {EPOCH} < {before}"
         return _newest(stored, self.key).where(valid).select(*map(quoted, self.columns.names), HASH)
+
+    def pages(self, stored: DataFrame, hashes: DataFrame, keys: int) -> DataFrame | None:
+        """Return the stored rows with some hashes, of which Spark reads only the pages that may have them; a Spark job.
+
+        Args:
+            stored: as ``read`` returns it, of large tables.
+            hashes: a frame with the column ``HASH``.
+            keys: how many there are at most.
+
+        Returns:
+            None where reading all rows costs less: there are few, or many keys.
+        """
+        if keys > FEW_KEYS or self.stored_rows < LARGE_TABLE or not self._has_hashes:
+            return None
+        # Parquet compares each equality with the bounds of pages, but of an IN only the least and the greatest value.
+        wanted = [F.col(HASH) == row[HASH] for row in hashes.select(HASH).distinct().collect()]
+        return stored.where(reduce(or_, wanted, F.lit(False)))
 
     def write(self, changes: DataFrame, epoch: int) -> list[StateFile]:
         """Append an epoch's changes; one Spark job.
@@ -108,7 +145,12 @@ class Contents:
     def add(self, rows: DataFrame) -> list[StateFile]:
         """Append rows that have ``columns``, and ``GONE``, ``EPOCH`` and ``HASH``; one Spark job."""
         sorted_rows = rows.withColumn(START, F.col(HASH)).sortWithinPartitions(HASH)
-        return self.tables.write(sorted_rows, self.part)
+        self.note_hashes()
+        return self.tables.write(sorted_rows, self.part, options=PAGES)
+
+    def note_hashes(self) -> None:
+        """Note how the hashes of rows that are to be added were made."""
+        self.tables.counters[self._counter] = self._hashing if self._has_hashes or not self.files else _MIXED
 
     def compact(self, living: int) -> Callable[[], None] | None:
         """Drop all rows where none is left; return the work that merges files, None where there is nothing to merge.
@@ -119,7 +161,7 @@ class Contents:
         if not living:
             self.tables.drop(self.files)
             return None
-        if self.stored_rows > 2 * living + MAX_GARBAGE:
+        if self.stored_rows > 2 * living + MAX_GARBAGE or not self._has_hashes:
             return partial(self._merge, [self.files], whole=True)
         groups = plan_compaction(self.files).merge
         return partial(self._merge, groups, whole=False) if groups else None
@@ -132,8 +174,26 @@ class Contents:
     def read(self, files: Sequence[StateFile]) -> DataFrame:
         """Return all rows of files, outdated ones and marks among them: ``columns``, ``GONE``, ``EPOCH`` and ``HASH``."""
         stored = self.tables.read(files, T.StructType([*self.columns, *ENGINE_FIELDS]))
-        # A stored hash is another one where a key was widened since, or the keys are in another order.
-        return stored.withColumn(HASH, F.expr(self.hash or lookup_hash(self.lookup)))
+        return stored if self._has_hashes else stored.withColumn(HASH, F.expr(self._hash))
+
+    @property
+    def _hash(self) -> str:
+        return self.hash or lookup_hash(self.lookup)
+
+    @property
+    def _counter(self) -> str:
+        return f"hashing {self.part}"
+
+    @property
+    def _hashing(self) -> int:
+        """A number for the way that hashes are made: another one where a key was widened or renamed, or keys are in another order."""
+        types = [f"{name} {self.columns[name].dataType.simpleString()}" for name in self.key if name in self.columns.names]
+        return crc32("\n".join([self._hash, *types]).encode()) + 1
+
+    @property
+    def _has_hashes(self) -> bool:
+        """Whether all stored rows have the hashes that they would get now."""
+        return self.tables.counters.get(self._counter) == self._hashing
 
     def _merge(self, groups: Sequence[Sequence[StateFile]], *, whole: bool) -> None:
         """Merge files; where all of them are merged, marks of rows that are gone are dropped."""
@@ -144,8 +204,10 @@ class Contents:
             if sum(file.bytes for file in group) < LARGEST_FILE:
                 merged = merged.coalesce(1)
             ordered = merged.withColumn(START, F.col(HASH)).sortWithinPartitions(HASH)
-            self.tables.write(ordered, self.part, newest=max(file.epoch for file in group))
+            self.tables.write(ordered, self.part, newest=max(file.epoch for file in group), options=PAGES)
             self.tables.drop(group)
+            if whole:
+                self.tables.counters[self._counter] = self._hashing
             crash_point("compaction-staged")
 
 

@@ -150,13 +150,14 @@ class PairsEpoch(OperatorEpoch):
         frames, context, rows = self.runtime.frames, self.context, given.rows
         columns = frames.columns(rows)
         self._tables.adopt(T.StructType([*columns, *ENGINE_FIELDS, T.StructField(START, T.LongType())]))
-        contents, hashes = self._contents(columns), None
+        contents, hashes, keys = self._contents(columns), None, None
         if contents.stored_rows > MANY_ROWS:
             input_rows = StagedRows(context, self._tables, rows)
             self._staged.append(input_rows)
             rows = input_rows.rows
+            keys = input_rows.count
             hashes = frames.lookup_values(rows).select(F.expr(lookup_hash(frames.lookup)).alias(HASH))
-        stored = self._with_expired(contents.current(hashes)) if contents.files else None
+        stored = self._with_expired(contents.current(hashes, keys=keys)) if contents.files else None
         few = context.native and bool(given.files) and contents.stored_rows <= FEW_ROWS
         made = frames.pairs(rows, stored, in_one=few)
         observation = Observation()

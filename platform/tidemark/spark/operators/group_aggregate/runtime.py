@@ -98,6 +98,7 @@ class GroupAggregateEpoch(OperatorEpoch):
         self._living = {name: counters.get(name, 0) for name in (VALUES, KEPT)}
         self._staged: list[StagedRows] = []
         self._rows: DataFrame | None = None
+        self._changed: int | None = None
         self._pairs: StagedRows | None = None
         self._counts: Mapping[str, Any] = {}
         self._expired = 0
@@ -122,7 +123,7 @@ class GroupAggregateEpoch(OperatorEpoch):
         rows = given.rows
         if several or self._waits or state.groups.stored_rows > MANY_ROWS:
             staged = self._stage(rows)
-            rows, few = staged.rows, staged.few
+            rows, few, self._changed = staged.rows, staged.few, staged.count
         if self._waits:
             self._rows = rows
         else:
@@ -139,7 +140,7 @@ class GroupAggregateEpoch(OperatorEpoch):
         known = schema or self._tables.schema
         if known is None:
             raise ValueError("no state was written yet")
-        return GroupState(self.context, self._tables, self._layout, known)
+        return GroupState(self.context, self._tables, self._layout, known, self._changed)
 
     def _run(self, rows: DataFrame, clock: int, *, few: bool) -> None:
         """Run the pass over an epoch's rows."""

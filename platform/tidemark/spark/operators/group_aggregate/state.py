@@ -58,10 +58,14 @@ class GroupState:
         tables: the operator's files.
         layout: of the state.
         schema: all columns of state that users' columns make.
+        changed: how many rows the epoch has, where that is known.
     """
 
-    def __init__(self, context: OperatorContext, tables: StateTables, layout: GroupLayout, schema: T.StructType) -> None:
+    def __init__(
+        self, context: OperatorContext, tables: StateTables, layout: GroupLayout, schema: T.StructType, changed: int | None = None
+    ) -> None:
         self._context = context
+        self._changed = changed
         self._tables = tables
         self._layout = layout
         keys = tuple(layout.keys)
@@ -71,14 +75,13 @@ class GroupState:
 
     def stored_groups(self, touched: DataFrame | None) -> DataFrame | None:
         """Return the groups before the epoch, None where there are none; ``touched`` are the hashes of those that are needed."""
-        return self.groups.current(touched) if self.groups.files else None
+        return self.groups.current(touched, keys=self._changed) if self.groups.files else None
 
-    @staticmethod
-    def looked_up(contents: Contents, touched: DataFrame) -> DataFrame | None:
+    def looked_up(self, contents: Contents, touched: DataFrame) -> DataFrame | None:
         """Return the rows of a table that belong to groups with some hashes, None where it has no rows."""
         if not contents.files:
             return None
-        return contents.current(touched).join(F.broadcast(touched), HASH, "left_semi")
+        return contents.current(touched, keys=self._changed).join(F.broadcast(touched), HASH, "left_semi")
 
     def touched(self, rows: DataFrame) -> DataFrame:
         """Return the hashes of the groups of rows of input, each once."""

@@ -35,7 +35,7 @@ from tidemark.spark.operators.base.contract import (
 )
 from tidemark.spark.operators.base.staged_rows import StagedRows
 from tidemark.spark.operators.base.tables import STATE_COMPRESSION, StateTables
-from tidemark.spark.operators.changelog.contents import GONE, HASH, Contents
+from tidemark.spark.operators.changelog.contents import GONE, HASH, PAGES, Contents
 from tidemark.spark.operators.changelog.lifetimes import EXPIRED, Lifetime, drop_expired, renewed_fields, with_expired
 from tidemark.spark.operators.regular_join.frames import EXAMPLE, EXPIRED_ROWS, GROWN, NULL_KEYS, TWICE, JoinFrames
 from tidemark.spark.operators.regular_join.layout import INPUT, JoinLayout, SideLayout, known_types, types_of_rows
@@ -159,9 +159,12 @@ class RegularJoinEpoch(OperatorEpoch):
         observation = Observation()
         grown = {port: F.expr(f"sum(if({INPUT} = '{port}', if({GONE}, -1, 1), 0))").alias(port) for port in inputs}
         ordered = ordered.observe(observation, *grown.values())
-        written = write_folder(ordered, context.store, folder, compression=STATE_COMPRESSION, time_column=START, apart=[INPUT])
+        written = write_folder(
+            ordered, context.store, folder, compression=STATE_COMPRESSION, time_column=START, options=PAGES, apart=[INPUT]
+        )
         for port in inputs:
             mine = [file for file in written if f"/{INPUT}={port}/" in file.path]
+            self._contents(layout.sides[port]).note_hashes()
             self._added[port] = self._tables.add(mine, port)
             if port not in self._expired:
                 self._count(f"rows_{port}", observation.get[port] or 0)
@@ -203,14 +206,18 @@ class RegularJoinEpoch(OperatorEpoch):
             hashes = (asked[0] if len(asked) == 1 else asked[0].union(asked[1])).distinct()
             changed = sum(file.rows for files in sources.values() for file in files)
             lifetime = self._lifetimes[side.port]
-            stored = self._marked(side.port, contents.read(self._before[side.port]), lifetime.expired(lifetime.now_before))
-            parts.append(self._looked_up(stored, hashes, changed, sum(file.rows for file in self._before[side.port])))
+            stored = self._looked_up(contents, contents.read(self._before[side.port]), hashes, changed)
+            parts.append(self._marked(side.port, stored, lifetime.expired(lifetime.now_before)))
         if not parts:
             return None
         return parts[0] if len(parts) == 1 else parts[0].union(parts[1])
 
-    def _looked_up(self, stored: DataFrame, hashes: DataFrame, changed: int, rows: int) -> DataFrame:
-        if self.context.native and rows + changed <= FEW_ROWS:
+    def _looked_up(self, contents: Contents, stored: DataFrame, hashes: DataFrame, changed: int) -> DataFrame:
+        """Return the stored rows with some hashes."""
+        found = contents.pages(stored, hashes, changed)
+        if found is not None:
+            return found
+        if self.context.native and contents.stored_rows <= FEW_ROWS:
             return stored.join(hashes.hint("merge"), HASH, "left_semi").select(*map(quoted, stored.columns))
         asked = F.broadcast(hashes) if changed <= MOST_BROADCAST else hashes
         return stored.join(asked, HASH, "left_semi").select(*map(quoted, stored.columns))

@@ -25,7 +25,7 @@ from tidemark.spark.columns.schemas import no_rows
 from tidemark.spark.operators.base.contract import InputCounts, Observed, OperatorContext, OperatorEpoch, OperatorRuntime, PortInput
 from tidemark.spark.operators.base.staged_rows import StagedRows
 from tidemark.spark.operators.base.tables import MAIN, StateTables
-from tidemark.spark.operators.changelog.contents import ENGINE_FIELDS, EPOCH, GONE, HASH, MANY_ROWS, Contents, changed_hashes, lookup_hash
+from tidemark.spark.operators.changelog.contents import ENGINE_FIELDS, EPOCH, GONE, HASH, Contents, changed_hashes, lookup_hash
 from tidemark.spark.operators.changelog.lifetimes import EXPIRED, Lifetime, drop_expired, stored_columns, with_expired
 from tidemark.spark.operators.changelog.pairs import PairsRuntime
 from tidemark.spark.operators.latest.frames import with_position
@@ -114,7 +114,7 @@ class TopOfChangelogEpoch(OperatorEpoch):
         if not contents.files:
             return None
         hashes = changed_hashes(staged.rows, frames.lookup)
-        stored = contents.current(hashes if contents.stored_rows > MANY_ROWS else None)
+        stored = contents.current(hashes, keys=staged.count)
         if self.runtime.counts_rows:
             groups = stored.join(F.broadcast(hashes), HASH, "left_semi")
             marked = with_expired(groups, self._lifetime.expired(self._lifetime.now_before), frames.together)
