@@ -20,6 +20,7 @@ from tidemark.spark.env.connector_jars import connector_settings
 from tidemark.spark.env.crash_reports import is_in_spark_defaults
 from tidemark.spark.env.hadoop_settings import leave_out_yarn
 from tidemark.spark.env.java import ensure_java
+from tidemark.spark.env.java_classes import keep_java_classes
 from tidemark.spark.env.jvm import ended_while_starting, start_jvm, startup_animation
 from tidemark.spark.env.local_files import set_modes_by_call
 from tidemark.spark.env.start_errors import JAVA_OPTIONS, refused_start
@@ -51,6 +52,8 @@ LOCAL: Mapping[str, str] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # Else PySpark asks the JVM eight times more for each column, to say in an error where in the engine it was made.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     # Measured a third faster than G1, which marks the heap all the time beside Spark's large arrays; and Spark's many classes would
     # else have the whole heap collected several times at the start. Until the first epoch is out a quarter of the work is the second
     # compiler's, on what hardly runs again (Spark's SQL parser, above all): thirty times the default thresholds leave that compiler to
@@ -121,6 +124,7 @@ def build_session(
             ended = ended_while_starting(settings, answered=answered)
             raise (ended or _refused(error, settings, conf or {}, there)) from without_secrets(error)
     session.sparkContext.setLogLevel("ERROR")
+    keep_java_classes(session.sparkContext)
     if master.startswith("local"):
         set_modes_by_call(session)
         if there is None:
@@ -180,6 +184,7 @@ _changing = threading.Lock()
 @contextmanager
 def engine_settings(spark: SparkSession) -> Iterator[None]:
     """Apply a job's settings to a session; the last of the jobs that share it restores the earlier values."""
+    keep_java_classes(spark.sparkContext)
     name = str(spark._jsparkSession.sessionUUID())  # noqa: SLF001  # several Python objects may stand for one session
     with _changing:
         jobs, before = _users.get(name) or (0, {key: spark.conf.get(key, None) for key in (*SETTINGS, _PARTITIONS)})

@@ -1,0 +1,31 @@
+"""PySpark finds the classes that it uses for columns and frames without asking the JVM each time."""
+
+from __future__ import annotations
+
+import py4j.java_gateway
+import pytest
+from pyspark.sql import Observation, SparkSession, Window
+from pyspark.sql import functions as F
+
+from tidemark.spark.env.java_classes import keep_java_classes
+
+pytestmark = pytest.mark.spark
+
+
+def test_frames_are_made_without_asking_for_classes(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep_java_classes(spark.sparkContext)
+
+    def make() -> list[tuple[int, ...]]:
+        observation = Observation()
+        rows = spark.range(9).select(F.col("id"), F.expr("id % 2 AS odd"), F.lit(1).alias("one"))
+        placed = rows.withColumn("place", F.row_number().over(Window.partitionBy("odd").orderBy("id")))
+        found = placed.groupBy("odd").agg(F.max("place").alias("n")).orderBy("odd").observe(observation, F.count(F.lit(1)).alias("rows"))
+        made = [tuple(row) for row in found.collect()]
+        return [*made, (observation.get["rows"],)]
+
+    assert make() == [(0, 5), (1, 4), (2,)]
+    asked: list[str] = []
+    view = py4j.java_gateway.JVMView
+    monkeypatch.setattr(view, "__getattr__", lambda _, name: asked.append(name))
+    assert make() == [(0, 5), (1, 4), (2,)]
+    assert not asked
