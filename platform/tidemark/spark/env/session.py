@@ -46,14 +46,20 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.files.ignoreCorruptFiles": "false",
 }
 
+START: Mapping[str, str] = {
+    # Of generated classes Spark keeps 100 by default, and an epoch of three operators has more: each was compiled again in every epoch.
+    "spark.sql.codegen.cache.maxEntries": "3000",
+    # Else PySpark asks the JVM eight times more for each column, to say in an error where in the engine it was made.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+}
+"""Settings that a session is started with and keeps."""
+
 LOCAL: Mapping[str, str] = {
     # Servers of a session on one machine are not reachable from others.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Else PySpark asks the JVM eight times more for each column, to say in an error where in the engine it was made.
-    "spark.python.sql.dataFrameDebugging.enabled": "false",
     # Measured a third faster than G1, which marks the heap all the time beside Spark's large arrays; and Spark's many classes would
     # else have the whole heap collected several times at the start. Until the first epoch is out a quarter of the work is the second
     # compiler's, on what hardly runs again (Spark's SQL parser, above all): thirty times the default thresholds leave that compiler to
@@ -81,7 +87,7 @@ def start_settings(master: str, *, app_name: str = "tidemark", conf: Mapping[str
     """
     ensure_java()
     local = local_settings() if master.startswith("local") else {}
-    given = {**local, **SETTINGS, **(conf or {})}
+    given = {**local, **START, **SETTINGS, **(conf or {})}
     found = {**connector_settings(given), **given, "spark.master": master, "spark.app.name": app_name}
     return {key: value for key, value in found.items() if value}
 
