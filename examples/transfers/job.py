@@ -45,7 +45,9 @@ def build_job(
         .uid("balances-of-accounts")
         .with_columns(balance="coalesce(credit, CAST(0 AS DECIMAL(18, 2))) - coalesce(debit, CAST(0 AS DECIMAL(18, 2)))")
     )
-    total = balances.key_by(everything="'all'").aggregate(accounts=tm.count(), total=tm.sum("balance")).uid("total-of-balances")
+    everything = balances.key_by(everything="'all'")
+    # With what was moved the row changes in each epoch, so that each has a version of the table.
+    total = everything.aggregate(accounts=tm.count(), moved=tm.sum("credit"), total=tm.sum("balance")).uid("total-of-balances")
     folder = Path(warehouse)
     return tm.Job(
         name,

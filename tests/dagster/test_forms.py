@@ -100,6 +100,8 @@ WITHOUT_FORM = {
     "check": "the asset check `state_fits`",
     "state show": "answers with rows, on a terminal or in a notebook",
     "submit": "`start` submits what the code location's spec says",
+    **dict.fromkeys(("connectors install", "connectors list"), "of the machine that sessions start on, not of a job"),
+    "wait": "the check `InputsVisible`, and the sensor of `build_input_sensor`",
     "list": "observations, and the health sensor",
     "status": "observations, and the health sensor",
     "history": "observations",

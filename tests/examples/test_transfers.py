@@ -69,6 +69,8 @@ def test_the_total_is_0_in_every_version(spark: SparkSession, tmp_path: Path, mo
     totals = versions(warehouse / "total")
     assert len(totals) == FILES
     assert [row["total"] for rows in totals for row in rows] == [Decimal("0.00")] * FILES
+    moved = [Decimal(str(row["moved"])) for rows in totals for row in rows]
+    assert moved == sorted(set(moved)), "each version is of more transfers"
     balances = versions(warehouse / "balances")
     assert len(balances) == FILES
     assert [sum(Decimal(str(row["balance"])) for row in rows) for rows in balances] == [Decimal("0.00")] * FILES
