@@ -1,7 +1,8 @@
-"""Joins and running results beside stock Spark: ``python -m benchmarks.joins [--workload NAME] [--rows 2000000] [--runs 3]``.
+"""Joins and running results beside stock Spark, and what an epoch costs where the state of a join is large.
 
-It writes ``docs/reference/joins-performance.md``. Each measurement runs in a process of its own, the engines in turns; the results are
-compared with arithmetic over the input.
+``python -m benchmarks.joins [--workload NAME] [--rows 2000000] [--runs 3] [--state-rows 100000 1000000 10000000]`` writes
+``docs/reference/joins-performance.md``. Each measurement runs in a process of its own, the engines in turns; the results are compared with
+arithmetic over the input.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from typing import Final
 
 from benchmarks.harness.engines import cores
 from benchmarks.harness.processes import CHECKOUT, run_module
+from benchmarks.joins.epoch_cost import CHANGED
+from benchmarks.joins.epoch_cost import Request as CostRequest
 from benchmarks.joins.inputs import EVERY_MS, WITHIN_MS, Side, Sums, grouped, joined
 from benchmarks.joins.runs import Request
 from tidemark.errors import EngineError
@@ -30,6 +33,8 @@ ENGINES: Final = ("tidemark", "spark-rocksdb")
 FILES: Final = 16
 PER_EPOCH: Final = 2
 _WARM_FILES: Final = 20
+STATE_ROWS: Final = (100_000, 1_000_000, 10_000_000)
+EPOCHS: Final = 7
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,39 @@ def measure(name: str, rows: int, runs: int) -> dict[str, list[float]]:
     return found
 
 
-def render(found: Mapping[str, Mapping[str, Sequence[float]]], rows: int) -> str:
+def measure_epochs(rows: int, runs: int) -> list[float]:
+    """Return the seconds of epochs of a join with so many rows of state on each side."""
+    found: list[float] = []
+    for run in range(runs):
+        folder = Path(tempfile.mkdtemp(prefix="epoch-cost-", dir=SCRATCH))
+        try:
+            answer, _ = run_module("benchmarks.joins.epoch_cost", asdict(CostRequest(rows, EPOCHS, str(folder))), folder, engine="tidemark")
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        found += answer["seconds"]
+        print(f"{rows:,} rows of state, run {run + 1}: {median(answer['seconds']):.2f} s an epoch", flush=True)
+    return found
+
+
+def render_epochs(found: Mapping[int, Sequence[float]]) -> list[str]:
+    """Return the lines about epochs over large state."""
+    if not found:
+        return []
+    first = median(found[min(found)])
+    lines = [
+        "## An epoch over large state",
+        "",
+        f"Two tables that change are joined by the key of one of them. In an epoch {CHANGED:,} rows of one are new, and {CHANGED:,} of the",
+        f"other are updated; keys are random. Medians of {len(found[min(found)])} epochs.",
+        "",
+        "| rows of state on each side | seconds of an epoch | ratio |",
+        "|---:|---:|---:|",
+    ]
+    lines += [f"| {rows:,} | {median(seconds):.2f} | {median(seconds) / first:.2f} |" for rows, seconds in sorted(found.items())]
+    return [*lines, ""]
+
+
+def render(found: Mapping[str, Mapping[str, Sequence[float]]], rows: int, epochs: Mapping[int, Sequence[float]]) -> str:
     """Return the page."""
     lines = [
         "# Joins and running results beside stock Spark",
@@ -125,6 +162,7 @@ def render(found: Mapping[str, Mapping[str, Sequence[float]]], rows: int) -> str
         "write the same pairs, which is checked by the number of rows and the sums of their ids. Stock Spark does not write the rows of an",
         "outer join that wait when its input ends; its running results are written by `foreachBatch` in update mode.",
         "",
+        *render_epochs(epochs),
     ]
     return "\n".join(lines)
 
@@ -135,11 +173,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--workload", choices=list(WORKLOADS), action="append", help="only this one; may be given more than once")
     parser.add_argument("--rows", type=int, default=2_000_000, help="of each side")
     parser.add_argument("--runs", type=int, default=3, help="of each engine")
+    parser.add_argument("--state-rows", type=int, nargs="*", default=STATE_ROWS, help="sizes of the state of a join")
     parser.add_argument("--output", default=str(CHECKOUT / PAGE), help="the page to write")
     asked = parser.parse_args(arguments)
     SCRATCH.mkdir(parents=True, exist_ok=True)
+    epochs = {rows: measure_epochs(rows, asked.runs) for rows in asked.state_rows}
     found = {name: measure(name, asked.rows, asked.runs) for name in asked.workload or WORKLOADS}
-    Path(asked.output).write_text(render(found, asked.rows), encoding="utf-8")
+    Path(asked.output).write_text(render(found, asked.rows, epochs), encoding="utf-8")
     return 0
 
 

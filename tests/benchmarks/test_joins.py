@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.joins import __main__ as program
+from benchmarks.joins.epoch_cost import Tables
 from benchmarks.joins.inputs import WITHIN_MS, Side, Sums, grouped, joined
 from tests.seeds import only_long
 
@@ -32,9 +34,29 @@ def test_groups_row_by_row() -> None:
 
 
 def test_the_page_has_ratios_of_medians() -> None:
-    page = program.render({"outer-1k": {"tidemark": [1.0, 3.0, 2.0], "spark-rocksdb": [8.0]}}, 1_000)
-    line = next(line for line in page.splitlines() if line.startswith("| left"))
-    assert line == f"| {program.WORKLOADS['outer-1k'].title(1_000)} | 1,000 | 250 | 4.0 times |"
+    seconds = {"outer-1k": {"tidemark": [1.0, 3.0, 2.0], "spark-rocksdb": [8.0]}}
+    page = program.render(seconds, 1_000, {5_000: [2.0, 3.0, 9.0], 1_000: [2.0]}).splitlines()
+    assert next(line for line in page if line.startswith("| left")) == (
+        f"| {program.WORKLOADS['outer-1k'].title(1_000)} | 1,000 | 250 | 4.0 times |"
+    )
+    assert page[-2:] == ["| 1,000 | 2.00 | 1.00 |", "| 5,000 | 3.00 | 1.50 |"]
+
+
+def test_tables_that_change_joined_row_by_row(tmp_path: Path) -> None:
+    tables = Tables(tmp_path, 50, 10, 4)
+    left: dict[int, tuple[int, int]] = {}
+    right: dict[int, tuple[int, int]] = {}
+    for epoch in range(5):
+        for side, rows in (("left", left), ("right", right)):
+            for row in pq.read_table(tmp_path / side / f"{epoch:04}.parquet").to_pylist():
+                if row["op"] == "update_before":
+                    assert rows[row["id"]] == (row["k"], row["v"])
+                else:
+                    assert row["op"] == ("update_after" if row["id"] in rows else "insert")
+                    rows[row["id"]] = (row["k"], row["v"])
+    met = [right[k][1] for k, _ in left.values()]
+    assert tables.joined == (len(met), sum(met))
+    assert any(met)
 
 
 @only_long
