@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import DataFrame
@@ -15,11 +17,16 @@ _NOT_NULL: Final = re.compile(r"\bNOT\s+NULL\b", re.IGNORECASE)
 
 
 def struct_of(ddl: str) -> T.StructType:
-    """Return the type of rows with the columns of a DDL text. Spark parses it, which takes milliseconds."""
+    """Return the type of rows with the columns of a DDL text. Spark parses it the first time, which takes milliseconds."""
+    return T.StructType.fromJson(json.loads(_json_of(ddl)))
+
+
+@lru_cache(maxsize=1_000)
+def _json_of(ddl: str) -> str:
     found = T.StructType.fromDDL(ddl)
     if not isinstance(found, T.StructType):
         raise TypeError(f"{ddl!r} declares no columns")
-    return found
+    return found.json()
 
 
 def may_forbid_nulls(ddl: str) -> bool:
