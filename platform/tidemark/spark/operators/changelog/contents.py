@@ -150,7 +150,7 @@ class Contents:
 
     def note_hashes(self) -> None:
         """Note how the hashes of rows that are to be added were made."""
-        self.tables.counters[self._counter] = self._hashing if self._has_hashes or not self.files else _MIXED
+        self.tables.counters[self._counter] = self._hashing if self._has_hashes else _MIXED
 
     def compact(self, living: int) -> Callable[[], None] | None:
         """Drop all rows where none is left; return the work that merges files, None where there is nothing to merge.
@@ -193,7 +193,7 @@ class Contents:
     @property
     def _has_hashes(self) -> bool:
         """Whether all stored rows have the hashes that they would get now."""
-        return self.tables.counters.get(self._counter) == self._hashing
+        return not self.files or self.tables.counters.get(self._counter) == self._hashing
 
     def _merge(self, groups: Sequence[Sequence[StateFile]], *, whole: bool) -> None:
         """Merge files; where all of them are merged, marks of rows that are gone are dropped."""
