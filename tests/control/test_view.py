@@ -29,8 +29,8 @@ from tests.control.test_plan import (
     says,
     wants,
 )
-from tidemark.cli.show.top_display import job_page
 from tidemark.cli.show.view_text import row_of, view_text
+from tidemark.cli.top.job_page import job_page
 from tidemark.control.client.waiting import reached
 from tidemark.control.model.records import Suspicion
 from tidemark.control.model.view import Health

@@ -13,7 +13,7 @@ from tests.docs.test_snippets import CHECKOUT, snippets
 from tidemark.cli.program.main import main
 
 PAGE = CHECKOUT / "docs/how-to/operations.md"
-_NAMES = ("program.class_archive", "show.status", "jobs.start_stop", "jobs.submitting", "jobs.supervising", "jobs.silence", "show.top")
+_NAMES = ("program.class_archive", "show.status", "jobs.start_stop", "jobs.submitting", "jobs.supervising", "jobs.silence", "top.top")
 MODULES = {f"tidemark.cli.{name}" for name in _NAMES}
 """Where the commands are that this page is about; others have pages of their own."""
 

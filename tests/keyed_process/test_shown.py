@@ -9,7 +9,7 @@ from rich.console import Console
 
 from tests.savepoints.stored_jobs import StoredJob, store_in_memory
 from tidemark.cli.show.tables import progress_lines
-from tidemark.cli.show.top_display import job_page
+from tidemark.cli.top.job_page import job_page
 from tidemark.control.model.view import JobView
 from tidemark.graph.operators.keyed_process.kind import KeyedProcessKind
 from tidemark.graph.operators.registry import kinds

@@ -13,7 +13,11 @@ from tidemark.savepoints.model.verdict import Verdict
 from tidemark.state.encoding.codec import to_jsonable
 
 
-@click.command("check", cls=YesNoCommand)
+@click.command(
+    "check",
+    cls=YesNoCommand,
+    examples=("tidemark check new_fares:job", "tidemark check new_fares:job --against before --map old-uid=new-uid"),
+)
 @click.argument("job", metavar="MODULE:JOB")
 @store_option
 @click.option("--against", default=HEAD, show_default=True, metavar="SAVEPOINT", help="A savepoint, or 'head' for the newest epoch.")

@@ -9,12 +9,12 @@ from tidemark.cli.program.options import echo_json, json_option
 from tidemark.spark.env.connector_jars import CONNECTORS, Jar, connectors_folder, install, installed
 
 
-@click.group(cls=SuggestingGroup)
+@click.group(cls=SuggestingGroup, examples=("tidemark connectors install kafka",))
 def connectors() -> None:
     """Install the jars of Spark's connectors, which PySpark does not contain."""
 
 
-@connectors.command("install")
+@connectors.command("install", examples=("tidemark connectors install kafka",))
 @click.argument("name")
 def install_connector(name: str) -> None:
     """Download the jars of a connector; NAME is kafka or postgres. Sessions that Tidemark starts have them from then on.
@@ -30,7 +30,7 @@ def _say(jar: Jar, there: bool) -> None:  # noqa: FBT001 - as the caller gives i
     click.echo(f"{jar} is there" if there else f"downloading {jar}", err=True)
 
 
-@connectors.command("list")
+@connectors.command("list", examples=("tidemark connectors list",))
 @json_option
 def list_connectors(*, as_json: bool) -> None:
     """List the connectors, and which of them are installed."""

@@ -9,6 +9,7 @@ import click
 
 from tidemark.cli.jobs.rename_options import map_options, maps_of
 from tidemark.cli.program.console_log import log_to_console
+from tidemark.cli.program.documented_command import DocumentedCommand
 from tidemark.cli.program.options import json_option, missing_epochs_option, pairs, store_option
 from tidemark.control.desired.job_import import load_job
 from tidemark.control.desired.spec_checks import checked_settings
@@ -20,7 +21,10 @@ from tidemark.state.log.progress import EpochProgress, MissingEpochs, encode_pro
 from tidemark.state.store.root_store import root_store
 
 
-@click.command()
+@click.command(
+    cls=DocumentedCommand,
+    examples=("tidemark run first_job:job", "tidemark run rides:job --trigger '10 seconds' --conf spark.ui.enabled=false"),
+)
 @click.argument("job", metavar="MODULE:JOB")
 @store_option
 @click.option("--trigger", default=None, help="Keep running, an epoch at most this often, such as '10 seconds'; without it drain and stop.")
@@ -106,7 +110,7 @@ def run(
             click.echo(format_progress(head))
 
 
-@click.command()
+@click.command(cls=DocumentedCommand, examples=("tidemark graph first_job:job", "tidemark graph first_job:job --format mermaid"))
 @click.argument("job", metavar="MODULE:JOB")
 @click.option("--format", "form", type=click.Choice(["text", "mermaid"]), default="text", show_default=True)
 @click.option("--schedule", is_flag=True, help="Print the passes of an epoch, in order.")

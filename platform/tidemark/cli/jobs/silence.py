@@ -13,12 +13,12 @@ from tidemark.control.desired.spec_store import current_user
 from tidemark.errors import DefinitionError
 
 
-@click.group(cls=SuggestingGroup)
+@click.group(cls=SuggestingGroup, examples=("tidemark silence add move --for '2 hours'", "tidemark silence list"))
 def silence() -> None:
     """Silence alerts for a time. A condition that still holds when the silence ends is notified then."""
 
 
-@silence.command("add")
+@silence.command("add", examples=("tidemark silence add move --for '2 hours' --jobs 'rides*' --why 'the lake moves'",))
 @click.argument("name")
 @store_option
 @click.option("--for", "lasts", type=DURATION, required=True, help="How long, such as '2 hours'.")
@@ -34,7 +34,7 @@ def add(name: str, store: str | None, lasts: int, jobs: str, rule: str | None, *
     click.echo(_line(made))
 
 
-@silence.command("end")
+@silence.command("end", examples=("tidemark silence end move",))
 @click.argument("name")
 @store_option
 def end(name: str, store: str | None) -> None:
@@ -44,7 +44,7 @@ def end(name: str, store: str | None) -> None:
     click.echo(f"{name}: ended")
 
 
-@silence.command("list")
+@silence.command("list", examples=("tidemark silence list",))
 @store_option
 @json_option
 def list_silences(store: str | None, *, as_json: bool) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from tidemark.cli.jobs.savepoint_text import plain_savepoint
+from tidemark.cli.program.documented_command import DocumentedCommand
 from tidemark.cli.program.options import (
     DURATION,
     UNHEALTHY_EXIT,
@@ -51,7 +52,7 @@ def _control_options(command: F) -> F:
     return command
 
 
-@click.command()
+@click.command(cls=DocumentedCommand, examples=("tidemark start rides",))
 @_control_options
 @missing_epochs_option
 def start(
@@ -65,7 +66,7 @@ def start(
     _ask(root, JobClient(root, by).start(job, why, missing_epochs=missing_epochs), "working", wait=wait, timeout=timeout, as_json=as_json)
 
 
-@click.command()
+@click.command(cls=DocumentedCommand, examples=("tidemark stop rides --why 'new disks'", "tidemark stop rides --drain --savepoint last"))
 @_control_options
 @click.option("--drain", is_flag=True, help="First read all input and close all windows: the input has ended for good.")
 @click.option("--savepoint", is_flag=False, flag_value="", default=None, metavar="[NAME]", help="Take a savepoint after it has stopped.")
@@ -88,7 +89,7 @@ def stop(
         click.echo(str(taken)) if not as_json else echo_json(plain_savepoint(taken, savepoints.restorable(taken)[0]))
 
 
-@click.command()
+@click.command(cls=DocumentedCommand, examples=("tidemark cancel rides --why 'it hangs'",))
 @_control_options
 def cancel(job: str, store: str | None, *, wait: bool, timeout: int, by: str, why: str, as_json: bool) -> None:
     """End a job's driver at once; the next driver runs the current epoch again. JOB is a job's name."""
@@ -96,7 +97,7 @@ def cancel(job: str, store: str | None, *, wait: bool, timeout: int, by: str, wh
     _ask(root, JobClient(root, by).stop(job, "now", why), "ended", wait=wait, timeout=timeout, as_json=as_json)
 
 
-@click.command()
+@click.command(cls=DocumentedCommand, examples=("tidemark restart rides --why 'new driver'",))
 @_control_options
 def restart(job: str, store: str | None, *, wait: bool, timeout: int, by: str, why: str, as_json: bool) -> None:
     """Restart a job's driver after the current epoch, and wait until it runs. JOB is a job's name."""
@@ -104,7 +105,7 @@ def restart(job: str, store: str | None, *, wait: bool, timeout: int, by: str, w
     _ask(root, JobClient(root, by).restart(job, why), "working", wait=wait, timeout=timeout, as_json=as_json)
 
 
-@click.command()
+@click.command(cls=DocumentedCommand, examples=("tidemark suspend rides --why maintenance",))
 @click.argument("job")
 @store_option
 @request_options
@@ -115,7 +116,7 @@ def suspend(job: str, store: str | None, *, by: str, why: str, as_json: bool) ->
     echo_generation(JobClient(root, by).stop(job, "finish", why or "suspend"), as_json=as_json)
 
 
-@click.command()
+@click.command(cls=DocumentedCommand, examples=("tidemark resume rides",))
 @click.argument("job")
 @store_option
 @request_options

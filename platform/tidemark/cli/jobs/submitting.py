@@ -11,6 +11,7 @@ import click
 
 from tidemark.cli.jobs.restart_options import RestartGiven, restart_options, restart_policy
 from tidemark.cli.jobs.start_stop import echo_generation, wait_for, wait_options
+from tidemark.cli.program.documented_command import DocumentedCommand
 from tidemark.cli.program.options import (
     DURATION,
     absolute_path,
@@ -60,7 +61,13 @@ class Given(RestartGiven):
     as_json: bool
 
 
-@click.command()
+@click.command(
+    cls=DocumentedCommand,
+    examples=(
+        "tidemark submit rides:job --trigger '2 seconds' --why 'first version'",
+        "tidemark submit rides:job --code-path dist/rides-1.0-py3-none-any.whl --version 1.0",
+    ),
+)
 @click.argument("code", metavar="MODULE:JOB")
 @store_option
 @click.option("--name", default=None, help="The job's name; the code is then not imported here to find it.")

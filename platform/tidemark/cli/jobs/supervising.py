@@ -13,6 +13,7 @@ import click
 
 from tidemark.cli.program.command_groups import TEMPORARY
 from tidemark.cli.program.console_log import log_to_console
+from tidemark.cli.program.documented_command import DocumentedCommand
 from tidemark.cli.program.options import DURATION, open_store, store_option
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.launch.launchers import any_driver_ended, launchers_here
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("tidemark")
 
 
-@click.command()
+@click.command(cls=DocumentedCommand, examples=("tidemark supervise", "tidemark supervise --alerts alerts.toml --metrics 9464"))
 @store_option
 @click.option("--every", type=DURATION, default="5 seconds", show_default=True, help="Interval between passes.")
 @click.option("--alerts", default=None, type=click.Path(dir_okay=False), help="TOML file of alert receivers.  [default: no alerts]")

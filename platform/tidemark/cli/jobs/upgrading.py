@@ -9,6 +9,7 @@ import click
 
 from tidemark.cli.jobs.next_command import next_command
 from tidemark.cli.jobs.rename_options import map_options, maps_of
+from tidemark.cli.program.documented_command import DocumentedCommand
 from tidemark.cli.program.options import (
     DURATION,
     UNHEALTHY_EXIT,
@@ -81,7 +82,10 @@ def _probation(command: F) -> F:
     return command
 
 
-@click.command()
+@click.command(
+    cls=DocumentedCommand,
+    examples=("tidemark upgrade fares --code new_fares:job --good-epochs 5", "tidemark upgrade fares --abort"),
+)
 @click.argument("job")
 @click.option("--code", default=None, metavar="MODULE:JOB", help="The new code; without it, continue the upgrade.")
 @click.option("--to", "code_by_its_old_name", default=None, hidden=True)
@@ -123,7 +127,7 @@ def upgrade(**given: Unpack[Given]) -> None:
     _finish(upgrading, job, wait=given["wait"], timeout=given["timeout"], as_json=given["as_json"])
 
 
-@click.command()
+@click.command(cls=DocumentedCommand, examples=("tidemark promote fares-new",))
 @click.argument("fork")
 @click.option("--version", default="", help="A label of the fork's code.  [default: the fork's version]")
 @_probation

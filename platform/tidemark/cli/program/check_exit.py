@@ -8,6 +8,7 @@ from typing import Final
 import click
 
 from tidemark.cli.program.command_groups import TEMPORARY
+from tidemark.cli.program.documented_command import DocumentedCommand
 from tidemark.errors import TidemarkError
 
 EXIT_NO: Final = 1
@@ -16,7 +17,7 @@ EXIT_INTERRUPTED: Final = 130
 """Exit codes: the answer is no (different, incompatible); an error, as with ``diff`` and ``grep``; Ctrl-C, as in shells."""
 
 
-class YesNoCommand(click.Command):
+class YesNoCommand(DocumentedCommand):
     """A command whose exit code 1 is an answer; every error ends it with another code."""
 
     def invoke(self, ctx: click.Context) -> object:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import click
 from rich.console import Console
 
+from tidemark.cli.program.documented_command import DocumentedCommand
 
-@click.command("class-archive")
+
+@click.command("class-archive", cls=DocumentedCommand, examples=("tidemark class-archive",))
 @click.option("--remove", is_flag=True, help="Remove the archive; drivers start without one.")
 def class_archive(*, remove: bool) -> None:
     """Start Spark in two thirds of the time: create a Java class-data archive of the classes that a driver loads.

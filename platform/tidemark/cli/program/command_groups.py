@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 import click
 
+from tidemark.cli.program.documented_command import DocumentedCommand, write_examples
 from tidemark.errors import TidemarkError
 
 FAILED: Final = 1
@@ -28,7 +29,24 @@ Sections = Mapping[str, Mapping[str, Entry]]
 
 
 class SuggestingGroup(click.Group):
-    """Suggests similar commands for an unknown name; its help shows whole sentences."""
+    """Suggests similar commands for an unknown name; its help shows whole sentences.
+
+    Args:
+        settings: as click's.
+        examples: lines as they are typed in a shell, each beginning with ``tidemark``.
+        attributes: as click's.
+    """
+
+    command_class = DocumentedCommand
+
+    def __init__(self, *settings: object, examples: Sequence[str] = (), **attributes: object) -> None:
+        super().__init__(*settings, **attributes)  # type: ignore[arg-type]  # click's own, passed on unchanged
+        self.examples = tuple(examples)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples after the commands."""
+        write_examples(self.examples, formatter)
+        super().format_epilog(ctx, formatter)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command that was typed, and its arguments; fails as click does."""

@@ -13,27 +13,24 @@ import click
 from tidemark.cli.program.command_groups import Sections, TidemarkGroup, entries
 
 SECTIONS: Final[Sections] = {
-    "Run a job here": entries(
+    "Run jobs": entries(
+        ("new", "projects.new:new", "Create a project that runs: a job, a generator of data, Dagster definitions, a test."),
         ("run", "jobs.running:run", "Run a job in this process until its input is read; with --trigger until it is stopped."),
         ("graph", "jobs.running:graph", "Draw a job's graph."),
-        ("class-archive", "program.class_archive:class_archive", "Create a Java archive of Spark's classes, so that Spark starts faster."),
-    ),
-    "Set up": entries(("connectors", "jobs.connectors:connectors", "Install the jars of Spark's connectors: Kafka, Postgres.")),
-    "Run a job in the background": entries(
         ("submit", "jobs.submitting:submit", "Submit a job, or change its spec, and wait until it works."),
         ("supervise", "jobs.supervising:supervise", "Keep the jobs of a store running; send alerts and serve metrics."),
     ),
     "Watch jobs": entries(
         ("list", "show.status:list_jobs", "List the jobs of a store, one line each."),
         ("status", "show.status:status", "Show a job's state and health, and what to do if it is unhealthy."),
-        ("top", "show.top:top", "Watch a job, or all jobs, until Ctrl-C."),
+        ("top", "top.top:top", "Watch all jobs, or one, with their lag, rows and late rows over time; q ends it."),
         ("history", "show.status:history", "Show a job's latest epochs, or who changed what (--changes)."),
         ("logs", "show.status:logs", "Show the log of a job's driver."),
         ("state", "show.show_state:state", "Show a job's stored state: windows and keys."),
         ("wait", "show.waiting:wait", "Wait until what came of a file, a record of Kafka's or an epoch is visible in a job's outputs."),
         ("silence", "jobs.silence:silence", "Silence alerts for a time."),
     ),
-    "Start, stop and rescale": entries(
+    "Steer jobs": entries(
         ("start", "jobs.start_stop:start", "Start a job that was stopped or has failed."),
         ("stop", "jobs.start_stop:stop", "Stop a job after the current epoch; --drain reads all input and closes all windows first."),
         ("restart", "jobs.start_stop:restart", "Restart a job's driver after the current epoch."),
@@ -54,6 +51,10 @@ SECTIONS: Final[Sections] = {
         ("upgrade", "jobs.upgrading:upgrade", "Upgrade a job to new code, watch it, and roll back if it is unhealthy."),
         ("promote", "jobs.upgrading:promote", "Upgrade a job to the code of its fork."),
     ),
+    "This machine": entries(
+        ("connectors", "jobs.connectors:connectors", "Install the jars of Spark's connectors: Kafka, Postgres."),
+        ("class-archive", "program.class_archive:class_archive", "Create a Java archive of Spark's classes, so that Spark starts faster."),
+    ),
 }
 
 
@@ -61,6 +62,7 @@ _HELP: Final = """Event-time streams on Spark, with Flink's semantics.
 
 \b
 Start here:
+  tidemark new rides               create a project in a folder of that name
   tidemark graph first_job:job     show the graph of the job in docs/how-to/first-job.md
   tidemark run first_job:job       run it until its input is read
   tidemark status                  show its state

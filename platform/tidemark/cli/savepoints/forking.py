@@ -9,6 +9,7 @@ import click
 from tidemark.cli.jobs.rename_options import map_options, maps_of
 from tidemark.cli.jobs.start_stop import echo_generation, wait_for, wait_options
 from tidemark.cli.program.check_exit import EXIT_NO, YesNoCommand
+from tidemark.cli.program.documented_command import DocumentedCommand
 from tidemark.cli.program.options import absolute_path, echo_json, existing_store, json_option, pairs, request_options, store_option, views
 from tidemark.control.forks import forks
 from tidemark.control.forks.discarding import discard as discard_fork
@@ -16,7 +17,7 @@ from tidemark.control.launch.launchers import launchers_here
 from tidemark.state.encoding.codec import to_jsonable
 
 
-@click.command()
+@click.command(cls=DocumentedCommand, examples=("tidemark fork fares --from before --as fares-new --code new_fares:job",))
 @click.argument("job")
 @store_option
 @click.option("--from", "savepoint", required=True, metavar="SAVEPOINT", help="A savepoint of the job.")
@@ -81,7 +82,7 @@ def fork(
         wait_for(root, made, "working", timeout_ms=timeout, as_json=as_json, launchers=launchers_here())
 
 
-@click.command(cls=YesNoCommand)
+@click.command(cls=YesNoCommand, examples=("tidemark diff fares fares-new --output hourly",))
 @click.argument("job")
 @click.argument("other")
 @store_option
@@ -103,7 +104,7 @@ def diff(job: str, other: str, store: str | None, *, output: str, keys: tuple[st
         click.get_current_context().exit(EXIT_NO)
 
 
-@click.command()
+@click.command(cls=DocumentedCommand, examples=("tidemark discard fares-new",))
 @click.argument("job")
 @store_option
 @json_option

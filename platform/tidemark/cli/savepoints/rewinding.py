@@ -8,6 +8,7 @@ import click
 
 from tidemark.cli.jobs.start_stop import echo_generation, echo_view, require_reached, wait_for, wait_options
 from tidemark.cli.program.check_exit import EXIT_NO, YesNoCommand
+from tidemark.cli.program.documented_command import DocumentedCommand
 from tidemark.cli.program.options import DURATION, echo_json, existing_store, json_option, request_options, require_known, store_option
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.desired.spec_store import change_spec, current_user, require_spec
@@ -21,7 +22,7 @@ from tidemark.state.encoding.codec import to_jsonable
 from tidemark.state.store.store import JobStore
 
 
-@click.command(cls=YesNoCommand)
+@click.command(cls=YesNoCommand, examples=("tidemark rewind fares --to before --dry-run", "tidemark rewind fares --to before --stop"))
 @click.argument("job")
 @store_option
 @click.option("--to", "name", default=None, metavar="SAVEPOINT", help="The savepoint.")
@@ -79,7 +80,7 @@ def rewind(
         require_reached(done.view, "running")
 
 
-@click.command()
+@click.command(cls=DocumentedCommand, examples=("tidemark rescale rides 8",))
 @click.argument("job")
 @click.argument("parallelism", type=click.IntRange(min=1))
 @store_option

@@ -39,21 +39,15 @@ _SECTIONS: Final[Sections] = {
 }
 
 
-_HELP: Final = """Name epochs that a job can be rewound to; each costs one small file.
-
-\b
-For example:
-  tidemark savepoint trigger fares --name before
-  tidemark savepoint rewind fares --to before --stop
-"""
+_EXAMPLES: Final = ("tidemark savepoint trigger fares --name before", "tidemark savepoint rewind fares --to before --stop")
 
 
-@click.group(cls=LazyGroup, sections=_SECTIONS, help=_HELP)
+@click.group(cls=LazyGroup, sections=_SECTIONS, examples=_EXAMPLES)
 def savepoint() -> None:
     """Name epochs that a job can be rewound to; each costs one small file."""
 
 
-@savepoint.command()
+@savepoint.command(examples=("tidemark savepoint trigger fares --name before --note 'before the new tariff'",))
 @click.argument("job")
 @store_option
 @click.option("--name", default=None, help="Its name.  [default: sp-EPOCH-TIME]")
@@ -84,7 +78,7 @@ def trigger(
         click.echo(str(taken))
 
 
-@savepoint.command("list")
+@savepoint.command("list", examples=("tidemark savepoint list fares",))
 @click.argument("job")
 @store_option
 @json_option
@@ -100,7 +94,7 @@ def list_savepoints(job: str, store: str | None, *, as_json: bool) -> None:
         click.echo(savepoint_table(found, restorable) if found else f"{job} has no savepoints")
 
 
-@savepoint.command()
+@savepoint.command(examples=("tidemark savepoint show fares before",))
 @click.argument("job")
 @click.argument("name")
 @store_option
@@ -116,7 +110,7 @@ def show(job: str, name: str, store: str | None, *, as_json: bool) -> None:
         click.echo(savepoint_text(item, holds, restorable))
 
 
-@savepoint.command()
+@savepoint.command(examples=("tidemark savepoint export fares before /backup/fares-before",))
 @click.argument("job")
 @click.argument("name")
 @click.argument("to")
@@ -132,7 +126,7 @@ def export(job: str, name: str, to: str, store: str | None, *, as_json: bool) ->
         click.echo(f"{name}: {len(index.files)} files, {index.bytes} bytes at {to}")
 
 
-@savepoint.command("import")
+@savepoint.command("import", examples=("tidemark savepoint import fares /backup/fares-before",))
 @click.argument("job")
 @click.argument("source")
 @store_option
@@ -149,7 +143,7 @@ def import_command(job: str, source: str, store: str | None, name: str | None, *
         click.echo(str(taken))
 
 
-@savepoint.command()
+@savepoint.command(examples=("tidemark savepoint dispose fares before", "tidemark savepoint dispose fares --retire --keep 5"))
 @click.argument("job")
 @click.argument("names", nargs=-1)
 @store_option
@@ -172,7 +166,7 @@ def dispose(job: str, names: tuple[str, ...], store: str | None, *, retire: bool
             click.echo(f"{item.name}: disposed")
 
 
-@savepoint.command()
+@savepoint.command(examples=("tidemark savepoint diff fares before after",))
 @click.argument("job")
 @click.argument("name")
 @click.argument("other")

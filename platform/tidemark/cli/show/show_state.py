@@ -25,12 +25,12 @@ _WIDEST = 60
 _COLUMNS = ("operator", "keeps", "windows", "keys", "aggregates, states", "rows", "bytes", "files", "watermark")
 
 
-@click.group(cls=SuggestingGroup)
+@click.group(cls=SuggestingGroup, examples=("tidemark state show rides", "tidemark state show rides counts"))
 def state() -> None:
     """Inspect a job's stored state: its windows and keys."""
 
 
-@state.command()
+@state.command(examples=("tidemark state show rides", "tidemark state show rides counts --where 'n > 10' --limit 5"))
 @click.argument("job")
 @click.argument("uid", required=False)
 @store_option

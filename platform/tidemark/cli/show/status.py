@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from tidemark.cli.program.documented_command import DocumentedCommand
 from tidemark.cli.program.options import UNHEALTHY_EXIT, echo_json, existing_store, json_option, store_option, views
 from tidemark.cli.show.change_log import changes_of, changes_text
 from tidemark.cli.show.tables import history_table, progress_lines, status_text
@@ -23,7 +24,7 @@ from tidemark.state.log.progress import encode_progress
 from tidemark.state.status.history import read_history
 
 
-@click.command("list")
+@click.command("list", cls=DocumentedCommand, examples=("tidemark list",))
 @store_option
 @json_option
 def list_jobs(store: str | None, *, as_json: bool) -> None:
@@ -37,7 +38,7 @@ def list_jobs(store: str | None, *, as_json: bool) -> None:
         click.echo(list_table(found) if found else f"no jobs in {root.uri}")
 
 
-@click.command()
+@click.command(cls=DocumentedCommand, examples=("tidemark status", "tidemark status rides --check"))
 @click.argument("job", required=False)
 @store_option
 @click.option("--check", is_flag=True, help=f"Exit with {UNHEALTHY_EXIT} if a job is unhealthy, for monitoring.")
@@ -54,7 +55,7 @@ def status(job: str | None, store: str | None, *, check: bool, as_json: bool) ->
         click.get_current_context().exit(UNHEALTHY_EXIT)
 
 
-@click.command()
+@click.command(cls=DocumentedCommand, examples=("tidemark history rides --limit 5", "tidemark history rides --changes"))
 @click.argument("job")
 @store_option
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many epochs, or changes.")
@@ -81,7 +82,7 @@ def history(job: str, store: str | None, limit: int, *, changes: bool, as_json: 
         click.echo(history_table(epochs))
 
 
-@click.command()
+@click.command(cls=DocumentedCommand, examples=("tidemark logs rides --follow",))
 @click.argument("job")
 @store_option
 @click.option("--lines", "-n", type=click.IntRange(min=1), default=100, show_default=True, help="How many of the newest lines.")

@@ -6,13 +6,17 @@ from dataclasses import asdict
 
 import click
 
+from tidemark.cli.program.documented_command import DocumentedCommand
 from tidemark.cli.program.options import DURATION, echo_json, existing_store, json_option, store_option
 from tidemark.control.client.completion import Completion, Input, InputWatch
 
 FORMS = "epoch:N, file:PATH or kafka:TOPIC:PARTITION:OFFSET; may be given more than once."
 
 
-@click.command()
+@click.command(
+    cls=DocumentedCommand,
+    examples=("tidemark wait rides --for epoch:42", "tidemark wait fares --for file:landing/fares-7.json --timeout '1 minute'"),
+)
 @click.argument("job")
 @click.option("--for", "wanted", required=True, multiple=True, metavar="INPUT", help=FORMS)
 @click.option("--output", default="", help="An output that has to show it.  [default: all]")

@@ -1,8 +1,8 @@
-"""The pages of ``tidemark top``: a table of jobs, or one job with its sources, windows and epochs."""
+"""The page of one job in ``tidemark top``: its state, figures over time, sources, operators and epochs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from rich.console import Group
@@ -10,59 +10,60 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from tidemark.cli.show.view_text import COLUMNS, row_of, view_text
+from tidemark.cli.show.view_text import view_text
+from tidemark.cli.top.frame import STYLES, head, plain_table
+from tidemark.cli.top.series import JobSeries, series_of
+from tidemark.cli.top.sparkline import sparkline
 from tidemark.clock import format_ms
-from tidemark.control.model.view import Health, JobView
+from tidemark.control.model.view import JobView
 from tidemark.durations import short_duration
 from tidemark.state.log.progress import EpochProgress, OperatorProgress
 from tidemark.state.status.driver_load import Backlog
 
-_STYLES: Final[Mapping[Health, str]] = {
-    "ok": "green",
-    "starting": "cyan",
-    "stopped": "dim",
-    "hung": "bold red",
-    "silent": "bold red",
-    "failing": "yellow",
-    "failed": "bold red",
-    "unwatched": "bold yellow",
-    "damaged": "bold red",
-}
-
 _STATE: Final = ("state rows", "bytes", "files")
+_EPOCHS_SHOWN: Final = 12
 
 
-def jobs_page(views: Sequence[JobView], *, title: str, problem: str = "") -> Group:
-    """Return all jobs as a table."""
-    table = _table(*COLUMNS)
-    table.columns[0].min_width = max((len(view.job) for view in views), default=0)
-    for view in views:
-        table.add_row(*(escape(cell) for cell in row_of(view)), style=_STYLES[view.health])
-    return Group(_head(title, problem), table, *(Text(f"{view.job}: {note}") for view in views for note in notes(view)))
+def job_page(
+    view: JobView, epochs: Sequence[EpochProgress], *, title: str, problem: str = "", width: int = 80, ascii_only: bool = False
+) -> Group:
+    """Return one job: its state, its figures over time, its sources, its operators, its newest epochs, newest first.
 
-
-def notes(view: JobView) -> list[str]:
-    """Return the notes on an unhealthy job below a table of jobs: the reason, its error, and what to do."""
-    if view.health in {"ok", "stopped"}:
-        return []
-    error = view.error.message if view.error is not None and view.error.message not in view.reason else ""
-    return [note for note in (view.reason, error, view.advice) if note]
-
-
-def job_page(view: JobView, epochs: Sequence[EpochProgress], *, title: str, problem: str = "") -> Group:
-    """Return one job: its state, its sources, its operators, its newest epochs, newest first."""
+    Args:
+        view: the job.
+        epochs: its newest epochs, oldest first.
+        title: the first line.
+        problem: an error to show below it; empty for none.
+        width: of the terminal, in characters.
+        ascii_only: for terminals without block elements.
+    """
     return Group(
-        _head(title, problem),
-        Text(view_text(view), style=_STYLES[view.health]),
+        head(title, problem),
+        Text(view_text(view), style=STYLES[view.health]),
         *_progress_of_drain(view),
+        *_trends(series_of(epochs), width=width, ascii_only=ascii_only),
         _sources(view),
         *_operators(epochs),
-        _epochs(epochs),
+        _epochs(epochs[-_EPOCHS_SHOWN:]),
     )
 
 
-def _head(title: str, problem: str) -> Text:
-    return Text(title, style="bold") + Text(f"\n{problem}" if problem else "", style="bold red")
+def _trends(series: JobSeries, *, width: int, ascii_only: bool) -> list[Text]:
+    """Return a line each for lag, rows and late rows: bars of the newest epochs, the newest value, the greatest."""
+    lags, rates = [lag for lag in series.lag_ms if lag is not None], [rate for rate in series.rows_per_second if rate is not None]
+    figures: list[tuple[str, Sequence[float | None], str]] = []
+    if lags:
+        figures.append(("lag", series.lag_ms, f"{short_duration(lags[-1])}, at most {short_duration(max(lags))}"))
+    if rates:
+        figures.append(("rows/s", series.rows_per_second, f"{rates[-1]:,.0f}, at most {max(rates):,.0f}"))
+    if series.late:
+        figures.append(("late", series.late, f"{series.late[-1]:,} rows, at most {max(series.late):,}"))
+    longest = max((len(text) for _, _, text in figures), default=0)
+    bars = max(1, min(len(series.late), width - longest - 9))
+    return [
+        Text(f"{name:6} ", style="bold") + Text(sparkline(values, width=bars, ascii_only=ascii_only), style="cyan") + Text(f" {text}")
+        for name, values, text in figures
+    ]
 
 
 def _progress_of_drain(view: JobView) -> list[Text]:
@@ -75,7 +76,7 @@ def _progress_of_drain(view: JobView) -> list[Text]:
 
 
 def _sources(view: JobView) -> Table:
-    table = _table("source", "split", "watermark", "lag", "rows", "malformed", "waiting")
+    table = plain_table("source", "split", "watermark", "lag", "rows", "malformed", "waiting")
     for name, source in view.sources.items():
         waits = _waits(view.pressure.waiting.get(name, Backlog()))
         row = (_instant(source.watermark), _lag(source.lag_ms), f"{source.rows_read:,}", f"{source.rows_malformed:,}", waits)
@@ -99,13 +100,13 @@ def _operators(epochs: Sequence[EpochProgress]) -> list[Table]:
     windows = {uid: item for uid, item in operators.items() if uid not in functions}
     tables = []
     if windows:
-        tables.append(_table("window", "accepted", "late", "panes", "oldest open", *_STATE))
+        tables.append(plain_table("window", "accepted", "late", "panes", "oldest open", *_STATE))
     for uid, item in windows.items():
         panes = item.panes_early + item.panes_on_time + item.panes_late
         counts = (f"{item.rows_accepted:,}", f"{item.late:,}", f"{panes:,}", _instant(item.oldest_open_window))
         tables[-1].add_row(escape(uid), *counts, *_state(item))
     if functions:
-        tables.append(_table("process function", "accepted", "failed", "keys", "timers", "fired", "expired", *_STATE))
+        tables.append(plain_table("process function", "accepted", "failed", "keys", "timers", "fired", "expired", *_STATE))
     for uid, item in functions.items():
         rows = (item.rows_accepted, item.rows_in - item.rows_accepted)
         numbers = (*rows, item.keys, item.timers, item.timers_fired, item.state_expired)
@@ -118,7 +119,7 @@ def _state(item: OperatorProgress) -> tuple[str, str, str]:
 
 
 def _epochs(epochs: Sequence[EpochProgress]) -> Table:
-    table = _table("epoch", "at", "took", "in", "out", "late", "malformed", "watermark")
+    table = plain_table("epoch", "at", "took", "in", "out", "late", "malformed", "watermark")
     for epoch in reversed(epochs):
         counts = (epoch.rows_in, epoch.rows_out, epoch.rows_late, epoch.rows_malformed)
         took = short_duration(epoch.duration_ms)
@@ -139,10 +140,3 @@ def _instant(milliseconds: int | None) -> str:
 
 def _lag(milliseconds: int | None) -> str:
     return "-" if milliseconds is None else short_duration(milliseconds)
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for number, column in enumerate(columns):
-        table.add_column(column, no_wrap=True, justify="left" if number == 0 else "right")
-    return table

@@ -1,0 +1,1 @@
+"""``tidemark new``: creates a project from a template."""

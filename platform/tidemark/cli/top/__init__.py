@@ -1,0 +1,1 @@
+"""``tidemark top``: jobs in the terminal, with keys to move between them."""

@@ -1,0 +1,238 @@
+"""``tidemark new``: names, the folder, and projects that pass their own tests and load in Dagster."""
+
+from __future__ import annotations
+
+import ast
+import errno
+import keyword
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from packaging.requirements import Requirement
+
+from tidemark.cli.program.main import main
+from tidemark.cli.projects.package_names import name_problem, proposed_name
+from tidemark.cli.projects.rendering import TEMPLATES, TemplateName, render
+from tidemark.control.desired.job_import import load_job
+from tidemark.names import is_name
+
+PROGRAMS = Path(sys.executable).parent
+
+
+def make(folder: Path, *words: str, code: int = 0) -> str:
+    done = CliRunner().invoke(main, ["new", *words, "--in", str(folder)])
+    assert done.exit_code == code, (done.output, done.exception)
+    return done.stdout if code == 0 else done.stderr
+
+
+def tree(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): path.read_text(encoding="utf-8") for path in folder.rglob("*") if path.is_file()}
+
+
+def run(*command: str, cwd: Path, **variables: str) -> str:
+    kept = {name: value for name, value in os.environ.items() if name not in {"DAGSTER_HOME", "PYTHONPATH", "PYTEST_ADDOPTS"}}
+    done = subprocess.run(command, cwd=cwd, env={**kept, **variables}, capture_output=True, text=True, check=False, timeout=400)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_a_project_passes_its_own_tests(tmp_path: Path, template: TemplateName) -> None:
+    make(tmp_path, "rides", "--template", template)
+    said = run(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", cwd=tmp_path / "rides")
+    assert " passed" in said
+    assert "failed" not in said
+
+
+@pytest.mark.dagster
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_dagster_loads_a_project_by_its_workspace(tmp_path: Path, template: TemplateName) -> None:
+    """Also that of Kafka, without a broker."""
+    make(tmp_path, "rides", "--template", template)
+    said = run(str(PROGRAMS / "dagster"), "definitions", "validate", "-w", "workspace.yaml", cwd=tmp_path / "rides")
+    assert "Validation successful for code location rides" in said
+
+
+LISTED = """
+from rides.definitions import defs
+found = defs.get_repository_def()
+print(sorted("/".join(key.path) for key in found.asset_graph.materializable_asset_keys | found.asset_graph.external_asset_keys))
+print(sorted(job.name for job in defs.resolve_all_job_defs()))
+print([sensor.default_status.value for sensor in found.sensor_defs])
+"""
+
+
+@pytest.mark.dagster
+def test_dagster_has_assets_operations_and_running_sensors(tmp_path: Path) -> None:
+    make(tmp_path, "rides")
+    assets, jobs, sensors = (ast.literal_eval(line) for line in run(sys.executable, "-c", LISTED, cwd=tmp_path / "rides").splitlines()[-3:])
+    assert {"rides/by_minute", "rides/late", "rides/refunds", "rides/malformed", "trips"} <= set(assets)
+    assert {"rides_start", "rides_stop", "rides_upgrade"} <= set(jobs)
+    assert sensors == ["RUNNING"] * len(sensors)
+    assert len(sensors) == 4
+
+
+def test_a_definition_that_does_not_load_is_found(tmp_path: Path) -> None:
+    make(tmp_path, "rides")
+    (tmp_path / "rides" / "rides" / "job.py").write_text("PROJECT = 1 / 0\n")
+    with pytest.raises(AssertionError, match="ZeroDivisionError"):
+        run(sys.executable, "-c", LISTED, cwd=tmp_path / "rides")
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_every_file_is_what_its_name_says(template: TemplateName) -> None:
+    files = render(template, "rides")
+    assert {"README.md", "pyproject.toml", "workspace.yaml", "dagster.yaml", ".gitignore", "tests/test_job.py"} <= set(files)
+    assert {f"rides/{name}.py" for name in ("__init__", "__main__", "job", "generator", "definitions")} <= set(files)
+    assert not any("@@" in text or "package/" in path or path.endswith(".tmpl") for path, text in files.items())
+    for path, text in files.items():
+        if path.endswith(".py"):
+            ast.parse(text)
+    project = tomllib.loads(files["pyproject.toml"])["project"]
+    assert project["name"] == "rides"
+    needed = [Requirement(text) for text in project["dependencies"]]
+    assert (needed[0].name, needed[0].extras) == ("tidemark", {"dagster"})
+    assert [each.name for each in needed[1:]] == (["confluent-kafka"] if template == "kafka" else [])
+    assert "relative_path: rides/definitions.py\n" in files["workspace.yaml"]
+    for command in ("$ python -m rides\n$ dagster dev\n", "$ pytest\n", "$ tidemark top\n"):
+        assert command in files["README.md"]
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_code_is_formatted_and_clean(tmp_path: Path, template: TemplateName) -> None:
+    make(tmp_path, "rides", "--template", template)
+    for command in (["format", "--check"], ["check", "--select", "E,F,I,UP,B,SIM,W,ANN,D1", "--ignore", "D103,D104,D107,ANN204"]):
+        run(str(PROGRAMS / "ruff"), *command, "--isolated", "--no-cache", "--line-length", "120", ".", cwd=tmp_path / "rides")
+
+
+def test_nothing_of_a_template_is_executed(tmp_path: Path) -> None:
+    """Rendering in a process that imports neither Spark nor Dagster, nor the rendered modules."""
+    program = (
+        "import sys; from tidemark.cli.program.main import main; "
+        f"main(['new', 'rides', '--in', {str(tmp_path)!r}], standalone_mode=False); "
+        "print(sorted({name.partition('.')[0] for name in sys.modules} & {'pyspark', 'dagster', 'deltalake', 'pyarrow', 'rides'}))"
+    )
+    assert run(sys.executable, "-c", program, cwd=tmp_path).splitlines()[-1] == "[]"
+
+
+def test_the_folder_and_the_next_steps_are_named(tmp_path: Path) -> None:
+    said = make(tmp_path, "rides")
+    for line in (
+        f"{tmp_path}/rides: 12 files of the template taxi",
+        f"cd {tmp_path}/rides",
+        "pip install -e '.[dev]'",
+        "python -m rides",
+        "dagster dev",
+    ):
+        assert line in said
+    assert (tmp_path / "rides" / "data" / "landing").is_dir(), "a job can be started before there is data"
+    assert "tidemark connectors install kafka" in make(tmp_path, "clicks", "--template", "kafka")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["clicks", "rides"], "nothing else is left"
+
+
+def test_the_job_is_named_like_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(tmp_path, "rides_of_new_york")
+    monkeypatch.syspath_prepend(str(tmp_path / "rides_of_new_york"))
+    assert load_job("rides_of_new_york.job:job").name == "rides_of_new_york"
+
+
+@pytest.mark.parametrize(
+    ("name", "reason", "proposal"),
+    [
+        ("Rides-2026", "lower-case letters", "rides_2026"),
+        ("2rides", "beginning with a letter", "job_2rides"),
+        ("../rides", "lower-case letters", "rides"),
+        ("_rides", "beginning with a letter", "rides"),
+        ("", "lower-case letters", "rides"),
+        ("a" * 61, "up to 60", "a" * 50),
+        ("class", "a word of Python's own", "class_job"),
+        ("json", "standard library", "json_job"),
+        ("tidemark", "installed package", "tidemark_job"),
+        ("click", "installed package", "click_job"),
+        ("tests", "a folder of the project", "tests_job"),
+    ],
+)
+def test_a_name_that_is_no_package_is_refused_with_a_proposal(tmp_path: Path, name: str, reason: str, proposal: str) -> None:
+    said = make(tmp_path, name, code=1)
+    assert "[TM104]" in said
+    assert reason in said
+    assert said.rstrip().endswith(f"tidemark new {proposal}")
+    assert list(tmp_path.iterdir()) == []
+    make(tmp_path, proposal)
+
+
+@given(st.text(max_size=80))
+def test_every_proposal_can_be_taken(name: str) -> None:
+    proposal = proposed_name(name)
+    assert name_problem(proposal) == ""
+    assert is_name(proposal)
+    assert proposal.isidentifier()
+    assert not keyword.iskeyword(proposal)
+
+
+def test_a_folder_with_files_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "rides").mkdir()
+    (tmp_path / "rides" / "mine.txt").write_text("mine")
+    assert "exists, and has files in it" in make(tmp_path, "rides", code=1)
+    assert tree(tmp_path) == {"rides/mine.txt": "mine"}
+
+
+def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
+    (tmp_path / "rides").mkdir()
+    make(tmp_path, "rides")
+    assert (tmp_path / "rides" / "README.md").exists()
+    assert "exists" in make(tmp_path, "rides", code=1), "and not a second time"
+
+
+def test_a_file_and_a_link_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "rides").write_text("mine")
+    (tmp_path / "trips").symlink_to(tmp_path / "elsewhere")
+    for name in ("rides", "trips"):
+        assert "exists, and is no folder" in make(tmp_path, name, code=1)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_folder_above_that_is_missing_is_not_created(tmp_path: Path) -> None:
+    assert "there is no folder" in make(tmp_path / "nowhere", "rides", code=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("writes", [0, 1, 7])
+def test_nothing_half_written_stays_when_the_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int) -> None:
+    whole, left = Path.write_text, [writes]
+
+    def write_text(path: Path, text: str, **settings: str) -> int:
+        if not left[0]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        left[0] -= 1
+        return whole(path, text, **settings)
+
+    monkeypatch.setattr(Path, "write_text", write_text)
+    assert "cannot be written: No space left on device" in make(tmp_path, "rides", code=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_that_come_in_between_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    renamed = os.rename
+
+    def rename(made: Path, folder: Path) -> None:
+        folder.mkdir()
+        (folder / "mine.txt").touch()
+        renamed(made, folder)
+
+    monkeypatch.setattr(os, "rename", rename)
+    assert "cannot be written: Directory not empty" in make(tmp_path, "rides", code=1)
+    assert tree(tmp_path) == {"rides/mine.txt": ""}
+
+
+def test_an_unknown_template_names_those_that_there_are(tmp_path: Path) -> None:
+    said = make(tmp_path, "rides", "--template", "taxis", code=2)
+    assert all(template in said for template in TEMPLATES)
