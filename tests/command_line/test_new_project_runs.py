@@ -57,7 +57,7 @@ def project(tmp_path: Path) -> Iterator[Path]:
 
 def drain(project: Path) -> None:
     run(sys.executable, "-c", GENERATE, cwd=project)
-    run(str(PROGRAMS / "tidemark"), "run", "rides.job:job", "--end-of-input", "--master", "local[2]", cwd=project, PYTHONPATH=".")
+    run(str(PROGRAMS / "tidemark"), "run", "rides.job:job", "--end-of-input", "--master", "local[2]", cwd=project)
 
 
 def test_every_event_of_the_minimal_project_is_counted(project: Path) -> None:

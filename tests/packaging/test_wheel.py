@@ -91,6 +91,15 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
 
 
 @pytest.mark.packaging
+def test_the_wheel_holds_the_templates_of_projects(wheel: Path) -> None:
+    source = CHECKOUT / PLACES["tidemark"]
+    templates = {f"tidemark/{path.relative_to(source)}" for path in source.rglob("*.tmpl")}
+    assert "tidemark/cli/projects/templates/taxi/package/job.py.tmpl" in templates
+    with zipfile.ZipFile(wheel) as archive:
+        assert templates - set(archive.namelist()) == set()
+
+
+@pytest.mark.packaging
 def test_a_missing_module_is_found(installed: Path, tmp_path: Path) -> None:
     answer = run(sys.executable, "-I", "-c", IMPORT_ALL, str(installed), "tidemark.errors", "tidemark.nowhere", cwd=tmp_path)
     assert answer.strip() == "tidemark.nowhere: No module named 'tidemark.nowhere'"
