@@ -107,6 +107,7 @@ WITHOUT_FORM = {
     "history": "observations",
     "logs": "the metadata of `start` has the log's place",
     "top": "observations",
+    "new": "of a folder, before there is a job",
     "supervise": "the reconcile sensor",
     **dict.fromkeys(("silence add", "silence list", "silence end"), "of those who are told, not of the job"),
     "class-archive": "of the machine that drivers start on, not of a job",
