@@ -97,6 +97,8 @@ def test_the_first_command_submits_the_job_and_writes_until_it_is_interrupted(pr
     finally:
         first.kill()
         first.wait()
+        if first.stdout is not None:
+            first.stdout.close()
     assert len(list((project / "data" / "landing").glob("trips-*.json"))) >= 1
     tidemark = str(PROGRAMS / "tidemark")
     assert "rides: running, ok" in run(tidemark, "status", "rides", cwd=project)
