@@ -13,7 +13,6 @@ import tidemark as tm
 from tests.changelog.changes import Histories
 from tests.engine.early_compaction import compact_early
 from tests.joins.changelog_programs import Program, Row, Table, joined, keyed, random_program
-from tests.seeds import PROFILE
 from tidemark.errors import DefinitionError
 from tidemark.graph.operators.registry import definition_changes, encode, kind_of
 from tidemark.spark.operators.changelog import contents
@@ -21,7 +20,7 @@ from tidemark.spark.operators.changelog import contents
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EPOCHS = 6 if PROFILE == "long" else 4
+EPOCHS = 6
 TTL_MS = 10
 LEFT, RIGHT = ("p", "id", "z", "x"), ("p", "rid", "z", "y")
 KEYS = {"l": ("p", "id"), "r": ("p", "rid")}
