@@ -60,6 +60,7 @@ def test_windows_of_every_kind() -> None:
 
     streams = {
         "sliding 1d every 15m offset 5m: n = count()": zones(tm.sliding("1 day", "15 minutes", offset="5 minutes")).aggregate(n=COUNT),
+        "sliding 7d every 1d in Asia/Tokyo: n = count()": zones(tm.sliding("7 days", "1 day", zone="Asia/Tokyo")).aggregate(n=COUNT),
         "cumulative 1d by 1h: n = count()": zones(tm.cumulative("1 day", "1 hour")).aggregate(n=COUNT),
         "session gap 30m, trigger event time (early: count 100; late: each epoch): n = count()": zones(tm.session("30 minutes"))
         .trigger(tm.event_time_trigger(early=tm.count_trigger(100), late=tm.each_epoch_trigger()))

@@ -50,6 +50,8 @@ KINDS: dict[str, Declare] = {
     "processing time": over(tm.tumbling("1 hour", time="processing")),
     "sliding": over(tm.sliding("1 hour", "10 minutes")),
     "cumulative": over(tm.cumulative("1 hour", "10 minutes")),
+    "local days": over(tm.tumbling("1 day", zone="Europe/Berlin")),
+    "local days of each row": over(tm.tumbling("1 day", zone_by="borough")),
     "session": over(tm.session("5 minutes")),
     "dynamic session": over(tm.session(gap_by="seats * 1000")),
     "count": over(tm.count_window(10)),
@@ -156,6 +158,26 @@ CHANGES: dict[str, Change] = {
     "gap": Change(over(tm.session("10 ms")), over(tm.session("20 ms")), "incompatible", ("windows were",)),
     "slide": Change(over(tm.sliding("10 ms", "5 ms")), over(tm.sliding("10 ms", "2 ms")), "incompatible", ("windows were",)),
     "count": Change(over(tm.count_window(10)), over(tm.count_window(12)), "incompatible", ("windows were",)),
+    "zone": Change(
+        over(tm.tumbling("1 day", zone="Europe/Berlin")), over(tm.tumbling("1 day", zone="Asia/Tokyo")), "incompatible",
+        ("windows were tumbling 1d in Europe/Berlin and are now tumbling 1d in Asia/Tokyo",),
+    ),
+    "zone added": Change(
+        over(tm.tumbling("1 day")), over(tm.tumbling("1 day", zone="Asia/Tokyo")), "incompatible",
+        ("windows were tumbling 1d and are now tumbling 1d in Asia/Tokyo",),
+    ),
+    "size of local days": Change(
+        over(tm.sliding("2 days", "1 day", zone="Asia/Tokyo")), over(tm.sliding("3 days", "1 day", zone="Asia/Tokyo")), "incompatible",
+        ("windows were",),
+    ),
+    "column of zones renamed": Change(
+        over(tm.tumbling("1 day", zone_by="trim(borough)")), over(tm.tumbling("1 day", zone_by="trim(place)")), "compatible",
+        new=SCHEMA.replace("borough", "place"), maps={"columns": columns(borough="place")},
+    ),
+    "zones of another column": Change(
+        over(tm.tumbling("1 day", zone_by="borough")), over(tm.tumbling("1 day", zone_by="upper(borough)")), "incompatible",
+        ("in the zone borough",),
+    ),
     "domain": Change(over(tm.tumbling("10 ms")), KINDS["processing time"], "incompatible", ("windows were",)),
     "setting of a trigger": Change(
         over(tm.tumbling("10 ms"), tm.count_trigger(2)), over(tm.tumbling("10 ms"), tm.count_trigger(3)), "compatible", ("trigger was",)
