@@ -144,7 +144,7 @@ def test_windows_go_on_after_a_restart(spark: SparkSession, tmp_path: Path) -> N
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("zone", "says"), [(None, "the zone z of an element is null"), ("Mars/Olympus", "Mars/Olympus")])
+@pytest.mark.parametrize(("zone", "says"), [(None, "the zone z of an element of w is null"), ("Mars/Olympus", "Mars/Olympus")])
 def test_a_row_without_a_known_zone_ends_the_job(zone: str | None, says: str, spark: SparkSession, tmp_path: Path) -> None:
     rows = [("a", NOON, "Asia/Tokyo"), ("a", NOON, zone)]
     windows = elements(rows, schema=SCHEMA).key_by("k").window(tm.tumbling("1 day", zone_by="z"))

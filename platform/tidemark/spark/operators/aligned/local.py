@@ -19,11 +19,11 @@ from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK, clamp_watermark
 from tidemark.semantics.windows.local_windows import LocalWindows
 from tidemark.semantics.windows.slices import Slices
-from tidemark.spark.columns.expressions import START, TIME
+from tidemark.spark.columns.expressions import START, TIME, quoted
 from tidemark.spark.columns.local_time import first_instant, reading, zone_literal
 from tidemark.spark.operators.aligned.pre_aggregation import FIRST_START, Thresholds
 from tidemark.spark.operators.aligned.trigger_frames import TAKEN, TAKEN_LATE
-from tidemark.spark.operators.aligned.triggered import TriggeredEpoch, TriggeredRuntime
+from tidemark.spark.operators.aligned.triggered import PANES, TriggeredEpoch, TriggeredRuntime
 from tidemark.spark.operators.aligned.two_stacks import END
 from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.spark.prepared.runtime_literals import runtime_literals
@@ -96,7 +96,9 @@ class LocalRuntime(TriggeredRuntime):
                 place=self.node.place,
             )
         shown = text.replace("\\", "\\\\").replace("'", "\\'")
-        wrong = f"the zone {shown} of an element is null; filter such elements before the window, or give them a zone: coalesce(...)"
+        wrong = (
+            f"the zone {shown} of an element of {self.node.uid} is null; filter such elements before, or give them a zone: coalesce(...)"
+        )
         return f"coalesce(({text}), CAST(raise_error('{wrong}') AS STRING))"
 
     def bounded(self, groups: DataFrame) -> DataFrame:
@@ -128,12 +130,12 @@ class LocalRuntime(TriggeredRuntime):
     def late_rows(self, rows: DataFrame, bounds: Thresholds, now: int) -> DataFrame:
         """Return the rows that no window accepts."""
         started = self.bounded(self.started(rows, now))
-        return started.where(f"NOT ({self.accepted(bounds)})").select(*(F.col(f"`{name}`") for name in rows.columns))
+        return started.where(f"NOT ({self.accepted(bounds)})").select(*(F.col(quoted(name)) for name in rows.columns))
 
     def in_windows_of(self, groups: DataFrame, bounds: Thresholds) -> DataFrame:
         """Return groups once for each window that accepts them, with its bounds and the number of elements that came when it was due."""
         local, own = self.local, (START, END, _LOCAL_START, _LOCAL_END, _LAST_END, _END_BEFORE, *self.grouped_by)
-        kept = [f"`{name}`" for name in groups.columns if name not in own]
+        kept = [quoted(name) for name in groups.columns if name not in own]
         first = f"{START} + {local.width}L"
         ends = f"sequence({first} + pmod({local.last_end(0)}L - ({first}), {local.ends}L), {_LOCAL_END}, {local.ends}L)"
         each = groups.drop(_LAST_END).selectExpr("*", f"explode({ends}) AS {END}").drop(_LOCAL_END).withColumnRenamed(END, _LOCAL_END)
@@ -178,7 +180,7 @@ class LocalEpoch(TriggeredEpoch):
     @property
     def oldest_open_window(self) -> int | None:
         """The start of the oldest window that has not expired; in zones of their own, days count as 24 hours."""
-        files = [*self.tables.files(), *self.tables.files("panes")]
+        files = [*self.tables.files(), *self.tables.files(PANES)]
         oldest = min((file.min_time for file in files if file.min_time is not None), default=None)
         if oldest is None:
             return None
