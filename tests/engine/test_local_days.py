@@ -19,7 +19,7 @@ from tidemark.semantics.watermarks.watermark_generators import Ascending
 from tidemark.semantics.watermarks.watermarks import WatermarkStrategy
 from tidemark.semantics.windows.local_time import LocalClock, local_clock, zone_names
 from tidemark.semantics.windows.local_windows import LocalWindows
-from tidemark.spark.columns.local_time import first_instant, reading, zone_literal
+from tidemark.spark.operators.aligned.local_time import first_instant, reading, zone_literal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

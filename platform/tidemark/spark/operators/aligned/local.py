@@ -20,7 +20,7 @@ from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMAR
 from tidemark.semantics.windows.local_windows import LocalWindows
 from tidemark.semantics.windows.slices import Slices
 from tidemark.spark.columns.expressions import START, TIME, quoted
-from tidemark.spark.columns.local_time import first_instant, reading, zone_literal
+from tidemark.spark.operators.aligned.local_time import first_instant, reading, zone_literal
 from tidemark.spark.operators.aligned.pre_aggregation import FIRST_START, Thresholds
 from tidemark.spark.operators.aligned.trigger_frames import TAKEN, TAKEN_LATE
 from tidemark.spark.operators.aligned.triggered import PANES, TriggeredEpoch, TriggeredRuntime
@@ -96,9 +96,7 @@ class LocalRuntime(TriggeredRuntime):
                 place=self.node.place,
             )
         shown = text.replace("\\", "\\\\").replace("'", "\\'")
-        wrong = (
-            f"the zone {shown} of an element of {self.node.uid} is null; filter such elements before, or give them a zone: coalesce(...)"
-        )
+        wrong = f"the zone {shown} of an element of {self.node.uid} is null; filter such elements, or give them one: coalesce(...)"
         return f"coalesce(({text}), CAST(raise_error('{wrong}') AS STRING))"
 
     def bounded(self, groups: DataFrame) -> DataFrame:
