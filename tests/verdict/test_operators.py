@@ -158,26 +158,6 @@ CHANGES: dict[str, Change] = {
     "gap": Change(over(tm.session("10 ms")), over(tm.session("20 ms")), "incompatible", ("windows were",)),
     "slide": Change(over(tm.sliding("10 ms", "5 ms")), over(tm.sliding("10 ms", "2 ms")), "incompatible", ("windows were",)),
     "count": Change(over(tm.count_window(10)), over(tm.count_window(12)), "incompatible", ("windows were",)),
-    "zone": Change(
-        over(tm.tumbling("1 day", zone="Europe/Berlin")), over(tm.tumbling("1 day", zone="Asia/Tokyo")), "incompatible",
-        ("windows were tumbling 1d in Europe/Berlin and are now tumbling 1d in Asia/Tokyo",),
-    ),
-    "zone added": Change(
-        over(tm.tumbling("1 day")), over(tm.tumbling("1 day", zone="Asia/Tokyo")), "incompatible",
-        ("windows were tumbling 1d and are now tumbling 1d in Asia/Tokyo",),
-    ),
-    "size of local days": Change(
-        over(tm.sliding("2 days", "1 day", zone="Asia/Tokyo")), over(tm.sliding("3 days", "1 day", zone="Asia/Tokyo")), "incompatible",
-        ("windows were",),
-    ),
-    "column of zones renamed": Change(
-        over(tm.tumbling("1 day", zone_by="trim(borough)")), over(tm.tumbling("1 day", zone_by="trim(place)")), "compatible",
-        new=SCHEMA.replace("borough", "place"), maps={"columns": columns(borough="place")},
-    ),
-    "zones of another column": Change(
-        over(tm.tumbling("1 day", zone_by="borough")), over(tm.tumbling("1 day", zone_by="upper(borough)")), "incompatible",
-        ("in the zone borough",),
-    ),
     "domain": Change(over(tm.tumbling("10 ms")), KINDS["processing time"], "incompatible", ("windows were",)),
     "setting of a trigger": Change(
         over(tm.tumbling("10 ms"), tm.count_trigger(2)), over(tm.tumbling("10 ms"), tm.count_trigger(3)), "compatible", ("trigger was",)
