@@ -152,11 +152,11 @@ class Own(tm.QuietTrigger):
             {"kind": "LocalWindows", "windows": {"kind": "Tumbling", "size_ms": 86_400_000, "offset_ms": 0}, "zone": "Asia/Tokyo"},
         ),
         (
-            tm.cumulative("1 day", "1 hour", zone_by="borough"),
+            tm.cumulative("1 day", "1 hour", zone_by="string(zone)"),
             {
                 "kind": "LocalWindows",
                 "windows": {"kind": "Cumulative", "max_size_ms": 86_400_000, "step_ms": 3_600_000, "offset_ms": 0},
-                "zone_by": "borough",
+                "zone_by": "string(zone)",
             },
         ),
         (tm.session("10 ms"), {"kind": "Session", "gap_ms": 10}),
