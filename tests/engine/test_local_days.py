@@ -32,10 +32,14 @@ NOON = 1_743_249_600_000  # 2025-03-29 12:00 UTC, the day before clocks are set 
 
 
 def changes(clock: LocalClock, first: int, last: int) -> Iterator[int]:
-    """Yield instants up to four days before clocks change."""
+    """Yield instants at which clocks change."""
     for at in range(first, last, 4 * DAY):
-        if clock.offset(at) != clock.offset(at + 4 * DAY):
-            yield at
+        low, high = at, at + 4 * DAY
+        if clock.offset(low) != clock.offset(high):
+            while high - low > 1:
+                middle = (low + high) // 2
+                low, high = (middle, high) if clock.offset(middle) == clock.offset(at) else (low, middle)
+            yield high
 
 
 def moments(random: Random) -> Iterator[tuple[str, int]]:
@@ -46,8 +50,7 @@ def moments(random: Random) -> Iterator[tuple[str, int]]:
         found = list(changes(clock, first, last))
         for _ in range(2):
             yield zone, random.randrange(first, last)
-        for at in random.sample(found, min(4, len(found))):
-            change = next(each for each in range(at, at + 4 * DAY, 60_000) if clock.offset(each) != clock.offset(at))
+        for change in random.sample(found, min(4, len(found))):
             for near in (-1, 0, random.randrange(-2 * HOUR, 2 * HOUR), random.randrange(-DAY, DAY)):
                 yield zone, change + near
 
