@@ -98,7 +98,7 @@ def test_windows_of_every_kind() -> None:
     lines = [line for line in job.explain().splitlines() if " window " in line]
     assert lines == [f"  {number + 2}. window by zone, {said} [w{number}] <- 1" for number, said in enumerate(streams)]
     # Where nothing can be late, nothing is said of it.
-    assert job.explain().count("late rows are counted only") == 5
+    assert job.explain().count("late rows are counted only") == 6
     assert all(f"w{number}" in job.explain("mermaid") for number in range(len(streams)))
 
 
