@@ -185,4 +185,4 @@ class LocalEpoch(TriggeredEpoch):
         end, assigner = max(oldest, self.expired + 1), self.runtime.assigner
         if assigner.zone is None:
             return clamp_watermark(end - self.runtime.local.span)
-        return clamp_watermark(min(window.start for window in assigner.assign(end - 1)))
+        return clamp_watermark(assigner.open_from(end - 1))
