@@ -57,7 +57,7 @@ def moments(random: Random) -> Iterator[tuple[str, int]]:
 
 @pytest.mark.spark
 def test_local_times_of_all_zones_are_those_of_python(spark: SparkSession) -> None:
-    random, zones = Random(24), set(spark._jvm.java.time.ZoneId.getAvailableZoneIds())  # type: ignore[union-attr]
+    random, zones = Random(24), set(spark._jvm.java.time.ZoneId.getAvailableZoneIds())  # type: ignore[union-attr]  # noqa: SLF001
     given = [
         (zone, at, at + random.choice([0, -HOUR // 2, -HOUR, HOUR, 2 * HOUR]) + local_clock(zone).offset(at))
         for zone, at in moments(random)
