@@ -63,9 +63,8 @@ def test_local_times_of_all_zones_are_those_of_python(spark: SparkSession) -> No
         for zone, at in moments(random)
     ]
     rows = spark.createDataFrame([each for each in given if each[0] in zones], "zone STRING, at BIGINT, local BIGINT")
-    offsets = (
-        f"transform(sequence(at - {26 * HOUR}, at + {26 * HOUR}, {HOUR}), t -> unix_millis(from_utc_timestamp(timestamp_millis(t), zone)) - t)"
-    )
+    times = f"sequence(at - {26 * HOUR}, at + {26 * HOUR}, {HOUR})"
+    offsets = f"transform({times}, t -> unix_millis(from_utc_timestamp(timestamp_millis(t), zone)) - t)"
     texts = (f"{reading('at', 'zone')} AS reading", f"{first_instant('local', 'zone')} AS first", f"{offsets} AS offsets")
     found = rows.selectExpr("zone", "at", "local", *texts).collect()
     # The databases of Java and Python may be of different years.
