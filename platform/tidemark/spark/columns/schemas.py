@@ -5,24 +5,24 @@ from __future__ import annotations
 import json
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _NOT_NULL: Final = re.compile(r"\bNOT\s+NULL\b", re.IGNORECASE)
 
 
 def struct_of(ddl: str) -> T.StructType:
     """Return the type of rows with the columns of a DDL text. Spark parses it the first time, which takes milliseconds."""
-    return T.StructType.fromJson(json.loads(_json_of(ddl)))
+    # What TIMESTAMP means is a setting of the session.
+    timestamps = SparkSession.active().conf.get("spark.sql.timestampType") if "timestamp" in ddl.lower() else None
+    return T.StructType.fromJson(json.loads(_json_of(ddl, timestamps)))
 
 
 @lru_cache(maxsize=1_000)
-def _json_of(ddl: str) -> str:
+def _json_of(ddl: str, timestamps: str | None) -> str:
+    del timestamps
     found = T.StructType.fromDDL(ddl)
     if not isinstance(found, T.StructType):
         raise TypeError(f"{ddl!r} declares no columns")
