@@ -18,7 +18,7 @@ import dagster as dg
 from tidemark.assets.streams.job_streams import StreamData, result_window, sources_of, windows_of
 from tidemark.assets.values.instants import newest_event_of_all
 from tidemark.graph import WindowNode
-from tidemark.semantics import MAX_WATERMARK, MIN_WATERMARK, CountWindows, Cumulative, GlobalWindows, Sliding, Tumbling
+from tidemark.semantics import MAX_WATERMARK, MIN_WATERMARK, CountWindows, Cumulative, GlobalWindows, LocalWindows, Sliding, Tumbling
 from tidemark.state import EpochProgress, OperatorProgress
 
 Cause = Literal["complete", "corrected", "late rows"]
@@ -217,6 +217,8 @@ def _first_open(window: WindowNode, epoch: EpochProgress, time: int) -> int:
         case Tumbling() | Sliding() | Cumulative():
             # The windows that contain a moment have not ended by then; all windows that start before the first of them have.
             return min((found.start for found in window.assigner.assign(time)), default=time)
+        case LocalWindows():
+            return window.assigner.open_from(time)
         case CountWindows() | GlobalWindows():
             return time
     operator = epoch.operators.get(window.uid or "")

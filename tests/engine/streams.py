@@ -25,15 +25,18 @@ from tidemark.semantics.triggers.triggers import Trigger
 from tidemark.semantics.watermarks.event_time import MAX_EVENT_TIME, MIN_EVENT_TIME
 from tidemark.semantics.watermarks.watermarks import BoundedOutOfOrderness, WatermarkStrategy
 from tidemark.semantics.windows.assigners import Cumulative, GlobalWindows, Sliding, Tumbling
+from tidemark.semantics.windows.local_windows import DAY_MS, LocalWindows
 from tidemark.semantics.windows.windows import Window
 
-Aligned = Tumbling | Sliding | Cumulative | GlobalWindows
+Aligned = Tumbling | Sliding | Cumulative | GlobalWindows | LocalWindows
 
 
 def span_of(assigner: Aligned) -> int:
     """Return the length of an assigner's greatest window; of the global one, something to aim elements by."""
     if isinstance(assigner, GlobalWindows):
         return 1000
+    if isinstance(assigner, LocalWindows):
+        return span_of(assigner.windows)
     return assigner.max_size_ms if isinstance(assigner, Cumulative) else assigner.size_ms
 
 
@@ -171,6 +174,28 @@ def sliced_assigners(unit: int) -> st.SearchStrategy[Aligned]:
     return sliding | cumulative
 
 
+LOCAL_CHANGES = {
+    "America/St_Johns": 1_289_097_060_000,  # set back at 00:01, in 2010
+    "America/Sao_Paulo": 1_541_300_400_000,  # a day without a midnight, in 2018
+    "Australia/Lord_Howe": 1_743_865_200_000,  # set back by half an hour, in 2025
+    "Europe/Berlin": 1_743_296_400_000,  # set forward, in 2025
+    "Pacific/Apia": 1_325_239_200_000,  # a day was skipped, in 2011
+}
+"""Instants at which clocks of zones changed."""
+
+
+def local_assigners(zones: Sequence[str]) -> st.SearchStrategy[Aligned]:
+    """Return windows of local days: of one or several, sliding, with gaps, and growing in steps, some with an offset."""
+    offsets = st.sampled_from([0, 0, -5_400_000, 3 * 3_600_000 + 1])
+    sliding = st.sampled_from([(2, 1), (3, 2), (1, 2)])
+    windows = (
+        st.builds(Tumbling, st.sampled_from([DAY_MS, DAY_MS, 7 * DAY_MS]), offsets)
+        | st.builds(lambda days, offset: Sliding(days[0] * DAY_MS, days[1] * DAY_MS, offset), sliding, offsets)
+        | st.builds(Cumulative, st.just(DAY_MS), st.sampled_from([1_800_000, 3_600_000, 10_800_000]), offsets)
+    )
+    return st.builds(LocalWindows, windows, st.sampled_from(zones))
+
+
 def triggers_with_rules(unit: int) -> st.SearchStrategy[Trigger]:
     """Return triggers that look at counts and times only."""
     counts = st.sampled_from([1, 2, 3, 7]).map(CountTrigger)
@@ -228,6 +253,7 @@ def scenarios(
     idle: bool = False,
     kinds: Callable[[int], st.SearchStrategy[Aligned]] = assigners,
     triggers: Callable[[int], st.SearchStrategy[Trigger | None]] = lambda _: st.none(),
+    begins: Sequence[int] = (),
 ) -> Scenario:
     """Draw a scenario.
 
@@ -240,12 +266,14 @@ def scenarios(
         idle: let splits fall silent, and the clock go far enough for them to count as idle.
         kinds: of windows, given the unit of times.
         triggers: of operators, given the unit of times.
+        begins: times about which the elements are, hours apart; any time and unit by default.
     """
-    unit = draw(st.sampled_from([1, 1, 1000, 3_600_000]))
+    unit = 3_600_000 if begins else draw(st.sampled_from([1, 1, 1000, 3_600_000]))
     names = tuple("ab"[number] for number in range(sources))
     made = [draw(source_settings(name, unit, idle=idle)) for name in names]
     epochs = [draw(st.sampled_from([4, 3, 5, 2, 6, 1])) for _ in names]
-    origin = draw(st.sampled_from([0, -7 * unit, max(-(10**9) * unit, MIN_EVENT_TIME + 10_000 * unit), 1_700_000_000_000]))
+    far = max(-(10**9) * unit, MIN_EVENT_TIME + 10_000 * unit)
+    origin = draw(st.sampled_from(begins or [0, -7 * unit, far, 1_700_000_000_000]))
     steps = draw(st.lists(st.sampled_from([0, -5, 999, 1000, 4999, 60_000]), min_size=max(epochs) + 1, max_size=max(epochs) + 1))
     begin = max(origin, 10**9)
     chosen = tuple(replace(operator, trigger=draw(triggers(unit))) for operator in draw(operators(operator_count, unit, names, kinds)))

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tests.engine.drive import Seen, run_engine
 from tests.engine.expected import run_expected
-from tests.engine.streams import Case, Scenario, assigners, scenarios, sliced_assigners, triggers_with_rules
+from tests.engine.streams import LOCAL_CHANGES, Case, Scenario, assigners, local_assigners, scenarios, sliced_assigners, triggers_with_rules
 from tests.few_rows import compiling
 from tests.seeds import REPEATABLE, times
 from tidemark.semantics.windows.assigners import GlobalWindows
@@ -126,3 +126,19 @@ def test_windows_with_triggers_that_have_rules(spark: SparkSession, tmp_path: Pa
     )
     cases = see_agreement(drawn, spark, tmp_path, examples=examples)
     require_variety(cases, least=90 * examples, settings_least=4 * examples)
+
+
+@pytest.mark.parametrize("zone", LOCAL_CHANGES)
+def test_windows_of_local_days_where_clocks_change(zone: str, spark: SparkSession, tmp_path: Path) -> None:
+    examples = times(1)
+    drawn = scenarios(
+        sources=1,
+        operator_count=3,
+        keys=20,
+        rows=150,
+        kinds=lambda _: local_assigners([zone]),
+        triggers=lambda unit: st.none() | triggers_with_rules(unit),
+        begins=[LOCAL_CHANGES[zone], LOCAL_CHANGES[zone] - 40 * 3_600_000],
+    )
+    cases = see_agreement(drawn, spark, tmp_path, examples=examples)
+    require_variety(cases, least=40 * examples, settings_least=3 * examples)

@@ -147,6 +147,18 @@ class Own(tm.QuietTrigger):
         (tm.tumbling("10 ms", time="processing"), {"kind": "Tumbling", "size_ms": 10, "offset_ms": 0, "domain": "processing"}),
         (tm.sliding("10 ms", "4 ms"), {"kind": "Sliding", "size_ms": 10, "slide_ms": 4, "offset_ms": 0}),
         (tm.cumulative("10 ms", "5 ms"), {"kind": "Cumulative", "max_size_ms": 10, "step_ms": 5, "offset_ms": 0}),
+        (
+            tm.tumbling("1 day", zone="Asia/Tokyo"),
+            {"kind": "LocalWindows", "windows": {"kind": "Tumbling", "size_ms": 86_400_000, "offset_ms": 0}, "zone": "Asia/Tokyo"},
+        ),
+        (
+            tm.cumulative("1 day", "1 hour", zone_by="string(zone)"),
+            {
+                "kind": "LocalWindows",
+                "windows": {"kind": "Cumulative", "max_size_ms": 86_400_000, "step_ms": 3_600_000, "offset_ms": 0},
+                "zone_by": "string(zone)",
+            },
+        ),
         (tm.session("10 ms"), {"kind": "Session", "gap_ms": 10}),
         (tm.session(gap_by="zone"), {"kind": "DynamicSession", "gap_by": "zone"}),
         (tm.count_window(10, 5), {"kind": "CountWindows", "size": 10, "slide": 5}),

@@ -60,6 +60,7 @@ def test_windows_of_every_kind() -> None:
 
     streams = {
         "sliding 1d every 15m offset 5m: n = count()": zones(tm.sliding("1 day", "15 minutes", offset="5 minutes")).aggregate(n=COUNT),
+        "sliding 7d every 1d in Asia/Tokyo: n = count()": zones(tm.sliding("7 days", "1 day", zone="Asia/Tokyo")).aggregate(n=COUNT),
         "cumulative 1d by 1h: n = count()": zones(tm.cumulative("1 day", "1 hour")).aggregate(n=COUNT),
         "session gap 30m, trigger event time (early: count 100; late: each epoch): n = count()": zones(tm.session("30 minutes"))
         .trigger(tm.event_time_trigger(early=tm.count_trigger(100), late=tm.each_epoch_trigger()))
@@ -97,7 +98,7 @@ def test_windows_of_every_kind() -> None:
     lines = [line for line in job.explain().splitlines() if " window " in line]
     assert lines == [f"  {number + 2}. window by zone, {said} [w{number}] <- 1" for number, said in enumerate(streams)]
     # Where nothing can be late, nothing is said of it.
-    assert job.explain().count("late rows are counted only") == 5
+    assert job.explain().count("late rows are counted only") == 6
     assert all(f"w{number}" in job.explain("mermaid") for number in range(len(streams)))
 
 

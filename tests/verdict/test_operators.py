@@ -50,6 +50,8 @@ KINDS: dict[str, Declare] = {
     "processing time": over(tm.tumbling("1 hour", time="processing")),
     "sliding": over(tm.sliding("1 hour", "10 minutes")),
     "cumulative": over(tm.cumulative("1 hour", "10 minutes")),
+    "local days": over(tm.tumbling("1 day", zone="Europe/Berlin")),
+    "local days of each row": over(tm.tumbling("1 day", zone_by="borough")),
     "session": over(tm.session("5 minutes")),
     "dynamic session": over(tm.session(gap_by="seats * 1000")),
     "count": over(tm.count_window(10)),

@@ -21,6 +21,13 @@ def sliding(stream: tm.Stream, tags: Tags) -> tm.Stream:
     return stream.key_by("k").window(tm.sliding("15 seconds", "5 seconds")).late_to(tags["late"]).aggregate(total=tm.sum("v"))
 
 
+def local_days(stream: tm.Stream, tags: Tags) -> tm.Stream:
+    """Return days of a zone, of which one ends 20 seconds after the first element."""
+    days = tm.tumbling("1 day", offset="13420 seconds", zone="Asia/Kolkata")
+    windows = stream.key_by("k").window(days).allowed_lateness("8 seconds").late_to(tags["late"])
+    return windows.aggregate(n=tm.count(), most=tm.max("v"))
+
+
 def sessions(stream: tm.Stream, tags: Tags) -> tm.Stream:
     """Return sessions."""
     windows = stream.key_by("k").window(tm.session("700 milliseconds")).allowed_lateness("4 seconds").late_to(tags["late"])
@@ -55,6 +62,7 @@ def spread(elements: Iterable[Mapping[str, int]], context: tm.WindowContext) -> 
 CASES = [
     Case("tumbling", tumbling, ("late",)),
     Case("sliding", sliding, ("late",)),
+    Case("local-days", local_days, ("late",)),
     Case("sessions", sessions, ("late",)),
     Case("counted", counted),
     Case("early", early, ("late",), in_order=False),

@@ -239,6 +239,8 @@ class _Case:
         for entry in entries(self._old, "aggregates").values():
             texts += cast("list[str]", entry.get("arguments", []))
             texts += [part["create"] for part in cast("list[Mapping[str, str]]", entry.get("partials", []))]
+        windows = self._old.get("assigner")
+        texts += [str(windows.get(name)) for name in ("gap_by", "zone_by")] if isinstance(windows, Mapping) else []
         part, parts = self._kind.part_noun, sorted(self._parts_before)
         for name, new in self._names.items():
             # A column of the stream is not stored by its name, where only an expression over it is.

@@ -18,6 +18,7 @@ from tidemark.semantics.triggers.panes import Pane, ReplacedSession, in_order, n
 from tidemark.semantics.triggers.triggers import Trigger, TriggerResult
 from tidemark.semantics.watermarks.lateness import is_expired, is_late
 from tidemark.semantics.watermarks.watermark_strategy import MAX_WATERMARK
+from tidemark.semantics.windows.local_windows import windows_of_element
 from tidemark.semantics.windows.windows import GLOBAL_WINDOW, MergingWindowAssigner, Window, WindowAssigner
 
 __all__ = ["Accumulator", "Element", "Fold", "Key", "OpenWindow", "Operator", "Position", "WindowOperator"]
@@ -107,7 +108,7 @@ class WindowOperator(Generic[Accumulator]):
         self._taken += 1
         time = timestamp if self._times.domain == "event" else self._times.processing_time
         taken = False
-        for assigned in self._assigner.assign(time, element.gap_ms):
+        for assigned in windows_of_element(self._assigner, time, element.gap_ms, element.zone):
             window, absorbed = self._merge(element.key, assigned)
             if is_late(window, self._lateness, self.watermark):
                 continue

@@ -28,7 +28,7 @@ class Element:
     ``timestamp`` is its event time in milliseconds, None if the record has none (or by ingestion time). ``value`` is passed to functions
     and triggers: its row, as a dict, for those that read it. ``marks`` are its values of the watermark generator's metrics, whose maximum
     counts, by the metric's name: ``{"marker": 5}`` for punctuated watermarks. ``gap_ms`` is the element's gap, for sessions that take it
-    from a column.
+    from a column, and ``zone`` its zone, for windows of local days that take it from one.
     """
 
     key: Key
@@ -39,6 +39,7 @@ class Element:
     position: Position = ()
     marks: Mapping[str, int] = field(default_factory=dict)
     gap_ms: int | None = None
+    zone: str | None = None
 
 
 @dataclass(frozen=True)

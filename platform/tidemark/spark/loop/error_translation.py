@@ -105,6 +105,9 @@ def _explained(error: BaseException, state: str) -> tuple[type[TidemarkError], s
     if condition == USER_RAISED:
         fix = "correct the data or the condition, or set such rows aside before: .filter(..., rejects_to=tm.OutputTag('odd'))"
         return UserCodeError, f"an expression raised: {text}", fix
+    if condition == "INVALID_TIMEZONE":
+        fix = "correct the data, or set such rows aside before: .filter(..., rejects_to=tm.OutputTag('no_zone'))"
+        return UserCodeError, f"a row has no time zone that Spark knows: {text}", fix
     if condition.startswith(_DATA_CONDITIONS):
         fix = "use the try_ form of the function (try_cast, try_to_timestamp, try_divide, …), or filter such rows first with rejects_to"
         return UserCodeError, f"an expression failed on the data: {text}", fix

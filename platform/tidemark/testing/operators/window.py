@@ -12,6 +12,7 @@ from tidemark.semantics.reference.reference import ReferenceJob
 from tidemark.semantics.reference.reference_results import Element, Fold
 from tidemark.semantics.triggers.panes import Pane
 from tidemark.semantics.windows.assigners import CountWindows, DynamicSession
+from tidemark.semantics.windows.local_windows import LocalWindows
 from tidemark.semantics.windows.windows import GLOBAL_WINDOW, Window
 from tidemark.testing.operators.aggregate_folds import argument_of, fold_of
 from tidemark.testing.operators.contract import Arrived, Emitted, Folds, PureOperatorBase, instant, value_of
@@ -52,8 +53,9 @@ class PureWindows(PureOperatorBase):
         node = self._node
         key = tuple(value_of(expression, element.row, what=f"key {name!r}", node=node) for name, expression in node.keys)
         gap = self._gap(node.assigner, element.row) if isinstance(node.assigner, DynamicSession) else None
-        taken = self._operator.process_element(Element(key, element.time, element.row, position=element.position, gap_ms=gap), element.time)
-        return None if taken else "late"
+        zone = self._zone(node.assigner, element.row) if isinstance(node.assigner, LocalWindows) else None
+        arrived = Element(key, element.time, element.row, position=element.position, gap_ms=gap, zone=zone)
+        return None if self._operator.process_element(arrived, element.time) else "late"
 
     def end_epoch(self, watermark: int) -> list[Emitted]:
         """Return the rows of the panes that fire."""
@@ -73,6 +75,12 @@ class PureWindows(PureOperatorBase):
         raise DefinitionError(
             f"the session's gap is {gap!r}", fix="give milliseconds as an int in the row", uid=self._node.uid, place=self._node.place
         )
+
+    def _zone(self, assigner: LocalWindows, row: Mapping[str, object]) -> str | None:
+        if assigner.zone_by is None:
+            return None
+        zone = value_of(assigner.zone_by, row, what="zone_by", node=self._node)
+        return None if zone is None else str(zone)
 
     def _key(self, key: tuple[object, ...]) -> dict[str, object]:
         return dict(zip((name for name, _ in self._node.keys), key, strict=True))

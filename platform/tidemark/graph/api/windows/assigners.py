@@ -2,43 +2,83 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from difflib import get_close_matches
+from typing import get_args, overload
 
 from tidemark.durations import Duration, to_ms
 from tidemark.errors import DefinitionError, DurationError
 from tidemark.graph.model.call_site import call_site, with_call_site
 from tidemark.names import is_blank
 from tidemark.semantics.windows.assigners import CountWindows, Cumulative, DynamicSession, GlobalWindows, Session, Sliding, Tumbling
+from tidemark.semantics.windows.local_time import is_zone, zone_names
+from tidemark.semantics.windows.local_windows import LocalWindows
 from tidemark.semantics.windows.windows import TimeDomain
 
 _OFFSETS_FROM = -(2**53)
 
 
-def tumbling(size: Duration, *, offset: Duration = "0 seconds", time: TimeDomain = "event") -> Tumbling:
+@overload
+def tumbling(size: Duration, *, offset: Duration = ..., time: TimeDomain = ..., zone: None = ..., zone_by: None = ...) -> Tumbling: ...
+@overload
+def tumbling(size: Duration, *, offset: Duration = ..., time: TimeDomain = ..., zone: str, zone_by: None = ...) -> LocalWindows: ...
+@overload
+def tumbling(size: Duration, *, offset: Duration = ..., time: TimeDomain = ..., zone: None = ..., zone_by: str) -> LocalWindows: ...
+def tumbling(
+    size: Duration, *, offset: Duration = "0 seconds", time: TimeDomain = "event", zone: str | None = None, zone_by: str | None = None
+) -> Tumbling | LocalWindows:
     """Return windows of one size, side by side, aligned to 1970-01-01 UTC plus the offset.
+
+    With a zone, which takes sizes of whole days, they are days of that zone: from local midnight plus the offset to the next, which is
+    23 to 25 hours later where clocks change. A day without a midnight begins at its first instant.
 
     Args:
         size: length of a window, more than 0.
         offset: shifts all windows; less than ``size`` either way. ``tumbling("1 day", offset="-8 hours")`` are days in UTC+8.
         time: ``"event"``, or ``"processing"`` for windows of the time at which an epoch runs; in these nothing is ever late.
+        zone: the name of a time zone, such as ``"Asia/Tokyo"``, for windows of its local days; of event time only.
+        zone_by: SQL expression over the stream's columns that gives each element the name of its zone, instead of ``zone``. Null, or
+            a name that Spark does not know, ends the job with an error.
 
     Raises:
         DurationError: a duration cannot be read or is out of range.
-        DefinitionError: another time.
+        DefinitionError: another time, or a zone that does not exist.
 
     >>> tumbling("1 hour").size_ms
     3600000
+    >>> tumbling("1 day", zone="Asia/Tokyo").describe()
+    "tumbling('1d', zone='Asia/Tokyo')"
     """
     place = call_site()
     with with_call_site(place):
-        return Tumbling(
+        windows = Tumbling(
             to_ms(size, what="size", minimum=1, place=place),
             to_ms(offset, what="offset", minimum=_OFFSETS_FROM, place=place),
             _domain("tumbling", time),
         )
+        return windows if zone is None and zone_by is None else _local(windows, zone, zone_by)
 
 
-def sliding(size: Duration, slide: Duration, *, offset: Duration = "0 seconds", time: TimeDomain = "event") -> Sliding:
+@overload
+def sliding(
+    size: Duration, slide: Duration, *, offset: Duration = ..., time: TimeDomain = ..., zone: None = ..., zone_by: None = ...
+) -> Sliding: ...
+@overload
+def sliding(
+    size: Duration, slide: Duration, *, offset: Duration = ..., time: TimeDomain = ..., zone: str, zone_by: None = ...
+) -> LocalWindows: ...
+@overload
+def sliding(
+    size: Duration, slide: Duration, *, offset: Duration = ..., time: TimeDomain = ..., zone: None = ..., zone_by: str
+) -> LocalWindows: ...
+def sliding(
+    size: Duration,
+    slide: Duration,
+    *,
+    offset: Duration = "0 seconds",
+    time: TimeDomain = "event",
+    zone: str | None = None,
+    zone_by: str | None = None,
+) -> Sliding | LocalWindows:
     """Return windows of one size, a new one every slide, aligned to 1970-01-01 UTC plus the offset.
 
     An element is in each window that covers it. With a slide greater than the size there are gaps, whose elements belong to no window:
@@ -49,25 +89,48 @@ def sliding(size: Duration, slide: Duration, *, offset: Duration = "0 seconds", 
         slide: from the start of a window to that of the next, more than 0.
         offset: shifts all windows; less than ``slide`` either way.
         time: ``"event"`` or ``"processing"``, as in ``tumbling``.
+        zone: for windows of local days, as in ``tumbling``; size and slide are whole days.
+        zone_by: the same with a zone of each element.
 
     Raises:
         DurationError: a duration cannot be read or is out of range.
-        DefinitionError: another time.
+        DefinitionError: another time, or a zone that does not exist.
 
     >>> sliding("24 hours", "15 minutes").slide_ms
     900000
     """
     place = call_site()
     with with_call_site(place):
-        return Sliding(
+        windows = Sliding(
             to_ms(size, what="size", minimum=1, place=place),
             to_ms(slide, what="slide", minimum=1, place=place),
             to_ms(offset, what="offset", minimum=_OFFSETS_FROM, place=place),
             _domain("sliding", time),
         )
+        return windows if zone is None and zone_by is None else _local(windows, zone, zone_by)
 
 
-def cumulative(max_size: Duration, step: Duration, *, offset: Duration = "0 seconds", time: TimeDomain = "event") -> Cumulative:
+@overload
+def cumulative(
+    max_size: Duration, step: Duration, *, offset: Duration = ..., time: TimeDomain = ..., zone: None = ..., zone_by: None = ...
+) -> Cumulative: ...
+@overload
+def cumulative(
+    max_size: Duration, step: Duration, *, offset: Duration = ..., time: TimeDomain = ..., zone: str, zone_by: None = ...
+) -> LocalWindows: ...
+@overload
+def cumulative(
+    max_size: Duration, step: Duration, *, offset: Duration = ..., time: TimeDomain = ..., zone: None = ..., zone_by: str
+) -> LocalWindows: ...
+def cumulative(
+    max_size: Duration,
+    step: Duration,
+    *,
+    offset: Duration = "0 seconds",
+    time: TimeDomain = "event",
+    zone: str | None = None,
+    zone_by: str | None = None,
+) -> Cumulative | LocalWindows:
     """Return windows that begin together and end step by step, until the greatest size is reached and the next ones begin.
 
     ``cumulative("1 day", "1 hour")`` gives for each day the windows from midnight to 1:00, to 2:00, … to midnight.
@@ -77,22 +140,26 @@ def cumulative(max_size: Duration, step: Duration, *, offset: Duration = "0 seco
         step: length of the shortest window, more than 0.
         offset: shifts all windows; less than ``max_size`` either way.
         time: ``"event"`` or ``"processing"``, as in ``tumbling``.
+        zone: for windows of local days, as in ``tumbling``; the greatest size is whole days. A step is one of the zone's clocks: where an
+            hour is repeated, the step that has it is longer, and a step that is skipped has no window.
+        zone_by: the same with a zone of each element.
 
     Raises:
         DurationError: a duration cannot be read or is out of range, or the step does not divide the greatest size.
-        DefinitionError: another time.
+        DefinitionError: another time, or a zone that does not exist.
 
     >>> cumulative("1 day", "1 hour").step_ms
     3600000
     """
     place = call_site()
     with with_call_site(place):
-        return Cumulative(
+        windows = Cumulative(
             to_ms(max_size, what="max_size", minimum=1, place=place),
             to_ms(step, what="step", minimum=1, place=place),
             to_ms(offset, what="offset", minimum=_OFFSETS_FROM, place=place),
             _domain("cumulative", time),
         )
+        return windows if zone is None and zone_by is None else _local(windows, zone, zone_by)
 
 
 def session(gap: Duration | None = None, *, gap_by: str | None = None, time: TimeDomain = "event") -> Session | DynamicSession:
@@ -173,6 +240,23 @@ def global_window() -> GlobalWindows:
     'global_window()'
     """
     return GlobalWindows()
+
+
+def _local(windows: Tumbling | Sliding | Cumulative, zone: object, zone_by: object) -> LocalWindows:
+    if zone is not None and not (isinstance(zone, str) and is_zone(zone)):
+        raise _unknown_zone(zone)
+    if zone_by is not None and (not isinstance(zone_by, str) or is_blank(zone_by)):
+        raise DefinitionError(
+            f"zone_by={zone_by!r} is not an SQL expression", fix="give one over the stream's columns, such as zone_by='city_zone'"
+        )
+    return LocalWindows(windows, zone, zone_by.strip() if zone_by is not None else None)
+
+
+def _unknown_zone(zone: object) -> DefinitionError:
+    names = {name.lower(): name for name in sorted(zone_names())}
+    near = get_close_matches(str(zone).strip().replace(" ", "_").lower(), names, n=1)
+    advice = f"did you mean zone={names[near[0]]!r}?" if near else "give a name of the IANA database, such as zone='Europe/Berlin'."
+    return DefinitionError(f"zone={zone!r} is no time zone", fix=f"{advice} A column with the zone of each row is zone_by='city_zone'")
 
 
 def _domain(function: str, time: TimeDomain) -> TimeDomain:

@@ -14,9 +14,11 @@ from tidemark.graph.model.nodes import StatefulNode
 from tidemark.graph.model.schema import Schema
 from tidemark.graph.operators.keys import check_keys
 from tidemark.graph.operators.window.columns import ORDER_COLUMN, aggregate_columns, filled_create, own_columns
+from tidemark.graph.operators.window.execution import is_local
 from tidemark.graph.operators.window.node import WindowNode
 from tidemark.graph.operators.window.trigger_rules import check_firing
 from tidemark.semantics.windows.assigners import DynamicSession
+from tidemark.semantics.windows.local_windows import LocalWindows
 
 _ASSIGNER = ("assign", "describe", "merging", "domain")
 
@@ -36,6 +38,8 @@ def check_window(node: WindowNode, schema: Schema | None) -> None:
     check_keys(node.keys, schema, node.place, uid=node.uid)
     if isinstance(node.assigner, DynamicSession):
         _check_gap(node.assigner, node, schema)
+    if isinstance(node.assigner, LocalWindows) and node.assigner.zone_by is not None:
+        _check_zone(node.assigner.zone_by, node, schema)
     for name, aggregate in node.aggregates:
         check_aggregate(name, aggregate, node, schema)
     check_firing(node)
@@ -66,6 +70,28 @@ def _check_gap(assigner: DynamicSession, node: WindowNode, schema: Schema | None
         raise ExpressionError(
             f"{site.of(assigner.gap_by)} is of type {kind}, neither a whole number of milliseconds nor an interval",
             fix=f"convert it, such as gap_by='CAST({assigner.gap_by} AS BIGINT)', or write an interval: gap_by='INTERVAL 5 MINUTES'",
+            uid=node.uid,
+            place=node.place,
+        )
+
+
+def _check_zone(zone_by: str, node: WindowNode, schema: Schema | None) -> None:
+    site = Site("zone_by", node.place, node.uid)
+    parsed = parse_row_expression(zone_by, site)
+    check_columns(parsed, zone_by, schema, site)
+    kind = type_of(parsed, schema)
+    if kind is not None and kind != "STRING":
+        raise ExpressionError(
+            f"{site.of(zone_by)} is of type {kind}, not the name of a time zone",
+            fix="give a column with names such as 'Europe/Berlin'",
+            uid=node.uid,
+            place=node.place,
+        )
+    if not is_local(node):
+        raise DefinitionError(
+            f"windows with zone_by={zone_by!r} keep no elements, which this function, evictor or trigger needs",
+            fix="use .aggregate(...) or .reduce(...), also with a tm.window_function over the results, and a trigger that comes with "
+            "Tidemark other than delta_trigger; or a fixed zone",
             uid=node.uid,
             place=node.place,
         )

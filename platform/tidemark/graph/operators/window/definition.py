@@ -10,6 +10,7 @@ from tidemark.graph.model.aggregates import Aggregate
 from tidemark.graph.operators.keys import encode_keys
 from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.triggers.builtin_triggers import default_trigger
+from tidemark.semantics.windows.local_windows import LocalWindows
 from tidemark.semantics.windows.windows import WindowAssigner
 
 DEFINITION_FORMAT = 1
@@ -67,6 +68,9 @@ def aggregate_definition(name: str, aggregate: Aggregate) -> dict[str, object]:
 
 def assigner_definition(assigner: WindowAssigner) -> dict[str, object]:
     """Return an assigner as plain JSON: its kind and settings."""
+    if isinstance(assigner, LocalWindows):
+        zone = {"zone": assigner.zone} if assigner.zone is not None else {"zone_by": assigner.zone_by}
+        return {"kind": "LocalWindows", "windows": assigner_definition(assigner.windows), **zone}
     settings = settings_of(assigner) or {"description": assigner.describe()}
     # Event time is the default and is not recorded, as in releases that had no other.
     return {

@@ -23,10 +23,11 @@ from tidemark.semantics.triggers.builtin_triggers import (
 )
 from tidemark.semantics.triggers.triggers import QuietTrigger, Trigger
 from tidemark.semantics.windows.assigners import CountWindows, Cumulative, DynamicSession, GlobalWindows, Session, Sliding, Tumbling
+from tidemark.semantics.windows.local_windows import LocalWindows
 from tidemark.semantics.windows.windows import WindowAssigner
 
 _ASSIGNERS: Final[Mapping[str, Callable[..., WindowAssigner]]] = {
-    kind.__name__: kind for kind in (CountWindows, Cumulative, DynamicSession, GlobalWindows, Session, Sliding, Tumbling)
+    kind.__name__: kind for kind in (CountWindows, Cumulative, DynamicSession, GlobalWindows, LocalWindows, Session, Sliding, Tumbling)
 }
 _TRIGGERS: Final[Mapping[str, Callable[..., Trigger]]] = {
     kind.__name__: kind
@@ -88,7 +89,9 @@ def assigner_of_definition(stored: object) -> WindowAssigner | None:
         return None
     # Those without settings are recorded with their description.
     settings = {str(name): value for name, value in stored.items() if name not in {"kind", "description"}}
-    with contextlib.suppress(TypeError):
+    if kind is LocalWindows:
+        settings["windows"] = assigner_of_definition(settings.get("windows"))
+    with contextlib.suppress(TypeError, AttributeError):
         return kind(**settings)
     return None
 

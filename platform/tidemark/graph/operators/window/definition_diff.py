@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from string import Formatter
-from typing import cast
+from typing import Final, cast
 
 from tidemark.durations import format_duration
 from tidemark.graph.operators.changes import (
@@ -22,6 +22,9 @@ from tidemark.graph.operators.changes import (
     same_expression,
 )
 from tidemark.graph.operators.window.recorded_rules import describe_recorded_evictor, describe_recorded_trigger, describe_recorded_windows
+
+_SQL: Final = ("gap_by", "zone_by")
+"""The settings of windows that are SQL over the elements."""
 
 
 def window_changes(
@@ -84,10 +87,10 @@ def _same_assigner(old: object, new: object, names: Names) -> bool:
     if old == new or not (isinstance(old, Mapping) and isinstance(new, Mapping)):
         return old == new
     # An earlier build did not record the text of a user's assigner.
-    left = {"gap_by"} if "text" in old else {"gap_by", "text"}
+    left = {*_SQL} if "text" in old else {*_SQL, "text"}
     others = [{key: value for key, value in each.items() if key not in left} for each in (old, new)]
-    gaps = old.get("gap_by"), new.get("gap_by")
-    return others[0] == others[1] and (gaps == (None, None) or same_expression(str(gaps[0]), str(gaps[1]), names))
+    texts = [(old.get(name), new.get(name)) for name in _SQL]
+    return others[0] == others[1] and all(pair == (None, None) or same_expression(str(pair[0]), str(pair[1]), names) for pair in texts)
 
 
 def _kinds(rule: object) -> object:

@@ -20,6 +20,7 @@ from tidemark.semantics.triggers.builtin_triggers import (
 )
 from tidemark.semantics.triggers.triggers import Trigger
 from tidemark.semantics.windows.assigners import CountWindows, Cumulative, DynamicSession, GlobalWindows, Session, Sliding, Tumbling
+from tidemark.semantics.windows.local_windows import LocalWindows
 from tidemark.semantics.windows.windows import WindowAssigner
 
 
@@ -105,6 +106,8 @@ def describe_assigner(assigner: WindowAssigner) -> str:
             text = f"count {assigner.size}" + (f" every {assigner.slide}" if assigner.slide is not None else "")
         case GlobalWindows():
             text = "global"
+        case LocalWindows():
+            text = f"{describe_assigner(assigner.windows)} in {assigner.zone or f'the zone {assigner.zone_by}'}"
         case _:
             text = assigner.describe()
     return f"{text} of processing time" if assigner.domain == "processing" else text

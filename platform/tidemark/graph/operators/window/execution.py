@@ -16,6 +16,7 @@ from tidemark.semantics.triggers.builtin_triggers import (
 )
 from tidemark.semantics.triggers.triggers import Trigger
 from tidemark.semantics.windows.assigners import CountWindows, Cumulative, DynamicSession, GlobalWindows, Session, Sliding, Tumbling
+from tidemark.semantics.windows.local_windows import LocalWindows
 
 _SOONER = (CountTrigger, EachEpochTrigger, ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger)
 _ALONE = (*_SOONER, ProcessingTimeTrigger, NeverTrigger)
@@ -23,7 +24,7 @@ _ALONE = (*_SOONER, ProcessingTimeTrigger, NeverTrigger)
 
 def is_incremental(node: WindowNode) -> bool:
     """Return whether native aggregates compute a window's results as elements come, so that no elements are kept."""
-    return is_triggered(node) or is_triggered_session(node) or fires_at_its_end(node) or is_incremental_count(node)
+    return is_triggered(node) or is_local(node) or is_triggered_session(node) or fires_at_its_end(node) or is_incremental_count(node)
 
 
 def fires_at_its_end(node: WindowNode) -> bool:
@@ -43,6 +44,12 @@ def is_triggered(node: WindowNode) -> bool:
     aligned = isinstance(node.assigner, Tumbling | Sliding | Cumulative | GlobalWindows) and node.assigner.domain == "event"
     ruled = node.trigger is not None and node.trigger != EventTimeTrigger() and has_rule(rule_of(node.trigger))
     return aligned and ruled and node.evictor is None and bool(node.aggregates)
+
+
+def is_local(node: WindowNode) -> bool:
+    """Return whether a window's panes are aggregates of local days, which fire at their end or by a trigger with a rule."""
+    ruled = node.trigger is None or has_rule(rule_of(node.trigger))
+    return isinstance(node.assigner, LocalWindows) and ruled and node.evictor is None and bool(node.aggregates)
 
 
 def is_triggered_session(node: WindowNode) -> bool:

@@ -28,6 +28,7 @@ from tidemark.graph.operators.window.reduce import reduced_types
 from tidemark.graph.operators.window.state_columns import state_columns
 from tidemark.graph.operators.window.trigger_rules import never_late
 from tidemark.semantics.windows.assigners import CountWindows, DynamicSession
+from tidemark.semantics.windows.local_windows import LocalWindows
 
 
 class WindowKind(OperatorKind[WindowNode]):
@@ -91,6 +92,8 @@ class WindowKind(OperatorKind[WindowNode]):
         yield from ((f"key {name!r}", expression) for name, expression in node.keys)
         if isinstance(node.assigner, DynamicSession):
             yield "session gap_by", node.assigner.gap_by
+        if isinstance(node.assigner, LocalWindows) and node.assigner.zone_by is not None:
+            yield "zone_by", node.assigner.zone_by
         yield from ((f"reduce column {name!r}", merge) for name, merge in node.reduced)
         for name, aggregate in node.aggregates if not node.reduced else ():
             yield from ((f"aggregate {name!r}", text) for text in _written(aggregate))

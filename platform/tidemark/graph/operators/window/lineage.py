@@ -9,6 +9,7 @@ from tidemark.graph.operators.window.columns import BOUNDS, REPLACES, aggregate_
 from tidemark.graph.operators.window.node import WindowNode
 from tidemark.graph.operators.window.reduce import merged_columns
 from tidemark.semantics.windows.assigners import CountWindows, DynamicSession, GlobalWindows
+from tidemark.semantics.windows.local_windows import LocalWindows
 
 
 def window_lineage(node: WindowNode, given: ColumnOrigins) -> ColumnOrigins:
@@ -34,6 +35,8 @@ def _bounds(node: WindowNode, given: ColumnOrigins) -> Origins:
     """Return the origins of the bounds of windows: none for those of processing time, and for those whose bounds are null."""
     if node.time_domain == "processing" or isinstance(node.assigner, CountWindows | GlobalWindows):
         return NO_ORIGINS
+    if isinstance(node.assigner, LocalWindows) and node.assigner.zone_by is not None:
+        return given.time | given.of(node.assigner.zone_by)
     return given.time | given.of(node.assigner.gap_by) if isinstance(node.assigner, DynamicSession) else given.time
 
 

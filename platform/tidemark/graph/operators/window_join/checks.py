@@ -10,6 +10,7 @@ from tidemark.graph.operators.join_node import ElementJoinNode
 from tidemark.graph.operators.window.columns import BOUNDS, PANE
 from tidemark.semantics.joins.window import AlignedWindows
 from tidemark.semantics.windows.assigners import Cumulative, DynamicSession, Session, Sliding, Tumbling
+from tidemark.semantics.windows.local_windows import LocalWindows
 
 _WINDOWS = "window=tm.tumbling('10 minutes'), tm.sliding('1 hour', '10 minutes') or tm.cumulative('1 day', '1 hour')"
 
@@ -28,6 +29,12 @@ def joined_windows(window: object, place: str) -> AlignedWindows:
         raise DefinitionError(
             f"window_join(window={window.describe()}): sessions of two streams have no common bounds",
             fix=f"write {_WINDOWS}; or join elements that are near each other: .join(other, on='id', within=('-30 minutes', '30 minutes'))",
+            place=place,
+        )
+    if isinstance(window, LocalWindows):
+        raise DefinitionError(
+            f"window_join(window={window.describe()}) is given windows of local days, and joins in windows of one length",
+            fix="leave out the zone; or aggregate each side in local days, and join the results by key and window_start",
             place=place,
         )
     if not isinstance(window, Tumbling | Sliding | Cumulative):

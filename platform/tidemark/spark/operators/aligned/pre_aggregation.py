@@ -74,6 +74,15 @@ class AlignedRuntime(WindowRuntime):
         return f"{time} - pmod({time} - {self.offset}L, {self.width}L)"
 
     @property
+    def grouped_by(self) -> tuple[str, ...]:
+        """Columns of ``started`` rows by which they are grouped besides the keys and the start."""
+        return ()
+
+    def started(self, rows: DataFrame, now: int) -> DataFrame:
+        """Return rows with the start of their slice."""
+        return rows.withColumn(START, F.expr(self.start(now)))
+
+    @property
     def time_column(self) -> str:
         """The column whose bounds are recorded for each state file."""
         return START
@@ -87,6 +96,28 @@ class AlignedRuntime(WindowRuntime):
         """Return the condition of rows that are in no window, None where there are none; ``start`` is that of their slice."""
         del start
         return None
+
+    def bounded(self, groups: DataFrame) -> DataFrame:
+        """Return groups with the columns that the conditions below use."""
+        return groups
+
+    def accepted(self, bounds: Thresholds) -> str:
+        """Return the condition of groups that a window accepts."""
+        kept = f"{START} > {runtime_literals(bounds.expired)[0]}"
+        nowhere = self.outside_windows(START)
+        return f"({kept} AND NOT ({nowhere}))" if nowhere else kept
+
+    def late_rows(self, rows: DataFrame, bounds: Thresholds, now: int) -> DataFrame:
+        """Return the rows that no window accepts; ``now`` is the epoch's processing time."""
+        # The threshold is the start of a slice, so the rows' slices need not be computed.
+        late = f"{self.time(now)} < {runtime_literals(bounds.expired + self.width, varying=TIME)[0]}"
+        nowhere = self.outside_windows(f"({self.start(now)})")
+        return rows.where(f"{late} OR {nowhere}" if nowhere else late)
+
+    @property
+    def window_of_late(self) -> str:
+        """SQL of what ``last_window_of`` is given for a group of late rows."""
+        return START
 
     def last_window_of(self, start: int) -> int | None:
         """Return the start of the last window that covers a slice, None where none does."""
@@ -116,11 +147,8 @@ class AlignedRuntime(WindowRuntime):
             now: the epoch's processing time.
             epoch: its number.
         """
-        grouped = self._grouped(rows, now) if counter is None else self._grouped_with_filtered(rows, now)
-        last, fired_last = runtime_literals(bounds.expired, bounds.fired)
-        passing, kept, fired = f"{START} >= {FIRST_START}L", f"{START} > {last}", f"{START} <= {fired_last}"
-        if nowhere := self.outside_windows(START):
-            kept = f"({kept} AND NOT ({nowhere}))"
+        grouped = self.bounded(self._grouped(rows, now) if counter is None else self._grouped_with_filtered(rows, now))
+        passing, kept, fired = f"{START} >= {FIRST_START}L", self.accepted(bounds), f"{START} <= {runtime_literals(bounds.fired)[0]}"
         late = f"{passing} AND NOT ({kept})"
         groups = grouped.observe(
             observation,
@@ -128,7 +156,7 @@ class AlignedRuntime(WindowRuntime):
             F.expr(f"sum(CASE WHEN {late} THEN {ROWS} END) AS late"),
             F.expr(f"count_if({kept}) AS groups"),
             F.expr(f"count_if({fired} AND {kept}) AS refired"),
-            F.expr(f"collect_set(CASE WHEN {late} THEN {START} END) AS late_starts"),
+            F.expr(f"collect_set(CASE WHEN {late} THEN {self.window_of_late} END) AS late_starts"),
             *(counter.group_metrics(LATEST, observation) if counter else ()),
         )
         state = [quoted(name) for name in grouped.columns if name not in (ROWS, LATEST)]
@@ -151,9 +179,9 @@ class AlignedRuntime(WindowRuntime):
         )
 
     def _grouped(self, rows: DataFrame, now: int) -> DataFrame:
-        keyed = rows.withColumn(START, F.expr(self.start(now)))
+        keyed = self.started(rows, now)
         counts = map(F.expr, (f"count(1) AS {ROWS}", *self.further))
-        return keyed.groupBy(*self.partials.key_columns, START).agg(*self.partials.creations, *counts)
+        return keyed.groupBy(*self.partials.key_columns, START, *self.grouped_by).agg(*self.partials.creations, *counts)
 
     def _grouped_with_filtered(self, rows: DataFrame, now: int) -> DataFrame:
         passing = f"{ROW_STATUS} = {PASSING}"
@@ -224,11 +252,7 @@ class AlignedEpoch(WindowEpoch):
 
     def late_rows(self, rows: DataFrame) -> DataFrame:
         """Return the rows in windows up to the last expired one, or in none."""
-        now, runtime = self.context.processing_time, self.runtime
-        # The threshold is the start of a slice, so the rows' slices need not be computed.
-        late = f"{runtime.time(now)} < {runtime_literals(self.thresholds.expired + runtime.width, varying=TIME)[0]}"
-        nowhere = runtime.outside_windows(f"({runtime.start(now)})")
-        return rows.where(f"{late} OR {nowhere}" if nowhere else late)
+        return self.runtime.late_rows(rows, self.thresholds, self.context.processing_time)
 
     def compact(self) -> Callable[[], None] | None:
         """Drop fully expired files; return the work that merges others into larger ones, None where there is nothing to merge."""

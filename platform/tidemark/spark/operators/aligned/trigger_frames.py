@@ -9,9 +9,10 @@ from pyspark.sql import functions as F
 
 from tidemark.graph.operators.window.execution import rule_of
 from tidemark.graph.operators.window.node import WindowNode
-from tidemark.semantics.triggers.builtin_triggers import EventTimeTrigger, PurgingTrigger
+from tidemark.semantics.triggers.builtin_triggers import EventTimeTrigger, PurgingTrigger, default_trigger
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.semantics.windows.assigners import Cumulative, GlobalWindows, Sliding, Tumbling
+from tidemark.semantics.windows.local_windows import LocalWindows
 from tidemark.semantics.windows.slices import Slices
 from tidemark.spark.columns.expressions import POSITION, START, TIME
 from tidemark.spark.operators.aligned.firing_rules import FIRST_TIME, Times, next_step, next_tick, waits
@@ -44,13 +45,12 @@ class TriggerFrames(AlignedRuntime):
     """
 
     def __init__(self, node: WindowNode) -> None:
-        if node.trigger is None:
-            raise TypeError("no trigger is given")
+        trigger = node.trigger or default_trigger(node.assigner)
         self.slices = _slices_of(node)
         width, offset = (_YEARS, -_YEARS // 2) if self.slices is None else (self.slices.width, self.slices.offset)
         super().__init__(node, width, offset)
-        self.purges = isinstance(node.trigger, PurgingTrigger)
-        self.trigger = rule_of(node.trigger)
+        self.purges = isinstance(trigger, PurgingTrigger)
+        self.trigger = rule_of(trigger)
         self.further = (f"min({TIME}) AS {FIRST_TIME}", f"max({TIME}) AS {NEWEST}", f"count(1) AS {TAKEN}")
 
     @property
@@ -66,11 +66,14 @@ class TriggerFrames(AlignedRuntime):
             return None
         waiting = waits(self.trigger, Times(MIN_WATERMARK, MAX_WATERMARK - 1, 0, 0)) is not None
         first = min(reached + 1 if file.min_time is None else max(file.min_time, reached + 1) for file in open_files) - 1
-        if self.slices is not None:
-            first = max(first, self.slices.last_end(state.watermark) + self.slices.ends - 1)
+        first = max(first, self.next_end(state.watermark + 1) - 1)
         step = next_step(self.trigger, state.watermark) if state.watermark > MIN_WATERMARK else None
         due = [at for at in (first if waiting else None, step) if at is not None]
         return min(due, default=None)
+
+    def next_end(self, time: int) -> int:
+        """Return the first time after another one at which a window may end; of a global window, which has no end, any may be."""
+        return time + 1 if self.slices is None else self.slices.last_end(time - 1) + self.slices.ends
 
     def next_processing_time(self, state: OperatorState) -> int | None:
         """Return the processing time at which a window may reach its end or its next step."""
@@ -84,7 +87,7 @@ class TriggerFrames(AlignedRuntime):
             return None
         ends = []
         if waits(self.trigger, Times(0, 0, clock, MAX_WATERMARK)) is not None and next_tick(self.trigger, clock) is None:
-            following = clock + 1 if self.slices is None else self.slices.last_end(clock - 1) + self.slices.ends
+            following = self.next_end(clock)
             ends = [max(file.min_time, following) for file in files if file.min_time is not None and (file.max_time or clock) > clock]
         return min([at for at in (*ends, next_tick(self.trigger, clock)) if at is not None], default=None)
 
@@ -147,6 +150,8 @@ def _slices_of(node: WindowNode) -> Slices | None:
     match node.assigner:
         case Tumbling() | Sliding() | Cumulative():
             return Slices.of(node.assigner)
+        case LocalWindows():
+            return Slices.of(node.assigner.windows)
         case GlobalWindows():
             return None
     raise TypeError(f"no step for windows of kind {type(node.assigner).__name__}")

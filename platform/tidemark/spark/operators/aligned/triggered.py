@@ -69,14 +69,15 @@ class TriggeredEpoch(AlignedEpoch):
     @property
     def expired_before(self) -> int:
         """The end of the last window that had expired before this epoch."""
-        return self.forgotten(self._expired_at(self.context.before.watermark))
+        return self.forgotten(self.expired_at(self.context.before.watermark))
 
     @property
     def expired(self) -> int:
         """The end of the last window that is expired after this epoch."""
-        return max(self.expired_before, self._expired_at(self.watermark))
+        return max(self.expired_before, self.expired_at(self.watermark))
 
-    def _expired_at(self, watermark: int) -> int:
+    def expired_at(self, watermark: int) -> int:
+        """Return the end of the last window that accepts no elements any more at a watermark."""
         if self.runtime.slices is None:
             return MAX_WATERMARK if watermark == MAX_WATERMARK else MIN_WATERMARK
         return self.runtime.slices.last_end(watermark - self.runtime.lateness)

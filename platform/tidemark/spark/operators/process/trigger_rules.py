@@ -17,6 +17,7 @@ from tidemark.semantics.triggers.builtin_triggers import (
 )
 from tidemark.semantics.triggers.triggers import Trigger
 from tidemark.semantics.windows.assigners import CountWindows, Cumulative, Sliding, Tumbling
+from tidemark.semantics.windows.local_windows import DAY_MS, LocalWindows
 from tidemark.semantics.windows.windows import WindowAssigner
 
 _SIMPLE = (
@@ -71,6 +72,10 @@ def longest_window(assigner: WindowAssigner) -> int | None:
             return assigner.size_ms
         case Cumulative():
             return assigner.max_size_ms
+        case LocalWindows():
+            # Clocks are never set back by more than about a day.
+            inner = longest_window(assigner.windows)
+            return None if inner is None else inner + 2 * DAY_MS
     return None
 
 

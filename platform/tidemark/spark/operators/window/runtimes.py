@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from tidemark.graph.operators.window.execution import fires_at_its_end, is_incremental_count, is_triggered, is_triggered_session
+from tidemark.graph.operators.window.execution import fires_at_its_end, is_incremental_count, is_local, is_triggered, is_triggered_session
 from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.windows.assigners import Cumulative, Sliding, Tumbling
+from tidemark.spark.operators.aligned.local import LocalRuntime
 from tidemark.spark.operators.aligned.sliced import SlicedRuntime
 from tidemark.spark.operators.aligned.triggered import TriggeredRuntime
 from tidemark.spark.operators.aligned.tumbling import TumblingRuntime
@@ -25,6 +26,8 @@ def window_runtime_of(node: WindowNode) -> WindowRuntime:
     """
     if node.aggregates and node.function is not None:
         return ResultFunctionRuntime(node, window_runtime_of(dataclasses.replace(node, function=None)))
+    if is_local(node):
+        return LocalRuntime(node)
     if is_triggered(node):
         return TriggeredRuntime(node)
     if is_triggered_session(node):

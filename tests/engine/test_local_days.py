@@ -1,0 +1,183 @@
+"""Windows of local days in Spark: its local times against Python's, a zone of each row, and rows without a zone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import tidemark as tm
+from tests.engine.lab import Lab, elements
+from tidemark.errors import UserCodeError
+from tidemark.semantics.reference.reference import Epoch, ReferenceJob, run_reference
+from tidemark.semantics.reference.reference_results import Element, Fold
+from tidemark.semantics.watermarks.watermark_generators import Ascending
+from tidemark.semantics.watermarks.watermarks import WatermarkStrategy
+from tidemark.semantics.windows.local_time import LocalClock, local_clock, zone_names
+from tidemark.semantics.windows.local_windows import LocalWindows
+from tidemark.spark.operators.aligned.local_time import first_instant, reading, zone_literal
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HOUR, DAY = 3_600_000, 86_400_000
+EPOCH_0 = datetime(1970, 1, 1, tzinfo=UTC)
+SCHEMA = "k STRING, t BIGINT, z STRING"
+ZONES = ["Europe/Berlin", "Europe/Paris", "America/New_York", "America/Puerto_Rico", "Asia/Kolkata", "Australia/Lord_Howe", "Pacific/Apia"]
+NOON = 1_679_745_600_000  # 2023-03-25 12:00 UTC, the day before clocks are set forward in Europe
+
+
+def changes(clock: LocalClock, first: int, last: int) -> Iterator[int]:
+    """Yield instants at which clocks change."""
+    for at in range(first, last, 60 * DAY):
+        low, high = at, at + 60 * DAY
+        if clock.offset(low) != clock.offset(high):
+            while high - low > 1:
+                middle = (low + high) // 2
+                low, high = (middle, high) if clock.offset(middle) == clock.offset(at) else (low, middle)
+            yield high
+
+
+def moments(random: Random) -> Iterator[tuple[str, int]]:
+    """Yield instants in all zones: any, and about changes of clocks."""
+    first, last = (int(datetime(year, 1, 1, tzinfo=UTC).timestamp()) * 1000 for year in (1972, 2037))
+    for zone in sorted(zone_names()):
+        clock = local_clock(zone)
+        found = list(changes(clock, first, last))
+        for _ in range(2):
+            yield zone, random.randrange(first, last)
+        for change in random.sample(found, min(4, len(found))):
+            for near in (-1, 0, random.randrange(-2 * HOUR, 2 * HOUR), random.randrange(-DAY, DAY)):
+                yield zone, change + near
+
+
+@pytest.mark.spark
+def test_local_times_of_all_zones_are_those_of_python(spark: SparkSession) -> None:
+    random, zones = Random(24), set(spark._jvm.java.time.ZoneId.getAvailableZoneIds())  # type: ignore[union-attr]  # noqa: SLF001
+    given = [
+        (zone, at, at + random.choice([0, -HOUR // 2, -HOUR, HOUR, 2 * HOUR]) + local_clock(zone).offset(at))
+        for zone, at in moments(random)
+    ]
+    rows = spark.createDataFrame([each for each in given if each[0] in zones], "zone STRING, at BIGINT, local BIGINT")
+    times = f"sequence(at - {26 * HOUR}, at + {26 * HOUR}, {HOUR})"
+    offsets = f"transform({times}, t -> unix_millis(from_utc_timestamp(timestamp_millis(t), zone)) - t)"
+    texts = (f"{reading('at', 'zone')} AS reading", f"{first_instant('local', 'zone')} AS first", f"{offsets} AS offsets")
+    found = rows.selectExpr("zone", "at", "local", *texts).collect()
+    # The databases of Java and Python may be of different years.
+    same = [row for row in found if row.offsets == [local_clock(row.zone).offset(row.at + hours * HOUR) for hours in range(-26, 27)]]
+    wrong = [
+        (row.zone, row.at, row.local)
+        for row in same
+        if (row.reading, row.first) != (local_clock(row.zone).reading(row.at), local_clock(row.zone).first_instant(row.local))
+    ]
+    assert len(same) > 0.95 * len(given) > 4_000
+    assert not wrong, (len(wrong), sorted({zone for zone, _, _ in wrong}), wrong[:5])
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("zone", ["America/St_Johns", "Africa/Monrovia", "Europe/Berlin"])
+def test_a_zone_may_be_a_text(zone: str, spark: SparkSession) -> None:
+    rows = spark.range(1_700_000_000_000, 1_700_000_000_000 + 400 * DAY, DAY // 3).withColumnRenamed("id", "at")
+    found = rows.selectExpr("at", f"{reading('at', zone_literal(zone))} AS reading").collect()
+    assert [row.reading for row in found] == [local_clock(zone).reading(row.at) for row in found]
+
+
+def count() -> Fold[int]:
+    return Fold(create=lambda: 0, add=lambda n, _value, _time, _position: n + 1, result=lambda n: n)
+
+
+def instant(milliseconds: int) -> datetime:
+    return EPOCH_0 + timedelta(milliseconds=milliseconds)
+
+
+def rows_of(epochs: int, seed: int) -> list[list[tuple[str, int, str]]]:
+    random = Random(seed)
+    return [
+        [(random.choice("ab"), NOON + epoch * 20 * HOUR + random.randrange(-30 * HOUR, 30 * HOUR), random.choice(ZONES)) for _ in range(60)]
+        for epoch in range(epochs)
+    ]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "windows",
+    [
+        tm.tumbling("1 day", zone_by="z"),
+        tm.sliding("2 days", "1 day", offset="90 minutes", zone_by="concat(z, '')"),
+        tm.cumulative("1 day", "3 hours", zone_by="z"),
+    ],
+    ids=["tumbling", "sliding", "cumulative"],
+)
+def test_each_row_has_its_own_zone(windows: LocalWindows, spark: SparkSession, tmp_path: Path) -> None:
+    epochs, lateness, late = rows_of(4, 7), 2 * HOUR, tm.OutputTag("late")
+    panes = elements(*epochs, schema=SCHEMA).key_by("k").window(windows).allowed_lateness("2 hours").late_to(late)
+    counted = panes.aggregate(n=tm.count()).uid("w")
+    found = Lab(spark, tmp_path).run({"panes": counted, "late": counted.side_output(late)})
+
+    made = [
+        tuple(Element((k,), t, position=(number, place), zone=z) for place, (k, t, z) in enumerate(rows))
+        for number, rows in enumerate(epochs)
+    ]
+    strategy = WatermarkStrategy("t", Ascending(), max_future_skew_ms=None)
+    job = ReferenceJob({"source": strategy}, windows, count(), lateness)
+    expected = run_reference(job, [*(Epoch(rows) for rows in made), Epoch(end_of_input=True)])
+    shown = [
+        (*pane.key, instant(pane.window.start), instant(pane.window.end), pane.timing, pane.index, pane.result)
+        for epoch in expected
+        for pane in epoch.panes
+    ]
+    columns = ("k", "window_start", "window_end", "pane_timing", "pane_index", "n")
+    assert found.of("panes", *columns) == sorted(shown, key=str)
+    assert any(timing == "LATE" for _, _, _, timing, _, _ in shown)
+    assert len(found.rows["late"]) == sum(len(epoch.late) for epoch in expected) > 0
+
+
+@pytest.mark.spark
+def test_windows_go_on_after_a_restart(spark: SparkSession, tmp_path: Path) -> None:
+    epochs = rows_of(4, 11)
+    lab = Lab(spark, tmp_path)
+
+    def streams(read: int) -> dict[str, tm.Stream]:
+        windows = elements(*epochs[:read], schema=SCHEMA).key_by("k").window(tm.tumbling("1 day", zone_by="z"))
+        return {"panes": windows.allowed_lateness("1 day").aggregate(n=tm.count()).uid("w")}
+
+    columns = ("k", "window_start", "window_end", "pane_timing", "pane_index", "n")
+    apart = [row for read in (2, 4) for row in lab.run(streams(read), end_of_input=read == 4).of("panes", *columns)]
+    at_once = Lab(spark, tmp_path / "at-once").run(streams(4)).of("panes", *columns)
+    assert sorted(apart, key=str) == at_once
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("zone", "says"), [(None, "the zone z of an element of w is null"), ("Mars/Olympus", "Mars/Olympus")])
+def test_a_row_without_a_known_zone_ends_the_job(zone: str | None, says: str, spark: SparkSession, tmp_path: Path) -> None:
+    rows = [("a", NOON, "Asia/Tokyo"), ("a", NOON, zone)]
+    windows = elements(rows, schema=SCHEMA).key_by("k").window(tm.tumbling("1 day", zone_by="z"))
+    with pytest.raises(UserCodeError) as caught:
+        Lab(spark, tmp_path).run({"panes": windows.aggregate(n=tm.count()).uid("w")})
+    assert says in str(caught.value)
+    assert "Fix:" in str(caught.value)
+
+
+def tagged(rows: Iterable[dict[str, Any]], context: tm.WindowContext) -> Iterator[dict[str, int]]:
+    assert context.window is not None
+    yield {"n": len(list(rows)), "hours": (context.window.end - context.window.start) // HOUR}
+
+
+@pytest.mark.spark
+def test_functions_get_local_days(spark: SparkSession, tmp_path: Path) -> None:
+    times: Sequence[int] = [NOON + hours * HOUR for hours in (0, 1, 13, 20, 35, 60)]
+    keyed = elements([("a", t, "") for t in times], schema=SCHEMA).key_by("k")
+    windows = keyed.window(tm.tumbling("1 day", zone="Europe/Berlin"))
+    streams = {
+        "all": windows.process(tagged, returns="n INT, hours INT").uid("all"),
+        "one": windows.aggregate(tm.window_function(lambda rows, _: rows, "n BIGINT"), n=tm.count()).uid("one"),
+        "sum": windows.reduce(t="a.t + b.t").uid("sum"),
+    }
+    found = Lab(spark, tmp_path).run(streams)
+    assert found.of("all", "n", "hours") == [(1, 24), (1, 24), (2, 23), (2, 24)]
+    assert found.of("one", "n") == [1, 1, 2, 2]
+    assert found.of("one", "window_start") == found.of("all", "window_start") == found.of("sum", "window_start")
