@@ -18,12 +18,12 @@ from tidemark.savepoints.delta.missing_records import Retained
 from tidemark.savepoints.delta.table_position import LostEpochs
 from tidemark.savepoints.model.verdict import OutputVerdict, incompatible_outputs_error
 from tidemark.savepoints.postgres.database import PostgresError, transaction
+from tidemark.savepoints.postgres.fit import is_blank
 from tidemark.savepoints.postgres.ledger import HISTORY, Ledger, LineageEpochs
 from tidemark.savepoints.postgres.tables import (
     column_types,
     create_table,
     drop_table,
-    has_rows,
     read_table,
     require_server,
     table_findings,
@@ -178,7 +178,7 @@ class PostgresSink(ConnectorSink):
             require_server(connection, self._table, self.name)
             stored = read_table(connection, self._table)
             own = self._ledger.is_own(connection)
-            blank = stored is not None and self._is_blank(connection)
+            blank = stored is not None and is_blank(connection, self._ledger)
         if blank:
             self.create(schema)
         elif stored is not None:
@@ -197,7 +197,7 @@ class PostgresSink(ConnectorSink):
         with self._reading("read") as connection:
             if read_table(connection, self._table) is None:
                 return "missing"
-            return "empty" if self._is_blank(connection) else "taken"
+            return "empty" if is_blank(connection, self._ledger) else "taken"
 
     def create(self, schema: StructType) -> None:
         """Create the table, without rows; one that this output created, and that never had rows, gets these columns.
@@ -216,7 +216,7 @@ class PostgresSink(ConnectorSink):
             stored = read_table(connection, self._table)
             if stored is not None:
                 fits = not table_findings(self._table, stored, wanted, self._keys, own=True)
-                if fits or not self._is_blank(connection):
+                if fits or not is_blank(connection, self._ledger):
                     return
                 drop_table(connection, self._table)
             create_table(connection, self._table, wanted, self._keys)
@@ -226,13 +226,6 @@ class PostgresSink(ConnectorSink):
     @property
     def _keys(self) -> tuple[str, ...]:
         return self._upsert.keys if self._upsert is not None else ()
-
-    def _is_blank(self, connection: PostgresConnection) -> bool:
-        """Return whether the table is as this output created it: nothing was published to it, and it has no rows."""
-        ledger = self._ledger
-        if not ledger.is_own(connection) or ledger.wrote(connection) or ledger.has_others(connection):
-            return False
-        return not has_rows(connection, self._table)
 
     def require_whole(self) -> None:
         """Raise MissingEpochsError when the table was deleted, or a backup was restored that lacks published epochs."""
