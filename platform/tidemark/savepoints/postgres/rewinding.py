@@ -1,7 +1,7 @@
 """What a rewind does to a table of Postgres: rows of later epochs are deleted, where rows have their epoch's number.
 
-In the same transaction the ended lineage gets a row of its newest epoch in ``tidemark_epochs``, so that a driver which was suspended before
-it published takes that epoch for published.
+In the same transaction each lineage with later epochs, and the one that ends, gets a row of its newest epoch in ``tidemark_epochs``, so that a
+driver which was suspended before it published takes that epoch for published.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidemark.savepoints.postgres.database import PostgresError, transaction
 from tidemark.savepoints.postgres.ledger import ABORTED, HISTORY, REWOUND, Ledger
 from tidemark.savepoints.postgres.tables import identifier, read_table
 from tidemark.state.gc.pins import LaterLineages
-from tidemark.state.log.records import EpochRecord
+from tidemark.state.log.records import EpochRecord, SinkPosition
 
 if TYPE_CHECKING:
     from tidemark.savepoints.postgres.database import PostgresConnection
@@ -44,7 +44,11 @@ class PostgresRewind:
             staged = now is not None and now.location == location and bool(now.files)
             unpublished = staged and (newest is None or newest.epoch < head.epoch)
             own = {stored.lineage, *later.names}
-            refusals = [*_lost(connection, ledger, stored, there=there), *_kept_back(connection, ledger, stored.epoch, own)]
+            published = (stored.lineage, stored.epoch) != (head.lineage, head.epoch)
+            refusals = [
+                *_lost(connection, ledger, stored, there=there, published=published),
+                *_kept_back(connection, ledger, stored.epoch, own),
+            ]
             changed = bool(ledger.later_epochs(connection, stored.epoch))
         return PlacePlan(changed, unpublished, tuple(f"output {output!r}: the table {table.label} {reason}" for reason in refusals))
 
@@ -60,14 +64,23 @@ class PostgresRewind:
             if _is_fenced(connection, ledger, journal):
                 return False
             later = ledger.later_epochs(connection, journal.epoch)
+            newest = {lineage: known.epoch for lineage in later if (known := ledger.lineage(connection, lineage)) is not None}
+            if journal.ended is not None:
+                newest[journal.ended.lineage] = journal.ended.epoch
             if later:
                 _require_deletable(connection, ledger, journal.epoch, frozenset(later), location)
                 _delete(connection, table, journal.epoch)
                 ledger.delete_later(connection, journal.epoch)
-            if journal.ended is not None:
-                ended = journal.ended
-                ledger.add(connection, ended.lineage, ended.epoch, mode=REWOUND, kept=journal.epoch)
+            for lineage, epoch in newest.items():
+                ledger.add(connection, lineage, epoch, mode=REWOUND, kept=journal.epoch)
         return bool(later)
+
+    def position(self, output: str, location: str, stored: EpochRecord) -> SinkPosition | None:
+        """Return the newest epoch of the table after the rewind."""
+        record = stored.outputs.get(output)
+        newest = _newest_published(stored, output) if record is not None and record.location == location else None
+        table = PostgresTable.of_location(location)
+        return SinkPosition(table.label, lineage=newest[0], epoch=newest[1]) if newest is not None else None
 
     def applied_change(self, job: str, output: str, location: str, journal: RewindJournal) -> str | None:
         """Return that the table was rewound already, None if it was not."""
@@ -100,18 +113,37 @@ def _is_fenced(connection: PostgresConnection, ledger: Ledger, journal: RewindJo
     return known is not None and known.kept is not None
 
 
-def _lost(connection: PostgresConnection, ledger: Ledger, stored: EpochRecord, *, there: bool) -> Iterator[str]:
+def _newest_published(stored: EpochRecord, output: str, *, published: bool = True) -> tuple[str, int] | None:
+    """Return lineage and number of the newest epoch that a place has of an output after an epoch, None if there is none.
+
+    Args:
+        stored: the epoch.
+        output: the output's name.
+        published: whether the epoch itself has been published; else only those before it.
+    """
+    record = stored.outputs.get(output)
+    if record is None:
+        return None
+    if record.files and published:
+        return stored.lineage, stored.epoch
+    before = record.before
+    return (before.lineage, before.epoch) if before is not None and before.epoch >= 0 else None
+
+
+def _lost(connection: PostgresConnection, ledger: Ledger, stored: EpochRecord, *, there: bool, published: bool) -> Iterator[str]:
     """Yield why the table does not hold what it held at the savepoint's epoch."""
     output = stored.outputs.get(ledger.output)
-    before = output.before if output is not None and output.location == ledger.table.location else None
+    here = output is not None and output.location == ledger.table.location
     known = ledger.lineage(connection, stored.lineage)
-    if before is not None and before.epoch >= 0:
-        found = ledger.lineage(connection, before.lineage)
+    wanted = _newest_published(stored, ledger.output, published=published) if here else None
+    if wanted is not None:
+        lineage, epoch = wanted
+        found = ledger.lineage(connection, lineage)
         if not there:
             yield "no longer exists: restore it from a backup"
-        elif found is None or found.epoch < before.epoch:
+        elif found is None or found.epoch < epoch:
             newest = "none" if found is None else found.epoch
-            yield f"has lost epochs: by tidemark_epochs the newest is {newest}, and {before.epoch} was published: restore it from a backup"
+            yield f"has lost epochs: by tidemark_epochs the newest is {newest}, and {epoch} was published: restore it from a backup"
     if known is not None and known.kept is not None and known.kept < stored.epoch:
         yield f"no longer has the rows of epochs after {known.kept}, which an earlier rewind deleted: {_INSTEAD}"
 

@@ -10,7 +10,7 @@ from tidemark.savepoints.model.place_plan import PlacePlan
 from tidemark.savepoints.model.rewind_journal import RewindJournal
 from tidemark.savepoints.postgres.rewinding import PostgresRewind
 from tidemark.state.gc.pins import LaterLineages
-from tidemark.state.log.records import EpochRecord
+from tidemark.state.log.records import EpochRecord, SinkPosition
 
 
 class PlaceRewind(Protocol):
@@ -37,6 +37,16 @@ class PlaceRewind(Protocol):
         Raises:
             RewindError: the place has changed since the plan, or the rewind was aborted.
             PublishError: it could not be rewound now.
+        """
+        ...
+
+    def position(self, output: str, location: str, stored: EpochRecord) -> SinkPosition | None:
+        """Return the position that a place has after the rewind, which the next start checks; None if nothing is known of it.
+
+        Args:
+            output: its name.
+            location: of the place.
+            stored: the savepoint's epoch.
         """
         ...
 

@@ -311,6 +311,9 @@ def _restored(root: JobStore, driver: Driver, journal: RewindJournal) -> EpochRe
 
 def _at_position(name: str, output: OutputRecord, journal: RewindJournal, stored: EpochRecord) -> OutputRecord:
     """Return an output with its table's position after the revert, so that the job's next start finds it there."""
+    place = journal.places.get(name)
+    if place is not None:
+        return replace(output, before=PLACE_REWINDS[place.sink].position(name, place.location, stored))
     version = journal.tables.get(name)
     table = open_table(name, version.location) if version is not None else None
     if version is None or table is None or version.location != output.location:
