@@ -1,7 +1,7 @@
 """What a rewind does to a table of Postgres: rows of later epochs are deleted, where rows have their epoch's number.
 
-In the same transaction each lineage with later epochs, and the one that ends, gets a row of its newest epoch in the table of epochs: a driver
-that was suspended before it published takes that epoch for published.
+In the same transaction each lineage with later epochs, and the one that ends, gets a row of its newest epoch in the table of epochs:
+a driver that was suspended before it published takes that epoch for published.
 """
 
 from __future__ import annotations
