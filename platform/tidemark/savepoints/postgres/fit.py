@@ -11,7 +11,7 @@ from tidemark.graph.connectors.postgres.node import PostgresSpec
 from tidemark.graph.connectors.postgres.types import postgres_type
 from tidemark.savepoints.model.stored_types import shown_type
 from tidemark.savepoints.model.table_columns import Columns
-from tidemark.savepoints.model.verdict import Finding, OutputVerdict
+from tidemark.savepoints.model.verdict import Finding, Fit, OutputVerdict
 from tidemark.savepoints.postgres.database import PostgresError, transaction
 from tidemark.savepoints.postgres.ledger import Ledger
 from tidemark.savepoints.postgres.tables import StoredTable, has_rows, read_table, require_server, table_findings
@@ -53,7 +53,7 @@ def check_postgres(name: str, spec: PostgresSpec, wanted: Columns | None, *, job
     if not findings:
         findings = table_findings(spec.table, stored, _types(wanted, stored), spec.keys, own=own)
     fits = {finding.fit for finding in findings}
-    status = "incompatible" if "incompatible" in fits else "migrates" if "migrates" in fits else "compatible"
+    status: Fit = "incompatible" if "incompatible" in fits else "migrates" if "migrates" in fits else "compatible"
     return OutputVerdict(name, spec.kind, spec.location, status, tuple(findings))
 
 
