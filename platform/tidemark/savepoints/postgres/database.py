@@ -81,7 +81,7 @@ def transaction(table: PostgresTable) -> Iterator[PostgresConnection]:
             connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{IDLE_SECONDS}s'".encode())
             yield connection
     except psycopg.Error as error:
-        lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+        lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError | psycopg.errors.IdleInTransactionSessionTimeout)
         # Neither the error nor its text is kept: both may repeat what they were given.
         raise PostgresError(_text(error, secrets), state=error.sqlstate or "", lost=lost) from None
 
