@@ -15,7 +15,7 @@ from tidemark.assets.checks.sample_rows import sample_markdown
 from tidemark.assets.streams.job_streams import StreamData, result_window
 from tidemark.durations import format_duration, to_ms
 from tidemark.errors import DefinitionError
-from tidemark.graph import VALID_FROM, DeltaSpec, WindowNode, schema_of
+from tidemark.graph import VALID_FROM, ConnectorSpec, DeltaSpec, WindowNode, schema_of
 from tidemark.semantics import Cumulative, Sliding, Tumbling
 
 if TYPE_CHECKING:
@@ -78,6 +78,8 @@ class UniquePanes:
         sink = stream.output.sink if stream.output is not None else None
         if isinstance(sink, DeltaSpec) and sink.keys:
             return (*sink.keys, VALID_FROM) if sink.mode == "scd2" else sink.keys
+        if isinstance(sink, ConnectorSpec) and sink.row_keys:
+            return sink.row_keys
         window = _window(stream, self)
         if window.function is not None:
             raise DefinitionError(

@@ -50,6 +50,9 @@ OPERATION_POINTS: Final = (
     "columns-added",
     "table-copied",
     "output-republished",
+    "postgres-copied",
+    "postgres-applied",
+    "postgres-committed",
     "rewind-stopping",
     "rewind-noted",
     "rewind-table-back",
@@ -67,7 +70,7 @@ OPERATION_POINTS: Final = (
     "discard-nearly-done",
 )
 """Points of savepoints, restores, rewinds, upgrades and discards, of adding columns to tables, of copying tables that are looked up in, and
-of publishing epochs again."""
+of publishing epochs again and to databases."""
 
 POINTS: Final[tuple[str, ...]] = (*RUN_POINTS, *OPERATION_POINTS)
 

@@ -114,6 +114,9 @@ def _plan_text(plan: RewindPlan) -> str:
     for output, table in sorted(plan.tables.items()):
         what = f"back to version {table.version}" if output in plan.changed else f"unchanged, at the content of version {table.version}"
         lines.append(f"  table of {output}: {what}")
+    for output, place in sorted(plan.places.items()):
+        what = f"rows of epochs after {plan.epoch} are deleted" if output in plan.changed else "unchanged"
+        lines.append(f"  {place.location} of {output}: {what}")
     lines += [f"  output {output} is not reverted: {meaning}" for output, meaning in plan.left.items()]
     lines += [f"  refused: {reason}" for reason in plan.refusals]
     return "\n".join(lines)

@@ -23,7 +23,7 @@ from tidemark.state.gc.file_references import FileReferences
 from tidemark.state.gc.pins import Pins
 from tidemark.state.log.joblog import Driver, JobLog
 from tidemark.state.log.process_identity import current_owner
-from tidemark.state.log.records import EpochRecord
+from tidemark.state.log.records import FOLDER_SINKS, EpochRecord
 from tidemark.state.store.documents import read_document, write_document
 from tidemark.state.store.layout import DISCARD, LOG, job_folder
 from tidemark.state.store.local_files import links_in_the_way
@@ -130,7 +130,9 @@ def locations_of_other_jobs(store: JobStore, name: str) -> dict[str, tuple[str, 
             # It is being discarded, and its tables are deleted already.
             continue
         records = [*([head] if head is not None else []), *(pin.record for pin in Pins(log).list())]
-        locations = {output.location for record in records for output in record.outputs.values() if output.location is not None}
+        locations = {
+            output.location for record in records for output in record.outputs.values() if output.location and output.sink in FOLDER_SINKS
+        }
         generation = read_spec(store, job)
         if generation is not None and generation.spec.outputs_root is not None:
             # A fork without an epoch has no records of its outputs.
@@ -228,7 +230,7 @@ def _tables(head: EpochRecord | None, root: str) -> list[str]:
     within = f"{Location.parse(root)}/"
     outputs = head.outputs.values() if head is not None else ()
     # Parsed, so without '..' segments, with which another folder could seem to be inside.
-    places = [str(Location.parse(output.location)) for output in outputs if output.location is not None]
+    places = [str(Location.parse(output.location)) for output in outputs if output.location is not None and output.sink in FOLDER_SINKS]
     return [place for place in places if place.startswith(within) and stays_within(place.removeprefix(within))]
 
 

@@ -13,6 +13,7 @@ from tidemark.graph.checks.side_outputs import check_has_rows
 from tidemark.graph.checks.upsert_keys import check_sequence, upsert_keys
 from tidemark.graph.expressions.expression_text import shortened
 from tidemark.graph.model.call_site import call_site
+from tidemark.graph.model.connector_spec import ConnectorSpec
 from tidemark.graph.model.nodes import ConsoleSpec, DeltaMode, DeltaSpec, MemorySpec, Output, ParquetSpec, SinkSpec
 from tidemark.names import location_fix
 
@@ -50,7 +51,7 @@ def delta(
         DefinitionError: not a stream, no path, or keys that are missing or of no use.
         ColumnError: the stream lacks a key column.
     """
-    output = _output("delta", stream, DeltaSpec(path=_text("delta", "path", path, stream)))
+    output = bind_output("delta", stream, DeltaSpec(path=_text("delta", "path", path, stream)))
     if sequence is not None and mode != "scd2":
         raise DefinitionError(
             f"delta(sequence={sequence!r}) says from when a version is valid, and mode={mode!r} keeps none",
@@ -100,7 +101,7 @@ def parquet(stream: Stream, path: str, *, readers_move_files: bool = False) -> O
     Raises:
         DefinitionError: not a stream, no path, or ``readers_move_files`` is neither True nor False.
     """
-    output = _output("parquet", stream, ParquetSpec(_text("parquet", "path", path, stream), readers_move_files))
+    output = bind_output("parquet", stream, ParquetSpec(_text("parquet", "path", path, stream), readers_move_files))
     if not isinstance(readers_move_files, bool):
         raise DefinitionError(
             f"parquet(readers_move_files={shortened(repr(readers_move_files))}) is neither True nor False",
@@ -120,7 +121,7 @@ def console(stream: Stream, *, rows: int = 20) -> Output:
     """
     if type(rows) is not int or rows < 1:
         raise DefinitionError(f"console(rows={rows!r}) prints nothing", fix="give 1 row or more", place=call_site())
-    return _output("console", stream, ConsoleSpec(rows=rows))
+    return bind_output("console", stream, ConsoleSpec(rows=rows))
 
 
 def memory(stream: Stream, name: str) -> Output:
@@ -131,7 +132,7 @@ def memory(stream: Stream, name: str) -> Output:
     Raises:
         DefinitionError: not a stream, or no name.
     """
-    return _output("memory", stream, MemorySpec(name=_text("memory", "name", name, stream)))
+    return bind_output("memory", stream, MemorySpec(name=_text("memory", "name", name, stream)))
 
 
 def guarantee(sink: SinkSpec) -> str:
@@ -153,6 +154,8 @@ def guarantee(sink: SinkSpec) -> str:
             return "at least once"
         case MemorySpec():
             return "exactly once within the process"
+        case ConnectorSpec():
+            return sink.guarantee
 
 
 def _text(sink: str, argument: str, value: object, stream: object) -> str:
@@ -172,7 +175,12 @@ def _text(sink: str, argument: str, value: object, stream: object) -> str:
     )
 
 
-def _output(sink: str, stream: Stream, spec: SinkSpec) -> Output:
+def bind_output(sink: str, stream: Stream, spec: SinkSpec) -> Output:
+    """Return an output of a stream, called with the name of the function that declares it.
+
+    Raises:
+        DefinitionError: not a stream, or one without rows.
+    """
     from tidemark.graph.api.streams import Stream
 
     place = call_site()
@@ -184,6 +192,6 @@ def _output(sink: str, stream: Stream, spec: SinkSpec) -> Output:
         )
     check_has_rows(stream.node, place)
     output = Output(node=stream.node, sink=spec, place=place)
-    if not isinstance(spec, DeltaSpec):
+    if not isinstance(spec, DeltaSpec | ConnectorSpec):
         check_added_columns(output)
     return output

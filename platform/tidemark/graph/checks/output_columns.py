@@ -7,22 +7,29 @@ from typing import Final
 from tidemark.errors import ColumnError
 from tidemark.graph.checks.changelogs import changelog_keys
 from tidemark.graph.checks.schema_inference import schema_of
+from tidemark.graph.model.connector_spec import ConnectorSpec
 from tidemark.graph.model.nodes import VALID_FROM, VALID_TO, DeltaSpec, Node, Output, SinkSpec
 from tidemark.graph.model.schema import Schema, SchemaColumn
 
 OPERATION: Final = "operation"
 EPOCH: Final = "epoch"
 
-_HISTORY: Final = (SchemaColumn(OPERATION, "STRING"), SchemaColumn(EPOCH, "BIGINT"))
+EPOCH_COLUMN: Final = SchemaColumn(EPOCH, "BIGINT")
+HISTORY_COLUMNS: Final = (SchemaColumn(OPERATION, "STRING"), EPOCH_COLUMN)
+"""The columns that an appending sink adds to a changelog."""
+
 _VALIDITY: Final = (SchemaColumn(VALID_FROM, "TIMESTAMP"), SchemaColumn(VALID_TO, "TIMESTAMP"))
 
 
 def added_columns(node: Node, sink: SinkSpec) -> tuple[SchemaColumn, ...]:
     """Return the columns that a sink adds to the rows of a node: the operation and the epoch of a changelog's, the validity of versions."""
+    changelog = changelog_keys(node) is not None
+    if isinstance(sink, ConnectorSpec):
+        return sink.added_columns(changelog=changelog)
     mode = sink.mode if isinstance(sink, DeltaSpec) else "append"
     if mode == "scd2":
         return _VALIDITY
-    return _HISTORY if mode == "append" and changelog_keys(node) is not None else ()
+    return HISTORY_COLUMNS if mode == "append" and changelog else ()
 
 
 def output_schema(output: Output) -> Schema | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tidemark.graph.checks.side_outputs import tags_of
 from tidemark.graph.expressions.function_fingerprint import function_text
 from tidemark.graph.expressions.policy_definition import settings_of
+from tidemark.graph.model.connector_spec import ConnectorSpec
 from tidemark.graph.model.nodes import (
     ChangelogNode,
     DeltaSpec,
@@ -120,6 +121,8 @@ def _strategy(strategy: WatermarkStrategy) -> list[object]:
 
 
 def _sink(sink: SinkSpec) -> object:
+    if isinstance(sink, ConnectorSpec):
+        return sink.encoded()
     kind = type(sink).__name__
     return (
         [kind, sink.mode, sink.keys, *([sink.sequence] if sink.sequence else [])]

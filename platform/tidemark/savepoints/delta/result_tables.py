@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 
 from tidemark.errors import CorruptStoreError, SinkError, StoreError, UnknownStoreError
 from tidemark.graph.checks.output_columns import output_schema
+from tidemark.graph.connectors.postgres.node import PostgresSpec
 from tidemark.graph.job.job import Job
 from tidemark.graph.model.nodes import DeltaSpec, Output, ParquetSpec
 from tidemark.locations import Location
@@ -20,6 +21,7 @@ from tidemark.savepoints.model.stored_types import stored_columns, type_of_ddl
 from tidemark.savepoints.model.table_columns import Columns, Stored, column_findings
 from tidemark.savepoints.model.table_features import unsupported_features
 from tidemark.savepoints.model.verdict import Finding, Fit, OutputVerdict
+from tidemark.savepoints.postgres.fit import check_postgres
 from tidemark.state.delta.delta_tags import CREATED, JOB, MAINTENANCE
 from tidemark.state.log.parquet_files import parquet_schema
 from tidemark.state.log.records import EpochRecord
@@ -65,6 +67,8 @@ def check_outputs(
                 found.append(_delta(name, place, wanted, keys=keys if mode != "append" else None, own=own, job=job.name))
             case ParquetSpec(path):
                 found.append(_parquet(name, str(Location.parse(path)), wanted))
+            case PostgresSpec():
+                found.append(check_postgres(name, output.sink, wanted, job=job.name))
     return tuple(each for each in found if each is not None)
 
 

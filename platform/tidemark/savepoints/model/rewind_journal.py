@@ -9,7 +9,7 @@ from typing import Final
 from tidemark.errors import RewindError
 from tidemark.savepoints.model.savepoint import TableVersion
 from tidemark.savepoints.model.upgrade_lock import read_upgrade_lock
-from tidemark.state.encoding.codec import added_field
+from tidemark.state.encoding.codec import added_field, added_mapping_field
 from tidemark.state.log.records import EpochRecord, ParentRef
 from tidemark.state.store.documents import create_document, read_document, write_document
 from tidemark.state.store.layout import REWIND
@@ -21,6 +21,14 @@ IDENTITY: Final = "rewind-"
 
 FORMER: Final = " (where it was)"
 """Suffix of the name under which the former table of a moved output is reverted; no output has such a name."""
+
+
+@dataclass(frozen=True)
+class RewoundPlace:
+    """The place of a connector's output: the sink's kind, and the location as records have it."""
+
+    sink: str
+    location: str
 
 
 @dataclass(frozen=True)
@@ -39,6 +47,7 @@ class RewindJournal:
         why: the reason, in words.
         pin: the pin by which the rewind itself keeps the savepoint's epoch until it is done.
         ended: the job's newest epoch when it was begun, and its lineage, which ends with it.
+        places: the places of connectors that are rewound, by output.
         tries: how many aborts were attempted; a process that resumes the rewind heeds only abort marks of later attempts.
     """
 
@@ -53,6 +62,7 @@ class RewindJournal:
     pin: str = added_field("")
     ended: ParentRef | None = added_field(None)  # noqa: RUF009 - it returns a field
     tries: int = added_field(0)
+    places: Mapping[str, RewoundPlace] = added_mapping_field()
 
 
 def read_rewind(folder: JobStore) -> RewindJournal | None:

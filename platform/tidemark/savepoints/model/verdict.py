@@ -91,7 +91,7 @@ class SourceVerdict:
 class OutputVerdict:
     """The verdict on one output whose place is not empty: ``migrates`` if its table gets columns, ``unknown`` if it cannot be read.
 
-    ``sink`` is ``delta`` or ``parquet``, ``place`` where the table or folder is.
+    ``sink`` is its sink's kind, ``place`` where the table or folder is.
     """
 
     name: str
@@ -108,7 +108,7 @@ class OutputVerdict:
     @property
     def noun(self) -> str:
         """``the table at`` or ``the files in``, for a message that names the place next."""
-        return "the table at" if self.sink == "delta" else "the files in"
+        return "the files in" if self.sink == "parquet" else "the table at"
 
     @property
     def blockers(self) -> tuple[Finding, ...]:

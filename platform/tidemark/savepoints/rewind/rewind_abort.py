@@ -16,6 +16,7 @@ from tidemark.crashpoints import crash_point
 from tidemark.errors import RewindError, TidemarkError
 from tidemark.savepoints.model.rewind_journal import RewindJournal, read_rewind, remove_rewind, write_tries
 from tidemark.savepoints.model.upgrade_lock import require_no_upgrade
+from tidemark.savepoints.rewind.place_rewinds import PLACE_REWINDS
 from tidemark.savepoints.rewind.rewind_tables import applied_change, fence_aborted_rewind
 from tidemark.state.gc.pins import Pins
 from tidemark.state.log.joblog import JobLog
@@ -71,6 +72,12 @@ def abort_rewind(
             if reason is not None:
                 raise _refused(journal, [reason], job)
             crash_point("rewind-table-kept")
+        for output, place in journal.places.items():
+            driver.beat()
+            reason = PLACE_REWINDS[place.sink].fence_aborted(job, output, place.location, journal)
+            if reason is not None:
+                raise _refused(journal, [reason], job)
+            crash_point("rewind-table-kept")
         # A process that was suspended until now must not remove the journal of a later rewind.
         driver.confirm()
         # In this order: a rewind whose journal exists may be resumed, and needs what its pin keeps.
@@ -98,7 +105,8 @@ def _require_nothing_applied(journal: RewindJournal, head: EpochRecord | None, j
     if head is not None and head.restored is not None and head.restored.identity == journal.identity:
         raise _refused(journal, ["tables and state are reverted already, only its journal is left"], job)
     found = (applied_change(output, version, journal, head) for output, version in journal.tables.items())
-    reasons = [reason for reason in found if reason is not None]
+    there = (PLACE_REWINDS[place.sink].applied_change(job, name, place.location, journal) for name, place in journal.places.items())
+    reasons = [reason for reason in (*found, *there) if reason is not None]
     if reasons:
         raise _refused(journal, reasons, job)
 

@@ -23,6 +23,7 @@ from tidemark.savepoints.model.rewind_journal import IDENTITY, RewindJournal, ho
 from tidemark.savepoints.model.savepoint import Savepoint
 from tidemark.savepoints.model.upgrade_lock import require_no_upgrade
 from tidemark.savepoints.restore.restoring import begin_lineage, prepare_restore, require_whole
+from tidemark.savepoints.rewind.place_rewinds import PLACE_REWINDS
 from tidemark.savepoints.rewind.rewind_plan import FOREIGN_COMMITS, RewindPlan, plan_rewind
 from tidemark.savepoints.rewind.rewind_tables import revert_table
 from tidemark.state.encoding.codec import to_jsonable
@@ -142,11 +143,7 @@ def rewind(
         else:
             _require_same(log.store, journal, name, job)
             report(f"resuming the rewind to {name}")
-        for output, version in journal.tables.items():
-            driver.beat()
-            if revert_table(job, output, version, journal):
-                report(f"table of {output} is back at version {version.version}")
-            crash_point("rewind-table-back")
+        _revert_outputs(driver, journal, report)
         crash_point("rewind-tables-back")
         head = _restored(root, driver, journal)
         crash_point("rewind-restored")
@@ -161,6 +158,20 @@ def rewind(
     finally:
         with suppress(TidemarkError):
             driver.release()
+
+
+def _revert_outputs(driver: Driver, journal: RewindJournal, report: OnProgress) -> None:
+    job = driver.log.job
+    for output, version in journal.tables.items():
+        driver.beat()
+        if revert_table(job, output, version, journal):
+            report(f"table of {output} is back at version {version.version}")
+        crash_point("rewind-table-back")
+    for output, place in journal.places.items():
+        driver.beat()
+        if PLACE_REWINDS[place.sink].revert(job, output, place.location, journal):
+            report(f"{output} no longer has rows of epochs after {journal.epoch}")
+        crash_point("rewind-table-back")
 
 
 def _possible(
@@ -219,6 +230,7 @@ def _begin(store: SavepointStore, driver: Driver, plan: RewindPlan, *, by: str, 
         why,
         pin=pin,
         ended=ParentRef(head.lineage, head.epoch),
+        places=plan.places,
     )
     # A process that was suspended since its term began must not leave a journal that no process removes.
     driver.confirm()
@@ -299,6 +311,9 @@ def _restored(root: JobStore, driver: Driver, journal: RewindJournal) -> EpochRe
 
 def _at_position(name: str, output: OutputRecord, journal: RewindJournal, stored: EpochRecord) -> OutputRecord:
     """Return an output with its table's position after the revert, so that the job's next start finds it there."""
+    place = journal.places.get(name)
+    if place is not None:
+        return replace(output, before=PLACE_REWINDS[place.sink].position(name, place.location, stored))
     version = journal.tables.get(name)
     table = open_table(name, version.location) if version is not None else None
     if version is None or table is None or version.location != output.location:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tidemark.graph.model.connector_spec import ConnectorSpec
 from tidemark.graph.model.nodes import (
     ChangelogNode,
     DeltaSpec,
@@ -19,6 +20,7 @@ from tidemark.graph.model.nodes import (
     Output,
     SelectNode,
     SideOutputNode,
+    SinkSpec,
     SourceNode,
     SplitNode,
     StatefulNode,
@@ -177,6 +179,10 @@ def may_be_nondeterministic(node: Node) -> bool:
     return any(isinstance(found, FunctionNode | TransformNode) for found in walk([node]))
 
 
+def _replaces(sink: SinkSpec) -> bool:
+    return bool(sink.row_keys) if isinstance(sink, ConnectorSpec) else isinstance(sink, DeltaSpec) and sink.mode != "append"
+
+
 def build_topology(outputs: Mapping[str, Output]) -> Topology:
     """Analyse the graph behind a job's outputs."""
     nodes = walk(output.node for output in outputs.values())
@@ -192,7 +198,7 @@ def build_topology(outputs: Mapping[str, Output]) -> Topology:
     # The changes of a key are taken in the order of its rows.
     ordering += [node for node in nodes if isinstance(node, ChangelogNode)]
     # Of an epoch's rows with one key the last one is kept; results of operators have their own positions.
-    replacing = [output.node for output in outputs.values() if isinstance(output.sink, DeltaSpec) and output.sink.mode != "append"]
+    replacing = [output.node for output in outputs.values() if _replaces(output.sink)]
     ordering += [node for node in replacing if not result_operators(node)]
     ordered = frozenset(id(source) for source in walk(ordering) if isinstance(source, SourceNode))
     return Topology(

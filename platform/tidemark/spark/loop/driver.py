@@ -36,6 +36,7 @@ from tidemark.spark.loop.recovery import Recovery
 from tidemark.spark.operators.registry.runtimes import runtime_of
 from tidemark.spark.sinks.publication import publish
 from tidemark.spark.sinks.sinks import bind_sinks, require_not_ahead
+from tidemark.spark.sinks.staging.sink_owner import SinkOwner
 from tidemark.spark.sources.adaptive_intake import AdaptiveIntake
 from tidemark.spark.sources.backlog import FilesRead
 from tidemark.spark.sources.checkpoint import SparkCheckpoint
@@ -114,10 +115,11 @@ class JobDriver:
             topology=self._topology,
             runtimes={id(node): runtime_of(node) for node in self._topology.operators},
             definitions={self._topology.name(node): encode(node) for node in self._topology.operators},
-            sinks=bind_sinks(job.outputs, self._store),
+            sinks=bind_sinks(job.outputs, self._store, term=term.term),
             clock=clock,
             port_types=cache(lambda: port_types(self.session, job, self._elements)),
         )
+        self._owner = SinkOwner(self._store, term.term)
         self._version = code_version(job)
         self._checkpoint = SparkCheckpoint(self._store, term.term)
         self._shift = 0
@@ -226,7 +228,7 @@ class JobDriver:
             offsets = self._checkpoint.offsets(number)
             epoch = number + self._shift
             if self.head is not None and epoch <= self.head.epoch:
-                publish(committed_batch(self.head, epoch, offsets, job=self.job.name), self._context.sinks)
+                publish(committed_batch(self.head, epoch, offsets, job=self.job.name), self._context.sinks, owner=self._owner)
                 return
             taken = input_of_batch(self._checkpoint, self._topology.sources, offsets=offsets, before=self._offsets, polled_at=polled_at)
             self._run(batch.sparkSession, taken, batch, at=self.now())
@@ -384,7 +386,7 @@ class JobDriver:
         self.head = record
         crash_point("after-commit")
         published = self._clock.monotonic()
-        publish(record, self._context.sinks)
+        publish(record, self._context.sinks, owner=self._owner)
         crash_point("outputs-published")
         now = self._clock.monotonic()
         progress = replace(

@@ -14,6 +14,7 @@ from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.sinks.delta.delta_sink import DeltaSink
 from tidemark.spark.sinks.parquet_sink import ParquetSink
 from tidemark.spark.sinks.sinks import BoundSink
+from tidemark.spark.sinks.staging.connector_sink import ConnectorSink
 from tidemark.spark.state_api.schema_probe import probe_job
 from tidemark.state.log.records import EpochRecord
 from tidemark.state.store.store import JobStore
@@ -44,7 +45,7 @@ def make_tables(
     Raises:
         SinkError: a table cannot be read or created, or its rows cannot be identified by their keys.
     """
-    places = {name: bound.sink for name, bound in sinks.items() if isinstance(bound.sink, DeltaSink | ParquetSink)}
+    places = {name: bound.sink for name, bound in sinks.items() if isinstance(bound.sink, DeltaSink | ParquetSink | ConnectorSink)}
     new = {name: sink for name, sink in places.items() if not _had_rows(head, name, sink.location)}
     for name, sink in new.items():
         if (head is None or name not in head.outputs) and sink.occupancy == "taken":
@@ -64,11 +65,11 @@ def make_tables(
             sink.create(columns[name])
 
 
-def _warn_taken(name: str, sink: DeltaSink | ParquetSink) -> None:
+def _warn_taken(name: str, sink: DeltaSink | ParquetSink | ConnectorSink) -> None:
     """Log that an output's place already has rows of other writers: intended, or another job's path by mistake."""
-    upserts = isinstance(sink, DeltaSink) and sink.upsert is not None
+    upserts = sink.upserts if isinstance(sink, ConnectorSink) else isinstance(sink, DeltaSink) and sink.upsert is not None
     effect = "replace those with the same keys, or are added" if upserts else "are added"
-    what = "table" if isinstance(sink, DeltaSink) else "folder"
+    what = "folder" if isinstance(sink, ParquetSink) else "table"
     logger.warning(
         "output %r: there are rows already in the %s %s, which by its log this job did not write; its own %s",
         name,

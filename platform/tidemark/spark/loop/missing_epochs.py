@@ -11,6 +11,7 @@ from tidemark.errors import MissingEpochsError
 from tidemark.savepoints.delta.missing_records import Retained, retained_of
 from tidemark.spark.sinks.sinks import BoundSink, sink_for
 from tidemark.spark.sinks.staging.missing import Expected
+from tidemark.spark.sinks.staging.sink_owner import SinkOwner
 from tidemark.state.log.accepted_gaps import read_accepted, write_accepted
 from tidemark.state.log.joblog import JobLog
 from tidemark.state.log.progress import EpochProgress, MissingEpochs, OutputRepair
@@ -21,9 +22,9 @@ logger = logging.getLogger("tidemark")
 _REPAIRS_KEPT: Final = 10
 
 
-def sinks_of(record: EpochRecord, sinks: Mapping[str, BoundSink]) -> dict[str, BoundSink]:
-    """Return the sinks of an epoch, by output: the job's, and former ones where outputs have moved since."""
-    found = {name: sink_for(name, output, sinks, record.job) for name, output in record.outputs.items()}
+def sinks_of(record: EpochRecord, sinks: Mapping[str, BoundSink], owner: SinkOwner | None = None) -> dict[str, BoundSink]:
+    """Return the sinks of an epoch, by output: the job's, and former ones where outputs have moved; ``owner`` as for ``sink_of_record``."""
+    found = {name: sink_for(name, output, sinks, record.job, owner=owner) for name, output in record.outputs.items()}
     return {name: sink for name, sink in found.items() if sink is not None}
 
 

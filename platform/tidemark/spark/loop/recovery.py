@@ -20,6 +20,7 @@ from tidemark.spark.sinks.parquet_sink import ParquetSink
 from tidemark.spark.sinks.publication import publish
 from tidemark.spark.sinks.sinks import BoundSink, Sink
 from tidemark.spark.sinks.staging.missing import missing_error
+from tidemark.spark.sinks.staging.sink_owner import SinkOwner
 from tidemark.state.gc.state_file_check import require_state_files
 from tidemark.state.log.accepted_gaps import write_accepted
 from tidemark.state.log.joblog import Driver
@@ -107,7 +108,11 @@ class Recovery:
     def _publish(self, head: EpochRecord) -> None:
         """Publish the newest epoch, after checking that the places hold all epochs before it."""
         log = self.term.log
-        former = {name: sink for name, sink in sinks_of(head, self.sinks).items() if sink is not self.sinks.get(name)}
+        former = {
+            name: sink
+            for name, sink in sinks_of(head, self.sinks, SinkOwner(log.store, self.term.term)).items()
+            if sink is not self.sinks.get(name)
+        }
         for sinks in (self.sinks, former):
             expect_published(head, sinks, log)
         # An output's former place is another entry under its name.

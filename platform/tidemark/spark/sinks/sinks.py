@@ -13,6 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from tidemark.errors import CorruptStoreError, SinkError, StoreError
 from tidemark.graph.checks.changelogs import changelog_keys, is_net
+from tidemark.graph.model.connector_spec import ConnectorSpec
 from tidemark.graph.model.nodes import ConsoleSpec, DeltaSpec, MemorySpec, Output, ParquetSpec
 from tidemark.graph.operators.window.columns import REPLACES
 from tidemark.locations import Location
@@ -23,16 +24,19 @@ from tidemark.spark.columns.replaced_sessions import LISTED, starts_of
 from tidemark.spark.columns.schemas import nullable
 from tidemark.spark.columns.state_files import write_folder
 from tidemark.spark.prepared.prepared_plan import PassRows
+from tidemark.spark.sinks.connectors import open_connector, reopen_connector
 from tidemark.spark.sinks.delta.delta_changes import Changes, changes_options, staged_history, staged_upsert, staged_versions
 from tidemark.spark.sinks.delta.delta_sink import DeltaSink
 from tidemark.spark.sinks.delta.delta_upsert import Upsert
 from tidemark.spark.sinks.local_sinks import ConsoleSink, MemorySink
 from tidemark.spark.sinks.parquet_sink import ParquetSink
+from tidemark.spark.sinks.staging.connector_sink import ConnectorSink
 from tidemark.spark.sinks.staging.missing import Expected
+from tidemark.spark.sinks.staging.sink_owner import SinkOwner
 from tidemark.spark.sinks.staging.staging import new_staging
 from tidemark.state.log.joblog import JobLog
 from tidemark.state.log.parquet_files import write_parquet
-from tidemark.state.log.records import EpochRecord, OutputRecord, SinkPosition
+from tidemark.state.log.records import FOLDER_SINKS, EpochRecord, OutputRecord, SinkPosition
 from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
@@ -46,7 +50,7 @@ class Sink(Protocol):
 
     @property
     def kind(self) -> str:
-        """``delta``, ``parquet``, ``console`` or ``memory``."""
+        """``delta``, ``parquet``, ``console``, ``memory``, or that of a connector."""
         ...
 
     @property
@@ -143,6 +147,8 @@ class BoundSink:
             epoch: the current epoch.
             processing_time: of the epoch, milliseconds.
         """
+        if isinstance(self.sink, ConnectorSink):
+            return self.sink.stage(rows, self.changes, new_staging(lineage, epoch), epoch=epoch)
         if self.changes is not None or (self._upsert is not None and self._upsert.versions):
             return self._stage_changes(rows, new_staging(lineage, epoch), epoch, processing_time)
         visible = visible_part(rows)
@@ -200,7 +206,7 @@ class BoundSink:
     @property
     def takes_rows(self) -> bool:
         """Whether ``stage_rows`` can be called: rows are appended as they are."""
-        return self.changes is None and not self.sink.starts_only and self._upsert is None
+        return not isinstance(self.sink, ConnectorSink) and self.changes is None and not self.sink.starts_only and self._upsert is None
 
     def stage_rows(self, rows: PassRows, lineage: str, epoch: int) -> OutputRecord:
         """Stage an epoch's rows that were read already, where the sink ``takes_rows``; arguments as of ``stage``."""
@@ -260,14 +266,20 @@ def require_not_ahead(sinks: Mapping[str, BoundSink], lineage: str, epoch: int) 
             )
 
 
-def bind_sinks(outputs: Mapping[str, Output], job: JobStore) -> dict[str, BoundSink]:
-    """Return the sinks of a job's outputs. ``job`` is the store at the job's folder.
+def bind_sinks(outputs: Mapping[str, Output], job: JobStore, *, term: int = 0) -> dict[str, BoundSink]:
+    """Return the sinks of a job's outputs.
+
+    Args:
+        outputs: by name.
+        job: the store at the job's folder.
+        term: the driver's, by which connectors refuse older drivers.
 
     Raises:
         SinkError: a sink's place cannot be reached.
     """
     return {
-        name: BoundSink(name, _opened(name, output, job), _changes_of(output), _sequence_of(output)) for name, output in outputs.items()
+        name: BoundSink(name, _opened(name, output, SinkOwner(job, term)), _changes_of(output), _sequence_of(output))
+        for name, output in outputs.items()
     }
 
 
@@ -280,7 +292,9 @@ def _sequence_of(output: Output) -> str | None:
     return output.sink.sequence if isinstance(output.sink, DeltaSpec) else None
 
 
-def sink_for(name: str, record: OutputRecord, sinks: Mapping[str, BoundSink], job: str) -> BoundSink | None:
+def sink_for(
+    name: str, record: OutputRecord, sinks: Mapping[str, BoundSink], job: str, *, owner: SinkOwner | None = None
+) -> BoundSink | None:
     """Return the sink of an epoch's rows of an output: the job's, or a former one where they were staged for that.
 
     Args:
@@ -288,12 +302,15 @@ def sink_for(name: str, record: OutputRecord, sinks: Mapping[str, BoundSink], jo
         record: of it, in the epoch.
         sinks: of the job's outputs, by name.
         job: whose epoch it is.
+        owner: as for ``sink_of_record``.
     """
     bound = sinks.get(name)
-    return bound if bound is not None and bound.accepts(record) else sink_of_record(name, record, job)
+    return bound if bound is not None and bound.accepts(record) else sink_of_record(name, record, job, owner=owner)
 
 
-def sink_of_record(name: str, record: OutputRecord, job: str, *, maintained: bool = True) -> BoundSink | None:
+def sink_of_record(
+    name: str, record: OutputRecord, job: str, *, maintained: bool = True, owner: SinkOwner | None = None
+) -> BoundSink | None:
     """Return the sink of an output that the job no longer has, so that its committed epoch can still be published.
 
     None for outputs that live within one process, which has ended.
@@ -303,9 +320,21 @@ def sink_of_record(name: str, record: OutputRecord, job: str, *, maintained: boo
         record: of it, in an epoch.
         job: whose it is.
         maintained: as for ``DeltaSink``.
+        owner: the job's store and the driver's term, for connectors, which stage in that store.
     """
     if record.location is None:
         return None
+    if record.sink not in FOLDER_SINKS:
+        if owner is None:
+            raise TypeError(f"output {name!r} of kind {record.sink!r} is staged in the job's store, which is not given")
+        connector = reopen_connector(name, record, owner)
+        if connector is None:
+            raise SinkError(
+                f"an epoch has rows for output {name!r} of kind {record.sink!r}, which this release does not have",
+                fix="run the job with the release that wrote them",
+                uid=name,
+            )
+        return BoundSink(name, connector)
     if record.sink != "delta":
         # The job no longer says whether its readers move files.
         return BoundSink(name, ParquetSink(name, record.location, job=job, readers_move_files=True))
@@ -321,9 +350,9 @@ def _name_of(job: JobStore) -> str:
     return job.prefix.rpartition("/")[2]
 
 
-def _opened(name: str, output: Output, job: JobStore) -> Sink:
+def _opened(name: str, output: Output, owner: SinkOwner) -> Sink:
     try:
-        return _sink(name, output, job)
+        return _sink(name, output, owner)
     except StoreError as error:
         raise SinkError(
             f"the place of output {name!r} cannot be opened: {error.what}",
@@ -333,19 +362,22 @@ def _opened(name: str, output: Output, job: JobStore) -> Sink:
         ) from error
 
 
-def _sink(name: str, output: Output, job: JobStore) -> Sink:
+def _sink(name: str, output: Output, owner: SinkOwner) -> Sink:
+    job = owner.store
     match output.sink:
         case DeltaSpec(path, mode, keys):
             place = str(Location.parse(path))
             own = partial(_was_written_to, job, name, place)
             upsert = Upsert(keys, versions=mode == "scd2") if mode != "append" else None
-            return DeltaSink(name, path, upsert, own=own, job=_name_of(job))
+            return DeltaSink(name, path, upsert, own=own, job=owner.job)
         case ParquetSpec(path, readers_move_files):
-            return ParquetSink(name, path, job=_name_of(job), readers_move_files=readers_move_files)
+            return ParquetSink(name, path, job=owner.job, readers_move_files=readers_move_files)
         case ConsoleSpec(rows):
             return ConsoleSink(name, rows, job)
         case MemorySpec(table):
             return MemorySink(name, table, job)
+        case ConnectorSpec() as spec:
+            return open_connector(name, spec, owner)
     raise SinkError(
         f"output {name!r} has no sink that this engine knows", fix="use tm.delta, tm.parquet, tm.console or tm.memory", uid=name
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK, SourceState
 from tidemark.state.encoding.codec import added_field
@@ -84,14 +85,18 @@ class SinkPosition:
     since: int = -1
 
 
+FOLDER_SINKS: Final = frozenset({"delta", "parquet"})
+"""Kinds of sinks whose location is a folder."""
+
+
 @dataclass(frozen=True)
 class OutputRecord:
     """The part of one epoch for one output: enough to publish it again without Spark's data.
 
     ``rows`` are those that the job gave the output; where newer rows replace older ones, the files hold the newest of each key.
-    ``sink`` is the sink's kind (``delta``, ``parquet``, ``console``, ``memory``), ``schema`` Spark's JSON text of the rows' type,
-    ``options`` further settings of the sink. ``before`` is the place's position after the epoch before was published, None if it is
-    not known, as in records of earlier releases. ``repairs`` are the newest repairs of missing epochs.
+    ``sink`` is the sink's kind (``delta``, ``parquet``, ``console``, ``memory``, or a connector's), ``schema`` Spark's JSON text of the
+    rows' type, ``options`` further settings of the sink. ``before`` is the place's position after the epoch before was published, None if
+    it is not known, as in records of earlier releases. ``repairs`` are the newest repairs of missing epochs.
     """
 
     sink: str

@@ -16,7 +16,7 @@
 ``refs/discard.json``        of a fork: it is being deleted, and what else is deleted with it
 ``sweep/``                   files found unused, waiting for their deletion
 ``sweep-outputs/``           the same of files that were staged for outputs
-``staging/<output>/``        files staged for outputs that live within one process
+``staging/<output>/``        files staged for outputs that live within one process, and for connectors
 ``elements/``                input given in the program
 ``status.json``              the driver's last report on itself and the job
 ``plan.json``                processing time, input and tables' versions of the current epoch, in case it is replayed

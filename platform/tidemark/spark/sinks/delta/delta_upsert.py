@@ -92,7 +92,7 @@ class Upsert:
             faults += [f"{key!r} of type {schema[key].dataType.simpleString()} cannot be compared" for key in unequal]
             raise SinkError(
                 f"output {output!r} cannot be upserted by {', '.join(self.keys)}: {', '.join(faults)}",
-                fix=f"name other columns in tm.delta(..., mode='upsert', keys=[...]); there are {', '.join(schema.names)}",
+                fix=f"name other columns in keys=[...] of the output, whose mode is 'upsert'; there are {', '.join(schema.names)}",
                 uid=output,
             )
 

@@ -1,0 +1,1 @@
+"""Connectors: one folder for each, with what is declared of it."""

@@ -1,0 +1,1 @@
+"""Postgres: the sink as it is declared, its types, and its checks."""

@@ -1,0 +1,78 @@
+"""Checks of what is declared of a Postgres sink: names, and the types of its columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from tidemark.errors import ColumnError, DefinitionError
+from tidemark.graph.connectors.postgres.node import MAX_NAME_BYTES, PostgresTable
+from tidemark.graph.connectors.postgres.types import instead_of, postgres_type
+from tidemark.graph.expressions.expression_text import shortened
+from tidemark.graph.model.schema import SchemaColumn
+
+DEFAULT_SCHEMA: Final = "public"
+BOOKKEEPING: Final = "tidemark_epochs"
+"""The table, in the schema of an output's table, that has a row for each published epoch."""
+
+_VARIABLE: Final = re.compile(r"[A-Z][A-Z0-9_]*", re.ASCII)
+_PART: Final = re.compile(rf"[A-Za-z_][A-Za-z0-9_]{{0,{MAX_NAME_BYTES - 1}}}", re.ASCII)
+_SYSTEM_COLUMNS: Final = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
+
+
+def checked_table(table: object, dsn_env: object, place: str) -> PostgresTable:
+    """Return the table of a declaration; a name without a schema is one of ``public``.
+
+    Raises:
+        DefinitionError: no such names. What is given for the variable may be a secret, and the message does not repeat it.
+    """
+    if not isinstance(dsn_env, str) or not _VARIABLE.fullmatch(dsn_env):
+        raise DefinitionError(
+            "postgres(dsn_env=...) names no environment variable in capital letters",
+            fix="give the name of the variable that holds the connection string: dsn_env='SHOP_DSN'; the string itself is kept nowhere",
+            place=place,
+        )
+    parts = table.split(".") if isinstance(table, str) else []
+    if not 1 <= len(parts) <= 2 or not all(_PART.fullmatch(part) for part in parts):
+        raise DefinitionError(
+            f"postgres(table={shortened(repr(table))}) names no table",
+            fix="write 'orders' or 'shop.orders': letters, digits and '_', each name with at most 63 of them",
+            place=place,
+        )
+    if parts[-1] == BOOKKEEPING:
+        raise DefinitionError(
+            f"postgres(table={table!r}) is the table in which Tidemark notes what was published", fix="name another table", place=place
+        )
+    return PostgresTable(dsn_env, parts[0] if len(parts) == 2 else DEFAULT_SCHEMA, parts[-1])
+
+
+def check_columns(columns: Iterable[SchemaColumn], place: str) -> None:
+    """Check that Postgres has a type for each column, and takes its name. Columns of unknown types are checked before the first rows.
+
+    Raises:
+        ColumnError: naming the first that it does not have, and what to write instead.
+    """
+    for column in columns:
+        fault = column_fault(column.name, column.type)
+        if fault is not None:
+            raise ColumnError(f"postgres: {fault[0]}", fix=fault[1], place=place)
+
+
+def column_fault(name: str, kind: str | None) -> tuple[str, str] | None:
+    """Return why a column cannot be written to a table of Postgres, and what to write instead; None if it can, as far as is known.
+
+    Args:
+        name: the column's.
+        kind: its type as DDL, None if it is not known.
+    """
+    if len(name.encode()) > MAX_NAME_BYTES or "\0" in name or not name:
+        return (
+            f"the name of column {shortened(repr(name))} is longer than the {MAX_NAME_BYTES} bytes that Postgres keeps",
+            "give it a shorter name in a select after the last operator",
+        )
+    if name.lower() in _SYSTEM_COLUMNS:
+        return f"every table of Postgres has a column {name!r} of its own", "give it another name in a select after the last operator"
+    if kind is not None and postgres_type(kind, name) is None:
+        return f"Postgres has no type for the values of column {name!r}, {kind}", instead_of(kind, name)
+    return None

@@ -1,0 +1,70 @@
+"""Declares a Postgres sink."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tidemark.errors import DefinitionError
+from tidemark.graph.api.sinks import bind_output
+from tidemark.graph.checks.changelogs import changelog_keys
+from tidemark.graph.checks.output_columns import check_added_columns, output_schema
+from tidemark.graph.checks.upsert_keys import upsert_keys
+from tidemark.graph.connectors.postgres.checks import check_columns, checked_table
+from tidemark.graph.connectors.postgres.node import PostgresMode, PostgresSpec
+from tidemark.graph.model.call_site import call_site
+from tidemark.graph.model.nodes import Output
+
+if TYPE_CHECKING:
+    from tidemark.graph.api.streams import Stream
+
+
+def postgres(
+    stream: Stream,
+    *,
+    table: str,
+    dsn_env: str,
+    mode: PostgresMode = "append",
+    keys: Sequence[str] | None = None,
+    with_epoch: bool = False,
+) -> Output:
+    """Write a stream to a table of Postgres 15 or later; the table is created if it does not exist. Needs ``tidemark[postgres]``.
+
+    Guarantee: exactly once. All rows of an epoch appear in one transaction, with a row of the table ``tidemark_epochs`` in the same schema.
+
+    A changelog is appended as its history, with the columns ``operation`` (``insert``, ``update``, ``delete``) and ``epoch``; upserted, the
+    table has its rows as they are after the epoch, without deleted ones.
+
+    Args:
+        stream: the stream to write.
+        table: ``orders``, of the schema ``public``, or ``shop.orders``.
+        dsn_env: name of the environment variable of the driver's process that holds the connection string, such as
+            ``postgresql://writer:...@db/shop``. The string is stored nowhere.
+        mode: ``append`` adds every row. ``upsert`` keeps the newest row of each key: of a window its newest pane. The rows that a session
+            replaces are deleted in the same transaction.
+        keys: key columns of an upsert; nulls equal nulls. A changelog has its own. The results of windows have default keys.
+        with_epoch: of an append: whether rows have their epoch's number, in the column ``epoch``, so that a rewind can delete them.
+
+    Raises:
+        DefinitionError: not a stream, no such table or variable, or keys that are missing or of no use.
+        ColumnError: Postgres has no type for a column, or the stream lacks a key column.
+    """
+    place = call_site()
+    spec = PostgresSpec(checked_table(table, dsn_env, place), mode, with_epoch=with_epoch)
+    output = bind_output("postgres", stream, spec)
+    if mode not in {"append", "upsert"} or (mode == "append" and keys is not None):
+        raise DefinitionError(
+            f"postgres(mode={mode!r}, keys={keys!r}) is neither an append nor an upsert",
+            fix="write mode='upsert', or mode='append' without keys",
+            place=place,
+        )
+    if with_epoch and (mode == "upsert" or changelog_keys(output.node) is not None):
+        what = "an upsert keeps only the newest rows" if mode == "upsert" else "a changelog's history has the epoch already"
+        raise DefinitionError(f"postgres(with_epoch=True): {what}", fix="leave with_epoch out", place=place)
+    if mode == "upsert":
+        output = replace(output, sink=replace(spec, keys=upsert_keys(output.node, keys, place, sink="postgres")))
+    check_added_columns(output)
+    schema = output_schema(output)
+    check_columns(schema.columns if schema is not None else (), place)
+    return output

@@ -1,0 +1,224 @@
+"""The table ``tidemark_epochs``: a row for each epoch that was published to a table of the same schema, written in the epoch's transaction.
+
+An epoch is published if its lineage has a row with its number or a later one. ``term`` is that of the driver that published it last; an
+older driver is refused. Of each output the newest rows of a lineage are kept, so that the table stays small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, LiteralString
+
+from tidemark.errors import FencedError
+from tidemark.graph.connectors.postgres.checks import BOOKKEEPING
+from tidemark.graph.connectors.postgres.node import PostgresTable
+
+if TYPE_CHECKING:
+    from psycopg import sql
+
+    from tidemark.savepoints.postgres.database import PostgresConnection
+
+KEPT_EPOCHS: Final = 1000
+"""Rows of a lineage that are kept behind its newest epoch."""
+
+CREATED: Final = "created"
+"""Mode of the row that says that an output has created its table. Its lineage begins so, too, and its epoch is -1."""
+
+HISTORY: Final = "history"
+"""Mode of an epoch whose rows have its number; others are ``append`` and ``upsert``."""
+
+REWOUND: Final = "rewound"
+"""Mode of the row of a lineage that a rewind has ended: its later epochs were deleted, and count as published."""
+
+ABORTED: Final = "aborted"
+"""Mode of the row that marks a rewind, named as its lineage, as aborted for the n-th time."""
+
+
+@dataclass(frozen=True)
+class LineageEpochs:
+    """What a table holds of a lineage: its newest epoch, the newest driver's term, and the last epoch that a rewind has left, if any."""
+
+    epoch: int
+    term: int
+    kept: int | None = None
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The published epochs of one output of a job in one table."""
+
+    table: PostgresTable
+    job: str
+    output: str
+
+    def exists(self, connection: PostgresConnection) -> bool:
+        """Return whether the schema has the table of epochs."""
+        found = connection.execute("SELECT to_regclass(%s) IS NOT NULL", [self._name(connection)]).fetchone()
+        return found is not None and bool(found[0])
+
+    def make(self, connection: PostgresConnection) -> None:
+        """Create the table of epochs unless it exists."""
+        from psycopg import sql
+
+        if self.exists(connection):
+            return
+        connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"tidemark/{self.table.schema}"])
+        if self.exists(connection):
+            return
+        connection.execute(
+            sql.SQL(
+                "CREATE TABLE {} (job text NOT NULL, lineage text NOT NULL, output text NOT NULL, epoch bigint NOT NULL, "
+                "table_name text NOT NULL, mode text NOT NULL, term bigint NOT NULL, rows bigint NOT NULL, kept bigint, "
+                "published_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (job, lineage, output, epoch))"
+            ).format(self._identifier())
+        )
+
+    def lock(self, connection: PostgresConnection) -> None:
+        """Wait until no other transaction publishes or rewinds this output, and keep others waiting until this one ends."""
+        key = f"tidemark/{self.table.schema}/{self.job}/{self.output}"
+        connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [key])
+
+    def lineage(self, connection: PostgresConnection, lineage: str) -> LineageEpochs | None:
+        """Return what the table of epochs says of a lineage, None where it has none of its epochs."""
+        from psycopg import sql
+
+        if not self.exists(connection):
+            return None
+        found = connection.execute(
+            sql.SQL("SELECT max(epoch), max(term), max(kept) FROM {} WHERE job = %s AND lineage = %s AND output = %s").format(
+                self._identifier()
+            ),
+            [self.job, lineage, self.output],
+        ).fetchone()
+        return LineageEpochs(int(found[0]), int(found[1]), found[2]) if found is not None and found[0] is not None else None
+
+    def require_newest_driver(self, known: LineageEpochs | None, term: int) -> None:
+        """Refuse a driver whose term is older than that of one which has published already.
+
+        Raises:
+            FencedError: it is.
+        """
+        if known is not None and known.term > term:
+            raise FencedError(
+                f"the driver of term {known.term} has published to {self.table.label}, and this one has term {term}",
+                fix="nothing: the newer driver continues the job",
+                job=self.job,
+                uid=self.output,
+                place=self.table.location,
+            )
+
+    def raise_term(self, connection: PostgresConnection, lineage: str, term: int) -> None:
+        """Note the newest driver's term with a lineage's newest epoch, so that older drivers are refused from now on."""
+        from psycopg import sql
+
+        connection.execute(
+            sql.SQL(
+                "UPDATE {table} SET term = %s WHERE job = %s AND lineage = %s AND output = %s AND term < %s AND epoch = "
+                "(SELECT max(epoch) FROM {table} WHERE job = %s AND lineage = %s AND output = %s)"
+            ).format(table=self._identifier()),
+            [term, *(key := [self.job, lineage, self.output]), term, *key],
+        )
+
+    def add(
+        self,
+        connection: PostgresConnection,
+        lineage: str,
+        epoch: int,
+        *,
+        mode: str,
+        term: int = 0,
+        rows: int = 0,
+        kept: int | None = None,
+    ) -> None:
+        """Write the row of an epoch, and delete rows of the lineage that are far older."""
+        from psycopg import sql
+
+        key = [self.job, lineage, self.output]
+        connection.execute(
+            sql.SQL(
+                "INSERT INTO {} (job, lineage, output, epoch, table_name, mode, term, rows, kept) "
+                "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s) "
+                "ON CONFLICT (job, lineage, output, epoch) DO UPDATE SET table_name = EXCLUDED.table_name, mode = EXCLUDED.mode, "
+                "term = EXCLUDED.term, kept = EXCLUDED.kept"
+            ).format(self._identifier()),
+            [*key, epoch, self.table.name, mode, term, rows, kept],
+        )
+        connection.execute(
+            sql.SQL("DELETE FROM {} WHERE job = %s AND lineage = %s AND output = %s AND epoch < %s").format(self._identifier()),
+            [*key, epoch - KEPT_EPOCHS],
+        )
+
+    def add_created(self, connection: PostgresConnection) -> None:
+        """Note that this output has created the table."""
+        self.add(connection, f"{CREATED} {self.table.name}", -1, mode=CREATED)
+
+    def is_own(self, connection: PostgresConnection) -> bool:
+        """Return whether this output has created the table, or published to it."""
+        return self.wrote(connection) or self._has_created(connection)
+
+    def wrote(self, connection: PostgresConnection) -> bool:
+        """Return whether this output has published to the table."""
+        return bool(self._count(connection, "job = %s AND output = %s AND table_name = %s AND epoch >= 0", [self.job, self.output]))
+
+    def _has_created(self, connection: PostgresConnection) -> bool:
+        condition = "job = %s AND output = %s AND table_name = %s AND epoch < 0"
+        return bool(self._count(connection, condition, [self.job, self.output]))
+
+    def has_others(self, connection: PostgresConnection) -> bool:
+        """Return whether another output, or another job's, has published to the table."""
+        condition = "(job <> %s OR output <> %s) AND table_name = %s AND epoch >= 0"
+        return bool(self._count(connection, condition, [self.job, self.output]))
+
+    def later_epochs(self, connection: PostgresConnection, epoch: int) -> Mapping[str, frozenset[str]]:
+        """Return the lineages of this output that have epochs after one in the table, each with the modes of these."""
+        from psycopg import sql
+
+        if not self.exists(connection):
+            return {}
+        found: dict[str, set[str]] = {}
+        rows = connection.execute(
+            sql.SQL(
+                "SELECT lineage, mode FROM {} WHERE job = %s AND output = %s AND table_name = %s AND epoch > %s AND mode NOT IN (%s, %s) "
+                "GROUP BY lineage, mode"
+            ).format(self._identifier()),
+            [self.job, self.output, self.table.name, epoch, REWOUND, ABORTED],
+        )
+        for lineage, mode in rows:
+            found.setdefault(lineage, set()).add(mode)
+        return {lineage: frozenset(modes) for lineage, modes in found.items()}
+
+    def delete_later(self, connection: PostgresConnection, epoch: int) -> None:
+        """Delete the rows of this output's epochs after one."""
+        from psycopg import sql
+
+        connection.execute(
+            sql.SQL("DELETE FROM {} WHERE job = %s AND output = %s AND table_name = %s AND epoch > %s AND mode NOT IN (%s, %s)").format(
+                self._identifier()
+            ),
+            [self.job, self.output, self.table.name, epoch, REWOUND, ABORTED],
+        )
+
+    def aborts(self, connection: PostgresConnection, rewind: str) -> int:
+        """Return the number of the newest abort of a rewind, 0 if there was none."""
+        known = self.lineage(connection, rewind)
+        return known.epoch if known is not None else 0
+
+    def _count(self, connection: PostgresConnection, condition: LiteralString, values: list[str]) -> int:
+        from psycopg import sql
+
+        if not self.exists(connection):
+            return 0
+        found = connection.execute(
+            sql.SQL("SELECT count(*) FROM {} WHERE ").format(self._identifier()) + sql.SQL(condition),
+            [*values, self.table.name],
+        ).fetchone()
+        return int(found[0]) if found is not None else 0
+
+    def _identifier(self) -> sql.Identifier:
+        from psycopg import sql
+
+        return sql.Identifier(self.table.schema, BOOKKEEPING)
+
+    def _name(self, connection: PostgresConnection) -> str:
+        return self._identifier().as_string(connection)

@@ -1,0 +1,111 @@
+"""A job that is killed around its publications, rewound, and restored: its tables are those of a job that nobody killed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import tidemark as tm
+from tests.crash.fares import clock_of, run
+from tests.crash.warm_jvm import CHECKOUT
+from tests.postgres import jobs
+from tests.postgres.server import NEEDS_POSTGRES, Server
+from tidemark.errors import RewindError
+from tidemark.testing import run_until_crash
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [NEEDS_POSTGRES, pytest.mark.crash, pytest.mark.spark, pytest.mark.slow]
+
+OUTPUTS = {"added": "k, v, epoch", "newest": "k, v", "history": "k, v, operation, epoch"}
+ADDED = [(key, value, epoch) for epoch, rows in enumerate(jobs.FILES) for key, value in rows]
+NEWEST = [("a", 6), (None, 7), ("d", 8), ("b", 9), ("c", 10)]
+
+
+def tables(server: Server, schema: str) -> dict[str, list[tuple[Any, ...]]]:
+    return {
+        name: sorted(server.query(f"SELECT {columns} FROM {schema}.{name}"), key=repr)
+        for name, columns in OUTPUTS.items()
+        if server.query("SELECT to_regclass(%s) IS NOT NULL", f"{schema}.{name}")[0][0]
+    }
+
+
+@pytest.fixture(scope="module")
+def undisturbed(spark: SparkSession, server: Server, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[tuple[Any, ...]]]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(jobs.VARIABLE, server.dsn())
+        server.query("CREATE SCHEMA undisturbed")
+        run(jobs.make_job(jobs.write_landing(tmp_path_factory.mktemp("undisturbed")), "undisturbed"), spark, clock_of(0))
+    found = tables(server, "undisturbed")
+    assert found["added"] == sorted(ADDED, key=repr)
+    assert found["newest"] == sorted(NEWEST, key=repr)
+    assert len(found["history"]) > len(NEWEST)
+    return found
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        "outputs-staged:2",
+        "before-commit:2",
+        "after-commit:2",
+        "postgres-copied:5",
+        "postgres-applied:5",
+        "postgres-committed:5",
+        "outputs-published:2",
+    ],
+)
+def test_killed_around_a_publication(
+    point: str,
+    undisturbed: Mapping[str, list[tuple[Any, ...]]],
+    jvm: Mapping[str, str],
+    *,
+    spark: SparkSession,
+    server: Server,
+    schema: str,
+    tmp_path: Path,
+) -> None:
+    jobs.write_landing(tmp_path)
+    arguments = [str(tmp_path), schema]
+    run_until_crash("tests.postgres.jobs:drive", point, arguments, environment=jvm, cwd=CHECKOUT).require_killed()
+    # Each table shows whole epochs.
+    shown = tables(server, schema)
+    assert {epoch for *_, epoch in shown["added"]} in ({0}, {0, 1})
+    assert shown["added"] == [row for row in undisturbed["added"] if row[2] in {epoch for *_, epoch in shown["added"]}]
+    run(jobs.make_job(tmp_path, schema), spark, clock_of(1))
+    assert tables(server, schema) == undisturbed
+    for name in OUTPUTS:
+        assert not list((tmp_path / "store" / "shop" / "staging" / name).rglob("*.parquet")) or point == "outputs-staged:2"
+
+
+def test_a_rewind_and_what_follows(
+    undisturbed: Mapping[str, list[tuple[Any, ...]]], spark: SparkSession, server: Server, schema: str, tmp_path: Path
+) -> None:
+    whole = jobs.make_job(jobs.write_landing(tmp_path), schema)
+    job = tm.Job("shop", {name: whole.outputs[name] for name in ("added", "history")}, store=whole.store, parallelism=1)
+    run(job, spark, clock_of(0), max_epochs=2)
+    before = tables(server, schema)
+    tm.savepoints_of(job).take("good")
+    run(job, spark, clock_of(1))
+    assert tables(server, schema) == {name: undisturbed[name] for name in ("added", "history")}
+    tm.rewind(job, "good")
+    assert tables(server, schema) == before
+    run(job, spark, clock_of(2))
+    assert tables(server, schema) == {name: undisturbed[name] for name in ("added", "history")}
+
+
+def test_a_rewind_of_an_upsert_is_refused(spark: SparkSession, server: Server, schema: str, tmp_path: Path) -> None:
+    job = jobs.make_job(jobs.write_landing(tmp_path), schema)
+    run(job, spark, clock_of(0), max_epochs=1)
+    tm.savepoints_of(job).take("good")
+    run(job, spark, clock_of(1), max_epochs=1)
+    shown = tables(server, schema)
+    with pytest.raises(RewindError, match=r"output 'newest'.*does not keep apart \(upsert\)"):
+        tm.rewind(job, "good")
+    assert tables(server, schema) == shown
+    run(job, spark, clock_of(2))
+    assert tables(server, schema)["newest"] == sorted(NEWEST, key=repr)
