@@ -10,7 +10,19 @@ import dagster as dg
 from tidemark.assets.streams.job_streams import StreamData, source_streams, sources_of
 from tidemark.assets.streams.spec_metadata import source_metadata, stream_metadata
 from tidemark.assets.streams.stream_descriptions import describe_output
-from tidemark.graph import ConsoleSpec, DeltaSpec, ElementsSpec, FilesSpec, FormatSpec, Job, MemorySpec, ParquetSpec, RateSpec, code_version
+from tidemark.graph import (
+    ConsoleSpec,
+    DeltaSpec,
+    DeltaTableSpec,
+    ElementsSpec,
+    FilesSpec,
+    FormatSpec,
+    Job,
+    MemorySpec,
+    ParquetSpec,
+    RateSpec,
+    code_version,
+)
 
 _SINK_KINDS = {DeltaSpec: "delta", ParquetSpec: "parquet", ConsoleSpec: "console", MemorySpec: "memory"}
 
@@ -97,6 +109,8 @@ def _source_kind(data: StreamData) -> str:
             return format
         case FormatSpec(format=format):
             return format.lower()
+        case DeltaTableSpec():
+            return "delta"
         case RateSpec():
             return "spark"
         case ElementsSpec() | None:

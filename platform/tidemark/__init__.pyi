@@ -23,6 +23,9 @@ from .graph.aggregates.builtin_aggregates import sum as sum
 from .graph.aggregates.builtin_aggregates import top_k as top_k
 from .graph.aggregates.builtin_aggregates import variance as variance
 from .graph.aggregates.builtin_aggregates import variance_pop as variance_pop
+from .graph.api.connectors.debezium import debezium as debezium
+from .graph.api.connectors.delta_tables import delta_changes as delta_changes
+from .graph.api.connectors.delta_tables import delta_source as delta_source
 from .graph.api.keyed_stream import KeyedStream as KeyedStream
 from .graph.api.sinks import console as console
 from .graph.api.sinks import delta as delta

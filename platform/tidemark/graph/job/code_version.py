@@ -14,6 +14,7 @@ from tidemark.graph.expressions.policy_definition import settings_of
 from tidemark.graph.model.nodes import (
     ChangelogNode,
     DeltaSpec,
+    DeltaTableSpec,
     ElementsNode,
     ElementsSpec,
     ExplodeNode,
@@ -107,6 +108,8 @@ def _spec(spec: SourceSpec) -> list[object]:
             return ["files", spec.format, spec.schema, dict(spec.options)]
         case FormatSpec():
             return ["format", spec.format, spec.schema]
+        case DeltaTableSpec():
+            return ["delta", spec.schema, spec.changes, spec.on_rewrite]
         case RateSpec():
             return ["rate"]
 

@@ -1,0 +1,1 @@
+"""Connectors in the fluent API: sources that are more than a specification."""
