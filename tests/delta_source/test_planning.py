@@ -14,6 +14,8 @@ from deltalake import DeltaTable, write_deltalake
 import tidemark as tm
 from tests.delta_source.tables import FEED, append, entry, plan, planner_of, rides, source_of, version_of
 from tidemark.errors import ColumnError, DefinitionError, SourceError
+from tidemark.savepoints.model.source_kinds import kind_of_position, source_status
+from tidemark.state.status.status import SourceStatus
 
 
 @pytest.fixture
@@ -50,13 +52,28 @@ def test_a_snapshot_then_versions(table: Path) -> None:
         ({"from_version": 0, "max_versions_per_epoch": 1}, [[0], [1], [2]]),
         ({"from_version": 0, "max_bytes_per_epoch": 1}, [[0], [1], [2]]),
         ({"from_version": 3}, []),
-        ({"start": "latest"}, []),
+        ({"start": "latest"}, [[]]),
         ({"max_bytes_per_epoch": 1}, [[2], [2], [2]]),
     ],
 )
 def test_where_it_begins_and_how_much_it_takes(table: Path, options: dict[str, Any], expected: list[list[int]]) -> None:
     source = source_of(table, **options)
     assert versions(list(plan(planner_of(source), source))) == expected
+
+
+def test_the_latest_version_is_that_of_the_first_run(table: Path) -> None:
+    source = source_of(table, start="latest")
+    ((files, position),) = plan(planner_of(source), source)
+    assert (files, position["reservoirVersion"]) == ([], 3)
+    append(table, rides(9, 1))
+    assert versions(list(plan(planner_of(source, position), source))) == [[3]]
+
+
+def test_it_is_known_as_a_delta_table_to_savepoints(table: Path) -> None:
+    source = source_of(table, start="latest")
+    ((_, position),) = plan(planner_of(source), source)
+    assert kind_of_position(position) == "delta"
+    assert source_status(source) == SourceStatus("delta", str(table))
 
 
 def test_each_position_resumes_without_gap_or_double(tmp_path: Path) -> None:
@@ -117,7 +134,7 @@ def test_rewritten_rows_are_refused_by_name_or_skipped(table: Path) -> None:
 
 
 def test_compaction_is_no_change(table: Path) -> None:
-    source = source_of(table, start="latest")
+    source = source_of(table, from_version=3)
     planner = planner_of(source)
     DeltaTable(str(table)).optimize.compact()
     planner.look()
@@ -149,6 +166,7 @@ def test_schema_changes(table: Path) -> None:
     more = rides(9, 1).append_column("tip", pa.array([1.0]))
     append(table, more, schema_mode="merge")
     assert versions(list(plan(planner, source))) == [[3]]
+    source = source_of(table, from_version=4)
     text = entry(table, 3).read_text()
     for wrong, what in (('\\"fare\\"', "column 'fare' is missing"), ('\\"type\\":\\"long\\"', "column 'id' is STRING, and BIGINT")):
         changed = text.replace(wrong, '\\"fares\\"' if "fare" in wrong else '\\"type\\":\\"string\\"')
@@ -172,7 +190,7 @@ def test_schema_changes(table: Path) -> None:
     ],
 )
 def test_what_cannot_be_read_is_named(table: Path, action: dict[str, Any], what: str) -> None:
-    planner = planner_of(source_of(table, start="latest"))
+    planner = planner_of(source_of(table, from_version=3))
     entry(table, 3).write_text(json.dumps(action))
     with pytest.raises(SourceError, match=what):
         planner.look()
@@ -223,7 +241,7 @@ def test_changes_are_those_of_the_feed_or_of_the_files(tmp_path: Path) -> None:
 
 
 def test_versions_without_rows_move_the_position(table: Path) -> None:
-    source = source_of(table, start="latest")
+    source = source_of(table, from_version=3)
     planner = planner_of(source)
     for version in range(3, 3 + 64):
         entry(table, version).write_text(json.dumps({"commitInfo": {"timestamp": 1, "operation": "OPTIMIZE"}}))

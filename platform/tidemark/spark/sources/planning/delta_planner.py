@@ -46,18 +46,20 @@ class DeltaPlanner:
         self._end: int | None = None
         self._rows: int | None = None
         self._blocked: SourceError | None = None
+        # Otherwise the rows that come between a first run without any and the next one would be left out.
+        self._begins_later = position is None and spec.start == "latest"
         if self._position.snapshot:
             self._unread = (self._reader.snapshot(self._position),)
             self._next, self._first = self._next + 1, 0
 
     @property
     def has_unread(self) -> bool:
-        """Whether versions with rows are known that are not read yet, or one that cannot be read, which the next epoch raises."""
+        """Whether an epoch is due: versions with rows are known, or one that cannot be read, or the beginning is to be recorded."""
         return self._blocked is not None or self._has_rows
 
     @property
     def _has_rows(self) -> bool:
-        return any(version.files for version in self._unread) or len(self._unread) >= _AHEAD
+        return self._begins_later or any(version.files for version in self._unread) or len(self._unread) >= _AHEAD
 
     def look(self) -> None:
         """Look for newer versions in the table's log, where none is known to be unread.
@@ -89,7 +91,7 @@ class DeltaPlanner:
         most = spec.max_bytes_per_epoch or DEFAULT_BYTES_PER_EPOCH
         taken = take(self._unread, self._position, max_bytes=most, max_versions=spec.max_versions_per_epoch, whole_versions=spec.changes)
         self._reader.require(taken.files)
-        self._position, self._unread = taken.after, taken.left
+        self._position, self._unread, self._begins_later = taken.after, taken.left, False
         self._look_ahead()
         self._rows = _rows_of(taken.files)
         read = partial(_rows, self._spark, self._reader, taken.files)
