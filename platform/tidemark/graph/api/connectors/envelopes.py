@@ -127,7 +127,7 @@ class Envelope:
         """SQL of a text that says where a record is; empty where the source does not know that."""
         if any(self.source.find(name) is None for name in ("partition", "offset")):
             return "''"
-        return "concat(' (partition ', `partition`, ', offset ', `offset`, ')')"
+        return "coalesce(concat(' (partition ', `partition`, ', offset ', `offset`, ')'), '')"
 
     @property
     def changes(self) -> str:
