@@ -38,8 +38,8 @@ def source_status(source: SourceNode) -> SourceStatus:
             return SourceStatus("elements")
         case FilesSpec():
             return SourceStatus("files")
-        case DeltaTableSpec():
-            return SourceStatus("delta", _place(source.spec.path))
+        case DeltaTableSpec(path=table):
+            return SourceStatus("delta", _place(table))
         case RateSpec():
             return SourceStatus("rate")
         case FormatSpec(format, options):
