@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.graph import (
     ChangelogNode,
+    DeltaTableSpec,
     ElementsNode,
     ExplodeNode,
     FilesSpec,
@@ -85,6 +86,8 @@ def source_address(spec: SourceSpec) -> object:
     match spec:
         case FilesSpec():
             return spec.path
+        case DeltaTableSpec():
+            return "delta", spec.path, spec.changes
         case FormatSpec():
             given = {name.lower(): value for name, value in spec.options.items()}
             return spec.format.lower(), {name: value for name, value in given.items() if name not in _EACH_JOBS_OWN}

@@ -16,6 +16,7 @@ from tidemark.durations import format_duration
 from tidemark.graph import (
     ConnectorSpec,
     DeltaSpec,
+    DeltaTableSpec,
     FilesSpec,
     FormatSpec,
     KeyedProcessNode,
@@ -71,7 +72,7 @@ def source_metadata(data: StreamData) -> MetadataValues:
     strategy = data.source.watermarks
     metadata: dict[str, MetadataItem] = {
         "tidemark/kind": "source",
-        "tidemark/event_time": strategy.timestamp or "time of ingestion",
+        "tidemark/event_time": data.source.reasons.timestamp if data.source.reasons else strategy.timestamp or "time of ingestion",
         "tidemark/out_of_orderness": format_duration(strategy.generator.bound_ms),
         **_schema_metadata(data.source, schema_of(data.source)),
     }
@@ -85,6 +86,8 @@ def source_metadata(data: StreamData) -> MetadataValues:
         case FormatSpec(format=format):
             # Options may contain passwords; only the format's name is shown.
             metadata["dagster/storage_kind"] = format
+        case DeltaTableSpec(path=path):
+            metadata |= {"tidemark/location": dg.MetadataValue.path(path), "dagster/storage_kind": "delta"}
         case RateSpec(rows_per_second=rate):
             metadata["tidemark/rate"] = rate
         case _:

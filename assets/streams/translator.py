@@ -14,6 +14,7 @@ from tidemark.graph import (
     ConnectorSpec,
     ConsoleSpec,
     DeltaSpec,
+    DeltaTableSpec,
     ElementsSpec,
     FilesSpec,
     FormatSpec,
@@ -114,6 +115,8 @@ def _source_kind(data: StreamData) -> str:
             return format
         case FormatSpec(format=format):
             return format.lower()
+        case DeltaTableSpec():
+            return "delta"
         case RateSpec():
             return "spark"
         case ElementsSpec() | None:

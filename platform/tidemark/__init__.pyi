@@ -70,6 +70,9 @@ from .graph.api.windows.triggers import never_trigger as never_trigger
 from .graph.api.windows.triggers import processing_time_trigger as processing_time_trigger
 from .graph.api.windows.triggers import purging_trigger as purging_trigger
 from .graph.api.windows.windowed_stream import WindowedStream as WindowedStream
+from .graph.connectors.debezium.source import debezium as debezium
+from .graph.connectors.delta.source import delta_changes as delta_changes
+from .graph.connectors.delta.source import delta_source as delta_source
 from .graph.connectors.postgres.sink import postgres as postgres
 from .graph.job.job import Job as Job
 from .graph.model.aggregates import Aggregate as Aggregate

@@ -10,6 +10,7 @@ from .model.nodes import VALID_FROM as VALID_FROM
 from .model.nodes import ChangelogNode as ChangelogNode
 from .model.nodes import ConsoleSpec as ConsoleSpec
 from .model.nodes import DeltaSpec as DeltaSpec
+from .model.nodes import DeltaTableSpec as DeltaTableSpec
 from .model.nodes import ElementsNode as ElementsNode
 from .model.nodes import ElementsSpec as ElementsSpec
 from .model.nodes import ExplodeNode as ExplodeNode

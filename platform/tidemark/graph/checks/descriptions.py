@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from tidemark.durations import format_duration
 from tidemark.graph.expressions.expression_text import describe_columns, describe_expression, function_name
@@ -11,6 +12,7 @@ from tidemark.graph.model.nodes import (
     ChangelogNode,
     ConsoleSpec,
     DeltaSpec,
+    DeltaTableSpec,
     ElementsNode,
     ElementsSpec,
     ExplodeNode,
@@ -93,8 +95,16 @@ def describe_spec(spec: SourceSpec) -> str:
             return f"{spec.format} files in {describe_path(spec.path)}"
         case FormatSpec():
             return spec.format
+        case DeltaTableSpec():
+            return f"{'changes' if spec.changes else 'added rows'} of Delta table {describe_path(spec.path)}"
         case RateSpec():
             return f"rate, {spec.rows_per_second} rows/s"
+
+
+def describe_timing(node: SourceNode) -> str:
+    """Return how a source's elements are timed, with the event time as the user wrote it."""
+    strategy = node.watermarks
+    return describe_watermarks(replace(strategy, timestamp=node.reasons.timestamp) if node.reasons is not None else strategy)
 
 
 def describe_watermarks(strategy: WatermarkStrategy) -> str:

@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 from tidemark.graph.expressions.ddl import parse_schema
 from tidemark.graph.expressions.expression_types import expression_type, item_type
 from tidemark.graph.model.nodes import (
+    DeltaTableSpec,
     ElementsNode,
     ElementsSpec,
     ExplodeNode,
@@ -53,6 +54,13 @@ _KAFKA = Schema.of(
         ("timestampType", "INT"),
     ]
 )
+_DELTA_CHANGES = (
+    SchemaColumn("_change_type", "STRING"),
+    SchemaColumn("_commit_version", "BIGINT"),
+    SchemaColumn("_commit_timestamp", "TIMESTAMP"),
+)
+"""Columns that a Delta table's changes have, named as Delta's own reader names them."""
+
 _KAFKA_HEADERS = SchemaColumn("headers", "ARRAY<STRUCT<key: STRING, value: BINARY>>")
 
 _known: WeakKeyDictionary[Node, Schema | None] = WeakKeyDictionary()
@@ -122,6 +130,8 @@ def source_schema(spec: SourceSpec) -> Schema | None:
             return parse_schema(spec.schema)
         case RateSpec():
             return _RATE
+        case DeltaTableSpec():
+            return parse_schema(spec.schema).with_columns(_DELTA_CHANGES if spec.changes else ())
         case FormatSpec():
             if spec.schema is not None:
                 return parse_schema(spec.schema)

@@ -27,7 +27,7 @@ def check_source(node: SourceNode) -> None:
     if not isinstance(node.spec, get_args(SourceSpec)):
         raise DefinitionError(
             f"source {node.name!r} reads from {node.spec!r}, which is not a source specification",
-            fix="pass files(...), from_elements(...), streaming_format(...) or rate(...)",
+            fix="pass files(...), from_elements(...), streaming_format(...), delta_source(...) or rate(...)",
             place=node.place,
         )
     if not isinstance(node.watermarks, WatermarkStrategy):

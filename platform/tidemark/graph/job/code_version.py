@@ -15,6 +15,7 @@ from tidemark.graph.model.connector_spec import ConnectorSpec
 from tidemark.graph.model.nodes import (
     ChangelogNode,
     DeltaSpec,
+    DeltaTableSpec,
     ElementsNode,
     ElementsSpec,
     ExplodeNode,
@@ -108,6 +109,8 @@ def _spec(spec: SourceSpec) -> list[object]:
             return ["files", spec.format, spec.schema, dict(spec.options)]
         case FormatSpec():
             return ["format", spec.format, spec.schema]
+        case DeltaTableSpec():
+            return ["delta", spec.schema, spec.changes, spec.on_rewrite]
         case RateSpec():
             return ["rate"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.errors import DefinitionError
 from tidemark.graph.api.sinks import guarantee
-from tidemark.graph.checks.descriptions import describe_node, describe_sink, describe_watermarks
+from tidemark.graph.checks.descriptions import describe_node, describe_sink, describe_timing
 from tidemark.graph.checks.side_outputs import tags_of
 from tidemark.graph.model.call_site import call_site
 from tidemark.graph.model.nodes import FilterNode, Node, Output, OutputTag, SideOutputNode, SourceNode, SplitNode, StatefulNode
@@ -75,7 +75,7 @@ def _origins(node: Node, numbers: dict[Node, int]) -> str:
 
 def _details(node: Node, unbound: list[str]) -> Iterator[str]:
     if isinstance(node, SourceNode):
-        yield describe_watermarks(node.watermarks)
+        yield describe_timing(node)
     yield from (
         f"{role} rows are counted only"
         if tag is None
@@ -99,7 +99,7 @@ def _mermaid(job: Job) -> Iterator[str]:
     for node, number in numbers.items():
         title = _quoted(_title(node))
         if isinstance(node, SourceNode):
-            yield f"  n{number}([{_quoted(describe_node(node), describe_watermarks(node.watermarks))}])"
+            yield f"  n{number}([{_quoted(describe_node(node), describe_timing(node))}])"
         else:
             yield f"  n{number}{{{{{title}}}}}" if isinstance(node, StatefulNode) else f"  n{number}[{title}]"
     for number, (name, output) in enumerate(job.outputs.items(), start=1):

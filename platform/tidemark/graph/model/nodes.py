@@ -81,7 +81,39 @@ class RateSpec:
     partitions: int | None = None
 
 
-SourceSpec = ElementsSpec | FilesSpec | FormatSpec | RateSpec
+@dataclass(frozen=True)
+class DeltaTableSpec:
+    """A Delta table that is read version by version: the rows that are added to it, or with ``changes`` all changes of its rows.
+
+    It begins with the rows that the table has (``snapshot``), with those that come (``latest``), with a version, or with the first
+    version that is not older than a time, in milliseconds.
+    """
+
+    path: str
+    schema: str
+    changes: bool = False
+    start: Literal["snapshot", "latest"] = "snapshot"
+    from_version: int | None = None
+    from_ms: int | None = None
+    on_rewrite: Literal["fail", "skip"] = "fail"
+    max_versions_per_epoch: int | None = None
+    max_bytes_per_epoch: int | None = None
+
+
+SourceSpec = ElementsSpec | FilesSpec | FormatSpec | RateSpec | DeltaTableSpec
+
+
+@dataclass(frozen=True)
+class RecordReasons:
+    """How malformed records of a source whose values are decoded by its timestamp's expression are described.
+
+    ``timestamp`` is the event time as the user wrote it, ``reason`` SQL of why a record has none, ``origin`` SQL of a text that says
+    where the record is.
+    """
+
+    timestamp: str
+    reason: str
+    origin: str
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -111,6 +143,7 @@ class SourceNode(Node):
     spec: SourceSpec
     watermarks: WatermarkStrategy
     malformed_to: OutputTag | None = None
+    reasons: RecordReasons | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from tidemark.errors import DefinitionError
-from tidemark.graph.model.nodes import ElementsSpec, FilesSpec, FormatSpec, RateSpec, SourceNode
+from tidemark.graph.model.nodes import DeltaTableSpec, ElementsSpec, FilesSpec, FormatSpec, RateSpec, SourceNode
 from tidemark.locations import Location
 from tidemark.state.status.status import SourceStatus
 
@@ -38,6 +38,8 @@ def source_status(source: SourceNode) -> SourceStatus:
             return SourceStatus("elements")
         case FilesSpec():
             return SourceStatus("files")
+        case DeltaTableSpec(path=table):
+            return SourceStatus("delta", _place(table))
         case RateSpec():
             return SourceStatus("rate")
         case FormatSpec(format, options):

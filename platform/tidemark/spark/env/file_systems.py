@@ -9,7 +9,7 @@ from py4j.protocol import Py4JJavaError
 
 from tidemark.errors import SetupError
 from tidemark.graph.job.job import Job
-from tidemark.graph.model.nodes import DeltaSpec, FilesSpec, ParquetSpec
+from tidemark.graph.model.nodes import DeltaSpec, DeltaTableSpec, FilesSpec, ParquetSpec
 from tidemark.locations import Location
 
 if TYPE_CHECKING:
@@ -34,9 +34,14 @@ def require_file_systems(spark: SparkSession, job: Job, store: Location) -> None
     Raises:
         SetupError: Spark has none for one of them.
     """
-    outputs = (output.sink.path for output in job.outputs.values() if isinstance(output.sink, DeltaSpec | ParquetSpec))
+    outputs = [output.sink.path for output in job.outputs.values() if isinstance(output.sink, DeltaSpec | ParquetSpec)]
     sources = (source.spec.path for source in job.sources.values() if isinstance(source.spec, FilesSpec))
-    places = [store.spark_uri, *(Location.parse(path).spark_uri for path in outputs), *(readable(spark, path) for path in sources)]
+    tables = [source.spec.path for source in job.sources.values() if isinstance(source.spec, DeltaTableSpec)]
+    places = [
+        store.spark_uri,
+        *(Location.parse(path).spark_uri for path in [*outputs, *tables]),
+        *(readable(spark, path) for path in sources),
+    ]
     for place in places:
         scheme, separator, _ = place.partition("://")
         if separator and not _has(spark, scheme):

@@ -32,7 +32,8 @@ class EpochInput:
     ``offsets`` is the text of Spark's offset log, ``before`` and ``now`` the sources' positions, ``files`` the new files of file
     sources, ``polled_at`` the processing time at which Spark polled the sources (None: when the batch came).
     ``batch`` is false for an epoch without input. ``sizes`` are the bytes of a source's files together, where a listing has them. Of other
-    sources that are read without a query, ``reads`` return the rows, and ``rows`` are their numbers, where these are known.
+    sources that are read without a query, ``reads`` return the rows, and ``rows`` are their numbers, where these are known;
+    ``caught_up`` says of some of them whether nothing is left to read.
     """
 
     offsets: str = ""
@@ -44,6 +45,7 @@ class EpochInput:
     sizes: Mapping[str, int] = field(default_factory=dict)
     reads: Mapping[str, Callable[[], DataFrame]] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
+    caught_up: Mapping[str, bool] = field(default_factory=dict)
 
     def has_new_data(self, source: str) -> bool:
         """Whether a source may have rows in this epoch."""
@@ -84,6 +86,8 @@ class EpochInput:
             return SourceEnd(caught_up=not may_have_unseen_rows(spec), polled_at=self.polled_at)
         if isinstance(spec, ElementsSpec):
             return elements_end(len(spec.batches), log_offset(self.now.get(source.name)) + 1)
+        if source.name in self.caught_up:
+            return SourceEnd(caught_up=self.caught_up[source.name], polled_at=self.polled_at)
         end = SourceEnd()
         # Only idleness and adaptive intake need it.
         if anyway or source.watermarks.idle_after_ms is not None:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tidemark.errors import SourceError
-from tidemark.graph.model.nodes import FilesSpec, FormatSpec, SourceNode
+from tidemark.graph.model.nodes import DeltaTableSpec, FilesSpec, FormatSpec, SourceNode
 from tidemark.semantics.watermarks.event_time import MAX_EVENT_TIME, MIN_EVENT_TIME
 from tidemark.spark.columns.expressions import CORRUPT, POSITION, RAW, ROW_STATUS, SPLIT, TIME, column, quoted, visible_of
 from tidemark.spark.columns.few_rows import has_few_rows
@@ -153,7 +153,7 @@ def required_values(node: SourceNode) -> Sequence[tuple[str, str]]:
     null, also in the items of arrays and maps; it has the path of the array or map.
     """
     spec = node.spec
-    if not isinstance(spec, FilesSpec | FormatSpec) or spec.schema is None or not may_forbid_nulls(spec.schema):
+    if not isinstance(spec, FilesSpec | FormatSpec | DeltaTableSpec) or spec.schema is None or not may_forbid_nulls(spec.schema):
         return ()
     return _required_of(spec.schema)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from tidemark.graph.model.nodes import FilesSpec, FormatSpec, SourceNode, SourceSpec
+from tidemark.graph.model.nodes import DeltaTableSpec, FilesSpec, FormatSpec, SourceNode, SourceSpec
 
 DEFAULT_BYTES_PER_EPOCH: Final = 256 * 1024 * 1024
 """Bytes per epoch: a backlog of files is read in several epochs, not in one in which nothing can be late."""
@@ -49,6 +49,8 @@ def limited(source: SourceNode, share: float = 1.0) -> SourceNode:
         return replace(source, spec=_limited_files(spec, share))
     if isinstance(spec, FormatSpec):
         return replace(source, spec=_limited_format(spec, share))
+    if isinstance(spec, DeltaTableSpec):
+        return replace(source, spec=_limited_table(spec, share))
     return source
 
 
@@ -60,6 +62,12 @@ def limited_specs(sources: Iterable[SourceNode], share: float) -> tuple[SourceSp
 def _limited_files(spec: FilesSpec, share: float) -> FilesSpec:
     if spec.max_files_per_epoch is not None:
         return replace(spec, max_files_per_epoch=_part(spec.max_files_per_epoch, min(share, 1.0)))
+    if spec.max_bytes_per_epoch is not None:
+        return replace(spec, max_bytes_per_epoch=_part(spec.max_bytes_per_epoch, min(share, 1.0)))
+    return replace(spec, max_bytes_per_epoch=_part(DEFAULT_BYTES_PER_EPOCH, share))
+
+
+def _limited_table(spec: DeltaTableSpec, share: float) -> DeltaTableSpec:
     if spec.max_bytes_per_epoch is not None:
         return replace(spec, max_bytes_per_epoch=_part(spec.max_bytes_per_epoch, min(share, 1.0)))
     return replace(spec, max_bytes_per_epoch=_part(DEFAULT_BYTES_PER_EPOCH, share))

@@ -112,11 +112,13 @@ def _text_of(node: SourceNode, names: list[str]) -> Column:
 
 def _reason(intake: Intake, rows: DataFrame) -> Column:
     """Return the reason: what is wrong with the event time, or which NOT NULL column is null."""
-    timestamp = intake.node.watermarks.timestamp
-    name = timestamp if isinstance(timestamp, str) else None
+    timestamp, reasons = intake.node.watermarks.timestamp, intake.node.reasons
+    name = reasons.timestamp if reasons is not None else timestamp if isinstance(timestamp, str) else None
     null, out_of_range, ahead = (F.lit(named_reason(reason, name)) for reason in (NULL_EVENT_TIME, OUT_OF_RANGE, TOO_FAR_AHEAD))
     time = F.col(TIME)
-    if timestamp is not None:
+    if reasons is not None:
+        null = F.expr(reasons.reason)
+    elif timestamp is not None:
         value = column(timestamp)
         if isinstance(rows.select(value.alias("t")).schema["t"].dataType, T.StringType):
             start = named_reason(NULL_EVENT_TIME, name).removesuffix("is null")
@@ -126,7 +128,8 @@ def _reason(intake: Intake, rows: DataFrame) -> Column:
     reason = F.when(time.isNull(), null).when(~in_range, out_of_range)
     for required, present in required_values(intake.node):
         reason = reason.when(~F.expr(present), F.lit(f"column {required!r} is null, and the schema declares it NOT NULL"))
-    return reason.otherwise(ahead)
+    reason = reason.otherwise(ahead)
+    return reason if reasons is None else F.concat(reason, F.expr(reasons.origin))
 
 
 def _why_unparsable(intake: Intake) -> Column:

@@ -14,12 +14,22 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from tidemark.errors import SourceError
-from tidemark.graph.model.nodes import PATTERN_CHARACTERS, ElementsSpec, FilesSpec, FormatSpec, RateSpec, SourceNode, SourceSpec
+from tidemark.graph.model.nodes import (
+    PATTERN_CHARACTERS,
+    DeltaTableSpec,
+    ElementsSpec,
+    FilesSpec,
+    FormatSpec,
+    RateSpec,
+    SourceNode,
+    SourceSpec,
+)
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.columns.expressions import CORRUPT, SOURCE, SPLIT, quoted
 from tidemark.spark.columns.few_rows import in_one_task
 from tidemark.spark.columns.schemas import may_forbid_nulls, nullable, struct_of
 from tidemark.spark.env.file_systems import readable
+from tidemark.spark.sources.delta_tables.table_rows import table_schema
 from tidemark.spark.sources.elements import store_elements
 from tidemark.spark.sources.epoch_input import EpochInput
 from tidemark.spark.sources.intake import BLOCK, PATH, ROW, SourceRows
@@ -61,6 +71,10 @@ def open_source(spark: SparkSession, node: SourceNode, elements: JobStore, *, or
         if isinstance(spec, RateSpec):
             reader = reader.format("rate").option("rowsPerSecond", spec.rows_per_second)
             return (reader.option("numPartitions", spec.partitions) if spec.partitions else reader).load()
+        if isinstance(spec, DeltaTableSpec):
+            # Only its columns are of use: it is read without a query.
+            nothing = reader.format("rate").load().where("false")
+            return nothing.select(*(F.lit(None).cast(field.dataType).alias(field.name) for field in table_schema(spec)))
         return _format(reader, spec)
     except (PySparkException, Py4JJavaError) as error:
         raise SourceError(

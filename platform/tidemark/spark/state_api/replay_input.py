@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidemark.graph.job.job import Job
-from tidemark.graph.model.nodes import FormatSpec, SourceNode
+from tidemark.graph.model.nodes import DeltaTableSpec, FormatSpec, SourceNode
 from tidemark.graph.operators.keyed_process.node import KeyedProcessNode
 from tidemark.spark.epoch.port_input import port_input
 from tidemark.spark.epoch.stateless import StatelessPlan
@@ -19,6 +19,7 @@ from tidemark.spark.operators.base.contract import OperatorRuntime, PortInput
 from tidemark.spark.sources.checkpoint import SparkCheckpoint
 from tidemark.spark.sources.epoch_input import EpochInput, input_of_batch
 from tidemark.spark.sources.intake import prepare_batch
+from tidemark.spark.sources.planning.delta_planner import rows_between
 from tidemark.spark.sources.planning.offset_stream import OffsetStream
 from tidemark.spark.sources.sources import rows_of_epoch
 from tidemark.state.log.records import EpochRecord
@@ -69,7 +70,7 @@ class PastEpoch:
         reads = {
             source.name: _between(self.spark, source, taken, checkpoint, opened)
             for source in topology.sources
-            if isinstance(source.spec, FormatSpec) and taken.has_new_data(source.name)
+            if isinstance(source.spec, FormatSpec | DeltaTableSpec) and taken.has_new_data(source.name)
         }
         return replace(taken, reads=reads)
 
@@ -79,6 +80,8 @@ def _between(
 ) -> Callable[[], DataFrame]:
     """Return what reads the rows of a source between the positions before and after the epoch."""
     spec = source.spec
+    if isinstance(spec, DeltaTableSpec):
+        return partial(rows_between, spark, source, spec, taken.before.get(source.name), taken.now[source.name])
     if not isinstance(spec, FormatSpec):
         raise TypeError(type(spec).__name__)
     stream = OffsetStream(spark, spec.format, spec.options, f"{checkpoint.path}/offsets-{source.name}")

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tidemark.graph.model.nodes import FormatSpec, SourceNode
+from tidemark.errors import SourceError
+from tidemark.graph.model.nodes import DeltaTableSpec, FormatSpec, SourceNode
 from tidemark.spark.sources.checkpoint import SparkCheckpoint
 from tidemark.spark.sources.epoch_input import EpochInput
+from tidemark.spark.sources.planning.delta_planner import DeltaPlanner
 from tidemark.spark.sources.planning.file_planner import FilePlanner, has_files, written_by_query
 from tidemark.spark.sources.planning.offset_planner import OffsetPlanner, has_offsets
 from tidemark.spark.sources.planning.source_planner import SourcePlanner
@@ -19,8 +21,34 @@ if TYPE_CHECKING:
 
 
 def needs_no_query(spark: SparkSession, sources: Sequence[SourceNode]) -> bool:
-    """Whether the epochs of a job over these sources can be planned without a query."""
-    return all(has_files(source.spec) or has_offsets(source.spec) for source in sources) and not written_by_query(spark, sources)
+    """Whether the epochs of a job over these sources can be planned without a query.
+
+    Raises:
+        SourceError: they cannot, and one is a Delta table, which no query of Spark's can read.
+    """
+    if not all(_is_planned(source) for source in sources):
+        _require_no_table(sources, f"source {next(source.name for source in sources if not _is_planned(source))!r}")
+        return False
+    if written_by_query(spark, sources):
+        _require_no_table(sources, "the folder of a source that a query of Spark's writes")
+        return False
+    return True
+
+
+def _is_planned(source: SourceNode) -> bool:
+    return has_files(source.spec) or has_offsets(source.spec) or isinstance(source.spec, DeltaTableSpec)
+
+
+def _require_no_table(sources: Sequence[SourceNode], other: str) -> None:
+    table = next((source for source in sources if isinstance(source.spec, DeltaTableSpec)), None)
+    if table is not None:
+        raise SourceError(
+            f"source {table.name!r} is a Delta table, which Tidemark reads itself, and {other} is read by a query of Spark's: "
+            "one job does not do both",
+            fix="read them in two jobs, or give the other source options that need no query (see docs/how-to/delta-source.md)",
+            uid=table.name,
+            place=table.place,
+        )
 
 
 class EpochPlanner:
@@ -41,11 +69,14 @@ class EpochPlanner:
         self._planners: dict[str, SourcePlanner] = {}
         try:
             for source in sources:
-                self._planners[source.name] = (
-                    OffsetPlanner(spark, source.spec, read.get(source.name), f"{checkpoint.path}/offsets-{source.name}")
-                    if isinstance(source.spec, FormatSpec)
-                    else FilePlanner(spark, source, elements, checkpoint)
-                )
+                spec, position = source.spec, read.get(source.name)
+                if isinstance(spec, FormatSpec):
+                    planner: SourcePlanner = OffsetPlanner(spark, spec, position, f"{checkpoint.path}/offsets-{source.name}")
+                elif isinstance(spec, DeltaTableSpec):
+                    planner = DeltaPlanner(spark, source, spec, position)
+                else:
+                    planner = FilePlanner(spark, source, elements, checkpoint)
+                self._planners[source.name] = planner
         except BaseException:
             self.close()
             raise
@@ -89,6 +120,7 @@ class EpochPlanner:
             sizes={name: each.bytes for name, each in taken.items() if each.bytes is not None},
             reads={name: each.read for name, each in taken.items() if each.read is not None},
             rows={name: each.rows for name, each in taken.items() if each.rows is not None},
+            caught_up={name: each.caught_up for name, each in taken.items() if each.caught_up is not None},
         )
 
     @property

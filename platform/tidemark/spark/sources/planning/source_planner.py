@@ -17,7 +17,8 @@ class Taken:
     """What an epoch reads of a source.
 
     ``position`` is the one after it, as in Spark's offset log. Of a folder, ``files`` are the addresses and ``bytes`` their size; of
-    other sources ``read`` returns the rows, and ``rows`` is their number where it is known.
+    other sources ``read`` returns the rows, and ``rows`` is their number where it is known. ``caught_up`` says whether nothing is left to
+    read, None where the position says how far the source was read.
     """
 
     position: object
@@ -25,6 +26,7 @@ class Taken:
     bytes: int | None = None
     read: Callable[[], DataFrame] | None = None
     rows: int | None = None
+    caught_up: bool | None = None
 
 
 class SourcePlanner(Protocol):

@@ -1,0 +1,1 @@
+"""Debezium: its records as a changelog."""
