@@ -14,6 +14,7 @@ from tidemark.assets.streams.stream_descriptions import describe_column, is_even
 from tidemark.assets.values.metadata_values import MetadataItem, MetadataValues
 from tidemark.durations import format_duration
 from tidemark.graph import (
+    ConnectorSpec,
     DeltaSpec,
     FilesSpec,
     FormatSpec,
@@ -56,6 +57,9 @@ def stream_metadata(data: StreamData, upstream: Mapping[str, dg.AssetKey]) -> Me
         metadata["dagster/table_name"] = table_name(sink.path)
         metadata["dagster/storage_kind"] = "delta" if isinstance(sink, DeltaSpec) else "parquet"
         metadata["tidemark/location"] = dg.MetadataValue.path(sink.path)
+    elif isinstance(sink, ConnectorSpec):
+        metadata["dagster/storage_kind"] = sink.KIND
+        metadata["tidemark/location"] = sink.location
     return metadata
 
 

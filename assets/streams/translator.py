@@ -10,7 +10,20 @@ import dagster as dg
 from tidemark.assets.streams.job_streams import StreamData, source_streams, sources_of
 from tidemark.assets.streams.spec_metadata import source_metadata, stream_metadata
 from tidemark.assets.streams.stream_descriptions import describe_output
-from tidemark.graph import ConsoleSpec, DeltaSpec, ElementsSpec, FilesSpec, FormatSpec, Job, MemorySpec, ParquetSpec, RateSpec, code_version
+from tidemark.graph import (
+    ConnectorSpec,
+    ConsoleSpec,
+    DeltaSpec,
+    ElementsSpec,
+    FilesSpec,
+    FormatSpec,
+    Job,
+    MemorySpec,
+    ParquetSpec,
+    RateSpec,
+    SinkSpec,
+    code_version,
+)
 
 _SINK_KINDS = {DeltaSpec: "delta", ParquetSpec: "parquet", ConsoleSpec: "console", MemorySpec: "memory"}
 
@@ -49,8 +62,12 @@ class TidemarkTranslator:
             code_version=code_version(job),
             owners=_owners(job),
             tags=_tags(job),
-            kinds={"tidemark", "spark", _SINK_KINDS[type(data.output.sink)]},
+            kinds={"tidemark", "spark", _kind_of(data.output.sink)},
         )
+
+
+def _kind_of(sink: SinkSpec) -> str:
+    return sink.KIND if isinstance(sink, ConnectorSpec) else _SINK_KINDS[type(sink)]
 
 
 def group_of(job: str) -> str:

@@ -70,6 +70,7 @@ from .graph.api.windows.triggers import never_trigger as never_trigger
 from .graph.api.windows.triggers import processing_time_trigger as processing_time_trigger
 from .graph.api.windows.triggers import purging_trigger as purging_trigger
 from .graph.api.windows.windowed_stream import WindowedStream as WindowedStream
+from .graph.connectors.kafka.declare import kafka_sink as kafka_sink
 from .graph.job.job import Job as Job
 from .graph.model.aggregates import Aggregate as Aggregate
 from .graph.model.nodes import Output as Output

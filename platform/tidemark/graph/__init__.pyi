@@ -5,6 +5,7 @@ from .checks.schema_inference import schema_of as schema_of
 from .expressions.expression_text import describe_expression as describe_expression
 from .job.code_version import code_version as code_version
 from .job.job import Job as Job
+from .model.connector_spec import ConnectorSpec as ConnectorSpec
 from .model.nodes import VALID_FROM as VALID_FROM
 from .model.nodes import ChangelogNode as ChangelogNode
 from .model.nodes import ConsoleSpec as ConsoleSpec
@@ -25,6 +26,7 @@ from .model.nodes import ParquetSpec as ParquetSpec
 from .model.nodes import RateSpec as RateSpec
 from .model.nodes import SelectNode as SelectNode
 from .model.nodes import SideOutputNode as SideOutputNode
+from .model.nodes import SinkSpec as SinkSpec
 from .model.nodes import SourceNode as SourceNode
 from .model.nodes import SourceSpec as SourceSpec
 from .model.nodes import StatefulNode as StatefulNode

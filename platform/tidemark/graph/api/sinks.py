@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidemark.errors import DefinitionError
+from tidemark.graph.api.outputs import output_of
 from tidemark.graph.checks.changelogs import changelog_keys
 from tidemark.graph.checks.output_columns import check_added_columns
-from tidemark.graph.checks.side_outputs import check_has_rows
 from tidemark.graph.checks.upsert_keys import check_sequence, upsert_keys
 from tidemark.graph.expressions.expression_text import shortened
 from tidemark.graph.model.call_site import call_site
+from tidemark.graph.model.connector_spec import ConnectorSpec
 from tidemark.graph.model.nodes import ConsoleSpec, DeltaMode, DeltaSpec, MemorySpec, Output, ParquetSpec, SinkSpec
 from tidemark.names import location_fix
 
@@ -153,6 +154,8 @@ def guarantee(sink: SinkSpec) -> str:
             return "at least once"
         case MemorySpec():
             return "exactly once within the process"
+        case ConnectorSpec():
+            return sink.guarantee
 
 
 def _text(sink: str, argument: str, value: object, stream: object) -> str:
@@ -173,17 +176,7 @@ def _text(sink: str, argument: str, value: object, stream: object) -> str:
 
 
 def _output(sink: str, stream: Stream, spec: SinkSpec) -> Output:
-    from tidemark.graph.api.streams import Stream
-
-    place = call_site()
-    if not isinstance(stream, Stream):
-        raise DefinitionError(
-            f"{sink}(...) is given {type(stream).__name__}, not a stream",
-            fix="pass what source(...), an operator or side_output(...) returns; a keyed or windowed stream needs .aggregate(...) first",
-            place=place,
-        )
-    check_has_rows(stream.node, place)
-    output = Output(node=stream.node, sink=spec, place=place)
+    output = output_of(sink, stream, spec, call_site())
     if not isinstance(spec, DeltaSpec):
         check_added_columns(output)
     return output

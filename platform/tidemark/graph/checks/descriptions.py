@@ -6,6 +6,7 @@ import re
 
 from tidemark.durations import format_duration
 from tidemark.graph.expressions.expression_text import describe_columns, describe_expression, function_name
+from tidemark.graph.model.connector_spec import ConnectorSpec
 from tidemark.graph.model.nodes import (
     ChangelogNode,
     ConsoleSpec,
@@ -134,6 +135,8 @@ def describe_sink(sink: SinkSpec) -> str:
             return "console"
         case MemorySpec():
             return f"memory {sink.name}"
+        case ConnectorSpec():
+            return sink.describe()
 
 
 def describe_path(path: str) -> str:

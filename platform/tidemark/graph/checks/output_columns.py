@@ -7,6 +7,7 @@ from typing import Final
 from tidemark.errors import ColumnError
 from tidemark.graph.checks.changelogs import changelog_keys
 from tidemark.graph.checks.schema_inference import schema_of
+from tidemark.graph.model.connector_spec import ConnectorSpec
 from tidemark.graph.model.nodes import VALID_FROM, VALID_TO, DeltaSpec, Node, Output, SinkSpec
 from tidemark.graph.model.schema import Schema, SchemaColumn
 
@@ -19,6 +20,8 @@ _VALIDITY: Final = (SchemaColumn(VALID_FROM, "TIMESTAMP"), SchemaColumn(VALID_TO
 
 def added_columns(node: Node, sink: SinkSpec) -> tuple[SchemaColumn, ...]:
     """Return the columns that a sink adds to the rows of a node: the operation and the epoch of a changelog's, the validity of versions."""
+    if isinstance(sink, ConnectorSpec):
+        return _HISTORY if sink.adds_history and changelog_keys(node) is not None else ()
     mode = sink.mode if isinstance(sink, DeltaSpec) else "append"
     if mode == "scd2":
         return _VALIDITY

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tidemark.graph.checks.side_outputs import tags_of
 from tidemark.graph.expressions.function_fingerprint import function_text
 from tidemark.graph.expressions.policy_definition import settings_of
+from tidemark.graph.model.connector_spec import ConnectorSpec
 from tidemark.graph.model.nodes import (
     ChangelogNode,
     DeltaSpec,
@@ -121,6 +122,8 @@ def _strategy(strategy: WatermarkStrategy) -> list[object]:
 
 def _sink(sink: SinkSpec) -> object:
     kind = type(sink).__name__
+    if isinstance(sink, ConnectorSpec):
+        return [kind, *sink.identity]
     return (
         [kind, sink.mode, sink.keys, *([sink.sequence] if sink.sequence else [])]
         if isinstance(sink, DeltaSpec) and sink.mode != "append"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tidemark.errors import DefinitionError
 from tidemark.graph.checks.function_names import check_declared, check_functions
 from tidemark.graph.checks.side_outputs import tags_of
+from tidemark.graph.model.connector_spec import ConnectorSpec
 from tidemark.graph.model.nodes import (
     ConsoleSpec,
     DeltaSpec,
@@ -114,6 +115,8 @@ def _location(name: str, output: Output) -> tuple[object, ...] | None:
             return "path", found.scheme, found.bucket, found.path
         case MemorySpec(table):
             return "memory", table
+        case ConnectorSpec():
+            return output.sink.KIND, output.sink.location
         case ConsoleSpec():
             return None
 
@@ -124,6 +127,8 @@ def _written(output: Output) -> str:
             return repr(path)
         case MemorySpec(table):
             return repr(table)
+        case ConnectorSpec():
+            return repr(output.sink.location)
         case ConsoleSpec():
             return "the console"
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
+from tidemark.graph.model.connector_spec import ConnectorSpec
 from tidemark.graph.model.unknown_members import unknown_member
 from tidemark.graph.model.wrong_calls import checked_methods
 from tidemark.semantics.watermarks.watermarks import WatermarkStrategy
@@ -324,7 +325,7 @@ class MemorySpec:
     name: str
 
 
-SinkSpec = DeltaSpec | ParquetSpec | ConsoleSpec | MemorySpec
+SinkSpec = DeltaSpec | ParquetSpec | ConsoleSpec | MemorySpec | ConnectorSpec
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from tidemark.errors import DefinitionError
 from tidemark.graph.job.job import Job
+from tidemark.graph.model.connector_spec import ConnectorSpec
 from tidemark.graph.model.nodes import DeltaSpec, MemorySpec, Output, ParquetSpec, SinkSpec
 from tidemark.locations import Location
 
@@ -15,7 +16,8 @@ from tidemark.locations import Location
 def redirect_outputs(job: Job, *, name: str, root: str) -> Job:
     """Return the job under another name, with its tables and folders under another root: each as ``<root>/<output>``.
 
-    Console outputs stay as they are; in-memory outputs are kept under the fork's name.
+    Console outputs stay as they are; in-memory outputs are kept under the fork's name. Connectors' outputs go to places of the fork's
+    own: to the topic ``TOPIC-FORK``.
 
     Raises:
         DefinitionError: the root cannot be read as a location, or the results would lie where the job's own do.
@@ -29,6 +31,8 @@ def redirect_outputs(job: Job, *, name: str, root: str) -> Job:
                 return replace(sink, path=str(place.joined(output_name)))
             case MemorySpec(table):
                 return MemorySpec(f"{name}_{table}")
+            case ConnectorSpec():
+                return sink.redirected(name)
         return sink
 
     outputs = {key: Output(output.node, moved(key, output.sink), output.place) for key, output in job.outputs.items()}

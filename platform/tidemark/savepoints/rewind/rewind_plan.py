@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
+from typing import Final
 from urllib.parse import unquote
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from tidemark.errors import SinkError
+from tidemark.graph.connectors import registry as connectors
 from tidemark.locations import Location
 from tidemark.savepoints.delta.folder_note import folder_lost
 from tidemark.savepoints.delta.table_position import lost_of_record
@@ -22,10 +24,11 @@ from tidemark.state.gc.pins import LaterLineages
 from tidemark.state.log.records import EpochRecord, OutputRecord
 from tidemark.state.store.store import JobStore
 
-NOT_REVERTED = {
+NOT_REVERTED: Final[Mapping[str, str]] = {
     "parquet": "files that were written since stay in the folder, and their rows are written again",
     "console": "what was printed stays printed",
     "memory": "it lives within one process and starts empty in the next",
+    **connectors.NOT_REVERTED,
 }
 
 

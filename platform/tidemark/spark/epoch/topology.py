@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tidemark.graph.model.connector_spec import ConnectorSpec
 from tidemark.graph.model.nodes import (
     ChangelogNode,
     DeltaSpec,
@@ -19,6 +20,7 @@ from tidemark.graph.model.nodes import (
     Output,
     SelectNode,
     SideOutputNode,
+    SinkSpec,
     SourceNode,
     SplitNode,
     StatefulNode,
@@ -192,7 +194,7 @@ def build_topology(outputs: Mapping[str, Output]) -> Topology:
     # The changes of a key are taken in the order of its rows.
     ordering += [node for node in nodes if isinstance(node, ChangelogNode)]
     # Of an epoch's rows with one key the last one is kept; results of operators have their own positions.
-    replacing = [output.node for output in outputs.values() if isinstance(output.sink, DeltaSpec) and output.sink.mode != "append"]
+    replacing = [output.node for output in outputs.values() if _replaces(output.sink)]
     ordering += [node for node in replacing if not result_operators(node)]
     ordered = frozenset(id(source) for source in walk(ordering) if isinstance(source, SourceNode))
     return Topology(
@@ -203,6 +205,10 @@ def build_topology(outputs: Mapping[str, Output]) -> Topology:
         gated=gated,
         ordered=ordered,
     )
+
+
+def _replaces(sink: SinkSpec) -> bool:
+    return sink.replaces if isinstance(sink, ConnectorSpec) else isinstance(sink, DeltaSpec) and sink.mode != "append"
 
 
 def _gated(nodes: tuple[Node, ...]) -> frozenset[int]:

@@ -114,7 +114,7 @@ class JobDriver:
             topology=self._topology,
             runtimes={id(node): runtime_of(node) for node in self._topology.operators},
             definitions={self._topology.name(node): encode(node) for node in self._topology.operators},
-            sinks=bind_sinks(job.outputs, self._store),
+            sinks=bind_sinks(job.outputs, term),
             clock=clock,
             port_types=cache(lambda: port_types(self.session, job, self._elements)),
         )
@@ -226,7 +226,7 @@ class JobDriver:
             offsets = self._checkpoint.offsets(number)
             epoch = number + self._shift
             if self.head is not None and epoch <= self.head.epoch:
-                publish(committed_batch(self.head, epoch, offsets, job=self.job.name), self._context.sinks)
+                publish(committed_batch(self.head, epoch, offsets, job=self.job.name), self._context.sinks, self._term)
                 return
             taken = input_of_batch(self._checkpoint, self._topology.sources, offsets=offsets, before=self._offsets, polled_at=polled_at)
             self._run(batch.sparkSession, taken, batch, at=self.now())
@@ -384,7 +384,7 @@ class JobDriver:
         self.head = record
         crash_point("after-commit")
         published = self._clock.monotonic()
-        publish(record, self._context.sinks)
+        publish(record, self._context.sinks, self._term)
         crash_point("outputs-published")
         now = self._clock.monotonic()
         progress = replace(

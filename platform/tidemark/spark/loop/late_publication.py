@@ -38,13 +38,13 @@ def late_publisher(conf: Callable[[], Mapping[str, str]] = dict) -> Publish:
         lost: dict[str, str] = {}
         # Folders of files were not checked; files that were moved already stay.
         due = {name: output for name, output in record.outputs.items() if output.files and (name in unshown or output.sink != "delta")}
-        opened = {name: sink_of_record(name, output, record.job, maintained=False) for name, output in due.items()}
+        opened = {name: sink_of_record(name, output, record.job, driver, maintained=False) for name, output in due.items()}
         sinks = {name: sink for name, sink in opened.items() if sink is not None}
         # Otherwise an epoch would be added to a place that has lost some, and hide the gap.
         expect_published(record, sinks, driver.log)
         merges = any(Upsert.of_options(output.options) is not None for output in due.values())
         with beating(driver), _session(record.job, conf()) if merges else _no_session():
-            publish(replace(record, outputs=due), sinks, lost=lambda name, error: lost.update({name: error.what}))
+            publish(replace(record, outputs=due), sinks, driver, lost=lambda name, error: lost.update({name: error.what}))
         return lost
 
     return publish_now

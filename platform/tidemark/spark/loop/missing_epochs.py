@@ -12,7 +12,7 @@ from tidemark.savepoints.delta.missing_records import Retained, retained_of
 from tidemark.spark.sinks.sinks import BoundSink, sink_for
 from tidemark.spark.sinks.staging.missing import Expected
 from tidemark.state.log.accepted_gaps import read_accepted, write_accepted
-from tidemark.state.log.joblog import JobLog
+from tidemark.state.log.joblog import Driver, JobLog
 from tidemark.state.log.progress import EpochProgress, MissingEpochs, OutputRepair
 from tidemark.state.log.records import EpochRecord, OutputRecord
 
@@ -21,9 +21,9 @@ logger = logging.getLogger("tidemark")
 _REPAIRS_KEPT: Final = 10
 
 
-def sinks_of(record: EpochRecord, sinks: Mapping[str, BoundSink]) -> dict[str, BoundSink]:
+def sinks_of(record: EpochRecord, sinks: Mapping[str, BoundSink], driver: Driver) -> dict[str, BoundSink]:
     """Return the sinks of an epoch, by output: the job's, and former ones where outputs have moved since."""
-    found = {name: sink_for(name, output, sinks, record.job) for name, output in record.outputs.items()}
+    found = {name: sink_for(name, output, sinks, record.job, driver) for name, output in record.outputs.items()}
     return {name: sink for name, sink in found.items() if sink is not None}
 
 

@@ -107,7 +107,7 @@ class Recovery:
     def _publish(self, head: EpochRecord) -> None:
         """Publish the newest epoch, after checking that the places hold all epochs before it."""
         log = self.term.log
-        former = {name: sink for name, sink in sinks_of(head, self.sinks).items() if sink is not self.sinks.get(name)}
+        former = {name: sink for name, sink in sinks_of(head, self.sinks, self.term).items() if sink is not self.sinks.get(name)}
         for sinks in (self.sinks, former):
             expect_published(head, sinks, log)
         # An output's former place is another entry under its name.
@@ -122,7 +122,7 @@ class Recovery:
             write_accepted(log.store, head, self.repairs)
             logger.warning("%s", self.repairs[name])
 
-        publish(head, {**self.sinks, **former}, lost=accepted)
+        publish(head, {**self.sinks, **former}, self.term, lost=accepted)
 
     def _current_positions(self, stored: EpochRecord, begun: EpochRecord) -> dict[str, OutputRecord]:
         """Return the outputs that a lineage begins with, at the current positions of their places, which a restore leaves as they are.

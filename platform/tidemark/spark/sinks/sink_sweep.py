@@ -49,7 +49,7 @@ def sweep_outputs(
     tombstones = TombstoneList(driver.log.store, OUTPUT_SWEEP)
     before = tombstones.read()
     oldest = _oldest_retained(epochs, lineage)
-    unused = [staging for place in _places(sinks, epochs.all) for staging in place.unused(oldest, before)]
+    unused = [staging for place in _places(sinks, epochs.all, driver) for staging in place.unused(oldest, before)]
     listed = [file for staging in unused for file in staging.files]
     plan = plan_sweep(listed, (), before, now_ms=driver.log.clock.now_ms(), lease_ms=lease_ms)
     doomed = {place: _deletable(place, plan.delete) for place in {staging.place for staging in unused}}
@@ -122,7 +122,7 @@ class _Staging:
     files: tuple[ListedFile, ...]
 
 
-def _places(sinks: Mapping[str, BoundSink], epochs: Iterable[DecodedEpoch]) -> list[_Place]:
+def _places(sinks: Mapping[str, BoundSink], epochs: Iterable[DecodedEpoch], driver: Driver) -> list[_Place]:
     """Return the places of all outputs that the job has, or that a kept epoch had."""
     by_location = {(name, bound.sink.location): bound.sink for name, bound in sinks.items()}
     named: dict[tuple[str, str | None], set[str]] = defaultdict(set)
@@ -132,7 +132,7 @@ def _places(sinks: Mapping[str, BoundSink], epochs: Iterable[DecodedEpoch]) -> l
                 continue
             key = name, output.location
             named[key].add(folder_of(output))
-            if key not in by_location and (former := sink_of_record(name, output, decoded.record.job)) is not None:
+            if key not in by_location and (former := sink_of_record(name, output, decoded.record.job, driver)) is not None:
                 by_location[key] = former.sink
     return [_Place(sink, frozenset(named[key])) for key, sink in by_location.items()]
 

@@ -13,6 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from tidemark.errors import CorruptStoreError, SinkError, StoreError
 from tidemark.graph.checks.changelogs import changelog_keys, is_net
+from tidemark.graph.model.connector_spec import ConnectorSpec
 from tidemark.graph.model.nodes import ConsoleSpec, DeltaSpec, MemorySpec, Output, ParquetSpec
 from tidemark.graph.operators.window.columns import REPLACES
 from tidemark.locations import Location
@@ -23,6 +24,8 @@ from tidemark.spark.columns.replaced_sessions import LISTED, starts_of
 from tidemark.spark.columns.schemas import nullable
 from tidemark.spark.columns.state_files import write_folder
 from tidemark.spark.prepared.prepared_plan import PassRows
+from tidemark.spark.sinks.connector import ConnectorSink, SinkOwner
+from tidemark.spark.sinks.connectors import KINDS, connector_sink, former_connector_sink
 from tidemark.spark.sinks.delta.delta_changes import Changes, changes_options, staged_history, staged_upsert, staged_versions
 from tidemark.spark.sinks.delta.delta_sink import DeltaSink
 from tidemark.spark.sinks.delta.delta_upsert import Upsert
@@ -30,7 +33,7 @@ from tidemark.spark.sinks.local_sinks import ConsoleSink, MemorySink
 from tidemark.spark.sinks.parquet_sink import ParquetSink
 from tidemark.spark.sinks.staging.missing import Expected
 from tidemark.spark.sinks.staging.staging import new_staging
-from tidemark.state.log.joblog import JobLog
+from tidemark.state.log.joblog import Driver, JobLog
 from tidemark.state.log.parquet_files import write_parquet
 from tidemark.state.log.records import EpochRecord, OutputRecord, SinkPosition
 from tidemark.state.store.store import JobStore
@@ -143,6 +146,8 @@ class BoundSink:
             epoch: the current epoch.
             processing_time: of the epoch, milliseconds.
         """
+        if isinstance(self.sink, ConnectorSink):
+            return self._stage_records(self.sink, rows, new_staging(lineage, epoch), epoch, processing_time)
         if self.changes is not None or (self._upsert is not None and self._upsert.versions):
             return self._stage_changes(rows, new_staging(lineage, epoch), epoch, processing_time)
         visible = visible_part(rows)
@@ -192,6 +197,22 @@ class BoundSink:
             options={**(upsert.options if upsert is not None else {}), **changes_options(given, staged.counts)},
         )
 
+    def _stage_records(self, sink: ConnectorSink, rows: DataFrame, staging: str, epoch: int, processing_time: int) -> OutputRecord:
+        """Stage rows in the shape of a connector's."""
+        sink.require_whole()
+        sink.check(nullable(visible_part(rows).schema))
+        staged = sink.staged(rows, self.changes, epoch=epoch, processing_time=processing_time)
+        files = write_folder(staged.rows, sink.staging, sink.staging_folder(staging), compression=SINK_COMPRESSION)
+        given, options = staged.counted(files)
+        return OutputRecord(
+            sink=sink.kind,
+            location=sink.location,
+            schema=staged.schema.json(),
+            files=tuple(file.as_staged_file() for file in files),
+            rows=given,
+            options={**sink.record_options, **options},
+        )
+
     @property
     def _upsert(self) -> Upsert | None:
         """How rows of a Delta table replace older ones, None where all are added."""
@@ -200,7 +221,7 @@ class BoundSink:
     @property
     def takes_rows(self) -> bool:
         """Whether ``stage_rows`` can be called: rows are appended as they are."""
-        return self.changes is None and not self.sink.starts_only and self._upsert is None
+        return self.changes is None and not self.sink.starts_only and self._upsert is None and not isinstance(self.sink, ConnectorSink)
 
     def stage_rows(self, rows: PassRows, lineage: str, epoch: int) -> OutputRecord:
         """Stage an epoch's rows that were read already, where the sink ``takes_rows``; arguments as of ``stage``."""
@@ -260,14 +281,18 @@ def require_not_ahead(sinks: Mapping[str, BoundSink], lineage: str, epoch: int) 
             )
 
 
-def bind_sinks(outputs: Mapping[str, Output], job: JobStore) -> dict[str, BoundSink]:
-    """Return the sinks of a job's outputs. ``job`` is the store at the job's folder.
+def bind_sinks(outputs: Mapping[str, Output], driver: Driver) -> dict[str, BoundSink]:
+    """Return the sinks of a job's outputs.
+
+    Args:
+        outputs: by name.
+        driver: the right to append to the job's log.
 
     Raises:
         SinkError: a sink's place cannot be reached.
     """
     return {
-        name: BoundSink(name, _opened(name, output, job), _changes_of(output), _sequence_of(output)) for name, output in outputs.items()
+        name: BoundSink(name, _opened(name, output, driver), _changes_of(output), _sequence_of(output)) for name, output in outputs.items()
     }
 
 
@@ -280,7 +305,7 @@ def _sequence_of(output: Output) -> str | None:
     return output.sink.sequence if isinstance(output.sink, DeltaSpec) else None
 
 
-def sink_for(name: str, record: OutputRecord, sinks: Mapping[str, BoundSink], job: str) -> BoundSink | None:
+def sink_for(name: str, record: OutputRecord, sinks: Mapping[str, BoundSink], job: str, driver: Driver | None = None) -> BoundSink | None:
     """Return the sink of an epoch's rows of an output: the job's, or a former one where they were staged for that.
 
     Args:
@@ -288,12 +313,13 @@ def sink_for(name: str, record: OutputRecord, sinks: Mapping[str, BoundSink], jo
         record: of it, in the epoch.
         sinks: of the job's outputs, by name.
         job: whose epoch it is.
+        driver: as for ``sink_of_record``.
     """
     bound = sinks.get(name)
-    return bound if bound is not None and bound.accepts(record) else sink_of_record(name, record, job)
+    return bound if bound is not None and bound.accepts(record) else sink_of_record(name, record, job, driver)
 
 
-def sink_of_record(name: str, record: OutputRecord, job: str, *, maintained: bool = True) -> BoundSink | None:
+def sink_of_record(name: str, record: OutputRecord, job: str, driver: Driver | None = None, *, maintained: bool = True) -> BoundSink | None:
     """Return the sink of an output that the job no longer has, so that its committed epoch can still be published.
 
     None for outputs that live within one process, which has ended.
@@ -302,10 +328,15 @@ def sink_of_record(name: str, record: OutputRecord, job: str, *, maintained: boo
         name: of the output.
         record: of it, in an epoch.
         job: whose it is.
+        driver: of the job; only connectors' sinks need it.
         maintained: as for ``DeltaSink``.
     """
     if record.location is None:
         return None
+    if record.sink in KINDS:
+        if driver is None:
+            raise TypeError("rows that are staged for a connector are in the job's folder, which the driver knows")
+        return BoundSink(name, former_connector_sink(name, record, SinkOwner.of(driver)))
     if record.sink != "delta":
         # The job no longer says whether its readers move files.
         return BoundSink(name, ParquetSink(name, record.location, job=job, readers_move_files=True))
@@ -321,9 +352,11 @@ def _name_of(job: JobStore) -> str:
     return job.prefix.rpartition("/")[2]
 
 
-def _opened(name: str, output: Output, job: JobStore) -> Sink:
+def _opened(name: str, output: Output, driver: Driver) -> Sink:
     try:
-        return _sink(name, output, job)
+        if isinstance(output.sink, ConnectorSpec):
+            return connector_sink(name, output.sink, SinkOwner.of(driver))
+        return _sink(name, output, driver.log.store)
     except StoreError as error:
         raise SinkError(
             f"the place of output {name!r} cannot be opened: {error.what}",

@@ -1,0 +1,160 @@
+"""A topic of Kafka as a sink: exactly once by transactions with a marker, or at least once without."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from tidemark.crashpoints import crash_point
+from tidemark.errors import MissingEpochsError, SinkError
+from tidemark.graph.connectors.kafka.spec import KafkaSpec
+from tidemark.savepoints.delta.table_position import NO_TABLE
+from tidemark.spark.sinks.connector import ConnectorSink, SinkOwner, StagedRows
+from tidemark.spark.sinks.delta.delta_changes import Changes
+from tidemark.spark.sinks.kafka.client import Access
+from tidemark.spark.sinks.kafka.plain_producer import PlainProducer
+from tidemark.spark.sinks.kafka.staged_records import staged_records
+from tidemark.spark.sinks.kafka.transactions import Transactions
+from tidemark.spark.sinks.staging.staging import folder_of
+from tidemark.state.log.records import OutputRecord, SinkPosition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql import types as T
+
+_ACCESS = "kafka"
+
+
+class KafkaSink(ConnectorSink):
+    """One topic.
+
+    Args:
+        name: of the output.
+        spec: of the topic.
+        owner: whose output it is.
+    """
+
+    kind: ClassVar[str] = KafkaSpec.KIND
+
+    def __init__(self, name: str, spec: KafkaSpec, owner: SinkOwner) -> None:
+        super().__init__(name, owner)
+        self._spec = spec
+        identity = f"{spec.id_prefix}/{owner.job}/{name}"
+        self._access = Access(name, spec.servers, spec.topic, identity, spec.options, spec.environment)
+        self._transactions = Transactions(self._access, spec.rows_per_transaction, owner.confirm)
+        self._plain = PlainProducer(self._access)
+        self._staged_here = ""
+
+    @classmethod
+    def of_record(cls, name: str, record: OutputRecord, owner: SinkOwner) -> Self:
+        """Return the sink of a record whose output the job no longer has, or has at another place."""
+        stored = json.loads(record.options[_ACCESS])
+        servers, _, topic = str(record.location).removeprefix(f"{KafkaSpec.KIND}://").rpartition("/")
+        return cls(name, KafkaSpec(servers=servers, topic=topic, **stored), owner)
+
+    @property
+    def location(self) -> str:
+        """The topic's address."""
+        return self._spec.location
+
+    def staging_folder(self, name: str) -> str:
+        """Return a folder below the job's; the newest one is remembered, since its epoch cannot have been published before."""
+        self._staged_here = super().staging_folder(name)
+        return self._staged_here
+
+    def staged(self, rows: DataFrame, changes: Changes | None, *, epoch: int, processing_time: int) -> StagedRows:
+        """Return the rows as records: keys and values."""
+        from tidemark.spark.sinks.kafka.rows import Envelope, record_rows
+
+        return record_rows(rows, self._spec, changes, Envelope(self.owner.job, self.name, epoch, processing_time))
+
+    @property
+    def record_options(self) -> dict[str, str]:
+        """How the topic is accessed, without secrets."""
+        spec = self._spec
+        stored = {
+            "delivery": spec.delivery,
+            "options": dict(spec.options),
+            "environment": dict(spec.environment),
+            "rows_per_transaction": spec.rows_per_transaction,
+            "id_prefix": spec.id_prefix,
+        }
+        return {_ACCESS: json.dumps(stored, sort_keys=True)}
+
+    def check(self, schema: T.StructType) -> None:
+        """Make sure that the rows have the columns of the key and of headers, which the graph may not know beforehand."""
+        wanted = [*self._spec.key, *self._spec.headers.values(), *(["value"] if self._spec.format == "raw" else [])]
+        missing = [name for name in wanted if name not in schema.names]
+        if missing:
+            raise SinkError(
+                f"output {self.name!r} cannot be published to the topic {self._spec.topic!r}: its rows have no column {missing[0]!r}",
+                fix=f"name other columns in key= or headers=; there are {', '.join(schema.names)}",
+                uid=self.name,
+                place=self.location,
+            )
+
+    def require_whole(self) -> None:
+        """Connect: fence older drivers, end their transaction, and read the marker."""
+        if self._spec.delivery == "at_least_once":
+            self._plain.open()
+            self.known = self.known if self.known is not None else NO_TABLE
+            return
+        self._transactions.open()
+        marker = self._transactions.marker
+        if marker is not None:
+            self.known = SinkPosition(lineage=marker.lineage, epoch=marker.epoch)
+        elif self.known is None:
+            newest = self.expected.newest
+            self.known = SinkPosition(lineage=newest[0], epoch=newest[1]) if newest is not None else NO_TABLE
+
+    def newest(self, lineage: str) -> int | None:
+        """Return the newest epoch of a lineage by the marker."""
+        if self._spec.delivery == "at_least_once":
+            return None
+        self._transactions.open()
+        marker = self._transactions.marker
+        return marker.epoch if marker is not None and marker.lineage == lineage else None
+
+    def publish(self, record: OutputRecord, lineage: str, epoch: int) -> None:
+        """Publish the records of a committed epoch, unless its staged files were deleted, which follows the publication.
+
+        Raises:
+            MissingEpochsError: whether it was published is not known any more.
+            SinkError: the topic does not take the records.
+            PublishError: they cannot be published now.
+            FencedError: a newer driver has begun.
+        """
+        if not self.is_staged(record):
+            self.discard(record)
+            return
+        self.require_whole()
+        records = partial(staged_records, self.staging, record.files)
+        rows = sum(file.rows for file in record.files)
+        if self._spec.delivery == "at_least_once":
+            self._plain.publish(records(0, rows), epoch)
+        else:
+            self._require_known(record, epoch)
+            self._transactions.publish(records, rows, lineage, epoch)
+        self.known = SinkPosition(lineage=lineage, epoch=epoch)
+        self.discard(record)
+        crash_point("staged-rows-deleted")
+
+    def _require_known(self, record: OutputRecord, epoch: int) -> None:
+        """Make sure that the marker shows whether an epoch was published: an earlier epoch's is there, or there was none."""
+        earlier = record.before is not None and record.before.epoch >= 0
+        if self._transactions.marker is not None or not earlier or folder_of(record) == self._staged_here:
+            return
+        job = self.owner.job
+        raise MissingEpochsError(
+            f"the marker of output {self.name!r} is gone from the topic {self._spec.topic!r}, so whether epoch {epoch}, "
+            "which is committed, was published is not known: the topic was recreated, or the group's offsets expired while the job was "
+            "stopped (offsets.retention.minutes of the brokers, 7 days)",
+            fix="look into the topic: if the epoch's records are there, or are not needed, continue without publishing it "
+            f"(`--missing-epochs accept` of `tidemark start {job}` and `tidemark run`); else start the job once with "
+            "guarantee='at_least_once' of this output, which publishes it; nothing was changed",
+            job=job or None,
+            uid=self.name,
+            epoch=epoch,
+            place=self.location,
+        )

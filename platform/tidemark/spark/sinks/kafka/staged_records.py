@@ -1,0 +1,62 @@
+"""Reads an epoch's staged rows as records: a key, a value and headers, in the order of the files and of their rows."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow.parquet as pq
+
+from tidemark.state.log.records import StagedFile
+from tidemark.state.store.store import JobStore
+
+KEY: Final = "key"
+VALUE: Final = "value"
+HEADER: Final = "header:"
+"""The columns of staged files: the key, the value, and each header by its name."""
+
+BATCH_ROWS: Final = 20_000
+
+Record = tuple[bytes | None, bytes | None, list[tuple[str, str | bytes | None]]]
+
+
+def staged_records(store: JobStore, files: Sequence[StagedFile], start: int, stop: int) -> Iterator[list[Record]]:
+    """Return the records of some rows of all, in batches; only the files that have some of them are read.
+
+    Args:
+        store: that the files are staged in.
+        files: in their order.
+        start: the first row's number among the rows of all files.
+        stop: that of the first row which is not wanted any more.
+
+    Raises:
+        StoreError: a file cannot be read.
+    """
+    first = 0
+    for file in files:
+        last = first + file.rows
+        if first < stop and last > start:
+            yield from _of_file(store.get(file.path), start - first, stop - first)
+        first = last
+
+
+def _of_file(data: bytes, start: int, stop: int) -> Iterator[list[Record]]:
+    at = 0
+    for batch in pq.ParquetFile(io.BytesIO(data)).iter_batches(batch_size=BATCH_ROWS):
+        rows = batch.num_rows
+        low, high = max(start - at, 0), min(stop - at, rows)
+        if low < high:
+            yield _records(batch.slice(low, high - low))
+        at += rows
+        if at >= stop:
+            return
+
+
+def _records(batch: Any) -> list[Record]:  # noqa: ANN401 - PyArrow has no types
+    names = [name.removeprefix(HEADER) for name in batch.schema.names if name.startswith(HEADER)]
+    keys, values = batch.column(KEY).to_pylist(), batch.column(VALUE).to_pylist()
+    if not names:
+        return [(key, value, []) for key, value in zip(keys, values, strict=True)]
+    headers = zip(*(batch.column(HEADER + name).to_pylist() for name in names), strict=True)
+    return [(key, value, list(zip(names, row, strict=True))) for key, value, row in zip(keys, values, headers, strict=True)]
