@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidemark.errors import DefinitionError
-from tidemark.graph.api.outputs import output_of
 from tidemark.graph.checks.changelogs import changelog_keys
 from tidemark.graph.checks.output_columns import check_added_columns
+from tidemark.graph.checks.side_outputs import check_has_rows
 from tidemark.graph.checks.upsert_keys import check_sequence, upsert_keys
 from tidemark.graph.expressions.expression_text import shortened
 from tidemark.graph.model.call_site import call_site
@@ -173,6 +173,30 @@ def _text(sink: str, argument: str, value: object, stream: object) -> str:
         fix=location_fix(value, f"give a {argument}, such as {example}"),
         place=call_site(),
     )
+
+
+def output_of(sink: str, stream: Stream, spec: SinkSpec, place: str) -> Output:
+    """Return a stream bound to a sink.
+
+    Args:
+        sink: the function that declares it, for the error.
+        stream: what the user gave.
+        spec: of the sink.
+        place: the user's file and line.
+
+    Raises:
+        DefinitionError: what is given is not a stream, or one that never has rows.
+    """
+    from tidemark.graph.api.streams import Stream
+
+    if not isinstance(stream, Stream):
+        raise DefinitionError(
+            f"{sink}(...) is given {type(stream).__name__}, not a stream",
+            fix="pass what source(...), an operator or side_output(...) returns; a keyed or windowed stream needs .aggregate(...) first",
+            place=place,
+        )
+    check_has_rows(stream.node, place)
+    return Output(node=stream.node, sink=spec, place=place)
 
 
 def _output(sink: str, stream: Stream, spec: SinkSpec) -> Output:

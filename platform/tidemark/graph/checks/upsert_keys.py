@@ -35,8 +35,8 @@ def upsert_keys(node: Node, keys: object, place: str, *, sink: str = "delta") ->
         return _keys_of_results(node, place, sink) if keys is None else _given_keys(node, keys, place, sink)
     if keys is not None and {key.lower() for key in _given_keys(node, keys, place, sink)} != {key.lower() for key in own}:
         raise DefinitionError(
-            f"{sink}({_argument(sink)}={keys!r}) are other columns than the key of the changelog ({', '.join(own)}): rows of several keys would replace "
-            "each other",
+            f"{sink}({_argument(sink)}={keys!r}) are other columns than the key of the changelog ({', '.join(own)}): rows of several "
+            "keys would replace each other",
             fix=f"leave {_argument(sink)} out; for other groups, .key_by(...).aggregate(...) or .latest(by=[...]) before",
             place=place,
         )

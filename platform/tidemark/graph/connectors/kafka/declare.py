@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tidemark.graph.api.outputs import output_of
+from tidemark.graph.api.sinks import output_of
 from tidemark.graph.checks.changelogs import changelog_keys
 from tidemark.graph.checks.output_columns import check_added_columns
 from tidemark.graph.checks.upsert_keys import upsert_keys
