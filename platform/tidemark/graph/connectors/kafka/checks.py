@@ -11,9 +11,9 @@ from tidemark.graph.checks.changelogs import changelog_keys
 from tidemark.graph.checks.schema_inference import schema_of
 from tidemark.graph.connectors.kafka.spec import MAX_TOPIC, Format, Guarantee, KafkaSpec, KeyFormat, Mode
 from tidemark.graph.expressions.expression_text import shortened
-from tidemark.graph.expressions.secret_options import holds_secret, is_variable, names_secret
 from tidemark.graph.model.nodes import Node
 from tidemark.graph.model.schema import SchemaColumn
+from tidemark.graph.model.secret_options import holds_secret, is_variable, names_secret
 
 _SERVER: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}")
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]+")

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from tidemark.errors import DefinitionError
 from tidemark.graph.expressions.expression_text import shortened
-from tidemark.graph.expressions.secret_options import holds_secret, is_variable, names_secret
+from tidemark.graph.model.secret_options import holds_secret, is_variable, names_secret
 
 _USER_IN_ADDRESS: Final = re.compile(r"//[^/?;]*@|:[^:/@;?]+/[^@;?]*@")
 """A user before the host; with the password in Oracle's way, ``scott/tiger@host``."""

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 WAIT_S: Final = 30.0
 """How long a request to the brokers may take, seconds."""
 
+FIND_S: Final = 15.0
+"""How long a topic is looked for, seconds."""
+
 _FULL_S: Final = 0.1
 _POLLED: Final = 10_000
 
@@ -24,7 +27,7 @@ def require_topic(reader: Consumer, access: Access) -> None:
     Raises:
         KafkaException: it does not, or no broker answers.
     """
-    topic = reader.list_topics(access.topic, timeout=WAIT_S).topics[access.topic]
+    topic = reader.list_topics(access.topic, timeout=FIND_S).topics[access.topic]
     if topic.error is not None:
         raise library(access.output).KafkaException(topic.error)
 
