@@ -17,9 +17,8 @@ SETTINGS: Final = {"spark.sql.shuffle.partitions": "2"}
 
 def trips(epoch: int) -> list[dict[str, Any]]:
     """Return the trips of an epoch: zones come, change and go."""
-    return [
-        {"zone": None if n % 5 == 4 else f"z{n % 5}", "fare": epoch * 100 + n, "op": "insert", "t": epoch * 1000 + n} for n in range(20)
-    ]
+    zones = ["z0", "z1", "z2", "z3", None]
+    return [{"zone": zones[n % 5], "fare": epoch * 100 + n, "op": "insert", "t": epoch * 1000 + n} for n in range(20)]
 
 
 def make_job(folder: Path, address: str, suffix: str, *, epochs: Sequence[Sequence[dict[str, Any]]] | None = None) -> tm.Job:
@@ -28,16 +27,10 @@ def make_job(folder: Path, address: str, suffix: str, *, epochs: Sequence[Sequen
     rows = tm.source("trips", tm.from_elements(epochs=given, schema=SCHEMA), watermarks=tm.ascending(timestamp="t"))
     totals = rows.key_by("zone").aggregate(n=tm.count(), total=tm.sum("fare")).uid("totals")
     plain = rows.select("zone", "fare")
-    return tm.Job(
-        "trips",
-        outputs={
-            "fares": tm.kafka_sink(
-                plain, servers=address, topic=f"fares-{suffix}", key=["zone"], key_format="text", rows_per_transaction=7
-            ),
-            "totals": tm.kafka_sink(totals, servers=address, topic=f"totals-{suffix}", mode="upsert"),
-        },
-        store=str(folder / "store"),
-    )
+    fares_topic, totals_topic = f"fares-{suffix}", f"totals-{suffix}"
+    fares = tm.kafka_sink(plain, servers=address, topic=fares_topic, key=["zone"], key_format="text", rows_per_transaction=7)
+    upserts = tm.kafka_sink(totals, servers=address, topic=totals_topic, mode="upsert")
+    return tm.Job("trips", outputs={"fares": fares, "totals": upserts}, store=str(folder / "store"))
 
 
 def drive(folder: str, address: str, suffix: str) -> None:
