@@ -52,7 +52,7 @@ class Publications:
 
     def stage(self, sink: KafkaSink, epoch: int, rows: int = ROWS) -> OutputRecord:
         """Stage an epoch's records in two files."""
-        folder = sink.staging_folder(new_staging(LINEAGE, epoch))
+        folder = sink.newest_staging = sink.staging_folder(new_staging(LINEAGE, epoch))
         texts = values(epoch, rows)
         files = []
         for number, part in enumerate((texts[: rows // 3], texts[rows // 3 :])):

@@ -71,6 +71,8 @@ class ConnectorSink(ABC):
     Args:
         name: of the output.
         owner: whose it is.
+
+    ``newest_staging`` is the folder that this process staged rows in last: their epoch cannot have been published before.
     """
 
     kind: ClassVar[str]
@@ -82,6 +84,7 @@ class ConnectorSink(ABC):
         self.staging = owner.store
         self.expected = Expected()
         self.known: SinkPosition | None = None
+        self.newest_staging = ""
 
     @property
     @abstractmethod

@@ -202,7 +202,8 @@ class BoundSink:
         sink.require_whole()
         sink.check(nullable(visible_part(rows).schema))
         staged = sink.staged(rows, self.changes, epoch=epoch, processing_time=processing_time)
-        files = write_folder(staged.rows, sink.staging, sink.staging_folder(staging), compression=SINK_COMPRESSION)
+        sink.newest_staging = sink.staging_folder(staging)
+        files = write_folder(staged.rows, sink.staging, sink.newest_staging, compression=SINK_COMPRESSION)
         given, options = staged.counted(files)
         return OutputRecord(
             sink=sink.kind,
@@ -242,7 +243,8 @@ class BoundSink:
 
     def empty_record(self) -> OutputRecord:
         """Return the record of an epoch without rows for this output."""
-        return OutputRecord(sink=self.sink.kind, location=self.sink.location)
+        options = self.sink.record_options if isinstance(self.sink, ConnectorSink) else {}
+        return OutputRecord(sink=self.sink.kind, location=self.sink.location, options=options)
 
     def publish(self, record: OutputRecord, lineage: str, epoch: int) -> None:
         """Make the rows visible, if there are any."""

@@ -22,7 +22,7 @@ _DEFAULTS: Final[Mapping[str, str | int | bool]] = {
     # What a killed driver leaves holds readers back until the next start, or this long.
     "transaction.timeout.ms": 300_000,
 }
-_CONSUMER_ONLY: Final = ("ssl.", "sasl.", "security.", "socket.", "client.", "broker.", "metadata.", "reconnect.", "debug", "enable.ssl")
+_CONNECTION: Final = ("ssl.", "sasl.", "security.", "socket.", "client.", "broker.", "metadata.", "reconnect.", "debug", "enable.ssl")
 _DENIED: Final = frozenset(
     {
         "_AUTHENTICATION",
@@ -89,7 +89,7 @@ class Access:
 
     def consumer_settings(self) -> dict[str, Any]:
         """Return the settings of the consumer that reads the marker, and joins no group; raises as ``secrets``."""
-        shared = {name: value for name, value in self.options.items() if name.startswith(_CONSUMER_ONLY)}
+        shared = {name: value for name, value in self.options.items() if name.startswith(_CONNECTION)}
         return {
             **self._common(shared),
             "group.id": self.identity,

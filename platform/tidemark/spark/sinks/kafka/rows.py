@@ -142,12 +142,12 @@ def _newest(rows: DataFrame, schema: T.StructType, spec: KafkaSpec, output: str)
     fields = ", ".join(f"'{_escaped(name)}', {quoted(name)}" for name in spec.key)
     # Of a session that was listed by its start alone the key is not known.
     known = f"x.{_END} IS NOT NULL AND " if _END in bounds else ""
-    gone = f"transform(filter({entries}, x -> {known}NOT ({same})), x -> named_struct({moved}))"
+    gone = f"transform(filter({entries}, x -> {known}NOT ({same})), x -> named_struct('k', named_struct({moved}), 'gone', true))"
     own = f"named_struct({fields})"
     listed = newest.rows.withColumn(VALUE_OF, _value(newest.rows, spec, visible_of(rows.columns)))
     exploded = listed.withColumn(
         _RECORD,
-        F.explode(F.expr(f"concat(transform({gone}, k -> struct(k, true AS gone)), array(struct({own} AS k, false AS gone)))")),
+        F.explode(F.expr(f"flatten(array_compact(array({gone}, array(named_struct('k', {own}, 'gone', false)))))")),
     )
     headers = [_column(name) for name in dict.fromkeys(spec.headers.values()) if name not in spec.key]
     keys = [F.col(f"{_RECORD}.k.{quoted(name)}").alias(name) for name in spec.key]

@@ -33,35 +33,31 @@ class KafkaSink(ConnectorSink):
         name: of the output.
         spec: of the topic.
         owner: whose output it is.
+        former: whether the job no longer has it: then it connects only to publish.
     """
 
     kind: ClassVar[str] = KafkaSpec.KIND
 
-    def __init__(self, name: str, spec: KafkaSpec, owner: SinkOwner) -> None:
+    def __init__(self, name: str, spec: KafkaSpec, owner: SinkOwner, *, former: bool = False) -> None:
         super().__init__(name, owner)
         self._spec = spec
         identity = f"{spec.id_prefix}/{owner.job}/{name}"
         self._access = Access(name, spec.servers, spec.topic, identity, spec.options, spec.environment)
         self._transactions = Transactions(self._access, spec.rows_per_transaction, owner.confirm)
         self._plain = PlainProducer(self._access)
-        self._staged_here = ""
+        self._former = former
 
     @classmethod
     def of_record(cls, name: str, record: OutputRecord, owner: SinkOwner) -> Self:
         """Return the sink of a record whose output the job no longer has, or has at another place."""
-        stored = json.loads(record.options[_ACCESS])
+        stored = json.loads(record.options.get(_ACCESS, "{}"))
         servers, _, topic = str(record.location).removeprefix(f"{KafkaSpec.KIND}://").rpartition("/")
-        return cls(name, KafkaSpec(servers=servers, topic=topic, **stored), owner)
+        return cls(name, KafkaSpec(servers=servers, topic=topic, **stored), owner, former=True)
 
     @property
     def location(self) -> str:
         """The topic's address."""
         return self._spec.location
-
-    def staging_folder(self, name: str) -> str:
-        """Return a folder below the job's; the newest one is remembered, since its epoch cannot have been published before."""
-        self._staged_here = super().staging_folder(name)
-        return self._staged_here
 
     def staged(self, rows: DataFrame, changes: Changes | None, *, epoch: int, processing_time: int) -> StagedRows:
         """Return the rows as records: keys and values."""
@@ -96,6 +92,10 @@ class KafkaSink(ConnectorSink):
 
     def require_whole(self) -> None:
         """Connect: fence older drivers, end their transaction, and read the marker."""
+        if not self._former:
+            self._connect()
+
+    def _connect(self) -> None:
         if self._spec.delivery == "at_least_once":
             self._plain.open()
             self.known = self.known if self.known is not None else NO_TABLE
@@ -110,9 +110,7 @@ class KafkaSink(ConnectorSink):
 
     def newest(self, lineage: str) -> int | None:
         """Return the newest epoch of a lineage by the marker."""
-        if self._spec.delivery == "at_least_once":
-            return None
-        self._transactions.open()
+        self._connect()
         marker = self._transactions.marker
         return marker.epoch if marker is not None and marker.lineage == lineage else None
 
@@ -128,7 +126,7 @@ class KafkaSink(ConnectorSink):
         if not self.is_staged(record):
             self.discard(record)
             return
-        self.require_whole()
+        self._connect()
         records = partial(staged_records, self.staging, record.files)
         rows = sum(file.rows for file in record.files)
         if self._spec.delivery == "at_least_once":
@@ -143,7 +141,7 @@ class KafkaSink(ConnectorSink):
     def _require_known(self, record: OutputRecord, epoch: int) -> None:
         """Make sure that the marker shows whether an epoch was published: an earlier epoch's is there, or there was none."""
         earlier = record.before is not None and record.before.epoch >= 0
-        if self._transactions.marker is not None or not earlier or folder_of(record) == self._staged_here:
+        if self._transactions.marker is not None or not earlier or folder_of(record) == self.newest_staging:
             return
         job = self.owner.job
         raise MissingEpochsError(
