@@ -198,7 +198,7 @@ def test_a_rewind_publishes_the_rows_again(broker: Broker, topic: str, spark: Sp
     output = tm.kafka_sink(changelog(), servers=broker.address, topic=topic, mode="upsert")
     job, store = tm.Job("sinks", outputs={"out": output}), str(tmp_path / "store")
     tm.run(job, spark=spark, store=store, handle_signals=False, max_epochs=1)
-    tm.savepoints_of(job, store=store).trigger("first")
+    tm.savepoints_of(job, store=store).take("first")
     tm.run(job, spark=spark, store=store, handle_signals=False)
     once = records(broker, topic)
     tm.rewind(job, "first", store=store)

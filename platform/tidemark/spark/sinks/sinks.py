@@ -35,7 +35,7 @@ from tidemark.spark.sinks.staging.missing import Expected
 from tidemark.spark.sinks.staging.staging import new_staging
 from tidemark.state.log.joblog import Driver, JobLog
 from tidemark.state.log.parquet_files import write_parquet
-from tidemark.state.log.records import EpochRecord, OutputRecord, SinkPosition
+from tidemark.state.log.records import EpochRecord, OutputRecord, SinkPosition, StagedFile
 from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
@@ -209,7 +209,8 @@ class BoundSink:
             sink=sink.kind,
             location=sink.location,
             schema=staged.schema.json(),
-            files=tuple(file.as_staged_file() for file in files),
+            # Statistics of keys and values are of no use.
+            files=tuple(StagedFile(file.path, file.rows, file.bytes) for file in files),
             rows=given,
             options={**sink.record_options, **options},
         )

@@ -27,7 +27,7 @@ from tidemark.spark.sinks.delta.delta_changes import (
     staged_upsert,
 )
 from tidemark.spark.sinks.delta.delta_upsert import PANE_INDEX, Upsert
-from tidemark.spark.sinks.kafka.staged_records import HEADER, KEY, VALUE
+from tidemark.spark.sinks.kafka.staged_records import KEY, VALUE, header_column
 from tidemark.state.log.parquet_files import ParquetSummary
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _in_order(rows: DataFrame, key: Sequence[str]) -> DataFrame:
 def _records(rows: DataFrame, spec: KafkaSpec, *, value: Column | None = None) -> DataFrame:
     """Return the key, the value and the headers of rows."""
     whole = value if value is not None else _value(rows, spec, visible_of(rows.columns))
-    headers = [_as_bytes(_column(name), rows.schema[name].dataType).alias(HEADER + header) for header, name in spec.headers.items()]
+    headers = [_as_bytes(_column(name), rows.schema[name].dataType).alias(header_column(header)) for header, name in spec.headers.items()]
     return rows.select(_key(rows, spec).alias(KEY), whole.cast("binary").alias(VALUE), *headers)
 
 

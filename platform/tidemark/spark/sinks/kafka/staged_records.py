@@ -13,12 +13,21 @@ from tidemark.state.store.store import JobStore
 
 KEY: Final = "key"
 VALUE: Final = "value"
-HEADER: Final = "header:"
-"""The columns of staged files: the key, the value, and each header by its name."""
+HEADER: Final = "header_"
+"""The columns of staged files: the key, the value, and each header by its name, see ``header_column``."""
 
 BATCH_ROWS: Final = 20_000
 
 Record = tuple[bytes | None, bytes | None, list[tuple[str, str | bytes | None]]]
+
+
+def header_column(name: str) -> str:
+    """Return the column of a header: Spark's columns differ by more than case, and those of files have no blanks.
+
+    >>> header_column("Id")
+    'header_4964'
+    """
+    return HEADER + name.encode().hex()
 
 
 def staged_records(store: JobStore, files: Sequence[StagedFile], start: int, stop: int) -> Iterator[list[Record]]:
@@ -54,9 +63,10 @@ def _of_file(data: bytes, start: int, stop: int) -> Iterator[list[Record]]:
 
 
 def _records(batch: Any) -> list[Record]:  # noqa: ANN401 - PyArrow has no types
-    names = [name.removeprefix(HEADER) for name in batch.schema.names if name.startswith(HEADER)]
+    columns = [name for name in batch.schema.names if name.startswith(HEADER)]
     keys, values = batch.column(KEY).to_pylist(), batch.column(VALUE).to_pylist()
-    if not names:
+    if not columns:
         return [(key, value, []) for key, value in zip(keys, values, strict=True)]
-    headers = zip(*(batch.column(HEADER + name).to_pylist() for name in names), strict=True)
+    headers = zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
+    names = [bytes.fromhex(name.removeprefix(HEADER)).decode() for name in columns]
     return [(key, value, list(zip(names, row, strict=True))) for key, value, row in zip(keys, values, headers, strict=True)]
