@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import count
 from pathlib import Path
 
@@ -83,8 +83,8 @@ def test_what_a_killed_driver_left_open_is_ended_by_the_next_start(published: Pu
     assert Counter(committed) == Counter([*values(0)[:PER_TRANSACTION], *["others"] * 3])
 
 
-def batches(texts: list[str]) -> Iterator[list[Record]]:
-    yield [(None, text.encode(), []) for text in texts]
+def batches(texts: list[str]) -> Iterator[Iterable[Record]]:
+    yield [(None, text.encode(), None) for text in texts]
 
 
 class Term:
@@ -120,7 +120,7 @@ def test_a_driver_that_was_taken_over_is_fenced(published: Publications) -> None
     older.open()
     begun: list[bool] = []
 
-    def slow(start: int, stop: int) -> Iterator[list[Record]]:
+    def slow(start: int, stop: int) -> Iterator[Iterable[Record]]:
         yield from batches(values(0)[start : start + 50])
         if not begun:
             begun.append(True)
@@ -154,7 +154,7 @@ def test_a_broker_that_restarts_in_a_transaction(published: Publications, broker
     publisher.publish(lambda a, b: batches(values(0)[a:b]), ROWS, LINEAGE, 0)
     restarted: list[bool] = []
 
-    def slow(start: int, stop: int) -> Iterator[list[Record]]:
+    def slow(start: int, stop: int) -> Iterator[Iterable[Record]]:
         yield from batches(values(1)[start : start + 50])
         if not restarted:
             restarted.append(True)
@@ -187,7 +187,7 @@ def test_keys_go_where_clients_of_java_expect_them(broker: Broker) -> None:
     }
     topic = create_topic(broker.address, f"keys{next(_names)}", partitions=7)
     publisher = Transactions(Access(OUTPUT, broker.address, topic, f"keys-{topic}"), 100, lambda: None)
-    publisher.publish(lambda _a, _b: iter([[(key.encode(), b"x", []) for key in hashes]]), len(hashes), LINEAGE, 0)
+    publisher.publish(lambda _a, _b: iter([[(key.encode(), b"x", None) for key in hashes]]), len(hashes), LINEAGE, 0)
     assert {record.key: record.partition for record in read(broker.address, topic)} == {
         key: (value & 0x7FFFFFFF) % 7 for key, value in hashes.items()
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +19,6 @@ FIND_S: Final = 15.0
 """How long a topic is looked for, seconds."""
 
 _FULL_S: Final = 0.1
-_POLLED: Final = 10_000
 
 
 def require_topic(reader: Consumer, access: Access) -> None:
@@ -32,7 +32,7 @@ def require_topic(reader: Consumer, access: Access) -> None:
         raise library(access.output).KafkaException(topic.error)
 
 
-def send(producer: Producer, topic: str, batch: list[Record], *, failed: list[KafkaError] | None = None) -> None:
+def send(producer: Producer, topic: str, batch: Iterable[Record], *, failed: list[KafkaError] | None = None) -> None:
     """Hand records to a producer, and wait while its queue is full.
 
     Args:
@@ -42,15 +42,14 @@ def send(producer: Producer, topic: str, batch: list[Record], *, failed: list[Ka
         failed: gets the errors of records that were not acknowledged; of a transaction, its commit raises instead.
     """
     kept = (lambda error, _: failed.append(error)) if failed is not None else None
-    for number, (key, value, headers) in enumerate(batch):
+    produce = producer.produce
+    for key, value, headers in batch:
         while True:
             try:
-                producer.produce(topic, value, key, headers=headers or None, on_delivery=kept)
+                produce(topic, value, key, headers=headers, on_delivery=kept)
                 break
             except BufferError:
                 producer.poll(_FULL_S)
-        if not number % _POLLED:
-            producer.poll(0)
     producer.poll(0)
 
 

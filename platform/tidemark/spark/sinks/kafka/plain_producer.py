@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from tidemark.crashpoints import crash_point
@@ -46,7 +46,7 @@ class PlainProducer:
         except kafka.KafkaException as error:
             raise self._access.error(error.args[0], committed=False) from None
 
-    def publish(self, batches: Iterator[list[Record]], epoch: int) -> None:
+    def publish(self, batches: Iterator[Iterable[Record]], epoch: int) -> None:
         """Publish an epoch's records, and wait until all are acknowledged.
 
         Raises:

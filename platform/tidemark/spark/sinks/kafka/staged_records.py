@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import Any, Final
 
 import pyarrow.parquet as pq
@@ -18,7 +19,8 @@ HEADER: Final = "header_"
 
 BATCH_ROWS: Final = 20_000
 
-Record = tuple[bytes | None, bytes | None, list[tuple[str, str | bytes | None]]]
+Record = tuple[bytes | None, bytes | None, list[tuple[str, str | bytes | None]] | None]
+"""A record's key, value and headers."""
 
 
 def header_column(name: str) -> str:
@@ -30,7 +32,7 @@ def header_column(name: str) -> str:
     return HEADER + name.encode().hex()
 
 
-def staged_records(store: JobStore, files: Sequence[StagedFile], start: int, stop: int) -> Iterator[list[Record]]:
+def staged_records(store: JobStore, files: Sequence[StagedFile], start: int, stop: int) -> Iterator[Iterable[Record]]:
     """Return the records of some rows of all, in batches; only the files that have some of them are read.
 
     Args:
@@ -50,7 +52,7 @@ def staged_records(store: JobStore, files: Sequence[StagedFile], start: int, sto
         first = last
 
 
-def _of_file(data: bytes, start: int, stop: int) -> Iterator[list[Record]]:
+def _of_file(data: bytes, start: int, stop: int) -> Iterator[Iterable[Record]]:
     at = 0
     for batch in pq.ParquetFile(io.BytesIO(data)).iter_batches(batch_size=BATCH_ROWS):
         rows = batch.num_rows
@@ -62,11 +64,11 @@ def _of_file(data: bytes, start: int, stop: int) -> Iterator[list[Record]]:
             return
 
 
-def _records(batch: Any) -> list[Record]:  # noqa: ANN401 - PyArrow has no types
+def _records(batch: Any) -> Iterable[Record]:  # noqa: ANN401 - PyArrow has no types
     columns = [name for name in batch.schema.names if name.startswith(HEADER)]
     keys, values = batch.column(KEY).to_pylist(), batch.column(VALUE).to_pylist()
     if not columns:
-        return [(key, value, []) for key, value in zip(keys, values, strict=True)]
-    headers = zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
+        return zip(keys, values, repeat(None))
     names = [bytes.fromhex(name.removeprefix(HEADER)).decode() for name in columns]
-    return [(key, value, list(zip(names, row, strict=True))) for key, value, row in zip(keys, values, headers, strict=True)]
+    headers = zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
+    return ((key, value, list(zip(names, row, strict=True))) for key, value, row in zip(keys, values, headers, strict=True))

@@ -7,7 +7,7 @@ confirmed and the marker is read: a driver that was taken over before cannot go 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from tidemark.clock import SYSTEM_CLOCK
@@ -25,7 +25,7 @@ logger = logging.getLogger("tidemark")
 
 ATTEMPTS: Final = 4
 
-Records = Callable[[int, int], Iterator[list[Record]]]
+Records = Callable[[int, int], Iterator[Iterable[Record]]]
 """Returns the records of the rows from one number to another."""
 
 
@@ -123,7 +123,7 @@ class Transactions:
                 uid=self._access.output,
             ) from None
 
-    def _send(self, batches: Iterator[list[Record]], marker: Marker) -> None:
+    def _send(self, batches: Iterator[Iterable[Record]], marker: Marker) -> None:
         if self._producer is None or self._reader is None:
             raise RuntimeError("the producer is not started")
         kafka = library(self._access.output)
