@@ -109,10 +109,12 @@ def run(spark: SparkSession, folder: Path, request: tuple[int, int, int]) -> lis
     joined = left.join(right, on="k").uid("joined")
     job = tm.Job("epoch-cost", {"results": tm.parquet(joined, str(folder / "results"))}, store=str(folder / "store"))
     tm.run(job, spark=spark, on_epoch=lambda _: ends.append(SYSTEM_CLOCK.monotonic()))
-    history = ds.dataset(folder / "results", exclude_invalid_files=False).to_table(columns=["w", "operation"])
-    gone = pc.is_in(history["operation"], pa.array(["delete", "update_before"]))
-    signs = pc.if_else(gone, -1, 1)
-    found = pc.sum(signs).as_py(), pc.sum(pc.multiply(signs, history["w"])).as_py()
+    history = ds.dataset(folder / "results", exclude_invalid_files=False).to_table(columns=["id", "w", "operation", "epoch"])
+    newest = (
+        history.sort_by([("epoch", "descending")]).group_by("id", use_threads=False).aggregate([("w", "first"), ("operation", "first")])
+    )
+    there = newest.filter(pc.not_equal(newest["operation_first"], "delete"))
+    found = there.num_rows, pc.sum(there["w_first"]).as_py()
     if found != tables.joined:
         raise ValueError(f"the join has {found} rows and values, and both tables say {tables.joined}")
     return [after - before for before, after in pairwise(ends)]

@@ -41,7 +41,9 @@ def runs_of_checks(
         if known is not None:
             current = known.evaluation is not None and known.create_timestamp > made.get(key.asset_key, 0.0)
             # A check that was executed before the first materialization does not wait.
-            empty = known.evaluation is not None and known.evaluation.target_materialization_data is None
+            # One whose run has begun has been planned only.
+            found = known.evaluation if isinstance(known.evaluation, dg.AssetCheckEvaluation) else None
+            empty = found is not None and found.target_materialization_data is None
             if current or (not empty and now_ms - known.create_timestamp * 1000 < recheck_ms):
                 continue
         due.setdefault(job, []).append(key)

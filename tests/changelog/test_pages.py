@@ -64,6 +64,7 @@ def looked_up(table: Contents, ids: Sequence[int]) -> tuple[set[str], int] | Non
 
 def test_a_few_keys_need_a_few_pages(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = Table(spark, tmp_path)
+    assert table.open(OperatorState({})).compact(1) is None, "an empty table has nothing to merge"
     state = table.add(table.open(OperatorState({})), 0, ROWS)
     state = table.add(table.open(state), ROWS, ROWS + 10)
     opened = table.open(state)

@@ -46,6 +46,18 @@ def folded(epochs: Sequence[Sequence[Row]]) -> list[list[Row]]:
     return found
 
 
+def test_sessions_are_replaced_also_where_only_rows_of_an_epochs_keys_are_read(spark: SparkSession, tmp_path: Path) -> None:
+    given = tm.from_elements(epochs=elements(5), schema=SCHEMA)
+    by_key = tm.source("e", given, watermarks=tm.bounded_out_of_orderness("1 second", timestamp="at")).key_by("k")
+    sessions = by_key.window(tm.session("400 ms")).allowed_lateness("6 seconds").aggregate(n=tm.count()).uid("sessions")
+    base = "tidemark.spark.operators.changelog"
+    with mock.patch(f"{base}.pairs.MANY_ROWS", -1), mock.patch(f"{base}.contents.MANY_ROWS", -1):
+        histories = Histories(spark, tmp_path).run({"all": sessions, "newest": sessions.latest_panes().uid("newest")}, end_of_input=True)
+    assert contents_of(histories["newest"], ["k", "window_start", "window_end"]) == folded(histories["all"])
+    gone = [row for rows in histories["newest"] for row in rows if row["operation"] == "delete"]
+    assert gone, "the elements show no session whose place another takes"
+
+
 def test_the_newest_pane_of_each_window_counts(spark: SparkSession, tmp_path: Path) -> None:
     given = tm.from_elements(epochs=elements(3), schema=SCHEMA)
     by_key = tm.source("e", given, watermarks=tm.bounded_out_of_orderness("1 second", timestamp="at")).key_by("k")

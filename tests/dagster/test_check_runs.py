@@ -88,6 +88,27 @@ def test_what_was_executed_before_there_was_anything_to_look_at_is_executed_at_o
     assert rig.tick() == []
 
 
+def test_a_check_whose_run_came_to_no_result_waits_as_others_do(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    instance.event_log_storage.wipe()
+    rig = Rig(tmp_path, instance, recheck="1 hour")
+    instance.report_runless_asset_event(dg.AssetMaterialization(["fares", "hourly"]))
+
+    def failing(name: str) -> dg.AssetChecksDefinition:
+        @dg.asset_check(asset=dg.AssetKey(["fares", "hourly"]), name=name)
+        def check() -> dg.AssetCheckResult:
+            raise RuntimeError("no result")
+
+        return check
+
+    checks = dg.Definitions(asset_checks=[failing("conservation"), failing("late_ratio")])
+    job = checks.resolve_implicit_global_asset_job_def()
+    assert not job.execute_in_process(instance=instance, raise_on_error=False).success
+    assert rig.tick() == []
+    instance.report_runless_asset_event(dg.AssetMaterialization(["fares", "hourly"]))
+    assert rig.tick() == []
+    assert len(rig.tick(minutes=61)) == 1
+
+
 def test_not_more_often_than_once_in_so_long_and_not_at_all_where_nobody_wants_it(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     instance.event_log_storage.wipe()
     rig = Rig(tmp_path, instance, recheck="1 hour")

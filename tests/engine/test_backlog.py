@@ -15,6 +15,7 @@ import pytest
 
 import tidemark as tm
 from tests.control.drivers import until
+from tests.seeds import only_long
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.model.view import Backpressure
 from tidemark.control.observed.observe import observe
@@ -124,6 +125,7 @@ def test_sources_are_told_apart_by_their_order(tmp_path: Path) -> None:
     assert rows_or_files_read([rides], {}, None) == {}
 
 
+@only_long
 @pytest.mark.spark
 def test_forty_files_at_two_per_epoch(spark: SparkSession, tmp_path: Path) -> None:
     """Nobody adds any: the time to catch up is that of the run, and what the idle job shows falls to nothing."""

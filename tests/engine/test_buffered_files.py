@@ -11,6 +11,7 @@ import pytest
 
 import tidemark as tm
 from tests.engine.lab import NOW, elements, require_conservation
+from tests.seeds import only_long
 from tidemark.spark.operators.keyed import key_table
 from tidemark.spark.operators.process import buffered
 from tidemark.state.gc.compaction import plan_compaction
@@ -33,6 +34,7 @@ def listed(rows: Sequence[Mapping[str, Any]], context: tm.WindowContext) -> Iter
     yield {"values": [row["v"] for row in rows]}
 
 
+@only_long
 def test_files_stay_few_over_many_epochs(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (buffered, key_table):
         monkeypatch.setattr(module, "plan_compaction", partial(plan_compaction, min_files=MERGED))

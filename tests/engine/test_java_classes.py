@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import py4j.java_gateway
 import pytest
 from pyspark.sql import Observation, SparkSession, Window
@@ -29,3 +32,15 @@ def test_frames_are_made_without_asking_for_classes(spark: SparkSession, monkeyp
     monkeypatch.setattr(view, "__getattr__", lambda _, name: asked.append(name))
     assert make() == [(0, 5), (1, 4), (2,)]
     assert not asked
+
+
+def test_another_session_can_be_built_behind_one_that_was_stopped() -> None:
+    code = (
+        "from tidemark.spark.env.session import build_session\n"
+        "for name in ('one', 'two'):\n"
+        "    spark = build_session('local[1]', app_name=name)\n"
+        "    print(spark.range(3).count(), spark.sparkContext.appName)\n"
+        "    spark.stop()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=300)
+    assert done.stdout.split() == ["3", "one", "3", "two"], done.stderr[-2_000:]

@@ -140,7 +140,7 @@ def run(outputs: Mapping[str, tm.Output], folder: Path, spark: SparkSession, par
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("seed", "parallelism"), [(1, 1), pytest.param(2, 2, marks=only_long), (3, 7)])
+@pytest.mark.parametrize(("seed", "parallelism"), [pytest.param(1, 1, marks=only_long), pytest.param(2, 2, marks=only_long), (3, 7)])
 def test_over_changelogs(spark: SparkSession, tmp_path: Path, seed: int, parallelism: int) -> None:
     world = World(random.Random(seed)).run(changes=420, cuts=EPOCH_COUNT)
     rows, every = changelog(world), {**SIGNED, **COUNTED, **KEPT}

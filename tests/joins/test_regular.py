@@ -12,6 +12,7 @@ import tidemark as tm
 from tests.engine.lab import elements
 from tests.joins.changelog_programs import Program, Row, changelog, contents_of, joined, keyed, random_program, run_history
 from tidemark.errors import UserCodeError
+from tidemark.spark.operators.base.tables import HASHING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,6 +86,36 @@ def test_a_key_that_comes_again_is_noticed(spark: SparkSession, tmp_path: Path, 
     assert ".latest(by=['id'])" in str(raised.value)
     assert "test_regular.py" in str(raised.value)
     assert (raised.value.job, raised.value.uid) == ("joins", "pairs")
+
+
+def test_a_key_of_another_type_is_found_and_hashed_again(spark: SparkSession, tmp_path: Path) -> None:
+    rows, ids = [[(1, 7)], [(2, 8), (3, 9)], [(4, 14)], [(5, 15)]], (7, 8, 9, 14, 15)
+
+    def run(kind: str, epochs: int) -> dict[str, int]:
+        left = given("left", *rows[:epochs], columns="id BIGINT").select(k=f"CAST(id % 7 AS {kind})", id="id").as_changelog(key=["id"])
+        others = [[(time, number + 100) for time, number in epoch] for epoch in rows[:epochs]]
+        right = given("right", *others, columns="rid BIGINT").select(k=f"CAST((rid - 100) % 7 AS {kind})", rid="rid")
+        pairs = left.join(right.as_changelog(key=["rid"]), on="k").uid("pairs")
+        job = tm.Job("typed", outputs={"pairs": tm.memory(pairs, f"typed-{kind}")}, store=str(tmp_path / "store"))
+        tm.run(job, spark=spark, handle_signals=False)
+        record = tm.savepoints_of("typed", store=str(tmp_path / "store")).take(f"after-{epochs}").record
+        return {name: number for name, number in record.operators["pairs"].counters.items() if name.startswith(HASHING)}
+
+    as_int, as_long = run("INT", 2), run("BIGINT", 4)
+    tables = [tm.memory_table(f"typed-{kind}") for kind in ("INT", "BIGINT")]
+    found = [row for table in tables if table is not None for row in table.to_pylist()]
+    assert {(row["id"], row["rid"]) for row in found} == {(one, other + 100) for one in ids for other in ids if one % 7 == other % 7}
+    assert {row["operation"] for row in found} == {"insert"}
+    assert set(as_int) == {f"{HASHING}left", f"{HASHING}right"} == set(as_long)
+    assert set(as_int.values()).isdisjoint({0, *as_long.values()}), "rows are hashed as the new type"
+    assert 0 not in as_long.values()
+
+
+def test_a_collation_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    left = given("left", [(1, "A")], columns="k STRING").select(k="collate(k, 'UTF8_LCASE')", id="t").as_changelog(key=["id"])
+    right = given("right", [(1, "a")], columns="k STRING").select(k="collate(k, 'UTF8_LCASE')", rid="t").as_changelog(key=["rid"])
+    with pytest.raises(UserCodeError, match=r"columns with a collation.*UTF8_LCASE.*lower\("):
+        run_history(spark, tmp_path, {"pairs": left.join(right, on="k").uid("pairs")})
 
 
 def test_two_rows_without_keys_in_a_full_join(spark: SparkSession, tmp_path: Path) -> None:

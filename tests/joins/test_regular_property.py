@@ -12,6 +12,7 @@ import pytest
 
 from tests.engine.early_compaction import compact_early
 from tests.joins.changelog_programs import Program, changelog, contents_of, joined, keyed, random_program, run_history
+from tests.seeds import only_long
 from tidemark.spark.operators.changelog import contents
 
 if TYPE_CHECKING:
@@ -45,7 +46,12 @@ def programs(seed: int, *, epochs: int = EPOCHS, steps: int = 60) -> tuple[Progr
 
 
 @pytest.mark.parametrize(
-    ("parallelism", "hows", "few"), [(1, HOWS, True), (2, ("full", "anti"), False), (7, ("inner", "left", "semi"), False)]
+    ("parallelism", "hows", "few"),
+    [
+        (1, HOWS, True),
+        pytest.param(2, ("left", "anti"), False, marks=only_long),
+        (7, ("inner", "full", "semi"), False),
+    ],
 )
 def test_the_content_is_the_join_of_both_contents(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parallelism: int, hows: Sequence[str], *, few: bool

@@ -11,6 +11,7 @@ import pytest
 
 import tidemark as tm
 from tests.keyed_process.worlds import BOUND, SCHEMA, SIDES, VARIANTS, World, fact_text, side_tag
+from tests.seeds import only_long
 from tidemark.state.log.progress import EpochProgress, OperatorProgress
 from tidemark.testing import ManualClock
 
@@ -90,7 +91,7 @@ def _kept(row: Row) -> dict[str, list[list[Any]]]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("parallelism", [1, 7])
+@pytest.mark.parametrize("parallelism", [pytest.param(1, marks=only_long), 7])
 def test_programs_by_the_engine_and_by_the_reference(spark: SparkSession, tmp_path: Path, parallelism: int) -> None:
     run = Run(spark, tmp_path, World.draw(parallelism, keys=KEYS), parallelism=parallelism)
     run.run()

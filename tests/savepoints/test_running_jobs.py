@@ -14,6 +14,7 @@ import pytest
 
 from tests.killed import kill_at
 from tests.savepoints.running import RunningJobs, Tables, Undisturbed, require_widened, seconds_for, tables_in
+from tests.seeds import only_long
 from tidemark.control.desired.spec_store import require_spec
 from tidemark.control.driver.driver import FINISHED
 from tidemark.control.model.upgrade_records import newest_step
@@ -48,6 +49,7 @@ def savepoint(jobs: RunningJobs, name: str) -> Savepoint:
     return SavepointStore(jobs.store, JOB).get(name)
 
 
+@only_long
 def test_a_running_job_is_saved_rescaled_forked_rewound_stopped_and_gone_on_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
 ) -> None:

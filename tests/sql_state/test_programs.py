@@ -125,7 +125,7 @@ def texts(rows: Iterable[Row]) -> Counter[str]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("parallelism", [pytest.param(1, marks=only_long), 2, 7])
+@pytest.mark.parametrize("parallelism", [pytest.param(1, marks=only_long), pytest.param(2, marks=only_long), 7])
 def test_programs_by_the_engine_and_by_the_contract(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parallelism: int
 ) -> None:

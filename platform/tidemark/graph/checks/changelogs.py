@@ -29,6 +29,7 @@ from tidemark.graph.model.nodes import (
     WithColumnsNode,
     walk,
 )
+from tidemark.graph.operators.keys import check_key_column
 from tidemark.graph.operators.latest.checks import check_ordered
 from tidemark.graph.operators.registry import kind_of
 
@@ -171,7 +172,7 @@ def _check_declared(node: ChangelogNode) -> None:
             f"as_changelog(key={list(node.keys)!r}) names no columns that identify a row", fix="write key=['ride_id']", place=node.place
         )
     for key in node.keys:
-        check_key_column(key, "as_changelog(key=...)", node)
+        check_key_column(key, "as_changelog(key=...)", schema, node)
     if node.sequence is not None:
         if node.operation is None:
             raise DefinitionError(
@@ -190,31 +191,6 @@ def _check_declared(node: ChangelogNode) -> None:
         raise ExpressionError(
             f"{site.of(node.operation)} is of type {kind}, not the name of an operation",
             fix="give 'insert', 'update_before', 'update_after' or 'delete', such as CASE op WHEN 'c' THEN 'insert' ... END",
-            place=node.place,
-        )
-
-
-def check_key_column(key: str, what: str, node: Node) -> None:
-    """Check that a node's input has a column that can be part of a changelog's key.
-
-    Raises:
-        ColumnError: it has none, or one whose values cannot be compared.
-    """
-    schema = schema_of(node.input)
-    column = None if schema is None else schema.find(key)
-    if schema is not None and column is None:
-        near = schema.nearest(key)
-        raise ColumnError(
-            f"{what} names unknown column {key!r}{f'; did you mean {near!r}?' if near else '.'} The columns are: {', '.join(schema.names)}",
-            fix=f"write {near!r}" if near else "name columns of the stream",
-            uid=node.uid,
-            place=node.place,
-        )
-    if column is not None and column.type is not None and "MAP<" in column.type:
-        raise ColumnError(
-            f"{what} names {key!r} of type {column.type}, and maps cannot be compared",
-            fix="name other columns",
-            uid=node.uid,
             place=node.place,
         )
 

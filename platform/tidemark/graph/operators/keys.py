@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tidemark.errors import ExpressionError
+from tidemark.errors import ColumnError, ExpressionError
 from tidemark.graph.expressions.expression_types import expression_type, type_of
 from tidemark.graph.expressions.expressions import Site, check_columns, parse_row_expression
 from tidemark.graph.expressions.function_fingerprint import function_text, text_hash
-from tidemark.graph.model.nodes import Expression
+from tidemark.graph.model.nodes import Expression, Node
 from tidemark.graph.model.schema import Schema, SchemaColumn
 from tidemark.graph.operators.changes import Definition, entries
 
@@ -51,3 +51,35 @@ def decode_keys(definition: Definition) -> tuple[tuple[str, Expression], ...]:
 
 def _encoded(expression: Expression) -> str:
     return expression if isinstance(expression, str) else f"function {text_hash(function_text(expression))}"
+
+
+def check_key_column(key: str, what: str, schema: Schema | None, node: Node, *, side: str = "") -> None:
+    """Check that a stream has a column that can be part of a key by which rows are found again.
+
+    Args:
+        key: the column's name.
+        what: that names it, for errors.
+        schema: of the stream, None where it is not known.
+        node: that has the key.
+        side: of the node's inputs, for errors: ``"left "``; nothing where there is one.
+
+    Raises:
+        ColumnError: it has none, or one whose values cannot be compared.
+    """
+    column = None if schema is None else schema.find(key)
+    if schema is not None and column is None:
+        near = schema.nearest(key)
+        raise ColumnError(
+            f"{what} names unknown column {key!r}{f'; did you mean {near!r}?' if near else '.'} "
+            f"The {side}columns are: {', '.join(schema.names)}",
+            fix=f"write {near!r}" if near else f"name columns of the {side}stream",
+            uid=node.uid,
+            place=node.place,
+        )
+    if column is not None and column.type is not None and "MAP<" in column.type:
+        raise ColumnError(
+            f"{what} names {key!r} of type {column.type}, and maps cannot be compared",
+            fix="name other columns",
+            uid=node.uid,
+            place=node.place,
+        )

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import re
-from typing import TYPE_CHECKING, Final
+from functools import lru_cache
+from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _NOT_NULL: Final = re.compile(r"\bNOT\s+NULL\b", re.IGNORECASE)
 
 
 def struct_of(ddl: str) -> T.StructType:
-    """Return the type of rows with the columns of a DDL text. Spark parses it, which takes milliseconds."""
+    """Return the type of rows with the columns of a DDL text. Spark parses it the first time, which takes milliseconds."""
+    # What TIMESTAMP means is a setting of the session.
+    timestamps = SparkSession.active().conf.get("spark.sql.timestampType") if "timestamp" in ddl.lower() else None
+    return T.StructType.fromJson(json.loads(_json_of(ddl, timestamps)))
+
+
+@lru_cache(maxsize=1_000)
+def _json_of(ddl: str, timestamps: str | None) -> str:
+    del timestamps
     found = T.StructType.fromDDL(ddl)
     if not isinstance(found, T.StructType):
         raise TypeError(f"{ddl!r} declares no columns")
-    return found
+    return found.json()
 
 
 def may_forbid_nulls(ddl: str) -> bool:

@@ -19,13 +19,12 @@ _OF_METHODS: Final = (
     "PythonUtils",
     "PythonSQLUtils",
     "org.apache.spark.sql.api.python.PythonSQLUtils",
-    "org.apache.spark.sql.classic.SparkSession",
     "org.apache.spark.sql.classic.SparkSession$",
     "org.apache.spark.sql.expressions.Window",
 )
 """Classes that are asked for static methods and objects only, by the names that PySpark uses."""
 
-_OTHERS: Final = ("org.apache.spark.sql.Observation",)
+_OTHERS: Final = ("org.apache.spark.sql.Observation", "org.apache.spark.sql.classic.SparkSession")
 """Classes of which instances are made."""
 
 

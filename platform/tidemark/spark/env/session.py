@@ -60,6 +60,8 @@ LOCAL: Mapping[str, str] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # The plan of every query goes to listeners as a text; the longer one is only for Spark's pages.
+    "spark.sql.ui.explainMode": "simple",
     # Measured a third faster than G1, which marks the heap all the time beside Spark's large arrays; and Spark's many classes would
     # else have the whole heap collected several times at the start. Until the first epoch is out a quarter of the work is the second
     # compiler's, on what hardly runs again (Spark's SQL parser, above all): thirty times the default thresholds leave that compiler to

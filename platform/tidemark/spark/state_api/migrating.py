@@ -18,8 +18,8 @@ from tidemark.graph.operators.registry import encode
 from tidemark.graph.operators.state_names import FUNCTION_PART
 from tidemark.savepoints.model.verdict import OperatorVerdict, Rewrite, Verdict
 from tidemark.spark.columns.expressions import quoted
-from tidemark.spark.operators.aligned.sliced import PREFIX, STACKS, SUFFIX
-from tidemark.spark.state_api.rewriting import GROUP, WITH_PARTIALS, Rewriting
+from tidemark.spark.operators.aligned.sliced import PREFIX, SUFFIX
+from tidemark.spark.state_api.rewriting import GROUP, WITH_PARTIALS, Rewriting, depends_on_columns
 from tidemark.spark.state_api.schema_probe import InputSchema
 from tidemark.state.log.records import EpochRecord, OperatorState, StateFile
 from tidemark.state.store.store import JobStore
@@ -79,7 +79,7 @@ class _Migration:
             if file.part not in left_out:
                 parts.setdefault(file.part, []).append(file)
         files = [made for part, held in parts.items() for made in self._written(part, held)]
-        counters = {name: number for name, number in before.counters.items() if columns.empty or name not in STACKS}
+        counters = {name: number for name, number in before.counters.items() if columns.empty or not depends_on_columns(name)}
         definition: dict[str, object] = dict(encode(self.given.node))
         if self._schema is not None:
             definition["schema"] = self._schema.jsonValue()

@@ -16,8 +16,9 @@ from tidemark.errors import CorruptStoreError
 from tidemark.graph.operators.state_names import ELEMENT_ORDER
 from tidemark.spark.columns.expressions import START
 from tidemark.spark.columns.state_files import write_folder
+from tidemark.spark.operators.aligned.sliced import STACKS
 from tidemark.spark.operators.aligned.two_stacks import END
-from tidemark.spark.operators.base.tables import MAIN, STATE_COMPRESSION
+from tidemark.spark.operators.base.tables import HASHING, MAIN, STATE_COMPRESSION
 from tidemark.spark.operators.count.counted_frames import NEWEST, UNTIL
 from tidemark.spark.operators.session.session_deferral import DEFERRED
 from tidemark.state.gc.state_file_check import owner_store
@@ -33,6 +34,11 @@ GROUP: Final = "__tm_group"
 
 WITH_PARTIALS: Final = frozenset({MAIN, DEFERRED})
 """Tables whose rows have partials or elements; others have keys, and their further columns are never read again."""
+
+
+def depends_on_columns(counter: str) -> bool:
+    """Return whether a counter of an operator says what was computed from columns of its state, which other columns may not give."""
+    return counter in STACKS or counter.startswith(HASHING)
 
 
 @dataclass(frozen=True)

@@ -30,12 +30,12 @@ from tidemark.savepoints.model.stored_types import stored_columns
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.columns.expressions import META, POSITION, SPLIT, TIME, quoted, visible_of
-from tidemark.spark.operators.aligned.sliced import PREFIX, STACKS, SUFFIX
+from tidemark.spark.operators.aligned.sliced import PREFIX, SUFFIX
 from tidemark.spark.operators.base.contract import OperatorContext, PortInput, rows_of
 from tidemark.spark.operators.keyed_process.broadcast import PART as BROADCAST
 from tidemark.spark.operators.keyed_process.runtime import TIMERS_SET
 from tidemark.spark.operators.registry.runtimes import runtime_of
-from tidemark.spark.state_api.rewriting import WITH_PARTIALS, Rewriting
+from tidemark.spark.state_api.rewriting import WITH_PARTIALS, Rewriting, depends_on_columns
 from tidemark.spark.state_api.schema_probe import probe_inputs
 from tidemark.spark.state_api.state_processor import StoredState
 from tidemark.state.gc.state_file_check import owner_store
@@ -309,7 +309,7 @@ class SavepointWriter:
         for part in dict.fromkeys(file.part for file in kept):
             mine = [file for file in kept if file.part == part]
             files += writer.written(mine, change if part in parts else lambda rows: rows, fewer=fewer and part in parts)
-        counters = {name: number for name, number in held.state.counters.items() if name not in STACKS}
+        counters = {name: number for name, number in held.state.counters.items() if not depends_on_columns(name)}
         self._operators[uid] = _Operator(replace(held.state, files=tuple(files), counters=counters), self._target)
         return self
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar, Literal, cast
 
 from tidemark.durations import format_duration
-from tidemark.errors import ColumnError, DefinitionError
+from tidemark.errors import DefinitionError
 from tidemark.graph.expressions.column_origins import ColumnOrigins, merged
 from tidemark.graph.expressions.expression_text import describe_expression
 from tidemark.graph.model.nodes import Expression
@@ -24,7 +24,7 @@ from tidemark.graph.operators.join_keys import (
     right_keys,
     shared_names,
 )
-from tidemark.graph.operators.keys import decode_keys, encode_keys, typed
+from tidemark.graph.operators.keys import check_key_column, decode_keys, encode_keys, typed
 from tidemark.graph.operators.kind import OperatorKind, Schemas
 from tidemark.graph.operators.state_names import key_column, left_column, right_column
 
@@ -67,7 +67,8 @@ class AsofJoinKind(OperatorKind[AsofJoinNode]):
                 uid=node.uid,
                 place=node.place,
             )
-        _check_key(node, schemas[0])
+        for name in node.key:
+            check_key_column(name, "join_asof(key=...)", schemas[0], node, side="left ")
 
     def output_schema(self, node: AsofJoinNode, schemas: Schemas) -> Schema | None:
         """Return the left columns, then the right ones without the keys of one name."""
@@ -204,27 +205,6 @@ class AsofJoinKind(OperatorKind[AsofJoinNode]):
         """Return false: the operator has its late elements itself."""
         del node
         return False
-
-
-def _check_key(node: AsofJoinNode, left: Schema | None) -> None:
-    for name in node.key:
-        column = None if left is None else left.find(name)
-        if left is not None and column is None:
-            near = left.nearest(name)
-            raise ColumnError(
-                f"join_asof(key=...) names unknown column {name!r}{f'; did you mean {near!r}?' if near else '.'} "
-                f"The left columns are: {', '.join(left.names)}",
-                fix=f"write {near!r}" if near else "name columns of the left stream",
-                uid=node.uid,
-                place=node.place,
-            )
-        if column is not None and column.type is not None and "MAP<" in column.type:
-            raise ColumnError(
-                f"join_asof(key=...) names {name!r} of type {column.type}, and maps cannot be compared",
-                fix="name other columns",
-                uid=node.uid,
-                place=node.place,
-            )
 
 
 def _duration(milliseconds: int) -> str:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import StructField, StructType
 
-from tidemark.errors import StateMismatchError
+from tidemark.errors import StateMismatchError, UserCodeError
+from tidemark.graph.operators.state_names import element_name
 from tidemark.savepoints.model.stored_types import OLDER
 from tidemark.spark.columns.expressions import START
 from tidemark.spark.columns.few_rows import FEW_ROWS, in_one_task
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 STATE_COMPRESSION = "lz4"
+HASHING = "hashing "
+"""How the hashes of a table's rows were made is one of the operator's counters, by the table's name behind this."""
+
 MAIN = ""
 """The table of an epoch's input; others are derived from it."""
 
@@ -46,7 +50,8 @@ class StateTables:
         text = context.before.definition.get("schema")
         self.schema = StructType.fromJson(text) if isinstance(text, dict) else None
         self.added: list[StateFile] = []
-        self.counters: dict[str, int] = dict(context.before.counters)
+        counters = context.before.counters
+        self.hashings = {name.removeprefix(HASHING): number for name, number in counters.items() if name.startswith(HASHING)}
 
     def files(self, part: str = MAIN) -> list[StateFile]:
         """Return the live files of a table."""
@@ -142,15 +147,33 @@ class StateTables:
     def snapshot(self, watermark: int, counters: dict[str, int]) -> OperatorState:
         """Return the operator's entry for the epoch's record."""
         definition = dict(self._context.definition)
+        hashings = {f"{HASHING}{part}": number for part, number in self.hashings.items()}
         if self.schema is not None:
             definition["schema"] = self.schema.jsonValue()
-        return OperatorState(definition, tuple(self._live), watermark, {**self.counters, **counters})
+        return OperatorState(definition, tuple(self._live), watermark, {**self._context.before.counters, **counters, **hashings})
 
     def _with_older(self, made: StructType) -> StructType:
         """Return the current columns, and those that only older files have: later epochs may need them again."""
         names = {field.name.lower() for field in made}
         older = [as_older(field) for field in self.schema if field.name.lower() not in names] if self.schema else []
         return StructType([*made.fields, *older]) if older else made
+
+    def refuse_collations(self, columns: Iterable[StructField]) -> None:
+        """Check that columns that rows are found by have no collation: Spark's hash of equal texts may differ there.
+
+        Raises:
+            UserCodeError: a column has one.
+        """
+        found = [field for field in columns if " collate " in field.dataType.simpleString()]
+        if found:
+            named = ", ".join(f"{element_name(field.name) or field.name} ({field.dataType.simpleString()})" for field in found)
+            raise UserCodeError(
+                f"rows are found by columns with a collation, which is not supported: {named}",
+                fix="compare what the collation makes equal, such as .with_columns(name='lower(CAST(name AS STRING COLLATE UTF8_BINARY))')",
+                job=self._context.job,
+                uid=self._context.uid,
+                place=self._place,
+            )
 
     def require_types(self, made: StructType) -> None:
         """Check the types of new state columns: files with different types could not be read together.

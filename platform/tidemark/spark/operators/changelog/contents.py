@@ -83,6 +83,10 @@ class Contents:
     lookup: tuple[str, ...]
     hash: str | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse columns that rows cannot be found by."""
+        self.tables.refuse_collations(self.columns[name] for name in self.key if name in self.columns.names)
+
     @property
     def files(self) -> list[StateFile]:
         """The live files."""
@@ -100,7 +104,7 @@ class Contents:
 
         Args:
             hashes: a frame with the column ``HASH``: rows with other hashes may be left out. All by default.
-            keys: how many hashes there are at most, where that is known.
+            keys: about how many hashes there are, where that is known.
             before: an epoch: rows that it or a later one wrote are left out.
             of: the files that are read, the live ones by default.
         """
@@ -117,7 +121,7 @@ class Contents:
         Args:
             stored: as ``read`` returns it, of large tables.
             hashes: a frame with the column ``HASH``.
-            keys: how many there are at most.
+            keys: about how many there are.
 
         Returns:
             None where reading all rows costs less: there are few, or many keys.
@@ -125,8 +129,8 @@ class Contents:
         if keys > FEW_KEYS or self.stored_rows < LARGE_TABLE or not self._has_hashes:
             return None
         # Parquet compares each equality with the bounds of pages, but of an IN only the least and the greatest value.
-        wanted = [F.col(HASH) == row[HASH] for row in hashes.select(HASH).distinct().collect()]
-        return stored.where(reduce(or_, wanted, F.lit(False)))
+        wanted = [F.col(HASH) == row[HASH] for row in hashes.select(HASH).distinct().limit(FEW_KEYS + 1).collect()]
+        return stored.where(reduce(or_, wanted, F.lit(False))) if len(wanted) <= FEW_KEYS else None
 
     def write(self, changes: DataFrame, epoch: int) -> list[StateFile]:
         """Append an epoch's changes; one Spark job.
@@ -150,7 +154,7 @@ class Contents:
 
     def note_hashes(self) -> None:
         """Note how the hashes of rows that are to be added were made."""
-        self.tables.counters[self._counter] = self._hashing if self._has_hashes or not self.files else _MIXED
+        self.tables.hashings[self.part] = self._hashing if self._has_hashes else _MIXED
 
     def compact(self, living: int) -> Callable[[], None] | None:
         """Drop all rows where none is left; return the work that merges files, None where there is nothing to merge.
@@ -181,10 +185,6 @@ class Contents:
         return self.hash or lookup_hash(self.lookup)
 
     @property
-    def _counter(self) -> str:
-        return f"hashing {self.part}"
-
-    @property
     def _hashing(self) -> int:
         """A number for the way that hashes are made: another one where a key was widened or renamed, or keys are in another order."""
         types = [f"{name} {self.columns[name].dataType.simpleString()}" for name in self.key if name in self.columns.names]
@@ -193,7 +193,7 @@ class Contents:
     @property
     def _has_hashes(self) -> bool:
         """Whether all stored rows have the hashes that they would get now."""
-        return self.tables.counters.get(self._counter) == self._hashing
+        return not self.files or self.tables.hashings.get(self.part) == self._hashing
 
     def _merge(self, groups: Sequence[Sequence[StateFile]], *, whole: bool) -> None:
         """Merge files; where all of them are merged, marks of rows that are gone are dropped."""
@@ -207,7 +207,7 @@ class Contents:
             self.tables.write(ordered, self.part, newest=max(file.epoch for file in group), options=PAGES)
             self.tables.drop(group)
             if whole:
-                self.tables.counters[self._counter] = self._hashing
+                self.tables.hashings[self.part] = self._hashing
             crash_point("compaction-staged")
 
 

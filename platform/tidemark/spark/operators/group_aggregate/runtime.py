@@ -151,7 +151,7 @@ class GroupAggregateEpoch(OperatorEpoch):
         if few and sum(file.rows for file in self.context.before.files) <= FEW_ROWS:
             rows = in_one_task(rows)
         found = []
-        many = state.groups.stored_rows > MANY_ROWS
+        many = self._changed is not None and state.groups.stored_rows > MANY_ROWS
         weighted = passes.weighted(rows) if self._layout.counted or self._layout.kept or many else rows
         touched = state.touched(weighted) if weighted is not rows else None
         if state.values is not None and touched is not None:

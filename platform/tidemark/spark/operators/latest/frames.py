@@ -70,14 +70,23 @@ class LatestFrames(PairsFrames):
         return nullable(T.StructType([*fields, *renewed_fields(self.ttl)]))
 
     def lookup_values(self, rows: DataFrame) -> DataFrame:
-        """Return the keys."""
-        return rows.select(*(F.col(quoted(name)).alias(stored) for name, stored in zip(self._node.by, self.lookup, strict=True)))
+        """Return the keys, also of sessions whose place others take."""
+        found = rows.select(*(F.col(quoted(name)).alias(stored) for name, stored in zip(self._node.by, self.lookup, strict=True)))
+        if not self._replaces:
+            return found
+        gone = self._replaced(with_position(rows))
+        return found.union(gone.select(*(F.col(key).alias(stored) for key, stored in zip(self._keys, self.lookup, strict=True))))
+
+    @property
+    def _replaces(self) -> bool:
+        """Whether a row of input may take the place of rows with other keys."""
+        return self._node.panes is not None and self._node.panes.merging
 
     def pairs(self, rows: DataFrame, stored: DataFrame | None, *, in_one: bool) -> DataFrame:
         """Return the row of each key before and after the epoch."""
         whole = with_position(rows)
         fed = self._given(whole)
-        if self._node.panes is not None and self._node.panes.merging:
+        if self._replaces:
             fed = fed.unionByName(self._replaced(whole))
         kept = self._stored(stored, whole) if stored is not None else None
         if kept is not None:
