@@ -72,7 +72,16 @@ OPERATION_POINTS: Final = (
 """Points of savepoints, restores, rewinds, upgrades and discards, of adding columns to tables, of copying tables that are looked up in, and
 of publishing epochs again and to databases."""
 
-POINTS: Final[tuple[str, ...]] = (*RUN_POINTS, *OPERATION_POINTS)
+CONNECTOR_POINTS: Final = (
+    "transaction-begun",
+    "records-sent",
+    "marker-sent",
+    "transaction-committed",
+    "staged-rows-deleted",
+)
+"""Points between the commit of an epoch and the end of its publication by a connector."""
+
+POINTS: Final[tuple[str, ...]] = (*RUN_POINTS, *OPERATION_POINTS, *CONNECTOR_POINTS)
 
 KILLED: Final = "killed at crash point"
 """Printed to standard error before the value of ``TIDEMARK_CRASH_AT`` when the process is killed."""

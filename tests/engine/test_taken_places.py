@@ -14,6 +14,7 @@ import tidemark as tm
 from tests.engine.lab import elements
 from tidemark.spark.loop.empty_tables import make_tables
 from tidemark.spark.sinks.sinks import bind_sinks
+from tidemark.spark.sinks.staging.sink_owner import SinkOwner
 from tidemark.state.log.progress import EpochProgress
 from tidemark.state.log.records import EpochRecord, OutputRecord
 from tidemark.state.log.totals import empty_totals
@@ -40,7 +41,7 @@ def test_rows_of_others_are_said_at_the_first_start(tmp_path: Path, caplog: pyte
     }
     job = tm.Job("taking", outputs=outputs)
     store = JobStore.open(str(tmp_path / "store")).at("taking")
-    sinks = bind_sinks(job.outputs, store)
+    sinks = bind_sinks(job.outputs, SinkOwner(store))
     make_tables(NO_SPARK, job, store.at("elements"), sinks, head=None, version="1")
     said = [message for message in caplog.messages if "there are rows already" in message]
     assert [text.partition("; its own ")[2] for text in said] == [

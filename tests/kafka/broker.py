@@ -73,6 +73,14 @@ class Broker:
     def address(self) -> str:
         return f"{HOST}:{self.port}"
 
+    def restart(self) -> None:
+        """Kill the broker and start it again, with its data and at its port."""
+        self.process.kill()
+        self.process.wait()
+        self.process = _run(self.folder, self.classes)
+        until(lambda: self.process.poll() is not None or _answers(self.port), "a broker")
+        assert self.process.poll() is None, (self.folder / "log").read_text()
+
     def stop(self) -> None:
         self.process.kill()
         self.process.wait()
@@ -84,11 +92,10 @@ def start_broker(folder: Path, classes: Path) -> Broker:
     port, controller = _free_port(), _free_port()
     settings = folder / "server.properties"
     settings.write_text(_PROPERTIES.format(host=HOST, port=port, controller=controller, folder=folder), encoding="utf-8")
-    java = [str(Path(os.environ["JAVA_HOME"], "bin", "java")) if "JAVA_HOME" in os.environ else "java", "-Xmx512m", "-cp", f"{classes}/*"]
-    tool = [*java, "kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", str(settings)]
+    tool = [*_java(classes), "kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", str(settings)]
     with (folder / "log").open("wb") as log:
         subprocess.run(tool, check=True, stdout=log, stderr=log)
-        process = subprocess.Popen([*java, "kafka.Kafka", str(settings)], stdout=log, stderr=log)
+    process = _run(folder, classes)
     broker = Broker(folder, classes, port, process)
     until(lambda: process.poll() is not None or _answers(port), "a broker")
     assert process.poll() is None, (folder / "log").read_text()
@@ -195,6 +202,16 @@ class Topics:
 
 def _bytes(value: str | bytes | None) -> bytes | None:
     return value.encode() if isinstance(value, str) else value
+
+
+def _java(classes: Path) -> list[str]:
+    java = str(Path(os.environ["JAVA_HOME"], "bin", "java")) if "JAVA_HOME" in os.environ else "java"
+    return [java, "-Xmx512m", "-cp", f"{classes}/*"]
+
+
+def _run(folder: Path, classes: Path) -> subprocess.Popen[bytes]:
+    with (folder / "log").open("ab") as log:
+        return subprocess.Popen([*_java(classes), "kafka.Kafka", str(folder / "server.properties")], stdout=log, stderr=log)
 
 
 def _free_port() -> int:

@@ -24,7 +24,7 @@ def upsert_keys(node: Node, keys: object, place: str, *, sink: str = "delta") ->
         node: the node whose rows are written.
         keys: the user's choice, None for the window's.
         place: file and line of the output's definition.
-        sink: the function that declares it, for messages.
+        sink: the function that declares the output, for messages.
 
     Raises:
         DefinitionError: no keys are known, they are no list of names, or a column on the way to the output changes one of them.
@@ -35,9 +35,9 @@ def upsert_keys(node: Node, keys: object, place: str, *, sink: str = "delta") ->
         return _keys_of_results(node, place, sink) if keys is None else _given_keys(node, keys, place, sink)
     if keys is not None and {key.lower() for key in _given_keys(node, keys, place, sink)} != {key.lower() for key in own}:
         raise DefinitionError(
-            f"{sink}(keys={keys!r}) are other columns than the key of the changelog ({', '.join(own)}): rows of several keys would replace "
-            "each other",
-            fix="leave keys out; for other groups, .key_by(...).aggregate(...) or .latest(by=[...]) before",
+            f"{sink}({_argument(sink)}={keys!r}) are other columns than the key of the changelog ({', '.join(own)}): rows of several "
+            "keys would replace each other",
+            fix=f"leave {_argument(sink)} out; for other groups, .key_by(...).aggregate(...) or .latest(by=[...]) before",
             place=place,
         )
     return own
@@ -68,16 +68,18 @@ def check_sequence(node: Node, sequence: str, place: str) -> None:
 
 def _given_keys(node: Node, keys: object, place: str, sink: str) -> tuple[str, ...]:
     if isinstance(keys, str) or not isinstance(keys, Sequence) or not keys or not all(isinstance(key, str) for key in keys):
-        raise DefinitionError(f"{sink}(keys={keys!r}) is not a list of columns", fix="write keys=['zone', 'day']", place=place)
+        raise DefinitionError(
+            f"{sink}({_argument(sink)}={keys!r}) is not a list of columns", fix=f"write {_argument(sink)}=['zone', 'day']", place=place
+        )
     if len({key.lower() for key in keys}) < len(keys):
-        raise DefinitionError(f"{sink}(keys={keys!r}) names a column twice", fix="name each once", place=place)
+        raise DefinitionError(f"{sink}({_argument(sink)}={keys!r}) names a column twice", fix="name each once", place=place)
     emitter, behind = _emitter_behind(node)
     lowered = {key.lower() for key in keys}
     lost = next((step for step in behind if not _keeps(step, REPLACES)), None)
     own = kind_of(emitter).upsert_keys(emitter) if isinstance(emitter, StatefulNode) else None
     if own is not None and own.replaces and set(own.moving) <= lowered and lost is not None:
         raise DefinitionError(
-            f"{sink}(keys={keys!r}) has both bounds of a session, which move when it grows, and {REPLACES!r}, which lists its "
+            f"{sink}({_argument(sink)}={keys!r}) has both bounds of a session, which move when it grows, and {REPLACES!r}, which lists its "
             f"earlier ones, is dropped or changed at {lost.place}: the older row would stay",
             fix=f"keep {REPLACES!r} as it is, or leave {END!r} out",
             place=place,
@@ -92,13 +94,15 @@ def _given_keys(node: Node, keys: object, place: str, sink: str) -> tuple[str, .
             near = schema.nearest(key)
             hint = f"; did you mean {near!r}?" if near else "."
             raise ColumnError(
-                f"{sink}(keys=...) names unknown column {key!r}{hint} The columns are: {', '.join(schema.names)}",
+                f"{sink}({_argument(sink)}=...) names unknown column {key!r}{hint} The columns are: {', '.join(schema.names)}",
                 fix=f"write {near!r}" if near else "name columns of the stream",
                 place=place,
             )
         if column.type is not None and "MAP<" in column.type:
             raise DefinitionError(
-                f"{sink}(keys=...) names {key!r} of type {column.type}, and maps cannot be compared", fix="name other columns", place=place
+                f"{sink}({_argument(sink)}=...) names {key!r} of type {column.type}, and maps cannot be compared",
+                fix="name other columns",
+                place=place,
             )
         found.append(column.name)
     return tuple(found)
@@ -110,7 +114,7 @@ def _keys_of_results(node: Node, place: str, sink: str) -> tuple[str, ...]:
     if own is None:
         raise DefinitionError(
             f"{sink}(mode='upsert') does not know by which columns a row replaces an older one",
-            fix="name them: keys=['zone', 'day']; only the results of windows have default keys",
+            fix=f"name them: {_argument(sink)}=['zone', 'day']; only the results of windows have default keys",
             place=place,
         )
     for key in (*own.columns, *((own.replaces,) if own.replaces else ())):
@@ -145,9 +149,14 @@ def _is_column(expression: Expression, name: str) -> bool:
 
 def _refuse(key: str, step: Node, place: str, sink: str) -> NoReturn:
     what = "lists which sessions it replaces" if key == REPLACES else "is part of the key of the window's results"
-    keep = "" if key == REPLACES else ", or name other columns in keys=[...]"
+    keep = "" if key == REPLACES else f", or name other columns in {_argument(sink)}=[...]"
     raise DefinitionError(
         f"{sink}(mode='upsert') needs column {key!r}, which {what}, and it is dropped or changed at {step.place}",
         fix=f"keep {key!r} as it is{keep}",
         place=place,
     )
+
+
+def _argument(sink: str) -> str:
+    """Return the argument by which a sink takes the keys, for messages."""
+    return "key" if sink == "kafka_sink" else "keys"

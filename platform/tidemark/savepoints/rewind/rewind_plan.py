@@ -11,6 +11,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from tidemark.errors import SinkError
+from tidemark.graph.connectors.kafka import spec as kafka
+from tidemark.graph.connectors.kafka.spec import KafkaSpec
 from tidemark.locations import Location
 from tidemark.savepoints.delta.folder_note import folder_lost
 from tidemark.savepoints.delta.table_position import lost_of_record
@@ -27,8 +29,8 @@ NOT_REVERTED = {
     "parquet": "files that were written since stay in the folder, and their rows are written again",
     "console": "what was printed stays printed",
     "memory": "it lives within one process and starts empty in the next",
+    KafkaSpec.kind: kafka.NOT_REVERTED,
 }
-
 
 FOREIGN_COMMITS = "newer versions by other writers"
 

@@ -109,9 +109,7 @@ class Recovery:
         """Publish the newest epoch, after checking that the places hold all epochs before it."""
         log = self.term.log
         former = {
-            name: sink
-            for name, sink in sinks_of(head, self.sinks, SinkOwner(log.store, self.term.term)).items()
-            if sink is not self.sinks.get(name)
+            name: sink for name, sink in sinks_of(head, self.sinks, SinkOwner.of(self.term)).items() if sink is not self.sinks.get(name)
         }
         for sinks in (self.sinks, former):
             expect_published(head, sinks, log)

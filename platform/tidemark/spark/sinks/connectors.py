@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from tidemark.errors import SinkError
+from tidemark.graph.connectors.kafka.spec import KafkaSpec
 from tidemark.graph.connectors.postgres.node import PostgresSpec, PostgresTable
 from tidemark.graph.model.connector_spec import ConnectorSpec
+from tidemark.spark.sinks.kafka.sink import KafkaSink
 from tidemark.spark.sinks.postgres.postgres_sink import PostgresSink
 from tidemark.spark.sinks.staging.connector_sink import ConnectorSink
 from tidemark.spark.sinks.staging.sink_owner import SinkOwner
@@ -18,6 +20,8 @@ def open_connector(name: str, spec: ConnectorSpec, owner: SinkOwner) -> Connecto
         SinkError: this engine has no such connector.
     """
     match spec:
+        case KafkaSpec():
+            return KafkaSink(name, spec, owner)
         case PostgresSpec(table, mode, keys, with_epoch):
             return PostgresSink(name, table, owner, mode=mode, keys=keys, with_epoch=with_epoch)
     raise SinkError(f"output {name!r} has a sink of kind {spec.kind!r}, which this engine does not have", fix="use another sink", uid=name)
@@ -27,6 +31,8 @@ def reopen_connector(name: str, record: OutputRecord, owner: SinkOwner) -> Conne
     """Return the sink that an epoch's rows were staged for, to publish or delete them; None if the record is of no connector."""
     if record.location is None:
         return None
+    if record.sink == KafkaSpec.kind:
+        return KafkaSink.of_record(name, record, owner)
     if record.sink == PostgresSpec.kind:
         return PostgresSink(name, PostgresTable.of_location(record.location), owner)
     return None

@@ -50,7 +50,7 @@ def sweep_outputs(
     tombstones = TombstoneList(driver.log.store, OUTPUT_SWEEP)
     before = tombstones.read()
     oldest = _oldest_retained(epochs, lineage)
-    owner = SinkOwner(driver.log.store, driver.term)
+    owner = SinkOwner.of(driver)
     unused = [staging for place in _places(sinks, epochs.all, owner) for staging in place.unused(oldest, before)]
     listed = [file for staging in unused for file in staging.files]
     plan = plan_sweep(listed, (), before, now_ms=driver.log.clock.now_ms(), lease_ms=lease_ms)

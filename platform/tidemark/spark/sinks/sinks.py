@@ -148,7 +148,7 @@ class BoundSink:
             processing_time: of the epoch, milliseconds.
         """
         if isinstance(self.sink, ConnectorSink):
-            return self.sink.stage(rows, self.changes, new_staging(lineage, epoch), epoch=epoch)
+            return self.sink.stage(rows, self.changes, new_staging(lineage, epoch), epoch=epoch, processing_time=processing_time)
         if self.changes is not None or (self._upsert is not None and self._upsert.versions):
             return self._stage_changes(rows, new_staging(lineage, epoch), epoch, processing_time)
         visible = visible_part(rows)
@@ -266,20 +266,18 @@ def require_not_ahead(sinks: Mapping[str, BoundSink], lineage: str, epoch: int) 
             )
 
 
-def bind_sinks(outputs: Mapping[str, Output], job: JobStore, *, term: int = 0) -> dict[str, BoundSink]:
+def bind_sinks(outputs: Mapping[str, Output], owner: SinkOwner) -> dict[str, BoundSink]:
     """Return the sinks of a job's outputs.
 
     Args:
         outputs: by name.
-        job: the store at the job's folder.
-        term: the driver's, by which connectors refuse older drivers.
+        owner: whose they are.
 
     Raises:
         SinkError: a sink's place cannot be reached.
     """
     return {
-        name: BoundSink(name, _opened(name, output, SinkOwner(job, term)), _changes_of(output), _sequence_of(output))
-        for name, output in outputs.items()
+        name: BoundSink(name, _opened(name, output, owner), _changes_of(output), _sequence_of(output)) for name, output in outputs.items()
     }
 
 

@@ -9,20 +9,12 @@ from urllib.parse import unquote
 
 from tidemark.errors import DefinitionError
 from tidemark.graph.expressions.expression_text import shortened
+from tidemark.graph.model.secret_options import holds_secret, is_variable, names_secret
 
 _USER_IN_ADDRESS: Final = re.compile(r"//[^/?;]*@|:[^:/@;?]+/[^@;?]*@")
 """A user before the host; with the password in Oracle's way, ``scott/tiger@host``."""
 
 _PARAMETER: Final = re.compile(r"[^?;&(),=]+(?==)")
-_SECRET_NAME: Final = re.compile(
-    r"""(?ix)
-    secret | token | passw | passphrase | credential | authorization
-    | (?: access | account | private | api | encryption | signing | shared | master ) [-_.]? key
-    | (?: ^ | [^a-z] ) (?: pass | pwd | pw | pat | sas | sig ) \d* $
-    """
-)
-_SECRET_TEXT: Final = re.compile(r"(?i)(?:passw(?:or)?d|secret|token|identified\s+by)\b")
-_VARIABLE: Final = re.compile(r"[A-Z][A-Z0-9_]*")
 _OWN_OPTIONS: Final[Mapping[str, str]] = {
     "url": "the first argument",
     "dbtable": "the second argument",
@@ -47,7 +39,7 @@ def check_address(url: object, place: str) -> None:
     text = url if isinstance(url, str) else ""
     plain = unquote(text)
     names = [name.rsplit(":", 1)[-1] for name in _PARAMETER.findall(plain)]
-    if _USER_IN_ADDRESS.search(plain) or any(_SECRET_NAME.search(name.strip()) for name in names):
+    if _USER_IN_ADDRESS.search(plain) or any(names_secret(name.strip()) for name in names):
         raise DefinitionError(
             "the url of jdbc_table holds a user or a password, and it is kept and shown",
             fix="leave them out, and write user='reader', password_env='SHOP_PASSWORD', the name of an environment variable",
@@ -83,7 +75,7 @@ def plain_options(options: object, place: str) -> dict[str, str]:
     for name, value in options.items():
         _refuse_own(name, place)
         text = str(value).lower() if isinstance(value, bool) else str(value)
-        if _SECRET_NAME.search(name) or _SECRET_TEXT.search(text):
+        if names_secret(name) or holds_secret(text):
             raise DefinitionError(
                 f"the option {name!r} of jdbc_table looks as if it holds a secret, and it is kept and shown",
                 fix=f"write options_env={{{name!r}: 'NAME'}}, with the name of the environment variable that holds it",
@@ -105,7 +97,7 @@ def named_variables(named: object, place: str) -> dict[str, str]:
     for name, variable in named.items():
         if name.lower() != "user":
             _refuse_own(name, place)
-        if not _is_variable(variable):
+        if not is_variable(variable):
             raise DefinitionError(f"options_env= of jdbc_table names no environment variable for {name!r}", fix=fix, place=place)
     return dict(named)
 
@@ -118,17 +110,13 @@ def password_variable(variable: object, place: str) -> dict[str, str]:
     """
     if variable is None:
         return {}
-    if not _is_variable(variable):
+    if not is_variable(variable):
         raise DefinitionError(
             "password_env= of jdbc_table is no name of an environment variable",
             fix="write password_env='SHOP_PASSWORD', and set that variable to the password where the job runs",
             place=place,
         )
     return {"password": str(variable)}
-
-
-def _is_variable(variable: object) -> bool:
-    return isinstance(variable, str) and _VARIABLE.fullmatch(variable) is not None
 
 
 def _refuse_own(name: str, place: str) -> None:

@@ -143,7 +143,18 @@ def _net(rows: DataFrame, changes: Changes) -> tuple[DataFrame, Observation]:
     if changes.net:
         kinds = {name: f"count_if({CHANGE} = {int(kind)})" for name, kind in OPERATIONS.items()}
         return rows.observe(observation, *_counts("count(1)", kinds)), observation
-    pairs = paired(rows, changes.keys)
+    return as_changes(observed_pairs(rows, changes.keys, observation)), observation
+
+
+def observed_pairs(rows: DataFrame, keys: Sequence[str], observation: Observation) -> DataFrame:
+    """Return the rows of a changelog as pairs: for each key that changes, its row before and after the epoch (``paired``).
+
+    Args:
+        rows: of the changelog in one epoch.
+        keys: the columns of its key.
+        observation: of the number of rows and of the changes by operation, as ``StagedChanges`` has it.
+    """
+    pairs = paired(rows, keys)
     differs = pairs.withColumn(_DIFFERS, F.expr(differ(pairs)))
     kinds = {
         "insert": f"count_if({BEFORE} IS NULL AND {_DIFFERS})",
@@ -151,7 +162,7 @@ def _net(rows: DataFrame, changes: Changes) -> tuple[DataFrame, Observation]:
         "delete": f"count_if({AFTER} IS NULL AND {_DIFFERS})",
     }
     observed = differs.observe(observation, *_counts(f"sum({COUNT})", kinds))
-    return as_changes(observed.where(_DIFFERS)), observation
+    return observed.where(_DIFFERS)
 
 
 def _counts(emitted: str, kinds: Mapping[str, str]) -> list[Column]:

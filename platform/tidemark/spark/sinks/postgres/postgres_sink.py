@@ -99,7 +99,15 @@ class PostgresSink(ConnectorSink):
         """The newest epoch that the table was seen to hold, None before it was looked for."""
         return self._position
 
-    def stage(self, rows: DataFrame, changes: Changes | None, staging: str, *, epoch: int) -> OutputRecord:
+    def stage(
+        self,
+        rows: DataFrame,
+        changes: Changes | None,
+        staging: str,
+        *,
+        epoch: int,
+        processing_time: int,  # noqa: ARG002 - the protocol's
+    ) -> OutputRecord:
         """Stage an epoch's rows; texts, times and nulls that the table could not take fail here."""
         counts: dict[str, str] = {}
         newest = self._upsert.newest(rows) if self._upsert is not None and changes is None else None

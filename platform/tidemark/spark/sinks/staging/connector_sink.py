@@ -83,7 +83,7 @@ class ConnectorSink(ABC):
         )
 
     @abstractmethod
-    def stage(self, rows: DataFrame, changes: Changes | None, staging: str, *, epoch: int) -> OutputRecord:
+    def stage(self, rows: DataFrame, changes: Changes | None, staging: str, *, epoch: int, processing_time: int) -> OutputRecord:
         """Stage an epoch's rows below ``staging_folder(staging)``, with nothing that refers to them yet; one Spark job.
 
         Values that the place could not take must fail here: after the commit there is no other way.
@@ -93,6 +93,7 @@ class ConnectorSink(ABC):
             changes: how rows of a changelog are identified, None for streams that are only added to.
             staging: name of this attempt's staging.
             epoch: the current one.
+            processing_time: of it, milliseconds.
         """
 
     @abstractmethod

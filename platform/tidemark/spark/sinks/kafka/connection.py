@@ -1,0 +1,66 @@
+"""What both ways to publish to a topic have in common: finding it, handing records to a producer, ending clients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from tidemark.spark.sinks.kafka.client import Access, library
+from tidemark.spark.sinks.kafka.staged_records import Record
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, KafkaError, Producer
+
+WAIT_S: Final = 30.0
+"""How long a request to the brokers may take, seconds."""
+
+FIND_S: Final = 15.0
+"""How long a topic is looked for, seconds."""
+
+_FULL_S: Final = 0.1
+
+
+def require_topic(reader: Consumer, access: Access) -> None:
+    """Make sure that a topic exists; a consumer asks for it, since a producer would create it where brokers allow that.
+
+    Raises:
+        KafkaException: it does not, or no broker answers.
+    """
+    topic = reader.list_topics(access.topic, timeout=FIND_S).topics[access.topic]
+    if topic.error is not None:
+        raise library(access.output).KafkaException(topic.error)
+
+
+def send(producer: Producer, topic: str, batch: Iterable[Record], *, failed: list[KafkaError] | None = None) -> None:
+    """Hand records to a producer, and wait while its queue is full.
+
+    Args:
+        producer: of the client.
+        topic: its name.
+        batch: the records.
+        failed: gets the errors of records that were not acknowledged; of a transaction, its commit raises instead.
+    """
+    kept = (lambda error, _: failed.append(error)) if failed is not None else None
+    produce = producer.produce
+    for key, value, headers in batch:
+        while True:
+            try:
+                produce(topic, value, key, headers=headers, on_delivery=kept)
+                break
+            except BufferError:
+                producer.poll(_FULL_S)
+    producer.poll(0)
+
+
+def end(producer: Producer | None, reader: Consumer | None) -> None:
+    """End clients without waiting for what is not sent; what they have to report is noted before."""
+    if producer is not None:
+        with suppress(Exception):
+            producer.purge()
+            producer.poll(0)
+    if reader is not None:
+        with suppress(Exception):
+            reader.poll(0)
+        with suppress(Exception):
+            reader.close()

@@ -1,0 +1,147 @@
+"""Publishes an epoch's records in transactions, each with a marker of the part of the epoch, so that a part appears once.
+
+Starting a producer with the output's transactional id ends what an earlier one left open, and fences it. Only then the job's term is
+confirmed and the marker is read: a driver that was taken over before cannot go further, one that is taken over after that is fenced.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from tidemark.clock import SYSTEM_CLOCK
+from tidemark.crashpoints import crash_point
+from tidemark.errors import SinkError
+from tidemark.spark.sinks.kafka.client import Access, library
+from tidemark.spark.sinks.kafka.connection import WAIT_S, end, require_topic, send
+from tidemark.spark.sinks.kafka.marker import Marker, parts_done
+from tidemark.spark.sinks.kafka.staged_records import Record
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Producer
+
+logger = logging.getLogger("tidemark")
+
+ATTEMPTS: Final = 4
+
+Records = Callable[[int, int], Iterator[Iterable[Record]]]
+"""Returns the records of the rows from one number to another."""
+
+
+class Transactions:
+    """The transactions of one output.
+
+    Args:
+        access: to its topic.
+        rows: the greatest number of rows of a transaction.
+        confirm: raises FencedError when a newer driver has begun.
+    """
+
+    def __init__(self, access: Access, rows: int, confirm: Callable[[], None]) -> None:
+        self._access = access
+        self._rows = rows
+        self._confirm = confirm
+        self._producer: Producer | None = None
+        self._reader: Consumer | None = None
+        self.marker: Marker | None = None
+
+    def open(self) -> None:
+        """Start the producer and read the marker, unless that is done.
+
+        Raises:
+            SinkError: there is no such topic, the user is refused, or the group's offset is of another program.
+            PublishError: the brokers cannot be reached.
+            FencedError: a newer driver has begun.
+        """
+        if self._producer is not None:
+            return
+        kafka = library(self._access.output)
+        try:
+            self._start()
+        except kafka.KafkaException as error:
+            self._drop()
+            raise self._access.error(error.args[0], committed=False) from None
+        except BaseException:
+            self._drop()
+            raise
+
+    def publish(self, records: Records, rows: int, lineage: str, epoch: int) -> None:
+        """Publish the parts of an epoch that the topic does not have yet.
+
+        Args:
+            records: returns those of some of the epoch's rows.
+            rows: how many there are.
+            lineage: the epoch's.
+            epoch: its number.
+
+        Raises:
+            SinkError: the topic does not take them.
+            PublishError: they cannot be published now; what was not committed is not seen by readers of committed records.
+            FencedError: a newer driver has begun.
+        """
+        kafka = library(self._access.output)
+        parts = -(-rows // self._rows)
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                if self._producer is None:
+                    self._start()
+                for part in range(parts_done(self.marker, lineage, epoch, parts), parts):
+                    start = part * self._rows
+                    self._send(records(start, min(start + self._rows, rows)), Marker(lineage, epoch, part, parts))
+            except kafka.KafkaException as error:
+                self._drop()
+                failure = self._access.error(error.args[0], committed=True, epoch=epoch)
+                if attempt == ATTEMPTS or not failure.transient:
+                    raise failure from None
+                # Another driver's producer fences this one, which goes on only if the job is still its own.
+                self._confirm()
+                logger.info("output %r: epoch %d is published again from its record: %s", self._access.output, epoch, failure.what)
+                SYSTEM_CLOCK.sleep(attempt)
+            except BaseException:
+                self._drop()
+                raise
+            else:
+                return
+
+    def _start(self) -> None:
+        kafka = library(self._access.output)
+        self._reader = kafka.Consumer(self._access.consumer_settings())
+        require_topic(self._reader, self._access)
+        self._producer = kafka.Producer(self._access.producer_settings(transactional=True))
+        self._producer.init_transactions(WAIT_S)
+        self._confirm()
+        (found,) = self._reader.committed([kafka.TopicPartition(self._access.topic, 0)], timeout=WAIT_S)
+        if found.error is not None:
+            raise kafka.KafkaException(found.error)
+        try:
+            self.marker = Marker.of(found.metadata if found.offset >= 0 else None)
+        except ValueError as error:
+            raise SinkError(
+                f"the consumer group {self._access.identity!r} of output {self._access.output!r} was used by another program: {error}",
+                fix="give the output another id_prefix=",
+                uid=self._access.output,
+            ) from None
+
+    def _send(self, batches: Iterator[Iterable[Record]], marker: Marker) -> None:
+        if self._producer is None or self._reader is None:
+            raise RuntimeError("the producer is not started")
+        kafka = library(self._access.output)
+        producer = self._producer
+        producer.begin_transaction()
+        crash_point("transaction-begun")
+        for batch in batches:
+            send(producer, self._access.topic, batch)
+        producer.flush()
+        crash_point("records-sent")
+        offset = kafka.TopicPartition(self._access.topic, 0, marker.epoch, marker.text)
+        producer.send_offsets_to_transaction([offset], self._reader.consumer_group_metadata(), WAIT_S)
+        crash_point("marker-sent")
+        producer.commit_transaction(WAIT_S)
+        self.marker = marker
+        crash_point("transaction-committed")
+
+    def _drop(self) -> None:
+        """End the producer: the next one ends its transaction, and the marker shows whether it was committed."""
+        end(self._producer, self._reader)
+        self._producer = self._reader = None
