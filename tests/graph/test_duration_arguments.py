@@ -56,7 +56,7 @@ def test_a_timedelta_is_taken_as_text_is(name: str, give: Callable[[Any], object
 
 def test_a_number_names_both_units_it_may_have_meant() -> None:
     with pytest.raises(DurationError) as caught:
-        tm.tumbling(3600)  # type: ignore[arg-type]
+        tm.tumbling(3600)  # type: ignore[call-overload]
     assert "size='3600 seconds' or '3600 ms'" in caught.value.fix
     assert "timedelta(hours=1)" in caught.value.fix
 

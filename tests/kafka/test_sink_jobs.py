@@ -40,7 +40,7 @@ def stream(*epochs: list[dict[str, Any]]) -> tm.Stream:
     return tm.source("rows", tm.from_elements(epochs=rows, schema=SCHEMA), watermarks=tm.ascending(timestamp="t"))
 
 
-CHANGES = (
+CHANGES: tuple[list[dict[str, Any]], ...] = (
     [{"k": "a", "v": 1, "t": 1}, {"k": "b", "v": 2, "t": 2}],
     [
         {"k": "a", "v": 1, "op": "update_before", "t": 3},

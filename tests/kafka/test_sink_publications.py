@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import count
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -15,7 +16,7 @@ from tests.kafka.sink_publications import IDENTITY, LINEAGE, OUTPUT, PER_TRANSAC
 from tests.kafka.topic_records import Read, create_topic, delete_group, kafka, read
 from tidemark.crashpoints import CONNECTOR_POINTS
 from tidemark.errors import FencedError, MissingEpochsError, PublishError, SinkError
-from tidemark.graph.connectors.kafka.spec import KafkaSpec
+from tidemark.graph.connectors.kafka.spec import Guarantee, KafkaSpec
 from tidemark.spark.sinks.kafka.client import Access
 from tidemark.spark.sinks.kafka.marker import Marker
 from tidemark.spark.sinks.kafka.sink import KafkaSink
@@ -104,13 +105,13 @@ def transactions(published: Publications, term: Term | None = None) -> Transacti
 
 
 def test_a_second_publication_adds_nothing(published: Publications) -> None:
-    for _ in range(2):
-        publisher = transactions(published)
+    publishers = [transactions(published) for _ in range(2)]
+    for publisher in publishers:
         for _ in range(2):
             for epoch in range(2):
                 publisher.publish(lambda a, b, e=epoch: batches(values(e)[a:b]), ROWS, LINEAGE, epoch)  # type: ignore[misc]
     check_once(published, 2)
-    assert publisher.marker == Marker(LINEAGE, 1, 2, 3)
+    assert [publisher.marker for publisher in publishers] == [Marker(LINEAGE, 1, 2, 3)] * 2
 
 
 def test_a_driver_that_was_taken_over_is_fenced(published: Publications) -> None:
@@ -227,8 +228,8 @@ def test_a_topic_that_does_not_exist(published: Publications) -> None:
 def test_brokers_that_do_not_answer(published: Publications, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidemark.spark.sinks.kafka.connection.FIND_S", 2.0)
     published.address = "127.0.0.1:9"
-    for delivery in ("exactly_once", "at_least_once"):
-        published.delivery = delivery  # type: ignore[assignment]
+    for delivery in get_args(Guarantee):
+        published.delivery = delivery
         with pytest.raises(PublishError, match=r"the brokers of output 'totals' cannot be reached.*Connection refused"):
             published.sink().require_whole()
 

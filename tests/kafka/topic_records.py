@@ -28,7 +28,8 @@ class Read:
 
 def create_topic(address: str, name: str, *, partitions: int = 3, settings: Mapping[str, str] | None = None) -> str:
     """Create a topic and return its name, once its partitions have leaders."""
-    from confluent_kafka.admin import AdminClient, NewTopic
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
 
     admin = AdminClient({"bootstrap.servers": address})
     topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(settings or {}))
@@ -76,7 +77,7 @@ def read(address: str, topic: str, isolation: str = "read_committed") -> list[Re
 
 def _read(message: Message) -> Read:
     key, value = message.key(), message.value()
-    headers = tuple((str(name), _bytes(text)) for name, text in message.headers() or ())
+    headers = tuple((str(header[0]), _bytes(header[1])) for header in message.headers() or ())
     return Read(message.partition() or 0, _text(key), _text(value), headers)
 
 

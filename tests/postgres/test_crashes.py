@@ -12,6 +12,7 @@ import tidemark as tm
 from tests.crash.fares import clock_of, run
 from tests.crash.warm_jvm import CHECKOUT
 from tests.postgres import jobs
+from tests.postgres.rig import VARIABLE
 from tests.postgres.server import NEEDS_POSTGRES, Server
 from tidemark.errors import RewindError
 from tidemark.testing import run_until_crash
@@ -37,7 +38,7 @@ def tables(server: Server, schema: str) -> dict[str, list[tuple[Any, ...]]]:
 @pytest.fixture(scope="module")
 def undisturbed(spark: SparkSession, server: Server, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[tuple[Any, ...]]]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(jobs.VARIABLE, server.dsn())
+        patch.setenv(VARIABLE, server.dsn())
         server.query("CREATE SCHEMA undisturbed")
         run(jobs.make_job(jobs.write_landing(tmp_path_factory.mktemp("undisturbed")), "undisturbed"), spark, clock_of(0))
     found = tables(server, "undisturbed")

@@ -44,7 +44,16 @@ def every_type() -> list[dict[str, Any]]:
         "fs": [0.1, float("inf"), None], "ms": [Decimal("0.01"), None], "ss": [*ODD, None], "xs": [b"", b"\x00\\", None],
         "days": [date(9999, 12, 31), None], "ats": [INSTANT, None, datetime(1900, 1, 1, tzinfo=UTC)], "locals": [local, None],
     }  # fmt: skip
-    odd = {**dict.fromkeys(first), "t": 2, "d": float("-inf"), "s": "".join(ODD), "x": b"", "ss": [], "ns": [], "day": date(9999, 12, 31)}
+    odd: dict[str, Any] = {
+        **dict.fromkeys(first),
+        "t": 2,
+        "d": float("-inf"),
+        "s": "".join(ODD),
+        "x": b"",
+        "ss": [],
+        "ns": [],
+        "day": date(9999, 12, 31),
+    }
     return [first, odd, {**dict.fromkeys(first), "t": 3}]
 
 
@@ -174,7 +183,10 @@ def test_types_that_only_spark_knows_are_refused_before_the_commit(spark: SparkS
 
 
 def test_a_stream_with_keys_has_its_newest_rows(spark: SparkSession, server: Server, schema: str, tmp_path: Path) -> None:
-    given = [[{"k": "a", "v": 1, "t": 1}, {"k": "a", "v": 2, "t": 2}, {"k": None, "v": 3, "t": 3}], [{"k": None, "v": 4, "t": 4}]]
+    given: list[list[dict[str, object]]] = [
+        [{"k": "a", "v": 1, "t": 1}, {"k": "a", "v": 2, "t": 2}, {"k": None, "v": 3, "t": 3}],
+        [{"k": None, "v": 4, "t": 4}],
+    ]
     rows = tm.source("rows", tm.from_elements(epochs=given, schema="k STRING, v INT, t BIGINT"), watermarks=tm.ascending(timestamp="t"))
     output = tm.postgres(rows.select("k", "v"), table=f"{schema}.newest", dsn_env=VARIABLE, mode="upsert", keys=["k"])
     job = tm.Job(f"keys-{schema}", {"newest": output}, store=str(tmp_path / "store"))

@@ -179,10 +179,9 @@ def test_a_server_that_is_restarted_between(server: Server, schema: str, tmp_pat
 def test_old_rows_of_the_ledger_are_deleted(server: Server, schema: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidemark.savepoints.postgres.ledger.KEPT_EPOCHS", 2)
     rig = Rig(tmp_path, schema, "append")
-    for epoch in range(6):
-        record = rig.publish(epoch, [{"k": "a", "v": epoch}])
+    published = [rig.publish(epoch, [{"k": "a", "v": epoch}]) for epoch in range(6)]
     assert [found[3] for found in epochs(server, schema)] == [3, 4, 5]
-    rig.sink.publish(record, LINEAGE, 5)
+    rig.sink.publish(published[-1], LINEAGE, 5)
     rig.open(term=9).publish(rig.stage(1, [{"k": "a", "v": 1}]), LINEAGE, 1)
     assert rows(server, schema) == [("a", epoch) for epoch in range(6)]
 

@@ -22,6 +22,10 @@ pytestmark = NEEDS_POSTGRES
 ROWS = {"k": "string", "v": "long"}
 
 
+def occupancy(rig: Rig) -> str:
+    return rig.sink.occupancy
+
+
 def test_a_table_of_its_own_gets_new_columns(server: Server, schema: str, tmp_path: Path) -> None:
     rig = Rig(tmp_path, schema)
     rig.publish(0, [{"k": "a", "v": 1}, {"k": "b", "v": 2}])
@@ -107,27 +111,27 @@ def test_a_table_of_others_that_fits(server: Server, schema: str, tmp_path: Path
     rig.sink.check(struct(ROWS))
     rig.publish(0, [{"k": "a", "v": 1}, {"k": "b", "v": 2}])
     assert rows(server, schema, "k, v::int, note") == [("a", 1, "of another"), ("b", 2, None), ("z", 1, "of another")]
-    assert rig.sink.occupancy == "taken"
+    assert occupancy(rig) == "taken"
 
 
 def test_a_table_without_rows_gets_the_columns_of_changed_code(server: Server, schema: str, tmp_path: Path) -> None:
     rig = Rig(tmp_path, schema)
-    assert rig.sink.occupancy == "missing"
+    assert occupancy(rig) == "missing"
     rig.sink.create(struct(ROWS))
-    assert rig.sink.occupancy == "empty"
+    assert occupancy(rig) == "empty"
     rig.sink.create(struct({"k": "string", "v": "string"}))
     assert columns(server, schema) == {"k": "text", "v": "text"}
     rig.sink.check(struct({"k": "string", "w": "long"}))
     assert columns(server, schema) == {"k": "text", "w": "bigint"}
     server.query(f"INSERT INTO {schema}.orders VALUES ('by hand', 1)")
-    assert rig.sink.occupancy == "taken"
+    assert occupancy(rig) == "taken"
     rig.sink.create(struct({"k": "string", "v": "string"}))
     assert columns(server, schema) == {"k": "text", "w": "bigint"}
 
 
 def test_a_schema_that_does_not_exist(schema: str, tmp_path: Path) -> None:
     rig = Rig(tmp_path, f"{schema}_not")
-    assert rig.sink.occupancy == "missing"
+    assert occupancy(rig) == "missing"
     with pytest.raises(SinkError, match=r"does not exist.*Fix: .*create the schema"):
         rig.sink.create(struct(ROWS))
 
