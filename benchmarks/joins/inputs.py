@@ -18,7 +18,10 @@ WITHIN_MS: Final = 10_000
 """A row meets those of the other side that are so much earlier or later at most: about two."""
 
 DISORDER_MS: Final = 2_000
-BOUND: Final = "5 seconds"
+LAG_MS: Final = 5_000
+BOUND: Final = f"{LAG_MS // 1000} seconds"
+"""Of the watermark."""
+
 START_MS: Final = 1_700_000_000_000
 
 Longs = np.ndarray[Any, np.dtype[np.int64]]
@@ -59,14 +62,22 @@ class Sums:
     other: int
 
 
-def joined(left: Side, right: Side, *, outer: bool) -> Sums:
-    """Return the rows of an interval join, and the sums of the ids of both sides."""
+def joined(left: Side, right: Side, *, outer: bool, unfinished_ms: int = 0) -> Sums:
+    """Return the rows of an interval join, and the sums of the ids of both sides.
+
+    Args:
+        left: its rows are kept by an outer join.
+        right: the other side.
+        outer: whether rows of the left side that meet none are results.
+        unfinished_ms: of these, those that are not so much older than the newest row are left out.
+    """
     (ids, places), (other_ids, other_places) = _by_place(left), _by_place(right)
     first = np.searchsorted(other_places, places - WITHIN_MS, "left")
     last = np.searchsorted(other_places, places + WITHIN_MS, "right")
     meets = last - first
     before = np.concatenate([[0], np.cumsum(other_ids)])
-    alone = meets == 0
+    times = left.columns()[2]
+    alone = (meets == 0) & (times[ids] <= min(times.max(), right.columns()[2].max()) - unfinished_ms)
     return Sums(
         int(meets.sum()) + (int(alone.sum()) if outer else 0),
         int((ids * meets).sum()) + (int(ids[alone].sum()) if outer else 0),
