@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidemark.crashpoints import crash_point
-from tidemark.graph.connectors.kafka.spec import Guarantee, KafkaSpec
+from tidemark.graph.connectors.kafka.spec import ID_PREFIX, Guarantee, KafkaSpec
 from tidemark.spark.sinks.kafka.sink import KafkaSink
 from tidemark.spark.sinks.staging.missing import Expected
 from tidemark.spark.sinks.staging.sink_owner import SinkOwner
@@ -41,18 +41,28 @@ class Publications:
     address: str
     topic: str
     delivery: Guarantee = "exactly_once"
+    per_transaction: int = PER_TRANSACTION
+    prefix: str = ID_PREFIX
 
     @property
     def store(self) -> JobStore:
         return JobStore.open(str(self.folder)).at(JOB)
 
     def sink(self, owner: SinkOwner | None = None) -> KafkaSink:
-        spec = KafkaSpec(self.address, self.topic, key=("k",), delivery=self.delivery, rows_per_transaction=PER_TRANSACTION)
+        spec = KafkaSpec(
+            self.address,
+            self.topic,
+            key=("k",),
+            delivery=self.delivery,
+            rows_per_transaction=self.per_transaction,
+            id_prefix=self.prefix,
+        )
         return KafkaSink(OUTPUT, spec, owner or SinkOwner(self.store))
 
     def stage(self, sink: KafkaSink, epoch: int, rows: int = ROWS) -> OutputRecord:
         """Stage an epoch's records in two files."""
-        folder = sink.newest_staging = sink.staging_folder(new_staging(LINEAGE, epoch))
+        sink.renew_marker()
+        folder = sink.staging_folder(new_staging(LINEAGE, epoch))
         texts = values(epoch, rows)
         files = []
         for number, part in enumerate((texts[: rows // 3], texts[rows // 3 :])):
@@ -68,7 +78,12 @@ class Publications:
 
     def commit(self, record: OutputRecord, epoch: int) -> None:
         before = record.before or SinkPosition()
-        head = {"epoch": epoch, "files": [(file.path, file.rows) for file in record.files], "before": [before.lineage, before.epoch]}
+        head: dict[str, object] = {
+            "epoch": epoch,
+            "files": [(file.path, file.rows) for file in record.files],
+            "before": [before.lineage, before.epoch],
+        }
+        head["options"] = dict(record.options)
         self.store.put(HEAD, json.dumps(head).encode())
 
     def head(self, sink: KafkaSink) -> tuple[int, OutputRecord] | None:
@@ -78,7 +93,7 @@ class Publications:
         head = json.loads(self.store.get(HEAD))
         files = tuple(StagedFile(path, rows, 0) for path, rows in head["files"])
         lineage, before = head["before"]
-        record = OutputRecord("kafka", sink.location, "{}", files, ROWS, sink.record_options, SinkPosition(lineage=lineage, epoch=before))
+        record = OutputRecord("kafka", sink.location, "{}", files, ROWS, head["options"], SinkPosition(lineage=lineage, epoch=before))
         return int(head["epoch"]), record
 
     def run(self, until: int) -> KafkaSink:
@@ -90,7 +105,8 @@ class Publications:
             epoch, record = head
             sink.expect(Expected(record.before))
             sink.require_whole()
-            sink.publish(record, LINEAGE, epoch)
+            publisher = sink if sink.accepts(record) else KafkaSink.of_record(OUTPUT, record, sink.owner)
+            publisher.publish(record, LINEAGE, epoch)
             first = epoch + 1
         for epoch in range(first, until):
             sink.require_whole()

@@ -22,6 +22,7 @@ from tidemark.spark.sinks.kafka.marker import Marker
 from tidemark.spark.sinks.kafka.sink import KafkaSink
 from tidemark.spark.sinks.kafka.staged_records import Record
 from tidemark.spark.sinks.kafka.transactions import Transactions
+from tidemark.spark.sinks.staging.missing import Expected
 from tidemark.spark.sinks.staging.sink_owner import SinkOwner
 from tidemark.testing.crash import run_until_crash
 
@@ -71,6 +72,48 @@ def test_killed_again_and_again(published: Publications) -> None:
     check_once(published, 4)
 
 
+@pytest.mark.parametrize("rows", [PER_TRANSACTION // 2, 2 * PER_TRANSACTION])
+def test_another_size_of_transactions_after_a_kill(published: Publications, rows: int) -> None:
+    """Killed with one of three transactions of the second epoch published."""
+    kill(published, "transaction-committed:4")
+    published.per_transaction = rows
+    published.run(4)
+    check_once(published, 4)
+
+
+def test_another_prefix_after_a_kill(published: Publications) -> None:
+    """The epoch that was committed before is published as it was staged: with the former prefix, whose marker shows what there is."""
+    kill(published, "transaction-committed:4")
+    published.prefix = "other"
+    published.run(2)
+    published.run(4)
+    check_once(published, 4)
+
+
+def test_staged_files_that_are_gone_before_their_publication(published: Publications) -> None:
+    sink = published.run(1)
+    record = published.stage(sink, 1)
+    published.commit(record, 1)
+    published.store.delete(file.path for file in record.files)
+    with pytest.raises(MissingEpochsError, match=r"'totals' does not show epoch 1.*files that were staged for it are deleted"):
+        published.run(2)
+    check_once(published, 1)
+
+
+def test_a_marker_is_renewed_before_an_epoch_is_committed(published: Publications) -> None:
+    """Brokers delete a marker a week after it was written, also while the job runs and the output has no rows."""
+    published.run(1)
+    delete_group(published.address, IDENTITY)
+    sink = published.sink()
+    sink.expect(Expected(newest=(LINEAGE, 0)))
+    sink.require_whole()
+    record = published.stage(sink, 1)
+    published.commit(record, 1)
+    assert published.sink().newest(LINEAGE) == 0
+    published.run(2)
+    check_once(published, 2)
+
+
 def test_what_a_killed_driver_left_open_is_ended_by_the_next_start(published: Publications) -> None:
     kill(published, "records-sent:2")
     producer = kafka.Producer({"bootstrap.servers": published.address})
@@ -111,7 +154,7 @@ def test_a_second_publication_adds_nothing(published: Publications) -> None:
             for epoch in range(2):
                 publisher.publish(lambda a, b, e=epoch: batches(values(e)[a:b]), ROWS, LINEAGE, epoch)  # type: ignore[misc]
     check_once(published, 2)
-    assert [publisher.marker for publisher in publishers] == [Marker(LINEAGE, 1, 2, 3)] * 2
+    assert [publisher.marker for publisher in publishers] == [Marker(LINEAGE, 1, ROWS, ROWS)] * 2
 
 
 def test_a_driver_that_was_taken_over_is_fenced(published: Publications) -> None:

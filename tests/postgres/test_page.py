@@ -41,9 +41,12 @@ def test_each_guarantee_names_tests_that_are_there() -> None:
 @pytest.mark.usefixtures("elsewhere", "schema")
 def test_the_page_does_what_it_says(spark: SparkSession, server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     execute(snippets(PAGE), {}, capsys)
-    shop: Any = importlib.import_module("shop")
-    landing = Path("landing/orders")
+    landing = Path("landing/orders").absolute()
     landing.mkdir(parents=True)
+    # Spark's working folder is that of the tests.
+    module = Path("shop.py")
+    module.write_text(module.read_text().replace('"landing/orders"', repr(str(landing))))
+    shop: Any = importlib.import_module("shop")
     server.query("CREATE SCHEMA shop")
     try:
         for number, rows in enumerate(ORDERS):

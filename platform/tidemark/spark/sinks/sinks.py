@@ -135,8 +135,9 @@ class BoundSink:
     sequence: str | None = None
 
     def accepts(self, record: OutputRecord) -> bool:
-        """Whether a record's files were staged for this sink: same kind, same place."""
-        return record.sink == self.sink.kind and record.location == self.sink.location
+        """Whether a record's files were staged for this sink: same kind, same place, and of connectors what they ask for beside."""
+        same = record.sink == self.sink.kind and record.location == self.sink.location
+        return same and (not isinstance(self.sink, ConnectorSink) or self.sink.accepts(record))
 
     def stage(self, rows: DataFrame, lineage: str, epoch: int, processing_time: int) -> OutputRecord:
         """Stage an epoch's rows, with nothing that refers to them yet; one Spark job.

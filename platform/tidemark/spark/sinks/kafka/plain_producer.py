@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from tidemark.crashpoints import crash_point
@@ -19,10 +19,12 @@ class PlainProducer:
 
     Args:
         access: to the topic.
+        confirm: raises FencedError when a newer driver has begun.
     """
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, confirm: Callable[[], None]) -> None:
         self._access = access
+        self._confirm = confirm
         self._producer: Producer | None = None
         self._failed: list[KafkaError] = []
 
@@ -52,6 +54,7 @@ class PlainProducer:
         Raises:
             SinkError: the topic does not take them.
             PublishError: some were not acknowledged; the next attempt publishes all again.
+            FencedError: a newer driver has begun.
         """
         self.open()
         kafka = library(self._access.output)
@@ -61,6 +64,8 @@ class PlainProducer:
         self._failed.clear()
         try:
             for batch in batches:
+                # No transaction fences a driver that was taken over.
+                self._confirm()
                 send(producer, self._access.topic, batch, failed=self._failed)
             crash_point("records-sent")
             producer.flush()

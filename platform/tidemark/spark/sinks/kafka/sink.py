@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from tidemark.crashpoints import crash_point
@@ -11,14 +10,16 @@ from tidemark.errors import MissingEpochsError, SinkError
 from tidemark.graph.connectors.kafka.spec import KafkaSpec
 from tidemark.savepoints.delta.missing_records import Retained
 from tidemark.savepoints.delta.table_position import NO_TABLE
+from tidemark.spark.columns.expressions import quoted, visible_of
+from tidemark.spark.columns.schemas import nullable
 from tidemark.spark.columns.state_files import write_folder
 from tidemark.spark.sinks.delta.delta_changes import Changes
 from tidemark.spark.sinks.kafka.client import Access
 from tidemark.spark.sinks.kafka.plain_producer import PlainProducer
-from tidemark.spark.sinks.kafka.staged_records import staged_records
+from tidemark.spark.sinks.kafka.staged_records import StagedRecords
 from tidemark.spark.sinks.kafka.transactions import Transactions
 from tidemark.spark.sinks.staging.connector_sink import ConnectorSink
-from tidemark.spark.sinks.staging.missing import Expected
+from tidemark.spark.sinks.staging.missing import Expected, staged_files_lost
 from tidemark.spark.sinks.staging.sink_owner import SinkOwner
 from tidemark.spark.sinks.staging.staging import Occupancy, folder_of
 from tidemark.state.log.records import EpochRecord, OutputRecord, SinkPosition, StagedFile
@@ -39,8 +40,6 @@ class KafkaSink(ConnectorSink):
         spec: of the topic.
         owner: whose output it is.
         former: whether the job no longer has it: then it connects only to publish.
-
-    ``newest_staging`` is the folder that this process staged rows in last: their epoch cannot have been published before.
     """
 
     kind: ClassVar[str] = KafkaSpec.kind
@@ -50,11 +49,10 @@ class KafkaSink(ConnectorSink):
         self.upserts = spec.mode == "upsert"
         self._spec = spec
         self._position: SinkPosition | None = None
-        self.newest_staging = ""
         identity = f"{spec.id_prefix}/{owner.job}/{name}"
         self._access = Access(name, spec.servers, spec.topic, identity, spec.options, spec.environment)
         self._transactions = Transactions(self._access, spec.rows_per_transaction, owner.confirm)
-        self._plain = PlainProducer(self._access)
+        self._plain = PlainProducer(self._access, owner.confirm)
         self._former = former
 
     @classmethod
@@ -79,10 +77,10 @@ class KafkaSink(ConnectorSink):
         from tidemark.spark.sinks.kafka.rows import Envelope, record_rows
 
         self.require_whole()
+        self.renew_marker()
+        self.check(nullable(rows.select(*map(quoted, visible_of(rows.columns))).schema))
         staged = record_rows(rows, self._spec, changes, Envelope(self.owner.job, self.name, epoch, processing_time))
-        self.check(staged.schema)
-        self.newest_staging = self.staging_folder(staging)
-        files = write_folder(staged.rows, self.staging, self.newest_staging, compression=_COMPRESSION)
+        files = write_folder(staged.rows, self.staging, self.staging_folder(staging), compression=_COMPRESSION)
         given, options = staged.counted(files)
         return OutputRecord(
             sink=self.kind,
@@ -118,6 +116,16 @@ class KafkaSink(ConnectorSink):
                 uid=self.name,
                 place=self.location,
             )
+
+    def renew_marker(self) -> None:
+        """Make sure that a marker shows, for the next week, that the epoch which is staged now was not published yet."""
+        position = self._position
+        if self._spec.delivery == "exactly_once" and position is not None and position.epoch >= 0:
+            self._transactions.renew(position.lineage, position.epoch)
+
+    def accepts(self, record: OutputRecord) -> bool:
+        """Whether an epoch that has rows was staged for the same producer: else it is published as it was staged."""
+        return not record.files or record.options.get(_ACCESS) == self.record_options[_ACCESS]
 
     @property
     def occupancy(self) -> Occupancy:
@@ -170,10 +178,12 @@ class KafkaSink(ConnectorSink):
             FencedError: a newer driver has begun.
         """
         if not self._is_staged(record):
+            self._require_published(lineage, epoch)
+            self._position = SinkPosition(lineage=lineage, epoch=epoch)
             self.staging.remove_folder(folder_of(record))
             return
         self._connect()
-        records = partial(staged_records, self.staging, record.files)
+        records = StagedRecords(self.staging, record.files).between
         rows = sum(file.rows for file in record.files)
         if self._spec.delivery == "at_least_once":
             self._plain.publish(records(0, rows), epoch)
@@ -189,10 +199,18 @@ class KafkaSink(ConnectorSink):
         there = {file.path for file in self.staging.list(folder_of(record))}
         return all(file.path in there for file in record.files)
 
+    def _require_published(self, lineage: str, epoch: int) -> None:
+        """Make sure that files which are gone were published; where there is no marker any more, they were deleted after that."""
+        if self._former or self._spec.delivery == "at_least_once":
+            return
+        newest = self.newest(lineage)
+        if newest is not None and newest < epoch:
+            raise staged_files_lost(self.name, self.owner.job, self.location, epoch)
+
     def _require_known(self, record: OutputRecord, epoch: int) -> None:
         """Make sure that the marker shows whether an epoch was published: an earlier epoch's is there, or there was none."""
         earlier = record.before is not None and record.before.epoch >= 0
-        if self._transactions.marker is not None or not earlier or folder_of(record) == self.newest_staging:
+        if self._transactions.marker is not None or not earlier:
             return
         job = self.owner.job
         raise MissingEpochsError(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import io
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import repeat
-from typing import Any, Final
+from itertools import accumulate, repeat
+from typing import IO, Any, Final, cast
 
 import pyarrow.parquet as pq
 
@@ -32,36 +32,59 @@ def header_column(name: str) -> str:
     return HEADER + name.encode().hex()
 
 
-def staged_records(store: JobStore, files: Sequence[StagedFile], start: int, stop: int) -> Iterator[Iterable[Record]]:
-    """Return the records of some rows of all, in batches; only the files that have some of them are read.
+class StagedRecords:
+    """The records of an epoch's staged files, in batches. A file is copied to a temporary one, which is kept until the next is needed.
 
     Args:
         store: that the files are staged in.
         files: in their order.
-        start: the first row's number among the rows of all files.
-        stop: that of the first row which is not wanted any more.
-
-    Raises:
-        StoreError: a file cannot be read.
     """
-    first = 0
-    for file in files:
-        last = first + file.rows
-        if first < stop and last > start:
-            yield from _of_file(store.get(file.path), start - first, stop - first)
-        first = last
+
+    def __init__(self, store: JobStore, files: Sequence[StagedFile]) -> None:
+        self._store = store
+        self._files = files
+        self._open: tuple[str, pq.ParquetFile] | None = None
+
+    def between(self, start: int, stop: int) -> Iterator[Iterable[Record]]:
+        """Return the records of some rows; only the files, and of these the row groups, that have some of them are read.
+
+        Args:
+            start: the first row's number among the rows of all files.
+            stop: that of the first row which is not wanted any more.
+
+        Raises:
+            StoreError: a file cannot be read.
+        """
+        first = 0
+        for file in self._files:
+            last = first + file.rows
+            if first < stop and last > start:
+                yield from _of_file(self._opened(file.path), start - first, stop - first)
+            first = last
+
+    def _opened(self, path: str) -> pq.ParquetFile:
+        if self._open is None or self._open[0] != path:
+            self._open = None
+            # Closed, and so deleted, when the reader is.
+            local = tempfile.TemporaryFile()  # noqa: SIM115
+            for chunk in self._store.chunks(path):
+                local.write(chunk)
+            local.seek(0)
+            self._open = path, pq.ParquetFile(cast("IO[bytes]", local))
+        return self._open[1]
 
 
-def _of_file(data: bytes, start: int, stop: int) -> Iterator[Iterable[Record]]:
-    at = 0
-    for batch in pq.ParquetFile(io.BytesIO(data)).iter_batches(batch_size=BATCH_ROWS):
+def _of_file(file: pq.ParquetFile, start: int, stop: int) -> Iterator[Iterable[Record]]:
+    sizes = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
+    ends = list(accumulate(sizes))
+    wanted = [number for number, end in enumerate(ends) if end > start and end - sizes[number] < stop]
+    at = ends[wanted[0]] - sizes[wanted[0]] if wanted else 0
+    for batch in file.iter_batches(batch_size=BATCH_ROWS, row_groups=wanted):
         rows = batch.num_rows
         low, high = max(start - at, 0), min(stop - at, rows)
         if low < high:
             yield _records(batch.slice(low, high - low))
         at += rows
-        if at >= stop:
-            return
 
 
 def _records(batch: Any) -> Iterable[Record]:  # noqa: ANN401 - PyArrow has no types

@@ -1,4 +1,4 @@
-"""Publishes an epoch's records in transactions, each with a marker of the part of the epoch, so that a part appears once.
+"""Publishes an epoch's records in transactions, each with a marker of how many rows there are by then, so that each row appears once.
 
 Starting a producer with the output's transactional id ends what an earlier one left open, and fences it. Only then the job's term is
 confirmed and the marker is read: a driver that was taken over before cannot go further, one that is taken over after that is fenced.
@@ -15,7 +15,7 @@ from tidemark.crashpoints import crash_point
 from tidemark.errors import SinkError
 from tidemark.spark.sinks.kafka.client import Access, library
 from tidemark.spark.sinks.kafka.connection import WAIT_S, end, require_topic, send
-from tidemark.spark.sinks.kafka.marker import Marker, parts_done
+from tidemark.spark.sinks.kafka.marker import Marker, rows_done
 from tidemark.spark.sinks.kafka.staged_records import Record
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("tidemark")
 
 ATTEMPTS: Final = 4
+
+RENEWED_S: Final = 86_400.0
+"""How old a marker may be when an epoch is staged, seconds."""
 
 Records = Callable[[int, int], Iterator[Iterable[Record]]]
 """Returns the records of the rows from one number to another."""
@@ -45,6 +48,7 @@ class Transactions:
         self._producer: Producer | None = None
         self._reader: Consumer | None = None
         self.marker: Marker | None = None
+        self._marked_at: float | None = None
 
     def open(self) -> None:
         """Start the producer and read the marker, unless that is done.
@@ -66,8 +70,35 @@ class Transactions:
             self._drop()
             raise
 
+    def renew(self, lineage: str, epoch: int) -> None:
+        """Write the marker of the newest epoch once more, unless this process did so within a day: brokers delete it a week later.
+
+        Args:
+            lineage: of the newest epoch, all rows of which are published.
+            epoch: its number.
+
+        Raises:
+            SinkError: the user is refused.
+            PublishError: it cannot be written now.
+        """
+        self.open()
+        if self._marked_at is not None and SYSTEM_CLOCK.monotonic() - self._marked_at < RENEWED_S:
+            return
+        kafka = library(self._access.output)
+        if self._producer is None or self._reader is None:
+            raise RuntimeError("the producer is not started")
+        try:
+            self._producer.begin_transaction()
+            self._commit(self._producer, self._reader, self.marker or Marker(lineage, epoch, 0, 0))
+        except kafka.KafkaException as error:
+            self._drop()
+            raise self._access.error(error.args[0], committed=False) from None
+        except BaseException:
+            self._drop()
+            raise
+
     def publish(self, records: Records, rows: int, lineage: str, epoch: int) -> None:
-        """Publish the parts of an epoch that the topic does not have yet.
+        """Publish the rows of an epoch that the topic does not have yet.
 
         Args:
             records: returns those of some of the epoch's rows.
@@ -81,14 +112,13 @@ class Transactions:
             FencedError: a newer driver has begun.
         """
         kafka = library(self._access.output)
-        parts = -(-rows // self._rows)
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 if self._producer is None:
                     self._start()
-                for part in range(parts_done(self.marker, lineage, epoch, parts), parts):
-                    start = part * self._rows
-                    self._send(records(start, min(start + self._rows, rows)), Marker(lineage, epoch, part, parts))
+                for start in range(rows_done(self.marker, lineage, epoch, rows), rows, self._rows):
+                    stop = min(start + self._rows, rows)
+                    self._send(records(start, stop), Marker(lineage, epoch, stop, rows))
             except kafka.KafkaException as error:
                 self._drop()
                 failure = self._access.error(error.args[0], committed=True, epoch=epoch)
@@ -115,7 +145,7 @@ class Transactions:
         if found.error is not None:
             raise kafka.KafkaException(found.error)
         try:
-            self.marker = Marker.of(found.metadata if found.offset >= 0 else None)
+            self.marker = Marker.parse(found.metadata if found.offset >= 0 else None)
         except ValueError as error:
             raise SinkError(
                 f"the consumer group {self._access.identity!r} of output {self._access.output!r} was used by another program: {error}",
@@ -126,7 +156,6 @@ class Transactions:
     def _send(self, batches: Iterator[Iterable[Record]], marker: Marker) -> None:
         if self._producer is None or self._reader is None:
             raise RuntimeError("the producer is not started")
-        kafka = library(self._access.output)
         producer = self._producer
         producer.begin_transaction()
         crash_point("transaction-begun")
@@ -134,12 +163,17 @@ class Transactions:
             send(producer, self._access.topic, batch)
         producer.flush()
         crash_point("records-sent")
+        self._commit(producer, self._reader, marker)
+        crash_point("transaction-committed")
+
+    def _commit(self, producer: Producer, reader: Consumer, marker: Marker) -> None:
+        """End a transaction with its marker."""
+        kafka = library(self._access.output)
         offset = kafka.TopicPartition(self._access.topic, 0, marker.epoch, marker.text)
-        producer.send_offsets_to_transaction([offset], self._reader.consumer_group_metadata(), WAIT_S)
+        producer.send_offsets_to_transaction([offset], reader.consumer_group_metadata(), WAIT_S)
         crash_point("marker-sent")
         producer.commit_transaction(WAIT_S)
-        self.marker = marker
-        crash_point("transaction-committed")
+        self.marker, self._marked_at = marker, SYSTEM_CLOCK.monotonic()
 
     def _drop(self) -> None:
         """End the producer: the next one ends its transaction, and the marker shows whether it was committed."""

@@ -47,6 +47,10 @@ class ConnectorSink(ABC):
         """Where readers find the rows."""
         return self._place
 
+    def accepts(self, record: OutputRecord) -> bool:  # noqa: ARG002 - a connector's
+        """Whether an epoch's rows, which were staged for this place, can be published as the sink is now."""
+        return True
+
     def staging_folder(self, name: str) -> str:
         """Return a folder below the job's."""
         return f"{STAGING}/{self.name}/{name}"
