@@ -16,7 +16,7 @@ DAGSTER_HOME ?= $(CURDIR)/.dagster
 PYTEST_ARGS ?=
 WORKERS ?= 2
 
-.PHONY: help setup demo ui bench soak check lint types layers test long format lock clean
+.PHONY: jars help setup demo ui bench soak check lint types layers test long format lock clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r name text; do \
@@ -32,6 +32,9 @@ $(ARCHIVE): $(STAMP)
 	@echo "setup: making Java's archive of Spark's classes, so that Spark starts faster; takes about a minute"
 	@$(RUN) tidemark class-archive && echo "setup: the archive took $$SECONDS s" || echo "setup: Spark starts without an archive of its classes, which takes longer"
 	@touch $@
+
+jars: $(STAMP) ## download a Kafka broker and Spark's connector, which the tests of Kafka need (50 MB)
+	@$(RUN) python scripts/jars.py
 
 demo: setup $(DAGSTER_HOME)/dagster.yaml ## run the taxi example on generated trips, wave by wave (two to three minutes on an idle machine)
 	@echo "demo: six waves of generated taxi trips, and the events of airport rides with every second one, materialized by Dagster; takes two to three minutes on an idle machine, then shows the books and how long each part took"
@@ -89,7 +92,7 @@ lock: ## write requirements.lock from what is in .venv
 	scripts/lock
 
 clean: ## remove all that these targets made, also the demo's data
-	rm -rf .venv .java .layout .dagster .tidemark build dist spark-warehouse
+	rm -rf .venv .java .jars .layout .dagster .tidemark build dist spark-warehouse
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -rf *.egg-info platform/*.egg-info

@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 JARS: Final = "TIDEMARK_KAFKA_JARS"
 """Names a folder with jars: those of a broker in ``broker/``, those of Spark's connector in ``connector/``."""
 
-NEEDS_JARS: Final = pytest.mark.skipif(
-    not os.environ.get(JARS), reason=f"{JARS} names no folder with jars of a broker and of Spark's connector: see docs/how-to/kafka.md"
-)
+DOWNLOADED: Final = Path(__file__).parents[2] / ".jars"
+"""Where ``make jars`` puts them."""
 
 HOST: Final = "127.0.0.1"
 
@@ -51,13 +50,17 @@ _BEFORE: Final = "org.apache.kafka.clients.admin.RecordsToDelete"
 def jars() -> Path | None:
     """Return the folder of jars, None where the tests are to be left out."""
     named = os.environ.get(JARS)
-    return Path(named).resolve() if named else None
+    folder = Path(named).resolve() if named else DOWNLOADED
+    return folder if folder.is_dir() else None
 
 
 def connector_settings() -> dict[str, str]:
     """Return what a session needs to read Kafka; nothing where the tests are to be left out."""
     folder = jars()
     return {} if folder is None else {"spark.jars": ",".join(map(str, sorted((folder / "connector").glob("*.jar"))))}
+
+
+NEEDS_JARS: Final = pytest.mark.skipif(jars() is None, reason="there are no jars of a broker and of Spark's connector: run `make jars`")
 
 
 @dataclass

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -109,21 +109,31 @@ def connector_settings(conf: Mapping[str, str]) -> dict[str, str]:
 
 
 def install(name: str, *, on_file: Callable[[Jar, bool], None] | None = None) -> tuple[Path, ...]:
-    """Download the jars of a connector that are not there yet, and return all of its files.
+    """Download the jars of a connector that are not there yet, and return all of its files; see ``download``.
+
+    Raises:
+        DefinitionError: there is no connector of that name.
+        SetupError: as ``download``.
+    """
+    return download(require_connector(name), connectors_folder() / name, on_file=on_file)
+
+
+def download(jars: Iterable[Jar], folder: Path, *, on_file: Callable[[Jar, bool], None] | None = None) -> tuple[Path, ...]:
+    """Download jars that are not there yet, and return the files of all.
 
     A file appears under its name only when its checksum is right, so that an interrupted download leaves nothing that is used.
 
     Args:
-        name: of the connector.
+        jars: to download.
+        folder: where to.
         on_file: called for each jar, before it is downloaded, or with true where it is there already.
 
     Raises:
-        DefinitionError: there is no connector of that name.
         SetupError: a file cannot be downloaded or stored, or is not the pinned one.
     """
     repository = os.environ.get("TIDEMARK_MAVEN_REPOSITORY") or REPOSITORY
-    folder, found = connectors_folder() / name, []
-    for jar in require_connector(name):
+    found = []
+    for jar in jars:
         place = folder / jar.file
         there = place.is_file() and _sha256(place) == jar.sha256
         if on_file is not None:
