@@ -17,9 +17,9 @@ FOLDER = Path(".jars")
 
 
 def broker_jars(text: str) -> tuple[Jar, ...]:
-    """Return the jars of a list: lines of ``group:name:version sha256``, and comments.
+    r"""Return the jars of a list: lines of ``group:name:version sha256``, and comments.
 
-    >>> broker_jars("# none\\na.b:c:1 00ff\\n")
+    >>> broker_jars("# none\na.b:c:1 00ff\n")
     (Jar(group='a.b', name='c', version='1', sha256='00ff'),)
     """
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
