@@ -11,6 +11,7 @@ import pytest
 from tests.crash import fares, table_changes
 from tests.crash.table_changes import VERSIONS, rows_of
 from tests.crash.warm_jvm import CHECKOUT
+from tests.seeds import only_long
 from tidemark.testing.crash import run_until_crash
 
 if TYPE_CHECKING:
@@ -20,7 +21,13 @@ pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.slow]
 
 
 @pytest.mark.parametrize(
-    "points", [("epoch-planned:2", "before-commit:3"), ("after-commit:5", "output-published:2"), ("state-staged:3",), ("epoch-done:4",)]
+    "points",
+    [
+        ("epoch-planned:2", "before-commit:3"),
+        ("after-commit:5", "output-published:2"),
+        pytest.param(("state-staged:3",), marks=only_long),
+        pytest.param(("epoch-done:4",), marks=only_long),
+    ],
 )
 def test_each_row_once(session: SparkSession, jvm: Mapping[str, str], tmp_path: Path, points: tuple[str, ...]) -> None:
     folder = table_changes.write_tables(tmp_path)

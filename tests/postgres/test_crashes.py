@@ -14,6 +14,7 @@ from tests.crash.warm_jvm import CHECKOUT
 from tests.postgres import jobs
 from tests.postgres.rig import VARIABLE
 from tests.postgres.server import NEEDS_POSTGRES, Server
+from tests.seeds import only_long
 from tidemark.errors import RewindError
 from tidemark.testing import run_until_crash
 
@@ -52,12 +53,12 @@ def undisturbed(spark: SparkSession, server: Server, tmp_path_factory: pytest.Te
     "point",
     [
         "outputs-staged:2",
-        "before-commit:2",
-        "after-commit:2",
+        pytest.param("before-commit:2", marks=only_long),
+        pytest.param("after-commit:2", marks=only_long),
         "postgres-copied:5",
-        "postgres-applied:5",
+        pytest.param("postgres-applied:5", marks=only_long),
         "postgres-committed:5",
-        "outputs-published:2",
+        pytest.param("outputs-published:2", marks=only_long),
     ],
 )
 def test_killed_around_a_publication(

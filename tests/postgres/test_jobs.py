@@ -75,7 +75,7 @@ def test_every_type(spark: SparkSession, server: Server, schema: str, tmp_path: 
     )
 
 
-@pytest.mark.parametrize("seed", new_seeds("changelogs in postgres", 2))
+@pytest.mark.parametrize("seed", new_seeds("changelogs in postgres"))
 def test_a_table_holds_what_the_changelog_says(spark: SparkSession, server: Server, schema: str, tmp_path: Path, seed: int) -> None:
     given = list(changes(Random(seed), 5))
     source = "k STRING, v INT, tags MAP<STRING, INT>, op STRING, t BIGINT"
