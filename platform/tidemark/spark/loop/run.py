@@ -142,7 +142,7 @@ def run(
         return max_epochs is not None and len(epochs) >= max_epochs
 
     def work() -> RunResult:
-        with engine_settings(session), beating(term) as fenced, contextlib.ExitStack() as unless_it_runs:
+        with engine_settings(session), beating(term) as fenced:
             try:
                 require_file_systems(session, job, root.location)
                 driver = JobDriver(
@@ -157,13 +157,11 @@ def run(
                     missing_epochs=missing_epochs,
                     on_stage=stage,
                 )
-                unless_it_runs.callback(driver.close)
-                kind = PlannedRun if driver.plans_epochs else QueryRun
+                kind = _kind_of_run(driver)
             except TidemarkError as error:
                 with contextlib.suppress(StoreError):
                     write_failure(root, job.name, error, owner=term.owner, at=clock.now_ms())
                 raise
-            unless_it_runs.pop_all()
             kind(driver, stopping=stopping, fenced=fenced, done=enough).run(
                 interval, end_of_input=end_of_input, adaptive_intake=adaptive_intake
             )
@@ -175,6 +173,15 @@ def run(
     finally:
         with contextlib.suppress(TidemarkError):
             term.release()
+
+
+def _kind_of_run(driver: JobDriver) -> type[PlannedRun | QueryRun]:
+    """Return how a driver's epochs are planned; where that cannot be, the driver is closed."""
+    try:
+        return PlannedRun if driver.plans_epochs else QueryRun
+    except BaseException:
+        driver.close()
+        raise
 
 
 def _session(job: Job, spark: SparkSession | None) -> SparkSession:
