@@ -64,7 +64,8 @@ def transaction(table: PostgresTable) -> Iterator[PostgresConnection]:
         import psycopg
     except ImportError as error:
         raise SetupError(
-            f"the table {table.label} is one of Postgres, and psycopg is not installed", fix="pip install 'tidemark[postgres]'"
+            f"the table {table.label} is one of Postgres, and psycopg is not installed",
+            fix="run pip install -e '.[postgres]' in the checkout",
         ) from error
     dsn = os.environ.get(table.dsn_env, "")
     parts = _parts(table, dsn)

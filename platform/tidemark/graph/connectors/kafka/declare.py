@@ -44,7 +44,7 @@ def kafka_sink(
     rows_per_transaction: int = ROWS_PER_TRANSACTION,
     id_prefix: str = ID_PREFIX,
 ) -> Output:
-    """Write a stream to a topic of Kafka, which has to exist; needs ``pip install 'tidemark[kafka]'`` where the job runs.
+    """Write a stream to a topic of Kafka, which has to exist; needs the extra ``kafka`` where the job runs.
 
     Guarantee: exactly once for readers with ``isolation.level=read_committed``. An epoch's records are published in transactions, each with
     a marker of the epoch, so that a repeated publication adds nothing. Records cannot be taken back: a rewind publishes the rows again.

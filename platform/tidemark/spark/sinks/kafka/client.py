@@ -49,7 +49,7 @@ def library(output: str) -> ModuleType:
     except ImportError as error:
         raise SetupError(
             f"output {output!r} is published to Kafka, and confluent-kafka is not installed",
-            fix="run pip install 'tidemark[kafka]' where the driver runs",
+            fix="run pip install -e '.[kafka]' in the checkout where the driver runs",
             uid=output,
         ) from error
     return confluent_kafka
