@@ -72,7 +72,7 @@ def test_a_variable_that_is_not_set(schema: str, tmp_path: Path, monkeypatch: py
 
 def test_without_psycopg(schema: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(SetupError, match=r"psycopg is not installed.*Fix: pip install 'tidemark\[postgres\]'"):
+    with pytest.raises(SetupError, match=r"psycopg is not installed.*Fix: run pip install -e '.\[postgres\]'"):
         Rig(tmp_path, schema).sink.require_whole()
 
 
