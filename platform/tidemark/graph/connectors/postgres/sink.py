@@ -29,7 +29,7 @@ def postgres(
     keys: Sequence[str] | None = None,
     with_epoch: bool = False,
 ) -> Output:
-    """Write a stream to a table of Postgres 15 or later; the table is created if it does not exist. Needs ``tidemark[postgres]``.
+    """Write a stream to a table of Postgres 15 or later; the table is created if it does not exist. Needs the extra ``postgres``.
 
     Guarantee: exactly once. All rows of an epoch appear in one transaction, with a row of the table ``tidemark_epochs`` in the same schema.
 
