@@ -46,7 +46,7 @@ def sink(stream: tm.Stream = ROWS, *, servers: object = "b:9092", topic: object 
         (lambda: sink(key=["k", "v"], key_format="text"), DefinitionError, "writes one column as the key, and there are 2"),
         (lambda: sink(key=["tags"], key_format="text"), ColumnError, "cannot write 'tags' of type MAP"),
         (lambda: sink(headers={"h": "nothing"}), ColumnError, "needs column 'nothing'"),
-        (lambda: sink(headers=["h"]), DefinitionError, "headers= of kafka_sink is no mapping by name"),
+        (lambda: sink(headers=["h"]), DefinitionError, "kafka_sink(headers=['h']) is no mapping of columns by header"),
         (lambda: sink(format="raw"), ColumnError, "needs column 'value'"),
         (lambda: sink(ROWS.select("k", value="v"), format="raw"), ColumnError, "and its type is INT"),
         (lambda: sink(LOG, format="raw"), DefinitionError, "would not say which rows are gone"),

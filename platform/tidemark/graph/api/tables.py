@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tidemark.errors import DefinitionError
 from tidemark.graph.expressions.ddl import parse_schema
 from tidemark.graph.model.call_site import call_site
-from tidemark.graph.operators.lookup.database_checks import check_address, check_name, named_variables, password_variable, plain_options
+from tidemark.graph.operators.lookup.database_checks import OPTIONS, check_address, check_name, password_variable
 from tidemark.graph.operators.lookup.node import DatabaseAccess, LookupTable
 from tidemark.locations import Location
 
@@ -79,8 +79,8 @@ def jdbc_table(
         check_name("user", user, "write user='reader', or leave it out", place)
     if schema is not None:
         parse_schema(schema, place=place)
-    secret = {**named_variables(options_env or {}, place), **password_variable(password_env, place)}
-    access = DatabaseAccess(table.strip().rstrip(";"), driver, user, plain_options(options or {}, place), secret)
+    secret = {**OPTIONS.variables(options_env, place, allowed={"user"}), **password_variable(password_env, place)}
+    access = DatabaseAccess(table.strip().rstrip(";"), driver, user, OPTIONS.plain(options, place), secret)
     return LookupTable("jdbc", url.strip(), schema, access)
 
 

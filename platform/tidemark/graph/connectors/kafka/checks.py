@@ -13,14 +13,13 @@ from tidemark.graph.connectors.kafka.spec import MAX_TOPIC, Format, Guarantee, K
 from tidemark.graph.expressions.expression_text import shortened
 from tidemark.graph.model.nodes import Node
 from tidemark.graph.model.schema import SchemaColumn
-from tidemark.graph.model.secret_options import holds_secret, is_variable, names_secret
+from tidemark.graph.model.secret_options import OptionChecks
 
 _SERVER: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}")
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]+")
 _PREFIX: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _HEADER: Final = re.compile(r"[\x20-\x7e]{1,200}")
-_SECRET: Final = frozenset({"ssl.key.pem", "sasl.oauthbearer.config", "sasl.jaas.config"})
-_OWN: Final[Mapping[str, str]] = {
+_OWN: Final = {
     "bootstrap.servers": "servers=",
     "metadata.broker.list": "servers=",
     "transactional.id": "id_prefix=, which begins it",
@@ -31,6 +30,11 @@ _OWN: Final[Mapping[str, str]] = {
     "isolation.level": "nothing: markers are read as committed",
     "delivery.report.only.error": "nothing: failures are reported",
 }
+OPTIONS: Final = OptionChecks(
+    "kafka_sink", _OWN, "{'compression.type': 'zstd'}", frozenset({"ssl.key.pem", "sasl.oauthbearer.config", "sasl.jaas.config"})
+)
+"""Of what goes to the client."""
+
 _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "format": get_args(Format),
     "key_format": get_args(KeyFormat),
@@ -112,44 +116,6 @@ def check_settings(
         )
 
 
-def plain_options(options: object, place: str) -> dict[str, str]:
-    """Return options of the client as texts.
-
-    Raises:
-        DefinitionError: one has an argument of its own, or looks as if it holds a secret; the message does not repeat its value.
-    """
-    found = {}
-    for name, value in _named("options", options, place).items():
-        _refuse_own(name, place)
-        text = str(value).lower() if isinstance(value, bool) else str(value)
-        if names_secret(name) or name.lower() in _SECRET or holds_secret(text):
-            raise DefinitionError(
-                f"the option {name!r} of kafka_sink looks as if it holds a secret, and it is kept and shown",
-                fix=f"write options_env={{{name!r}: 'NAME'}}, with the name of the environment variable that holds it",
-                place=place,
-            )
-        found[name] = text
-    return found
-
-
-def variables(named: object, place: str) -> dict[str, str]:
-    """Return the environment variables that hold options.
-
-    Raises:
-        DefinitionError: not such names. What is given may be a secret, and the message does not repeat it.
-    """
-    found = _named("options_env", named, place)
-    for name, variable in found.items():
-        _refuse_own(name, place)
-        if not is_variable(variable):
-            raise DefinitionError(
-                f"options_env= of kafka_sink names no environment variable for {name!r}",
-                fix="give each option the name of an environment variable in capital letters, which holds its value",
-                place=place,
-            )
-    return {name: str(variable) for name, variable in found.items()}
-
-
 def check_columns(node: Node, spec: KafkaSpec, place: str) -> None:
     """Check that the rows have the columns that the key, the headers and the format need.
 
@@ -195,14 +161,16 @@ def check_headers(headers: object, place: str) -> dict[str, str]:
     Raises:
         DefinitionError: no mapping of columns by header.
     """
-    found = _named("headers", headers, place)
-    if not all(isinstance(column, str) and column for column in found.values()) or not all(map(_HEADER.fullmatch, found)):
+    given = {} if headers is None else headers
+    pairs = list(given.items()) if isinstance(given, Mapping) else [(None, None)]
+    found = {name: column for name, column in pairs if isinstance(name, str) and isinstance(column, str) and column}
+    if len(found) < len(pairs) or not all(map(_HEADER.fullmatch, found)):
         raise DefinitionError(
             f"kafka_sink(headers={shortened(repr(headers))}) is no mapping of columns by header",
             fix="write headers={'trace-id': 'trace_id'}",
             place=place,
         )
-    return {name: str(column) for name, column in found.items()}
+    return found
 
 
 def key_columns(key: object, place: str) -> tuple[str, ...] | None:
@@ -235,16 +203,3 @@ def _column(node: Node, name: str, argument: str, place: str) -> SchemaColumn | 
             place=place,
         )
     return found
-
-
-def _named(argument: str, given: object, place: str) -> dict[str, object]:
-    found = {} if given is None else given
-    if not isinstance(found, Mapping) or not all(isinstance(name, str) and name for name in found):
-        raise DefinitionError(f"{argument}= of kafka_sink is no mapping by name", fix=f"write {argument}={{'name': ...}}", place=place)
-    return dict(found)
-
-
-def _refuse_own(name: str, place: str) -> None:
-    instead = _OWN.get(name.lower())
-    if instead is not None:
-        raise DefinitionError(f"kafka_sink takes no option {name!r}", fix=f"give it as {instead}", place=place)

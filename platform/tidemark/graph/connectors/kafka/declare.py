@@ -11,14 +11,13 @@ from tidemark.graph.checks.changelogs import changelog_keys
 from tidemark.graph.checks.output_columns import check_added_columns
 from tidemark.graph.checks.upsert_keys import upsert_keys
 from tidemark.graph.connectors.kafka.checks import (
+    OPTIONS,
     check_columns,
     check_headers,
     check_servers,
     check_settings,
     check_topic,
     key_columns,
-    plain_options,
-    variables,
 )
 from tidemark.graph.connectors.kafka.spec import ID_PREFIX, ROWS_PER_TRANSACTION, Format, Guarantee, KafkaSpec, KeyFormat, Mode
 from tidemark.graph.model.call_site import call_site
@@ -97,8 +96,8 @@ def kafka_sink(
         mode=mode,
         headers=check_headers(headers, place),
         delivery=guarantee,
-        options=plain_options(options, place),
-        environment=variables(options_env, place),
+        options=OPTIONS.plain(options, place),
+        environment=OPTIONS.variables(options_env, place),
         rows_per_transaction=rows_per_transaction,
         id_prefix=id_prefix,
     )
