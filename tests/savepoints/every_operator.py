@@ -145,6 +145,7 @@ def _by_triggers(rides: tm.Stream) -> dict[str, tm.Stream]:
     whole = by_key.window(tm.global_window())
     return {
         "early": by_key.window(tm.tumbling("500 ms")).allowed_lateness("100 ms").trigger(early).aggregate(**aggregates()).uid("early"),
+        "days": by_key.window(tm.tumbling("1 day", zone="Asia/Kathmandu")).trigger(early).aggregate(**aggregates()).uid("days"),
         "eager": by_key.window(tm.session("200 ms")).trigger(early).aggregate(**aggregates()).uid("eager"),
         "whole": whole.trigger(tm.purging_trigger(tm.count_trigger(4))).aggregate(**aggregates()).uid("whole"),
         "kept": kept.process(listed, returns=TOLD).uid("kept"),

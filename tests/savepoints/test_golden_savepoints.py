@@ -36,7 +36,7 @@ JOBS = sorted(path.parent.name for path in GOLDEN.glob("*/job"))
 
 def test_there_is_one_of_the_current_format() -> None:
     assert FORMATS == ["1"]
-    assert JOBS == ["1", "1-process-functions"]
+    assert JOBS == ["1", "1-process-functions", "1-with-changelogs"]
 
 
 @pytest.mark.parametrize("form", FORMATS)
