@@ -109,7 +109,8 @@ class LocalRuntime(TriggeredRuntime):
 
     def accepted(self, bounds: Thresholds) -> str:
         """Return the condition of groups that a window accepts."""
-        kept = f"{_LAST_END} > {runtime_literals(bounds.window_expired)[0]}"
+        # Before the first watermark no end has expired, not even that of groups of filtered rows.
+        kept = f"({START} >= {FIRST_START}L AND {_LAST_END} > {runtime_literals(bounds.window_expired)[0]})"
         nowhere = self.outside_windows(START)
         return f"({kept} AND NOT ({nowhere}))" if nowhere else kept
 
@@ -120,6 +121,11 @@ class LocalRuntime(TriggeredRuntime):
         start = first_instant(local_start, self._zone)
         nowhere = self.outside_windows(START)
         return f"CASE WHEN NOT ({nowhere}) THEN {start} END" if nowhere else start
+
+    @property
+    def result_order(self) -> str:
+        """As for other windows, with the start: of two zones, and where a day is skipped, windows of one key may end at one instant."""
+        return f"xxhash64({self.partials.key_hash}, {START})"
 
     def last_window_of(self, start: int) -> int | None:
         """Return the start of a window."""
