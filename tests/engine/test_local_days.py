@@ -137,6 +137,21 @@ def test_each_row_has_its_own_zone(windows: LocalWindows, spark: SparkSession, t
 
 
 @pytest.mark.spark
+def test_a_zone_is_a_text_of_any_kind(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [("a", NOON, "Asia/Tokyo", "Asia/Tokyo"), ("a", NOON + DAY, "Europe/London", "Europe/London")]
+    keyed = elements(rows, schema="k STRING, t BIGINT, v VARCHAR(40), c CHAR(20)").key_by("k")
+    streams = {
+        name: keyed.window(tm.tumbling("1 day", zone_by=zone_by)).aggregate(n=tm.count()).uid(name)
+        for name, zone_by in (("varchar", "v"), ("char", "c"), ("filled", "rpad(v, 30, ' ')"))
+    }
+    found = Lab(spark, tmp_path).run(streams)
+    hours = [(end - start) // timedelta(hours=1) for start, end in found.of("varchar", "window_start", "window_end")]
+    assert hours == [24, 23]
+    for name in ("char", "filled"):
+        assert found.of(name, "window_start", "window_end") == found.of("varchar", "window_start", "window_end")
+
+
+@pytest.mark.spark
 def test_windows_go_on_after_a_restart(spark: SparkSession, tmp_path: Path) -> None:
     epochs = rows_of(4, 11)
     lab = Lab(spark, tmp_path)

@@ -88,7 +88,7 @@ class LocalRuntime(TriggeredRuntime):
     def _zone_of(self, rows: DataFrame, text: str) -> str:
         """Return the SQL of a row's zone, which raises an error where there is none."""
         kind = rows.select(F.expr(text).alias("zone")).schema["zone"].dataType
-        if not isinstance(kind, T.StringType):
+        if not isinstance(kind, (T.StringType, T.VarcharType, T.CharType)):
             raise UserCodeError(
                 f"the zone {text!r} of a window has type {kind.simpleString()}, not the name of a time zone",
                 fix="give a column with names such as 'Europe/Berlin'",
@@ -97,7 +97,8 @@ class LocalRuntime(TriggeredRuntime):
             )
         shown = text.replace("\\", "\\\\").replace("'", "\\'")
         wrong = f"the zone {shown} of an element of {self.node.uid} is null; filter such elements, or give them one: coalesce(...)"
-        return f"coalesce(({text}), CAST(raise_error('{wrong}') AS STRING))"
+        # A CHAR is filled up with blanks.
+        return f"coalesce(rtrim({text}), CAST(raise_error('{wrong}') AS STRING))"
 
     def bounded(self, groups: DataFrame) -> DataFrame:
         """Return groups with the end of the last window that covers them, or that came before."""
