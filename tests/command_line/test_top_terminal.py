@@ -164,11 +164,11 @@ def test_a_signal_that_ends_it_restores_the_terminal(store: JobStore, screens: l
 @pytest.mark.parametrize("by", ["q", "interrupt"])
 def test_it_ends_while_a_read_of_the_store_hangs(store: JobStore, screens: list[Screen], by: str) -> None:
     hanging = (
-        "import sys; from threading import Event; from tidemark.cli.top.feed import TopFeed; from tidemark.cli.program.main import main\n"
+        "import os; from threading import Event; from tidemark.cli.top.feed import TopFeed; from tidemark.cli.program.main import main\n"
         "read, reads = TopFeed.read, []\n"
         "def hang(*given, **named):\n"
         "    reads.append(len(reads))\n"
-        "    return read(*given, **named) if len(reads) == 1 else print('hangs', file=sys.stderr, flush=True) or Event().wait()\n"
+        "    return read(*given, **named) if len(reads) == 1 else os.write(2, b'hangs') and Event().wait()\n"
         "TopFeed.read = hang\n"
         "main()"
     )
