@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from tidemark.assets.streams.job_streams import StreamData, result_window
 from tidemark.durations import format_duration, to_ms
 from tidemark.errors import DefinitionError
 from tidemark.graph import VALID_FROM, ConnectorSpec, DeltaSpec, WindowNode, schema_of
-from tidemark.semantics import Cumulative, Sliding, Tumbling
+from tidemark.semantics import Cumulative, LocalWindows, Sliding, Tumbling, WindowAssigner
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -99,7 +99,9 @@ class NoGaps:
 
     Args:
         output: the output; the job's first main output by default.
-        every: distance of the windows' starts; by default that of the output's tumbling, sliding or cumulative windows.
+        every: distance of the windows' starts; by default that of the output's tumbling, sliding or cumulative windows. Of windows of
+            local days the starts are those of their zone; where each element has its own, give ``every``, to which a day that is an hour
+            longer or shorter counts as equal.
         by: look for gaps within each value of these columns; over all rows by default.
         blocking: keep downstream assets from running when it fails.
     """
@@ -123,15 +125,18 @@ class NoGaps:
             SinkError: the output's sink keeps no table that can be read.
         """
         table_of(stream, None)
-        step = format_duration(self._step(stream))
+        assigner = self._assigner(stream)
+        step = format_duration(self._step(stream, assigner))
         _require_columns(stream, (*self.by, "window_start"), self)
+        if self.every is None and isinstance(assigner, LocalWindows):
+            step += f" in {assigner.zone}"
         scope = f" for each {', '.join(self.by)}" if self.by else ""
         return (CheckDeclaration(self.name, f"A window every {step}{scope}, without gaps.", self.blocking),)
 
     def evaluate(self, stream: StreamData, context: CheckContext) -> Iterator[Finding]:
         """Yield the finding, with the first gaps."""
         table = context.table(stream).read([*self.by, "window_start"])
-        found = [] if table is None else gaps(table, by=self.by, step_ms=self._step(stream))
+        found = [] if table is None else gaps(table, by=self.by, missing_between=self._missing_between(stream))
         missing = sum(int(str(gap["missing"])) for gap in found)
         yield Finding(
             self.name,
@@ -144,11 +149,30 @@ class NoGaps:
             },
         )
 
-    def _step(self, stream: StreamData) -> int:
+    def _missing_between(self, stream: StreamData) -> Callable[[int, int], int]:
+        """Return the function of how many starts are missing between two that follow one another in the table."""
+        assigner = self._assigner(stream)
+        step = self._step(stream, assigner)
+        if not isinstance(assigner, LocalWindows):
+            return lambda before, after: (after - before) // step - 1
+        if self.every is None:
+            return assigner.starts_between
+        # Local days are up to some hours longer or shorter than a whole number of steps.
+        return lambda before, after: (after - before + step // 2) // step - 1
+
+    def _assigner(self, stream: StreamData) -> WindowAssigner | None:
+        """Return the windows of the output; None where ``every`` is given and it has none."""
+        if self.every is None:
+            return _window(stream, self).assigner
+        found = result_window(stream.output.node) if stream.output is not None else None
+        return None if found is None else found.assigner
+
+    def _step(self, stream: StreamData, assigner: WindowAssigner | None) -> int:
         if self.every is not None:
             return to_ms(self.every, what="every", minimum=1)
-        assigner = _window(stream, self).assigner
         match assigner:
+            case LocalWindows(zone=str()):
+                return assigner.distance_ms
             case Tumbling():
                 return assigner.size_ms
             case Sliding():
@@ -167,8 +191,14 @@ def repeated(table: pa.Table, columns: Sequence[str]) -> list[Mapping[str, objec
     return list(twice.rename_columns({"count_all": "times"}).to_pylist())
 
 
-def gaps(table: pa.Table, *, by: Sequence[str], step_ms: int) -> list[Mapping[str, object]]:
-    """Return where windows are missing: the group, the windows before and after, and how many are missing between."""
+def gaps(table: pa.Table, *, by: Sequence[str], missing_between: Callable[[int, int], int]) -> list[Mapping[str, object]]:
+    """Return where windows are missing: the group, the windows before and after, and how many are missing between.
+
+    Args:
+        table: with ``window_start``.
+        by: columns of which each combination of values is a group.
+        missing_between: returns how many are missing between two starts, in milliseconds.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -179,7 +209,7 @@ def gaps(table: pa.Table, *, by: Sequence[str], step_ms: int) -> list[Mapping[st
     before: dict[str, object] | None = None
     for row in distinct.to_pylist():
         if before is not None and all(row[name] == before[name] for name in by):
-            missing = (row["start_ms"] - int(str(before["start_ms"]))) // step_ms - 1
+            missing = missing_between(int(str(before["start_ms"])), row["start_ms"])
             if missing > 0:
                 group = {name: row[name] for name in by}
                 found.append({**group, "after": before["window_start"], "before": row["window_start"], "missing": missing})

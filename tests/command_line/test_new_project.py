@@ -6,6 +6,7 @@ import ast
 import errno
 import keyword
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -157,6 +158,10 @@ def test_the_job_is_named_like_the_project(tmp_path: Path, monkeypatch: pytest.M
         ("tidemark", "installed package", "tidemark_job"),
         ("click", "installed package", "click_job"),
         ("tests", "a folder of the project", "tests_job"),
+        ("history", "a folder of the project", "history_job"),
+        ("storage", "a folder of the project", "storage_job"),
+        ("schedules", "a folder of the project", "schedules_job"),
+        ("logs", "a folder of the project", "logs_job"),
     ],
 )
 def test_a_name_that_is_no_package_is_refused_with_a_proposal(tmp_path: Path, name: str, reason: str, proposal: str) -> None:
@@ -198,6 +203,38 @@ def test_a_file_and_a_link_are_left_alone(tmp_path: Path) -> None:
     for name in ("rides", "trips"):
         assert "exists, and is no folder" in make(tmp_path, name, code=1)
     assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_home_that_nobody_has_is_refused() -> None:
+    said = make(Path("~nobody-of-that-name/projects"), "rides", code=1)
+    assert "--in ~nobody-of-that-name/projects: " in said
+    assert "Fix:" in said
+
+
+@pytest.mark.parametrize("method", ["is_dir", "iterdir"])
+def test_a_folder_that_may_not_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    (tmp_path / "rides").mkdir()
+    whole = getattr(Path, method)
+
+    def refused(path: Path) -> object:
+        if path.is_relative_to(tmp_path):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return whole(path)
+
+    monkeypatch.setattr(Path, method, refused)
+    assert "cannot be written: Permission denied" in make(tmp_path, "rides", code=1)
+
+
+def test_names_that_git_ignores_are_those_of_no_project() -> None:
+    ignored = [line.strip("/") for line in render("taxi", "rides")[".gitignore"].splitlines() if re.fullmatch(r"/\w+/", line)]
+    assert {"history", "logs"} <= set(ignored)
+    assert [name for name in ignored if not name_problem(name)] == []
+
+
+def test_the_variables_of_kafka_are_for_each_terminal() -> None:
+    text = " ".join(render("kafka", "rides")["README.md"].split())
+    assert "set them in each terminal that you use for this project" in text
+    assert "both terminals" not in text
 
 
 def test_a_folder_above_that_is_missing_is_not_created(tmp_path: Path) -> None:

@@ -111,6 +111,21 @@ def test_the_selected_job_is_among_those_that_have_room(selected: int) -> None:
     assert visible_rows(names, names[selected], 10).stop - visible_rows(names, names[selected], 10).start == 10
 
 
+@pytest.mark.parametrize("width", [30, 80])
+def test_an_error_of_the_store_is_whole_and_leaves_room_for_the_selected_job(width: int) -> None:
+    problem = "[TM401] the store s3://a-bucket/with-a-long-name/jobs cannot be reached: the connection was refused. Fix: check the network"
+    views = [replace(VIEWS[0], job=f"job{number:02}") for number in range(30)]
+    page = jobs_page(views, {}, title="store", problem=problem, selected="job20", width=width, height=16)
+    lines = drawn(full_screen(page, Selection().keys), width=width, height=16)
+    assert len(lines) == 16
+    assert problem.replace(" ", "") in "".join(lines).replace(" ", "")
+    assert any(line.startswith("job20") for line in lines)
+    assert any("more jobs" in line for line in lines)
+    assert "select" in lines[-1]
+    opened = drawn(job_page(VIEWS[1], EPOCHS, title="store", problem=problem, width=width), width=width)
+    assert problem.replace(" ", "") in "".join(opened).replace(" ", "")
+
+
 def test_the_page_of_a_job_shows_its_figures_over_time() -> None:
     lines = drawn(job_page(VIEWS[1], EPOCHS, title="store", width=80), width=80)
     by_name = {line.split()[0]: line for line in lines if line.startswith(("lag ", "rows/s ", "late "))}

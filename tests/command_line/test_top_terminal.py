@@ -12,7 +12,7 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,7 +94,9 @@ def screens(store: JobStore) -> Iterator[list[Screen]]:
         os.close(screen.terminal)
 
 
-def open_top(screens: list[Screen], store: JobStore, *words: str, size: tuple[int, int] = (24, 120)) -> tuple[Screen, list[object]]:
+def open_top(
+    screens: list[Screen], store: JobStore, *words: str, size: tuple[int, int] = (24, 120), program: Sequence[str] = PROGRAM
+) -> tuple[Screen, list[object]]:
     """Start ``top`` in a terminal of so many lines and characters; return it, and the terminal's settings before."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
@@ -102,7 +104,7 @@ def open_top(screens: list[Screen], store: JobStore, *words: str, size: tuple[in
     environment = {**os.environ, "TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8"}
     environment = {name: value for name, value in environment.items() if name not in {"COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"}}
     process = subprocess.Popen(
-        [*PROGRAM, "top", *words, "--store", store.uri, "--every", "100 ms"],
+        [*program, "top", *words, "--store", store.uri, "--every", "100 ms"],
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
@@ -145,6 +147,37 @@ def test_an_interrupt_ends_it_and_restores_the_terminal(store: JobStore, screens
     screen, before = open_top(screens, store)
     screen.wait_for("quit")
     screen.process.send_signal(signal.SIGINT)
+    assert screen.ended() == 0
+    assert termios.tcgetattr(screen.terminal)[3] == before[3]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_ends_it_restores_the_terminal(store: JobStore, screens: list[Screen], number: signal.Signals) -> None:
+    screen, before = open_top(screens, store)
+    screen.wait_for("quit")
+    screen.process.send_signal(number)
+    assert screen.ended() == 128 + number
+    assert b"\x1b[?1049l" in screen.raw
+    assert termios.tcgetattr(screen.terminal)[3] == before[3]
+
+
+@pytest.mark.parametrize("by", ["q", "interrupt"])
+def test_it_ends_while_a_read_of_the_store_hangs(store: JobStore, screens: list[Screen], by: str) -> None:
+    hanging = (
+        "import os; from threading import Event; from tidemark.cli.top.feed import TopFeed; from tidemark.cli.program.main import main\n"
+        "read, reads = TopFeed.read, []\n"
+        "def hang(*given, **named):\n"
+        "    reads.append(len(reads))\n"
+        "    return read(*given, **named) if len(reads) == 1 else os.write(2, b'hangs') and Event().wait()\n"
+        "TopFeed.read = hang\n"
+        "main()"
+    )
+    screen, before = open_top(screens, store, program=(sys.executable, "-c", hanging))
+    screen.wait_for("hangs", "quit")
+    if by == "q":
+        screen.press(b"q")
+    else:
+        screen.process.send_signal(signal.SIGINT)
     assert screen.ended() == 0
     assert termios.tcgetattr(screen.terminal)[3] == before[3]
 

@@ -151,12 +151,26 @@ def test_a_pane_that_is_there_twice_is_shown(tmp_path: Path) -> None:
         (tm.sliding("3 hours", "1 hour"), (0, 1, 3), 1),
         (tm.sliding("6 hours", "2 hours"), (0, 2, 6), 1),
         (tm.cumulative("4 hours", "1 hour"), (0, 0, 8), 1),
+        # Of 2024-03-31, which is from hour 647 to 670, Berlin has 23 hours.
+        (tm.tumbling("1 day", zone="Europe/Berlin"), (623, 647, 670, 694), 0),
+        (tm.tumbling("1 day", zone="Europe/Berlin"), (623, 670), 1),
+        (tm.sliding("3 days", "1 day", zone="Europe/Berlin"), (647, 694), 1),
+        (tm.cumulative("2 days", "1 hour", zone="Europe/Berlin"), (599, 647, 742), 1),
     ],
 )
 def test_gaps_are_between_the_starts_of_windows(tmp_path: Path, windows: WindowAssigner, hours: tuple[int, ...], missing: int) -> None:
     rows = window_rows(*((1, hour, pane, 1) for pane, hour in enumerate(hours)))
     found = check_run(make_job(tmp_path, windows=windows), tmp_path / "store", NoGaps(), epochs=(FakeEpoch(rows),))
     assert value(found["no_gaps"], "tidemark/missing_windows") == missing
+
+
+def test_gaps_between_local_days_of_many_zones_are_whole_days(tmp_path: Path) -> None:
+    job = make_job(tmp_path, windows=tm.tumbling("1 day", zone_by="CAST(zone AS STRING)"))
+    epochs = (FakeEpoch(window_rows((1, 647, 0, 1), (1, 694, 0, 1), (2, 648, 0, 1), (2, 672, 0, 1), (3, 0, 0, 1), (3, 25, 0, 1))),)
+    found = check_run(job, tmp_path / "store", NoGaps(every="1 day", by=("zone",)), epochs=epochs)
+    assert value(found["no_gaps"], "tidemark/missing_windows") == 1
+    with pytest.raises(DefinitionError, match=r"no fixed distance.*Fix: set NoGaps\(every="):
+        check_run(job, tmp_path / "store", NoGaps(), epochs=epochs)
 
 
 def test_a_table_that_is_upserted_has_each_of_its_keys_once(tmp_path: Path) -> None:

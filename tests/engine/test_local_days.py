@@ -137,6 +137,21 @@ def test_each_row_has_its_own_zone(windows: LocalWindows, spark: SparkSession, t
 
 
 @pytest.mark.spark
+def test_a_zone_is_a_text_of_any_kind(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [("a", NOON, "Asia/Tokyo", "Asia/Tokyo"), ("a", NOON + DAY, "Europe/London", "Europe/London")]
+    keyed = elements(rows, schema="k STRING, t BIGINT, v VARCHAR(40), c CHAR(20)").key_by("k")
+    streams = {
+        name: keyed.window(tm.tumbling("1 day", zone_by=zone_by)).aggregate(n=tm.count()).uid(name)
+        for name, zone_by in (("varchar", "v"), ("char", "c"), ("filled", "rpad(v, 30, ' ')"))
+    }
+    found = Lab(spark, tmp_path).run(streams)
+    hours = [(end - start) // timedelta(hours=1) for start, end in found.of("varchar", "window_start", "window_end")]
+    assert hours == [24, 23]
+    for name in ("char", "filled"):
+        assert found.of(name, "window_start", "window_end") == found.of("varchar", "window_start", "window_end")
+
+
+@pytest.mark.spark
 def test_windows_go_on_after_a_restart(spark: SparkSession, tmp_path: Path) -> None:
     epochs = rows_of(4, 11)
     lab = Lab(spark, tmp_path)
@@ -160,6 +175,38 @@ def test_a_row_without_a_known_zone_ends_the_job(zone: str | None, says: str, sp
         Lab(spark, tmp_path).run({"panes": windows.aggregate(n=tm.count()).uid("w")})
     assert says in str(caught.value)
     assert "Fix:" in str(caught.value)
+
+
+@pytest.mark.spark
+def test_rows_that_are_filtered_before_the_first_watermark_are_in_no_window(spark: SparkSession, tmp_path: Path) -> None:
+    first = [("a", NOON, "1"), ("a", NOON + HOUR, "-1"), ("b", NOON, "-1"), ("b", None, "1"), ("b", NOON - 20 * HOUR, "1")]
+    rows = elements(first, [("a", NOON + DAY, "1"), ("a", NOON, "-1")], schema=SCHEMA, malformed_to=tm.OutputTag("bad"))
+    windows = rows.filter("CAST(z AS INT) >= 0").key_by("k").window(tm.tumbling("1 day", zone="Asia/Tokyo"))
+    found = Lab(spark, tmp_path).run({"panes": windows.aggregate(n=tm.count()).uid("w")})
+    assert [epoch.operators["w"].rows_accepted for epoch in found.epochs[:2]] == [2, 1]
+    assert found.epochs[0].rows_malformed == 1
+    days = {day: instant(NOON + 3 * HOUR + day * DAY) for day in (-1, 0, 1)}  # midnight in Tokyo is at 15:00 UTC
+    assert found.of("panes", "k", "window_start", "window_end", "n") == [
+        ("a", days[-1], days[0], 1),
+        ("a", days[0], days[1], 1),
+        ("b", days[-1], days[0], 1),
+    ]
+
+
+@pytest.mark.spark
+def test_windows_of_a_key_that_end_together_have_an_order(spark: SparkSession, tmp_path: Path) -> None:
+    """Of 2023-03-26 London has 23 hours and Algiers 24; both days end at 23:00 UTC."""
+    keys, at = "abcdefgh", NOON + DAY
+    rows = [(key, at, zone) for key in keys for zone in ("Europe/London", "Africa/Algiers")]
+    panes = elements(rows, schema=SCHEMA).key_by("k").window(tm.tumbling("1 day", zone_by="z")).aggregate(n=tm.count()).uid("w")
+    listed = panes.key_by("k").window(tm.tumbling("1 day")).aggregate(starts=tm.collect_list("unix_millis(window_start)")).uid("l")
+    found = dict(Lab(spark, tmp_path).run({"listed": listed}).of("listed", "k", "starts"))
+
+    starts = [at - 12 * HOUR, at - 13 * HOUR]
+    positions = spark.createDataFrame([(key, start) for key in keys for start in starts], "k STRING, start BIGINT")
+    ordered = positions.selectExpr("k", "start", "xxhash64(xxhash64(k), start) AS row").orderBy("row").collect()
+    assert found == {key: [row.start for row in ordered if row.k == key] for key in keys}
+    assert len(set(map(tuple, found.values()))) == 2, "not the order of the starts, which is that of values at one position"
 
 
 def tagged(rows: Iterable[dict[str, Any]], context: tm.WindowContext) -> Iterator[dict[str, int]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -72,6 +74,26 @@ def test_wrong_declarations_are_refused(declare: Callable[[], Any], says: str) -
         tm.Job("j", outputs={"o": tm.memory(declare().uid("w"), "o")})
     assert says in str(caught.value)
     assert "test_local_days.py" in str(caught.value)
+
+
+def test_zones_are_texts_of_any_kind() -> None:
+    columns = "k STRING, long VARCHAR(40), fixed CHAR(20), at TIMESTAMP"
+    keyed = tm.source("rides", tm.from_elements([], schema=columns), watermarks=tm.ascending(timestamp="at")).key_by("k")
+    for zone_by in ("long", "fixed", "coalesce(long, 'UTC')"):
+        counted = keyed.window(tm.tumbling("1 day", zone_by=zone_by)).aggregate(n=tm.count()).uid("w")
+        tm.Job("j", outputs={"o": tm.memory(counted, "o")})
+
+
+@pytest.mark.parametrize(("hidden", "says"), [((), "tumbling('1d', zone='Asia/Tokyo')"), (("tzdata",), "no time-zone database")])
+def test_a_system_without_zones_has_those_of_a_package(hidden: tuple[str, ...], says: str) -> None:
+    program = (
+        f"import sys; sys.modules.update(dict.fromkeys({hidden!r}))\n"
+        "import tidemark as tm\n"
+        "try:\n    print(tm.tumbling('1 day', zone='Asia/Tokyo').describe())\n"
+        "except tm.TidemarkError as error:\n    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], env={"PYTHONTZPATH": ""}, capture_output=True, text=True, check=True)
+    assert says in done.stdout
 
 
 def test_window_joins_take_no_local_days() -> None:

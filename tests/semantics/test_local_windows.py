@@ -198,3 +198,27 @@ def test_far_times_have_windows() -> None:
         (window,) = LocalWindows(DAYS, "Europe/Berlin").assign(moment)
         assert window.start <= moment < window.end
     assert date.min.year == 1
+
+
+@given(
+    st.sampled_from(ZONES),
+    st.sampled_from([DAYS, Tumbling(7 * DAY_MS, 4 * DAY_MS), Sliding(3 * DAY_MS, 2 * DAY_MS), HOURS]),
+    st.sampled_from(YEARS),
+    st.integers(0, 365 * 24),
+    st.integers(1, 20 * 24),
+)
+def test_starts_between_two_are_those_of_windows(
+    zone: str, windows: Tumbling | Sliding | Cumulative, year: int, hour: int, hours: int
+) -> None:
+    assigner, first = LocalWindows(windows, zone), utc(year, 1, 1) + hour * HOUR
+    last = first + hours * HOUR
+    found = {window.start for at in range(first, last, HOUR) for window in assigner.assign(at)}
+    assert assigner.starts_between(first, last) == len([start for start in found if first < start < last])
+
+
+def test_a_day_that_was_skipped_is_not_missing() -> None:
+    apia = LocalWindows(DAYS, "Pacific/Apia")
+    (before,), (after,) = apia.assign(utc(2011, 12, 30, 9)), apia.assign(utc(2011, 12, 30, 10))
+    assert before.end == after.start == utc(2011, 12, 30, 10)
+    assert apia.starts_between(before.start, after.start) == 0
+    assert apia.starts_between(before.start, after.end) == 1

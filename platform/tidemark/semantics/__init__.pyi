@@ -6,3 +6,4 @@ from .windows.assigners import GlobalWindows as GlobalWindows
 from .windows.assigners import Sliding as Sliding
 from .windows.assigners import Tumbling as Tumbling
 from .windows.local_windows import LocalWindows as LocalWindows
+from .windows.windows import WindowAssigner as WindowAssigner

@@ -12,6 +12,7 @@ from tidemark.cli.program.documented_command import DocumentedCommand
 from tidemark.cli.projects.package_names import require_package_name
 from tidemark.cli.projects.rendering import TEMPLATES, TemplateName, render
 from tidemark.cli.projects.writing import write_folder
+from tidemark.errors import DefinitionError
 
 _EXAMPLES: Final = ("tidemark new rides", "tidemark new clicks --template kafka --in ~/projects")
 
@@ -27,12 +28,19 @@ def new(name: str, template: TemplateName, parent: str) -> None:
     that name, which must be missing or empty; nothing is installed or started.
     """
     package = require_package_name(name)
-    folder = Path(parent).expanduser() / package
+    folder = _expanded(parent) / package
     files = render(template, package)
     write_folder(folder, files)
     click.echo(f"{folder}: {len(files)} files of the template {template}. Next:")
     for line in next_steps(package, folder, template):
         click.echo(f"  {line}")
+
+
+def _expanded(parent: str) -> Path:
+    try:
+        return Path(parent).expanduser()
+    except RuntimeError as error:
+        raise DefinitionError(f"--in {parent}: {error}", fix="give the folder without ~") from error
 
 
 def next_steps(package: str, folder: Path, template: TemplateName) -> tuple[str, ...]:

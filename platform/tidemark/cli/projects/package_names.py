@@ -15,8 +15,8 @@ from tidemark.errors import InvalidNameError
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,59}")
 _OTHER: Final = re.compile(r"[^a-z0-9]+")
-_RESERVED: Final = frozenset({"tidemark", "dagster", "pyspark", "tests", "data"})
-"""Names that mean something else in the project, or that it imports."""
+_RESERVED: Final = frozenset({"tidemark", "dagster", "pyspark", "tests", "data", "history", "logs", "schedules", "storage"})
+"""Names that mean something else in the project, or that it imports; four are folders of Dagster's, which its ``.gitignore`` has."""
 
 
 def require_package_name(name: str) -> str:

@@ -18,10 +18,11 @@ def write_folder(folder: Path, files: Mapping[str, str]) -> None:
         files: texts by path within it.
 
     Raises:
-        DefinitionError: there is a file, a link, or a folder with files in its place; the folder above it is missing or cannot be written.
+        DefinitionError: there is a file, a link, or a folder with files in its place; the folder above it is missing, or cannot be
+            read or written.
     """
-    _require_free(folder)
     try:
+        _require_free(folder)
         with TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as scratch:
             made = Path(scratch) / folder.name
             for path, text in files.items():

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from io import StringIO
 from typing import Final
 
-from rich.console import ConsoleRenderable
+from rich.console import Console, ConsoleRenderable, Group
 from rich.layout import Layout
 from rich.table import Table
 from rich.text import Text
@@ -26,9 +27,24 @@ STYLES: Final[Mapping[Health, str]] = {
 """The colour of a job by its health."""
 
 
-def head(title: str, problem: str) -> Text:
-    """Return the first line of a page, with an error below it if there is one."""
-    return Text(title, style="bold", no_wrap=True, overflow="ellipsis") + Text(f"\n{problem}" if problem else "", style="bold red")
+def head(title: str, problem: str) -> Group:
+    """Return the first line of a page, with an error below it if there is one, as many lines as it needs."""
+    return Group(Text(title, style="bold", no_wrap=True, overflow="ellipsis"), *_problem(problem))
+
+
+def lines_of_problem(problem: str, width: int) -> int:
+    """Return how many lines an error has below the first line of a page.
+
+    Args:
+        problem: the error; empty for none.
+        width: of the terminal, in characters.
+    """
+    console = Console(width=width, file=StringIO())
+    return sum(len(console.render_lines(text, pad=False)) for text in _problem(problem))
+
+
+def _problem(problem: str) -> list[Text]:
+    return [Text(problem, style="bold red", overflow="fold")] if problem else []
 
 
 def footer(keys: Iterable[tuple[str, str]]) -> Text:

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from tidemark.cli.show.view_text import COLUMNS, row_of
-from tidemark.cli.top.frame import STYLES, head, plain_table
+from tidemark.cli.top.frame import STYLES, head, lines_of_problem, plain_table
 from tidemark.cli.top.series import JobHistory, JobSeries
 from tidemark.cli.top.sparkline import sparkline
 from tidemark.control.model.view import JobView
@@ -34,7 +34,7 @@ _GAP: Final = 2
 """Blanks between two columns."""
 
 _REST: Final = 4
-"""Lines besides the jobs: the first two, those of the columns' names and of the footer."""
+"""Lines besides the jobs and an error: the first, those of the columns' names, of the number of jobs without room, and of the footer."""
 
 
 class _Row(NamedTuple):
@@ -70,7 +70,8 @@ def jobs_page(
     rows = [_Row(view, _cells(view, histories.get(view.job, JobHistory()).series, ascii_only=ascii_only)) for view in views]
     columns = fitting_columns([row.cells for row in rows], width)
     table = plain_table(*columns)
-    shown = visible_rows([view.job for view in views], selected, None if height is None else height - _REST)
+    room = None if height is None else height - _REST - lines_of_problem(problem, width)
+    shown = visible_rows([view.job for view in views], selected, room)
     for row in rows[shown]:
         marked = " reverse" if row.view.job == selected else ""
         table.add_row(*(escape(row.cells[column]) for column in columns), style=STYLES[row.view.health] + marked)

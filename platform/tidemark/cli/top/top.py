@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import ExitStack, suppress
+from threading import Thread
 from typing import Final
 
 import click
@@ -17,6 +18,7 @@ from tidemark.cli.top.feed import TopFeed, TopState
 from tidemark.cli.top.frame import full_screen
 from tidemark.cli.top.keyboard import Keyboard
 from tidemark.cli.top.selection import Selection
+from tidemark.cli.top.termination import raising_on_termination
 from tidemark.clock import SYSTEM_CLOCK
 
 _POLL_SECONDS: Final = 0.1
@@ -51,7 +53,8 @@ def _print(console: Console, feed: TopFeed, selection: Selection, *, every_ms: i
     if frames == 1:
         console.print(page)
         return
-    with Live(page, console=console, auto_refresh=False, screen=console.is_terminal) as live, suppress(KeyboardInterrupt):
+    screen = Live(page, console=console, auto_refresh=False, screen=console.is_terminal)
+    with raising_on_termination(), screen as live, suppress(KeyboardInterrupt):
         shown = 1
         while frames is None or shown < frames:
             SYSTEM_CLOCK.sleep(every_ms / 1000)
@@ -60,7 +63,9 @@ def _print(console: Console, feed: TopFeed, selection: Selection, *, every_ms: i
 
 
 class TopScreen:
-    """Shows pages on the whole terminal, and acts on keys. The store is read beside it, so that a slow one delays no key.
+    """Shows pages on the whole terminal, and acts on keys.
+
+    The store is read in a thread that the process does not wait for, so that a slow one delays neither a key nor the end.
 
     Args:
         console: the terminal.
@@ -84,8 +89,7 @@ class TopScreen:
         """
         self._take(self._feed.read(self._selection.job))
         with suppress(KeyboardInterrupt), ExitStack() as opened:
-            pool = ThreadPoolExecutor(1, thread_name_prefix="tidemark-top")
-            opened.callback(pool.shutdown, wait=False, cancel_futures=True)
+            opened.enter_context(raising_on_termination())
             keyboard = opened.enter_context(Keyboard(sys.stdin.fileno()))
             live = opened.enter_context(Live(console=self._console, auto_refresh=False, screen=True))
             while True:
@@ -96,20 +100,34 @@ class TopScreen:
                 if after is None:
                     return
                 self._selection = after
-                self._read(pool)
+                self._read()
 
     def _pause(self) -> float:
         """Return how long to wait for a key, in seconds."""
         return _POLL_SECONDS if self._reading is not None else max(0.0, self._due - SYSTEM_CLOCK.monotonic())
 
-    def _read(self, pool: ThreadPoolExecutor) -> None:
+    def _read(self) -> None:
         """Take what a read has found, or begin the next one when it is due."""
         if self._reading is not None and self._reading.done():
             self._take(self._reading.result())
         elif self._reading is None and SYSTEM_CLOCK.monotonic() >= self._due:
-            self._reading = pool.submit(self._feed.read, self._selection.job)
+            self._reading = _in_thread(self._feed, self._selection.job)
 
     def _take(self, state: TopState) -> None:
         self._state, self._reading = state, None
         self._selection = self._selection.among(state.names)
         self._due = SYSTEM_CLOCK.monotonic() + self._every
+
+
+def _in_thread(feed: TopFeed, job: str) -> Future[TopState]:
+    """Return what a thread is reading; the interpreter does not wait for it when the program ends."""
+    reading: Future[TopState] = Future()
+
+    def read() -> None:
+        try:
+            reading.set_result(feed.read(job))
+        except Exception as error:  # noqa: BLE001 - raised where the result is taken
+            reading.set_exception(error)
+
+    Thread(target=read, name="tidemark-top", daemon=True).start()
+    return reading

@@ -109,8 +109,15 @@ def zone_names() -> frozenset[str]:
     return frozenset(available_timezones() - {"Factory", "localtime"})
 
 
+def no_database() -> DefinitionError:
+    """Return the error where Python knows no zones at all."""
+    return DefinitionError("no time-zone database: neither the system nor Python has one", fix="pip install tzdata")
+
+
 def unknown_zone(name: object) -> DefinitionError:
     """Return the error for a name that is not one of a zone."""
+    if not zone_names():
+        return no_database()
     return DefinitionError(
         f"{name!r} is no time zone", fix="give the name of a zone in the IANA database, such as 'Europe/Berlin' or 'Asia/Tokyo'"
     )

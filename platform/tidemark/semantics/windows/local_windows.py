@@ -9,6 +9,7 @@ from tidemark.durations import format_duration
 from tidemark.errors import DefinitionError, DurationError
 from tidemark.semantics.windows.assigners import Cumulative, Sliding, Tumbling
 from tidemark.semantics.windows.local_time import local_clock
+from tidemark.semantics.windows.slices import Slices
 from tidemark.semantics.windows.windows import TimeDomain, Window, WindowAssigner
 
 DAY_MS: Final = 86_400_000
@@ -96,6 +97,30 @@ class LocalWindows:
         if self.zone is None:
             return timestamp - max(_days(self.windows).values()) - _LONGEST_CHANGE_MS
         return min((window.start for window in self.assign(timestamp)), default=timestamp)
+
+    def starts_between(self, first: int, last: int) -> int:
+        """Return at how many instants after one and before another windows start.
+
+        Raises:
+            DefinitionError: each element has its own zone, or there is no such zone.
+
+        >>> berlin = LocalWindows(Tumbling(DAY_MS), "Europe/Berlin")
+        >>> saturday = 1_679_698_800_000  # 2023-03-25 00:00; the day after it has 23 hours
+        >>> berlin.starts_between(saturday, saturday + 47 * 3_600_000)
+        1
+        """
+        if self.zone is None:
+            raise DefinitionError("windows with a zone of each element have no common starts", fix="give a fixed zone")
+        clock, slices = local_clock(self.zone), Slices.of(self.windows)
+        after, to = clock.reading(first), clock.reading(last - 1)
+        following = after + slices.starts - (after - slices.offset) % slices.starts
+        # A day that the zone skipped starts when the next one does.
+        return len({clock.first_instant(local) for local in range(following, to + 1, slices.starts)})
+
+    @property
+    def distance_ms(self) -> int:
+        """The time from one start to the next on the zone's clocks, in milliseconds."""
+        return Slices.of(self.windows).starts
 
     def describe(self) -> str:
         """Return the assigner as a user would write it."""

@@ -80,7 +80,7 @@ class PureWindows(PureOperatorBase):
         if assigner.zone_by is None:
             return None
         zone = value_of(assigner.zone_by, row, what="zone_by", node=self._node)
-        return None if zone is None else str(zone)
+        return None if zone is None else str(zone).rstrip(" ")
 
     def _key(self, key: tuple[object, ...]) -> dict[str, object]:
         return dict(zip((name for name, _ in self._node.keys), key, strict=True))

@@ -10,7 +10,7 @@ from tidemark.errors import DefinitionError, DurationError
 from tidemark.graph.model.call_site import call_site, with_call_site
 from tidemark.names import is_blank
 from tidemark.semantics.windows.assigners import CountWindows, Cumulative, DynamicSession, GlobalWindows, Session, Sliding, Tumbling
-from tidemark.semantics.windows.local_time import is_zone, zone_names
+from tidemark.semantics.windows.local_time import is_zone, no_database, zone_names
 from tidemark.semantics.windows.local_windows import LocalWindows
 from tidemark.semantics.windows.windows import TimeDomain
 
@@ -253,6 +253,8 @@ def _local(windows: Tumbling | Sliding | Cumulative, zone: object, zone_by: obje
 
 
 def _unknown_zone(zone: object) -> DefinitionError:
+    if not zone_names():
+        return no_database()
     names = {name.lower(): name for name in sorted(zone_names())}
     near = get_close_matches(str(zone).strip().replace(" ", "_").lower(), names, n=1)
     advice = f"did you mean zone={names[near[0]]!r}?" if near else "give a name of the IANA database, such as zone='Europe/Berlin'."

@@ -80,7 +80,7 @@ def _check_zone(zone_by: str, node: WindowNode, schema: Schema | None) -> None:
     parsed = parse_row_expression(zone_by, site)
     check_columns(parsed, zone_by, schema, site)
     kind = type_of(parsed, schema)
-    if kind is not None and kind != "STRING":
+    if kind is not None and not _is_text(kind):
         raise ExpressionError(
             f"{site.of(zone_by)} is of type {kind}, not the name of a time zone",
             fix="give a column with names such as 'Europe/Berlin'",
@@ -95,6 +95,10 @@ def _check_zone(zone_by: str, node: WindowNode, schema: Schema | None) -> None:
             uid=node.uid,
             place=node.place,
         )
+
+
+def _is_text(kind: str) -> bool:
+    return kind == "STRING" or kind.startswith(("VARCHAR(", "CHAR("))
 
 
 def _check_names(node: WindowNode) -> None:

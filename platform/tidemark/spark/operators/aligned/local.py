@@ -88,7 +88,7 @@ class LocalRuntime(TriggeredRuntime):
     def _zone_of(self, rows: DataFrame, text: str) -> str:
         """Return the SQL of a row's zone, which raises an error where there is none."""
         kind = rows.select(F.expr(text).alias("zone")).schema["zone"].dataType
-        if not isinstance(kind, T.StringType):
+        if not isinstance(kind, (T.StringType, T.VarcharType, T.CharType)):
             raise UserCodeError(
                 f"the zone {text!r} of a window has type {kind.simpleString()}, not the name of a time zone",
                 fix="give a column with names such as 'Europe/Berlin'",
@@ -97,7 +97,8 @@ class LocalRuntime(TriggeredRuntime):
             )
         shown = text.replace("\\", "\\\\").replace("'", "\\'")
         wrong = f"the zone {shown} of an element of {self.node.uid} is null; filter such elements, or give them one: coalesce(...)"
-        return f"coalesce(({text}), CAST(raise_error('{wrong}') AS STRING))"
+        # A CHAR is filled up with blanks.
+        return f"coalesce(rtrim({text}), CAST(raise_error('{wrong}') AS STRING))"
 
     def bounded(self, groups: DataFrame) -> DataFrame:
         """Return groups with the end of the last window that covers them, or that came before."""
@@ -109,7 +110,8 @@ class LocalRuntime(TriggeredRuntime):
 
     def accepted(self, bounds: Thresholds) -> str:
         """Return the condition of groups that a window accepts."""
-        kept = f"{_LAST_END} > {runtime_literals(bounds.window_expired)[0]}"
+        # Before the first watermark no end has expired, not even that of groups of filtered rows.
+        kept = f"({START} >= {FIRST_START}L AND {_LAST_END} > {runtime_literals(bounds.window_expired)[0]})"
         nowhere = self.outside_windows(START)
         return f"({kept} AND NOT ({nowhere}))" if nowhere else kept
 
@@ -120,6 +122,11 @@ class LocalRuntime(TriggeredRuntime):
         start = first_instant(local_start, self._zone)
         nowhere = self.outside_windows(START)
         return f"CASE WHEN NOT ({nowhere}) THEN {start} END" if nowhere else start
+
+    @property
+    def result_order(self) -> str:
+        """As for other windows, with the start: of two zones, and where a day is skipped, windows of one key may end at one instant."""
+        return f"xxhash64({self.partials.key_hash}, {START})"
 
     def last_window_of(self, start: int) -> int | None:
         """Return the start of a window."""

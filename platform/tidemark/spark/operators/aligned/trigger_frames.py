@@ -127,6 +127,11 @@ class TriggerFrames(AlignedRuntime):
         counts = (f"sum({TAKEN}) AS {TAKEN}", f"sum({TAKEN_LATE}) AS {TAKEN_LATE}")
         return self.partials.grouped(state, START, END, extra=[*map(F.expr, (*kept, *counts)), *extra])
 
+    @property
+    def result_order(self) -> str:
+        """SQL of a number that orders the results of one time."""
+        return self.partials.key_hash
+
     def results(self, fired: DataFrame, times: Times) -> DataFrame:
         """Return the result rows of windows that fired: keys, bounds, aggregates, pane, and the hidden result time."""
         due_before, due = runtime_literals(
@@ -142,7 +147,7 @@ class TriggerFrames(AlignedRuntime):
             f"CASE WHEN {END} <= {due_before} THEN 'LATE' WHEN {END} <= {due} THEN 'ON_TIME' ELSE 'EARLY' END AS pane_timing",
             f"CAST({INDEX} AS INT) AS pane_index",
             f"{time} AS {TIME}",
-            f"struct('{self.node.uid}' AS origin, {time} AS block, {self.partials.key_hash} AS row) AS {POSITION}",
+            f"struct('{self.node.uid}' AS origin, {time} AS block, {self.result_order} AS row) AS {POSITION}",
         )
 
 
