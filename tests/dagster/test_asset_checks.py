@@ -155,7 +155,7 @@ def test_a_pane_that_is_there_twice_is_shown(tmp_path: Path) -> None:
         (tm.tumbling("1 day", zone="Europe/Berlin"), (623, 647, 670, 694), 0),
         (tm.tumbling("1 day", zone="Europe/Berlin"), (623, 670), 1),
         (tm.sliding("3 days", "1 day", zone="Europe/Berlin"), (647, 694), 1),
-        (tm.cumulative("2 days", "1 hour", zone="Europe/Berlin"), (599, 647, 742), 1),
+        (tm.cumulative("2 days", "1 hour", zone="Europe/Berlin"), (623, 670, 766), 1),
     ],
 )
 def test_gaps_are_between_the_starts_of_windows(tmp_path: Path, windows: WindowAssigner, hours: tuple[int, ...], missing: int) -> None:
