@@ -57,7 +57,7 @@ def run_flink_job(
         request: as JSON.
         folder: for both files; made where it is not there.
         scratch: holds PyFlink's environment.
-        java_options: of Flink's JVM.
+        java_options: of Flink's JVM, such as ``-Xmx6g``; its defaults without them.
 
     Raises:
         SetupError: there is no PyFlink, or no Java.
@@ -71,7 +71,7 @@ def run_flink_job(
     # The interpreter within Flink's JVM has no environment of its own.
     variables = {**os.environ, "JAVA_HOME": find_java_home() or "", "PYTHONPATH": str(Path(packages.stdout.strip()).parent)}
     if java_options:
-        variables["JAVA_TOOL_OPTIONS"] = java_options
+        variables["JVM_ARGS"] = java_options
     done = subprocess.run([str(python), str(job), str(asked), str(answer)], env=variables, capture_output=True, text=True, check=False)
     if done.returncode:
         raise EngineError(f"{engine} failed: {done.stderr.strip()[-2_000:]}", fix="see what it says")
