@@ -211,12 +211,12 @@ def render_flink(found: Mapping[str, Mapping[str, Sequence[float]]], rows: int) 
     return [
         *lines,
         "",
-        f"Flink {FLINK}, in one process as Spark is, with as many slots as cores. Each side is a stream of upserts: the newest row of each id,",
-        "by its time, makes a changelog; both are joined by a key that changes with the row, and the pairs are counted and their values summed",
-        "as they change. All engines read the same CSV files, drain other rows first in the same process, a quarter as many, and end with the",
-        "same count and sums, which are checked by arithmetic. Tidemark commits its state, and a version of the sums, in each of its",
-        f"{FILES // PER_EPOCH} epochs. Flink checkpoints every 10 seconds and is tuned: mini-batches of up to 5 seconds, aggregation in two",
-        "phases, reuse of objects, and for RocksDB incremental checkpoints and 1 GB of memory beside the heap.",
+        f"Flink {FLINK}, in one process as Spark is, with as many slots as cores. Each side is a stream of upserts: the newest row of",
+        "each id, by its time, makes a changelog. Both are joined by a key that changes with the row, and the pairs are counted and their",
+        "values summed as they change. All engines read the same CSV files, drain other rows first in the same process, a quarter as many,",
+        "and end with the same count and sums, which are checked by arithmetic. Tidemark commits its state, and a version of the sums, in",
+        f"each of its {FILES // PER_EPOCH} epochs. Flink checkpoints every 10 seconds and is tuned: mini-batches of up to 5 seconds,",
+        "aggregation in two phases, reuse of objects, and for RocksDB incremental checkpoints and 1 GB of memory beside the heap.",
         "",
     ]
 

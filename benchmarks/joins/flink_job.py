@@ -48,7 +48,7 @@ def run(files: str, folder: str, *, state: str, parallelism: int) -> tuple[float
         settings.set_string(name, value)
     settings.set_string("state.backend.type", state)
     settings.set_string("execution.checkpointing.dir", f"file://{folder}/checkpoints")
-    settings.set_string("io.tmp.dirs", f"{folder}/tmp")
+    settings.set_string("io.tmp.dirs", f"{folder}/local")
     environment = StreamExecutionEnvironment.get_execution_environment(settings)
     environment.set_parallelism(parallelism)
     tables = StreamTableEnvironment.create(environment)
