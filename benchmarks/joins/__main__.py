@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import platform
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
@@ -256,4 +257,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    # Without this a plain `kill` would leave the measuring process and its JVM behind.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     sys.exit(main())
