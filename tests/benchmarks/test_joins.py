@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.joins import __main__ as program
+from benchmarks.joins import flink, runs
 from benchmarks.joins.changelogs import Upserts, joined_newest
 from benchmarks.joins.epoch_cost import Tables
 from benchmarks.joins.inputs import WITHIN_MS, Side, Sums, grouped, joined
 from tests.seeds import only_long
-from tidemark.errors import SetupError
+from tidemark.errors import EngineError, SetupError
 
 
 @pytest.mark.parametrize("outer", [False, True])
@@ -58,6 +60,43 @@ def test_flink_is_left_out_with_a_reason(monkeypatch: pytest.MonkeyPatch, capsys
     assert program.available(["outer-1k"]) == {*program.ENGINES}
     assert program.available(["changelog-1k"]) == {"tidemark"}
     assert "Flink is left out: [TM600] there is no network" in capsys.readouterr().out
+
+
+def test_flink_is_asked_for_its_state_backend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[Mapping[str, object]] = []
+
+    def answers(_: str, job: Path, request: Mapping[str, object], folder: Path, *, scratch: Path, java_options: str) -> dict[str, object]:
+        assert (job.exists(), folder, scratch, java_options) == (True, tmp_path / "run" / "flink", tmp_path, "-Xmx6g")
+        asked.append(request)
+        return {"seconds": 1.5, "sums": [1, 2, 3]}
+
+    monkeypatch.setattr(flink, "run_flink_job", answers)
+    for engine in program.CHANGELOG_ENGINES[1:]:
+        request = runs.Request("changelog", engine, "warm", "files", str(tmp_path / "run"), 2)
+        assert runs.measure(request) == runs.Answer(1.5, Sums(1, 2, 3))
+    assert [(each["state"], each["warm_files"], each["files"]) for each in asked] == [
+        ("rocksdb", "warm", "files"),
+        ("hashmap", "warm", "files"),
+    ]
+
+
+def test_engines_take_turns_and_a_wrong_result_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    right = joined_newest(Upserts(400, 1_000, 1), Upserts(400, 1_000, 2))
+    order: list[str] = []
+
+    def answers(_: str, request: Mapping[str, object], folder: Path, *, engine: str) -> tuple[dict[str, object], int]:
+        assert (folder.exists(), len(list(Path(str(request["files"]), "right").iterdir()))) == (True, program.FILES)
+        order.append(engine)
+        wrong = len(order) > 6
+        return {"seconds": 1.0, "sums": {"rows": right.rows, "one": right.one, "other": right.other + wrong}}, 0
+
+    monkeypatch.setattr(program, "SCRATCH", tmp_path)
+    monkeypatch.setattr(program, "run_module", answers)
+    found = program.measure("changelog-1k", 400, 2, program.CHANGELOG_ENGINES)
+    assert found == {key: [1.0, 1.0] for key in program.CHANGELOG_ENGINES}
+    assert order == [*program.CHANGELOG_ENGINES, *reversed(program.CHANGELOG_ENGINES)]
+    with pytest.raises(EngineError, match="in changelog-1k, and the input says"):
+        program.measure("changelog-1k", 400, 1, ["flink-heap"])
 
 
 def test_the_page_has_what_was_measured_of_flink() -> None:
