@@ -26,10 +26,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from benchmarks.functions.flink import flink_python
 from benchmarks.harness.comparison import Comparison, Step, compare
 from benchmarks.harness.engines import ENGINES, FUNCTION_ENGINES, Engine, parse_engine
 from benchmarks.harness.processes import CHECKOUT
+from benchmarks.harness.pyflink import flink_python
 from benchmarks.harness.records import Record, read_records, write_records
 from benchmarks.harness.report import headline, render
 from benchmarks.harness.workloads import MANY_EPOCHS, Workload, standard_workloads

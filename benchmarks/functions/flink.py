@@ -1,14 +1,10 @@
-"""PyFlink beside the others, in an environment of its own: made where it is not there, and left out with a reason where it cannot be."""
+"""PyFlink beside the others, in an environment of its own: its input as CSV, and what it writes as Parquet files."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,45 +15,13 @@ from benchmarks.checks.agreement import BOUND_MS
 from benchmarks.checks.outputs import time_bounds
 from benchmarks.data.fares import HOUR_MS
 from benchmarks.harness.engines import LATE, RESULTS, Engine, cores
-from tidemark.errors import EngineError, SetupError
-from tidemark.spark.env.java import find_java_home
+from benchmarks.harness.pyflink import run_flink_job
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-VERSION: Final = "2.3.0"
-_ENVIRONMENT = "PYFLINK_PYTHON"
-"""The interpreter of an environment that has PyFlink, for those who have one."""
-
-_INSTALL_SECONDS = 1_200
 _FARES = pa.schema([("driver", pa.int64()), ("ts", pa.int64()), ("fare", pa.float64())])
 _HOURS = pa.schema([("driver", pa.int64()), ("hour_end", pa.int64()), ("total", pa.float64()), ("n", pa.int64())])
-
-
-def flink_python(scratch: Path) -> Path:
-    """Return the interpreter that has PyFlink; installs it below a folder where it is not there.
-
-    Raises:
-        SetupError: it cannot be installed.
-    """
-    given = os.environ.get(_ENVIRONMENT)
-    python = Path(given) if given else scratch / f"pyflink-{VERSION}" / "bin" / "python"
-    if not python.exists():
-        _run([sys.executable, "-m", "venv", str(python.parents[1])])
-        _run([str(python), "-m", "pip", "install", "--quiet", f"apache-flink=={VERSION}"])
-    _run([str(python), "-c", "import pyflink"])
-    return python
-
-
-def _run(command: Sequence[str]) -> None:
-    fix = f"set {_ENVIRONMENT} to the Python of an environment that has apache-flink {VERSION}"
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_INSTALL_SECONDS, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise SetupError(f"PyFlink {VERSION} cannot be installed: {error}", fix=fix) from error
-    if done.returncode:
-        last = done.stderr.strip().splitlines()[-1:] or [f"{command[0]} ended with {done.returncode}"]
-        raise SetupError(f"PyFlink {VERSION} cannot be installed: {last[0]}", fix=fix)
 
 
 def drain_flink(engine: Engine, files: Path, warm_files: Path, folder: Path, *, scratch: Path) -> float:
@@ -70,9 +34,7 @@ def drain_flink(engine: Engine, files: Path, warm_files: Path, folder: Path, *, 
         SetupError: there is no PyFlink, or no Java.
         EngineError: the job failed.
     """
-    python = flink_python(scratch)
     folder.mkdir(parents=True, exist_ok=True)
-    request, answer = folder / "flink-request.json", folder / "flink-answer.json"
     asked = {
         "files": str(_as_csv(files, folder / "csv")),
         "warm_files": str(_as_csv(warm_files, folder / "warm-csv")),
@@ -81,19 +43,12 @@ def drain_flink(engine: Engine, files: Path, warm_files: Path, folder: Path, *, 
         "parallelism": cores(),
         "bound_ms": BOUND_MS,
     }
-    request.write_text(json.dumps(asked), encoding="utf-8")
-    packages = subprocess.run([str(python), "-c", "import pyflink; print(pyflink.__path__[0])"], capture_output=True, text=True, check=True)
-    # The interpreter within Flink's JVM has no environment of its own.
-    variables = {**os.environ, "JAVA_HOME": find_java_home() or "", "PYTHONPATH": str(Path(packages.stdout.strip()).parent)}
-    job = Path(__file__).with_name("flink_job.py")
-    done = subprocess.run([str(python), str(job), str(request), str(answer)], env=variables, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise EngineError(f"{engine} failed: {done.stderr.strip()[-2_000:]}", fix="see what it says")
+    answer = run_flink_job(engine, Path(__file__).with_name("flink_job.py"), asked, folder, scratch=scratch)
     last = time_bounds(files)[1] - BOUND_MS - 1
     results = [_result_rows(table, last) for table in _tables(folder / "flink" / "measured" / "results", _HOURS)]
     _write(folder / "measured" / RESULTS, results)
     _write(folder / "measured" / LATE, [_late_rows(table) for table in _tables(folder / "flink" / "measured" / "late", _FARES)])
-    seconds: float = json.loads(answer.read_text(encoding="utf-8"))["seconds"]
+    seconds: float = answer["seconds"]
     return seconds
 
 

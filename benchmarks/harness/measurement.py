@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.functions.engines import drain_function
-from benchmarks.functions.flink import VERSION, drain_flink
+from benchmarks.functions.flink import drain_flink
 from benchmarks.harness.engines import DRIVER_MEMORY, FUNCTION_ENGINES, Drained, Engine, drain, parse_engine, start_session
+from benchmarks.harness.pyflink import VERSION
 from benchmarks.harness.shapes import Shape
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The same joins and running results on Tidemark and on stock Spark, drained from files into Parquet files.
+"""The same joins and running results on Tidemark and on stock Spark or Flink SQL, drained from files.
 
 ``python -m benchmarks.joins.runs REQUEST.json ANSWER.json`` measures one of them in its process.
 """
@@ -16,13 +16,14 @@ import pyarrow.dataset as ds
 
 import tidemark as tm
 from benchmarks.harness.engines import parse_engine, start_session
+from benchmarks.joins.changelogs import RESULTS, join_changelogs, newest_sums
+from benchmarks.joins.flink import STATES, join_in_flink
 from benchmarks.joins.inputs import BOUND, SCHEMA, WITHIN_MS, Sums
 from tidemark.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-RESULTS: Final = "results"
 _WITHIN: Final = f"{WITHIN_MS // 1000} seconds"
 
 
@@ -48,6 +49,9 @@ class Answer:
 
 def run_tidemark(spark: SparkSession, kind: str, files: Path, folder: Path, files_per_epoch: int) -> None:
     """Drain the input."""
+    if kind == "changelog":
+        join_changelogs(spark, files, folder, files_per_epoch)
+        return
 
     def source(name: str) -> tm.Stream:
         read = tm.files(str(files / name), format="parquet", schema=SCHEMA, max_files_per_epoch=files_per_epoch)
@@ -90,6 +94,8 @@ def run_stock(spark: SparkSession, kind: str, files: Path, folder: Path, files_p
 
 def sums_of(kind: str, folder: Path) -> Sums:
     """Return what the results come to; of running ones the newest row of each key counts."""
+    if kind == "changelog":
+        return newest_sums(folder)
     table = ds.dataset(folder / RESULTS, exclude_invalid_files=False).to_table()
     if kind == "running":
         newest = table.sort_by([("epoch", "descending")]).group_by("k", use_threads=False).aggregate([("n", "first"), ("total", "first")])
@@ -98,14 +104,16 @@ def sums_of(kind: str, folder: Path) -> Sums:
 
 
 def measure(request: Request) -> Answer:
-    """Start Spark, drain the warm-up, and drain the input."""
-    folder = Path(request.folder)
+    """Start the engine, drain the warm-up, and drain the input."""
+    folder, warm, files = Path(request.folder), Path(request.warm), Path(request.files)
+    if request.engine in STATES:
+        return Answer(*join_in_flink(request.engine, warm, files, folder / "flink", scratch=folder.parent))
     spark = start_session(parse_engine(request.engine), folder)
     run = run_tidemark if request.engine == "tidemark" else run_stock
     try:
-        run(spark, request.kind, Path(request.warm), folder / "warm-up", 1)
+        run(spark, request.kind, warm, folder / "warm-up", 1)
         began = SYSTEM_CLOCK.monotonic()
-        run(spark, request.kind, Path(request.files), folder / "measured", request.files_per_epoch)
+        run(spark, request.kind, files, folder / "measured", request.files_per_epoch)
         seconds = SYSTEM_CLOCK.monotonic() - began
     finally:
         spark.stop()

@@ -12,7 +12,6 @@ import io
 import tempfile
 import uuid
 from collections.abc import Callable
-from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,7 +19,7 @@ import pyarrow.parquet as pq
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.spark.sinks.kafka.client import Access
 from tidemark.spark.sinks.kafka.plain_producer import PlainProducer
-from tidemark.spark.sinks.kafka.staged_records import staged_records
+from tidemark.spark.sinks.kafka.staged_records import StagedRecords
 from tidemark.spark.sinks.kafka.transactions import Transactions
 from tidemark.state.log.records import StagedFile
 from tidemark.state.store.store import JobStore
@@ -76,9 +75,9 @@ def main() -> None:
     rows: int = given.rows
     with tempfile.TemporaryDirectory() as folder:
         store = JobStore.open(folder)
-        records = partial(staged_records, store, stage(store, rows))
+        records = StagedRecords(store, stage(store, rows)).between
         access = Access("bench", given.servers, given.topic, f"bench-{uuid.uuid4().hex}")
-        transactions, plain = Transactions(access, 1_000_000, lambda: None), PlainProducer(access)
+        transactions, plain = Transactions(access, 1_000_000, lambda: None), PlainProducer(access, lambda: None)
         transactions.open()
         plain.open()
         timed("exactly once", rows, lambda: transactions.publish(records, rows, "a1", 0))
