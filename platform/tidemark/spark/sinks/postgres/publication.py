@@ -102,7 +102,7 @@ class Publication:
         return known is not None and known.epoch >= self.epoch
 
     def _begin_lineage(self, connection: PostgresConnection) -> None:
-        """Refuse a driver of a lineage that a restore has left, here and from now on: lineages have no terms in common."""
+        """Refuse a driver of a lineage that a restore has left, here and from now on: terms are compared within a lineage."""
         # The table's lock is taken, so a driver that begins after this publishes after this.
         self.owner.confirm()
         self.ledger.raise_other_terms(connection, self.lineage, self.owner.term)
