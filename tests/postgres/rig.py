@@ -44,7 +44,7 @@ def struct(columns: Mapping[str, str]) -> StructType:
 
 @dataclass
 class Rig:
-    """One output of a job, staged below a folder and published to ``orders`` of a schema."""
+    """One output of a job, staged below a folder and published to a table of a schema."""
 
     folder: Path
     schema: str
@@ -54,13 +54,15 @@ class Rig:
     lineage: str = LINEAGE
     job: str = "job"
     columns: Mapping[str, str] = field(default_factory=lambda: dict(COLUMNS))
+    name: str = NAME
+    variable: str = VARIABLE
 
     def __post_init__(self) -> None:
         self.sink = self.open()
 
     @property
     def table(self) -> PostgresTable:
-        return PostgresTable(VARIABLE, self.schema, NAME)
+        return PostgresTable(self.variable, self.schema, self.name)
 
     def open(self, *, term: int | None = None, before: SinkPosition | None = None) -> PostgresSink:
         """Return the sink as another driver opens it."""

@@ -17,6 +17,7 @@ from tests.postgres.rig import VARIABLE
 from tests.postgres.server import NEEDS_POSTGRES, Server
 from tests.seeds import new_seeds
 from tidemark.errors import SinkError, TidemarkError
+from tidemark.spark.sinks.postgres.staging import INDEX_ROW_BYTES
 from tidemark.testing import ManualClock
 
 if TYPE_CHECKING:
@@ -172,6 +173,29 @@ def test_a_value_that_postgres_cannot_hold_fails_before_the_commit(
     assert message in str(raised.value)
     assert not server.query(f"SELECT * FROM {schema}.bad")
     assert tm.savepoints_of(job).pins.log.load().epoch is None
+
+
+@pytest.mark.parametrize("kind", ["STRING", "ARRAY<STRING>"])
+def test_keys_that_no_index_holds_fail_before_the_commit(
+    spark: SparkSession, server: Server, schema: str, tmp_path: Path, kind: str
+) -> None:
+    room = INDEX_ROW_BYTES - 16 - 2 * 32 - (12 if kind != "STRING" else 0)
+    # Texts that Postgres cannot compress.
+    longest = Random(kind).randbytes(2 * room).hex()[:room]
+
+    def wide(text: str) -> object:
+        return text if kind == "STRING" else [text]
+
+    given = [[{"k": wide(longest), "n": 1, "t": 1}, {"k": None, "n": 1, "t": 2}], [{"k": wide(f"{longest}x"), "n": 1, "t": 3}]]
+    rows = tm.source("rows", tm.from_elements(epochs=given, schema=f"k {kind}, n INT, t BIGINT"), watermarks=tm.ascending(timestamp="t"))
+    output = tm.postgres(rows, table=f"{schema}.keyed", dsn_env=VARIABLE, mode="upsert", keys=["n", "k"])
+    job = tm.Job(f"keyed-{schema}", {"keyed": output}, store=str(tmp_path / "store"))
+    with pytest.raises(TidemarkError, match=r"column 'k' is part of a key of more than 2624 bytes, .*upsert by shorter keys"):
+        tm.run(job, spark=spark)
+    assert server.query(f"SELECT t FROM {schema}.keyed ORDER BY t") == [(1,), (2,)]
+    head = tm.savepoints_of(job).pins.log.load().epoch
+    assert head is not None
+    assert head.epoch == 0
 
 
 def test_types_that_only_spark_knows_are_refused_before_the_commit(spark: SparkSession, schema: str, tmp_path: Path) -> None:

@@ -13,11 +13,14 @@ import pytest
 
 from tests.postgres.rig import LINEAGE, VARIABLE, Rig, Row
 from tests.postgres.server import NEEDS_POSTGRES, SECRET, Server
+from tests.savepoints.stored_jobs import on_disk
 from tests.seeds import new_seeds
 from tidemark.errors import FencedError, MissingEpochsError, PublishError, StoreError
 from tidemark.savepoints.postgres import database
 from tidemark.savepoints.postgres.database import PostgresError, transaction
 from tidemark.savepoints.postgres.ledger import Ledger
+from tidemark.spark.sinks.postgres.postgres_sink import PostgresSink
+from tidemark.spark.sinks.staging.sink_owner import SinkOwner
 from tidemark.state.encoding.codec import to_jsonable
 from tidemark.testing import run_until_crash
 
@@ -180,7 +183,8 @@ def test_old_rows_of_the_ledger_are_deleted(server: Server, schema: str, tmp_pat
     monkeypatch.setattr("tidemark.savepoints.postgres.ledger.KEPT_EPOCHS", 2)
     rig = Rig(tmp_path, schema, "append")
     published = [rig.publish(epoch, [{"k": "a", "v": epoch}]) for epoch in range(6)]
-    assert [found[3] for found in epochs(server, schema)] == [3, 4, 5]
+    # The oldest one shows where the lineage began.
+    assert [found[3] for found in epochs(server, schema)] == [0, 3, 4, 5]
     rig.sink.publish(published[-1], LINEAGE, 5)
     rig.open(term=9).publish(rig.stage(1, [{"k": "a", "v": 1}]), LINEAGE, 1)
     assert rows(server, schema) == [("a", epoch) for epoch in range(6)]
@@ -208,3 +212,29 @@ def test_the_variable_is_read_each_time(server: Server, schema: str, tmp_path: P
     monkeypatch.setenv(VARIABLE, server.dsn())
     rig.sink.publish(record, LINEAGE, 0)
     assert rows(server, schema) == [("a", 0)]
+
+
+@pytest.mark.parametrize("before", ["it published", "it published nothing"])
+def test_a_driver_of_a_lineage_that_a_restore_left_is_refused(server: Server, schema: str, tmp_path: Path, before: str) -> None:
+    job = on_disk(str(tmp_path))
+    zombie = Rig(tmp_path / "store", schema, job=job.name)
+    zombie.sink = PostgresSink(zombie.name, zombie.table, SinkOwner.of(job.driver), mode="upsert", keys=zombie.keys)
+    if before == "it published":
+        zombie.publish(0, [{"k": "a", "v": 0}])
+    late = zombie.stage(1, [{"k": "a", "v": 1}])
+    job.restart()
+    newer = Rig(tmp_path / "store", schema, job=job.name, lineage="l2", term=job.driver.term)
+    newer.publish(1, [{"k": "a", "v": 10}])
+    with pytest.raises(FencedError):
+        zombie.sink.publish(late, LINEAGE, 1)
+    assert rows(server, schema) == [("a", 10)]
+    newer.publish(2, [{"k": "a", "v": 20}])
+    assert rows(server, schema) == [("a", 20)]
+
+
+def test_a_job_whose_store_was_deleted_begins_with_a_lower_term(server: Server, schema: str, tmp_path: Path) -> None:
+    Rig(tmp_path / "old", schema, term=7).publish(5, [{"k": "a", "v": 5}])
+    again = Rig(tmp_path / "new", schema, lineage="of-the-new-store", term=1)
+    again.publish(0, [{"k": "a", "v": 0}])
+    again.publish(1, [{"k": "a", "v": 1}])
+    assert rows(server, schema) == [("a", 1)]

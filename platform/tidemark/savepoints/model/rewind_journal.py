@@ -47,7 +47,7 @@ class RewindJournal:
         why: the reason, in words.
         pin: the pin by which the rewind itself keeps the savepoint's epoch until it is done.
         ended: the job's newest epoch when it was begun, and its lineage, which ends with it.
-        places: the places of connectors that are rewound, by output.
+        places: the places of connectors that are rewound, by output; former ones are named as former tables.
         tries: how many aborts were attempted; a process that resumes the rewind heeds only abort marks of later attempts.
     """
 
@@ -63,6 +63,15 @@ class RewindJournal:
     ended: ParentRef | None = added_field(None)  # noqa: RUF009 - it returns a field
     tries: int = added_field(0)
     places: Mapping[str, RewoundPlace] = added_mapping_field()
+
+
+def output_of(name: str) -> str:
+    """Return the name of the output whose table or place a journal has under a name.
+
+    >>> output_of("orders" + FORMER + FORMER)
+    'orders'
+    """
+    return name.partition(FORMER)[0]
 
 
 def read_rewind(folder: JobStore) -> RewindJournal | None:

@@ -1,13 +1,15 @@
 """The table ``tidemark_epochs``: a row for each epoch that was published to a table of the same schema, written in the epoch's transaction.
 
 An epoch is published if its lineage has a row with its number or a later one. ``term`` is that of the driver that published it last; an
-older driver is refused. Of each output the newest rows of a lineage are kept, so that the table stays small.
+older driver is refused. Of each lineage the newest rows are kept, so that the table stays small, and the oldest and the newest row of each
+table and mode: they show whether a lineage has epochs in a table that a rewind cannot revert.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Final, LiteralString
 
 from tidemark.errors import FencedError
@@ -29,10 +31,14 @@ HISTORY: Final = "history"
 """Mode of an epoch whose rows have its number; others are ``append`` and ``upsert``."""
 
 REWOUND: Final = "rewound"
-"""Mode of the row of a lineage that a rewind has ended: its later epochs were deleted, and count as published."""
+"""Mode of the row of a lineage that a rewind has ended: its later epochs were deleted, and count as published. The row that notes that a
+rewind has rewound a table has it, too, and its lineage begins so."""
 
 ABORTED: Final = "aborted"
 """Mode of the row that marks a rewind, named as its lineage, as aborted for the n-th time."""
+
+_MARKS: Final = [REWOUND, ABORTED]
+"""Modes of rows that stand for no rows of a table."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +126,18 @@ class Ledger:
             [term, *(key := [self.job, lineage, self.output]), term, *key],
         )
 
+    def raise_other_terms(self, connection: PostgresConnection, lineage: str, term: int) -> None:
+        """Note the newest driver's term with all lineages of this output but one, which begins: a restore has left them."""
+        from psycopg import sql
+
+        connection.execute(
+            sql.SQL(
+                "UPDATE {table} AS stored SET term = %s WHERE job = %s AND output = %s AND lineage <> %s AND term < %s AND epoch = "
+                "(SELECT max(epoch) FROM {table} WHERE job = stored.job AND lineage = stored.lineage AND output = stored.output)"
+            ).format(table=self._identifier()),
+            [term, self.job, self.output, lineage, term],
+        )
+
     def add(
         self,
         connection: PostgresConnection,
@@ -131,23 +149,37 @@ class Ledger:
         rows: int = 0,
         kept: int | None = None,
     ) -> None:
-        """Write the row of an epoch, and delete rows of the lineage that are far older."""
+        """Write the row of an epoch, and delete rows of the lineage that are far older. A row of that number keeps its table and mode."""
         from psycopg import sql
 
         key = [self.job, lineage, self.output]
         connection.execute(
             sql.SQL(
-                "INSERT INTO {} (job, lineage, output, epoch, table_name, mode, term, rows, kept) "
+                "INSERT INTO {} AS stored (job, lineage, output, epoch, table_name, mode, term, rows, kept) "
                 "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s) "
-                "ON CONFLICT (job, lineage, output, epoch) DO UPDATE SET table_name = EXCLUDED.table_name, mode = EXCLUDED.mode, "
-                "term = EXCLUDED.term, kept = EXCLUDED.kept"
+                "ON CONFLICT (job, lineage, output, epoch) DO UPDATE SET term = greatest(stored.term, EXCLUDED.term), kept = EXCLUDED.kept"
             ).format(self._identifier()),
             [*key, epoch, self.table.name, mode, term, rows, kept],
         )
         connection.execute(
-            sql.SQL("DELETE FROM {} WHERE job = %s AND lineage = %s AND output = %s AND epoch < %s").format(self._identifier()),
-            [*key, epoch - KEPT_EPOCHS],
+            sql.SQL(
+                "DELETE FROM {table} WHERE job = %s AND lineage = %s AND output = %s AND epoch < %s AND epoch NOT IN "
+                "(SELECT unnest(ARRAY[min(epoch), max(epoch)]) FROM {table} WHERE job = %s AND lineage = %s AND output = %s "
+                "GROUP BY table_name, mode)"
+            ).format(table=self._identifier()),
+            [*key, epoch - KEPT_EPOCHS, *key],
         )
+
+    def mark_rewound(self, connection: PostgresConnection, rewind: str, epoch: int) -> None:
+        """Note that a rewind has rewound the table to an epoch."""
+        self.add(connection, self._rewound(rewind), epoch, mode=REWOUND)
+
+    def is_rewound(self, connection: PostgresConnection, rewind: str) -> bool:
+        """Return whether a rewind has rewound the table."""
+        return self.lineage(connection, self._rewound(rewind)) is not None
+
+    def _rewound(self, rewind: str) -> str:
+        return f"{REWOUND} {self.table.name} {rewind}"
 
     def add_created(self, connection: PostgresConnection) -> None:
         """Note that this output has created the table."""
@@ -155,20 +187,19 @@ class Ledger:
 
     def is_own(self, connection: PostgresConnection) -> bool:
         """Return whether this output has created the table, or published to it."""
-        return self.wrote(connection) or self._has_created(connection)
+        return self.wrote(connection) or self.has_created(connection)
 
     def wrote(self, connection: PostgresConnection) -> bool:
         """Return whether this output has published to the table."""
-        return bool(self._count(connection, "job = %s AND output = %s AND table_name = %s AND epoch >= 0", [self.job, self.output]))
+        return self._has(connection, "job = %s AND output = %s AND epoch >= 0")
 
-    def _has_created(self, connection: PostgresConnection) -> bool:
-        condition = "job = %s AND output = %s AND table_name = %s AND epoch < 0"
-        return bool(self._count(connection, condition, [self.job, self.output]))
+    def has_created(self, connection: PostgresConnection) -> bool:
+        """Return whether this output has created the table."""
+        return self._has(connection, "job = %s AND output = %s AND epoch < 0")
 
     def has_others(self, connection: PostgresConnection) -> bool:
         """Return whether another output, or another job's, has published to the table."""
-        condition = "(job <> %s OR output <> %s) AND table_name = %s AND epoch >= 0"
-        return bool(self._count(connection, condition, [self.job, self.output]))
+        return self._has(connection, "(job <> %s OR output <> %s) AND epoch >= 0")
 
     def later_epochs(self, connection: PostgresConnection, epoch: int) -> Mapping[str, frozenset[str]]:
         """Return the lineages of this output that have epochs after one in the table, each with the modes of these."""
@@ -179,24 +210,39 @@ class Ledger:
         found: dict[str, set[str]] = {}
         rows = connection.execute(
             sql.SQL(
-                "SELECT lineage, mode FROM {} WHERE job = %s AND output = %s AND table_name = %s AND epoch > %s AND mode NOT IN (%s, %s) "
+                "SELECT lineage, mode FROM {} WHERE job = %s AND output = %s AND table_name = %s AND epoch > %s AND mode <> ALL (%s) "
                 "GROUP BY lineage, mode"
             ).format(self._identifier()),
-            [self.job, self.output, self.table.name, epoch, REWOUND, ABORTED],
+            [self.job, self.output, self.table.name, epoch, _MARKS],
         )
         for lineage, mode in rows:
             found.setdefault(lineage, set()).add(mode)
         return {lineage: frozenset(modes) for lineage, modes in found.items()}
+
+    def began(self, connection: PostgresConnection, epoch: int) -> Mapping[str, datetime]:
+        """Return the lineages of this output that have epochs up to one in the table, and when the first of these was published."""
+        from psycopg import sql
+
+        if not self.exists(connection):
+            return {}
+        rows = connection.execute(
+            sql.SQL(
+                "SELECT lineage, min(published_at) FROM {} WHERE job = %s AND output = %s AND table_name = %s AND epoch BETWEEN 0 AND %s "
+                "AND mode <> ALL (%s) GROUP BY lineage"
+            ).format(self._identifier()),
+            [self.job, self.output, self.table.name, epoch, _MARKS],
+        )
+        return dict(rows.fetchall())
 
     def delete_later(self, connection: PostgresConnection, epoch: int) -> None:
         """Delete the rows of this output's epochs after one."""
         from psycopg import sql
 
         connection.execute(
-            sql.SQL("DELETE FROM {} WHERE job = %s AND output = %s AND table_name = %s AND epoch > %s AND mode NOT IN (%s, %s)").format(
+            sql.SQL("DELETE FROM {} WHERE job = %s AND output = %s AND table_name = %s AND epoch > %s AND mode <> ALL (%s)").format(
                 self._identifier()
             ),
-            [self.job, self.output, self.table.name, epoch, REWOUND, ABORTED],
+            [self.job, self.output, self.table.name, epoch, _MARKS],
         )
 
     def aborts(self, connection: PostgresConnection, rewind: str) -> int:
@@ -204,16 +250,19 @@ class Ledger:
         known = self.lineage(connection, rewind)
         return known.epoch if known is not None else 0
 
-    def _count(self, connection: PostgresConnection, condition: LiteralString, values: list[str]) -> int:
+    def _has(self, connection: PostgresConnection, condition: LiteralString) -> bool:
+        """Return whether the table has an epoch; the condition compares job and output."""
         from psycopg import sql
 
         if not self.exists(connection):
-            return 0
+            return False
         found = connection.execute(
-            sql.SQL("SELECT count(*) FROM {} WHERE ").format(self._identifier()) + sql.SQL(condition),
-            [*values, self.table.name],
+            sql.SQL("SELECT EXISTS (SELECT 1 FROM {} WHERE table_name = %s AND mode <> ALL (%s) AND ").format(self._identifier())
+            + sql.SQL(condition)
+            + sql.SQL(")"),
+            [self.table.name, _MARKS, self.job, self.output],
         ).fetchone()
-        return int(found[0]) if found is not None else 0
+        return found is not None and bool(found[0])
 
     def _identifier(self) -> sql.Identifier:
         from psycopg import sql

@@ -1,7 +1,8 @@
 """What a rewind does to a table of Postgres: rows of later epochs are deleted, where rows have their epoch's number.
 
 In the same transaction each lineage with later epochs, and the one that ends, gets a row of its newest epoch in the table of epochs:
-a driver that was suspended before it published takes that epoch for published.
+a driver that was suspended before it published takes that epoch for published. Another row there notes that this rewind has rewound the
+table.
 """
 
 from __future__ import annotations
@@ -24,10 +25,8 @@ from tidemark.state.log.records import EpochRecord, SinkPosition
 if TYPE_CHECKING:
     from tidemark.savepoints.postgres.database import PostgresConnection
 
-_INSTEAD: Final = (
-    "write its history, which can be rewound (mode='append' of a changelog, or with_epoch=True), restore a backup of the table, or restore "
-    "the state alone"
-)
+_BACKUP: Final = "restore a backup of the table, or restore the state alone"
+_INSTEAD: Final = f"write its history, which can be rewound (mode='append' of a changelog, or with_epoch=True), {_BACKUP}"
 
 
 class PostgresRewind:
@@ -47,6 +46,7 @@ class PostgresRewind:
             published = (stored.lineage, stored.epoch) != (head.lineage, head.epoch)
             refusals = [
                 *_lost(connection, ledger, stored, there=there, published=published),
+                *_repeated(connection, ledger, stored, later),
                 *_kept_back(connection, ledger, stored.epoch, own),
             ]
             changed = bool(ledger.later_epochs(connection, stored.epoch))
@@ -61,7 +61,7 @@ class PostgresRewind:
             ledger.lock(connection)
             if ledger.aborts(connection, journal.identity) > journal.tries:
                 raise RewindError("the rewind was aborted by another process", fix="begin it again if wanted", uid=output, place=location)
-            if _is_fenced(connection, ledger, journal):
+            if ledger.is_rewound(connection, journal.identity):
                 return False
             later = ledger.later_epochs(connection, journal.epoch)
             newest = {lineage: known.epoch for lineage in later if (known := ledger.lineage(connection, lineage)) is not None}
@@ -73,6 +73,7 @@ class PostgresRewind:
                 ledger.delete_later(connection, journal.epoch)
             for lineage, epoch in newest.items():
                 ledger.add(connection, lineage, epoch, mode=REWOUND, kept=journal.epoch)
+            ledger.mark_rewound(connection, journal.identity, journal.epoch)
         return bool(later)
 
     def position(self, output: str, location: str, stored: EpochRecord) -> SinkPosition | None:
@@ -86,8 +87,8 @@ class PostgresRewind:
         """Return that the table was rewound already, None if it was not."""
         table = PostgresTable.of_location(location)
         with _reading(table, output) as connection:
-            fenced = _is_fenced(connection, Ledger(table, job, output), journal)
-        return _applied(output, journal) if fenced else None
+            done = Ledger(table, job, output).is_rewound(connection, journal.identity)
+        return _applied(output, journal) if done else None
 
     def fence_aborted(self, job: str, output: str, location: str, journal: RewindJournal) -> str | None:
         """Mark the rewind as aborted in the table of epochs, unless it has rewound the table."""
@@ -96,7 +97,7 @@ class PostgresRewind:
         with _writing(table, output) as connection:
             ledger.make(connection)
             ledger.lock(connection)
-            if _is_fenced(connection, ledger, journal):
+            if ledger.is_rewound(connection, journal.identity):
                 return _applied(output, journal)
             ledger.add(connection, journal.identity, journal.tries, mode=ABORTED)
         return None
@@ -104,13 +105,6 @@ class PostgresRewind:
 
 def _applied(output: str, journal: RewindJournal) -> str:
     return f"the table of output {output!r} is rewound already, to epoch {journal.epoch}"
-
-
-def _is_fenced(connection: PostgresConnection, ledger: Ledger, journal: RewindJournal) -> bool:
-    """Return whether this rewind has rewound the table: a lineage ends once."""
-    ended = journal.ended
-    known = ledger.lineage(connection, ended.lineage) if ended is not None else None
-    return known is not None and known.kept is not None
 
 
 def _newest_published(stored: EpochRecord, output: str, *, published: bool = True) -> tuple[str, int] | None:
@@ -148,6 +142,17 @@ def _lost(connection: PostgresConnection, ledger: Ledger, stored: EpochRecord, *
         yield f"no longer has the rows of epochs after {known.kept}, which an earlier rewind deleted: {_INSTEAD}"
 
 
+def _repeated(connection: PostgresConnection, ledger: Ledger, stored: EpochRecord, later: LaterLineages) -> Iterator[str]:
+    """Yield that a lineage began after the savepoint at an earlier epoch: rows of its epochs have the numbers of the savepoint's own."""
+    began = ledger.began(connection, stored.epoch)
+    own = began.get(stored.lineage)
+    for lineage, at in began.items():
+        # Of lineages that the log no longer has only the time is known.
+        if lineage in later.names or (not later.all and own is not None and at > own):
+            what = f"has rows of epochs up to {stored.epoch} that the lineage {lineage} added after the savepoint"
+            yield f"{what}, which cannot be distinguished from those of the savepoint: {_BACKUP}"
+
+
 def _kept_back(connection: PostgresConnection, ledger: Ledger, epoch: int, own: frozenset[str] | set[str]) -> Iterator[str]:
     """Yield why the rows of later epochs cannot be deleted."""
     later = ledger.later_epochs(connection, epoch)
@@ -157,6 +162,8 @@ def _kept_back(connection: PostgresConnection, ledger: Ledger, epoch: int, own: 
     if not modes <= {HISTORY}:
         yield f"has rows of epochs after {epoch} that it does not keep apart ({', '.join(sorted(modes - {HISTORY}))}): {_INSTEAD}"
         return
+    if not ledger.has_created(connection):
+        yield f"was not created by this output, so that other programs may have written rows with epochs of the same numbers: {_BACKUP}"
     stored = read_table(connection, ledger.table)
     if stored is None or EPOCH not in stored.columns:
         yield f"has no column {EPOCH!r} any more, by which rows of later epochs are found: restore it from a backup"

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from tidemark.savepoints.postgres.database import PostgresConnection
 
 _COLUMNS = """
-SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.atthasdef OR a.attidentity <> '', a.attgenerated <> ''
+SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.atthasdef OR a.attidentity <> '',
+    a.attgenerated <> '' OR a.attidentity = 'a'
 FROM pg_attribute a WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """
 _KEYS = """
@@ -34,7 +35,10 @@ FROM pg_index i WHERE i.indrelid = to_regclass(%s) AND i.indisunique AND i.indim
 
 @dataclass(frozen=True)
 class StoredColumn:
-    """A column of a table: its type as Postgres names it, whether it takes nulls, whether it has a default, whether it is computed."""
+    """A column of a table: its type as Postgres names it, whether it is NOT NULL, whether it has a default.
+
+    ``computed`` says that the server alone gives its values: it is GENERATED ALWAYS, as an expression or as an identity.
+    """
 
     type: str
     required: bool

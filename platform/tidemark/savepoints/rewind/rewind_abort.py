@@ -14,7 +14,7 @@ from dataclasses import replace
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.crashpoints import crash_point
 from tidemark.errors import RewindError, TidemarkError
-from tidemark.savepoints.model.rewind_journal import RewindJournal, read_rewind, remove_rewind, write_tries
+from tidemark.savepoints.model.rewind_journal import RewindJournal, output_of, read_rewind, remove_rewind, write_tries
 from tidemark.savepoints.model.upgrade_lock import require_no_upgrade
 from tidemark.savepoints.rewind.place_rewinds import PLACE_REWINDS
 from tidemark.savepoints.rewind.rewind_tables import applied_change, fence_aborted_rewind
@@ -74,7 +74,7 @@ def abort_rewind(
             crash_point("rewind-table-kept")
         for output, place in journal.places.items():
             driver.beat()
-            reason = PLACE_REWINDS[place.sink].fence_aborted(job, output, place.location, journal)
+            reason = PLACE_REWINDS[place.sink].fence_aborted(job, output_of(output), place.location, journal)
             if reason is not None:
                 raise _refused(journal, [reason], job)
             crash_point("rewind-table-kept")
@@ -105,7 +105,9 @@ def _require_nothing_applied(journal: RewindJournal, head: EpochRecord | None, j
     if head is not None and head.restored is not None and head.restored.identity == journal.identity:
         raise _refused(journal, ["tables and state are reverted already, only its journal is left"], job)
     found = (applied_change(output, version, journal, head) for output, version in journal.tables.items())
-    there = (PLACE_REWINDS[place.sink].applied_change(job, name, place.location, journal) for name, place in journal.places.items())
+    there = (
+        PLACE_REWINDS[place.sink].applied_change(job, output_of(name), place.location, journal) for name, place in journal.places.items()
+    )
     reasons = [reason for reason in (*found, *there) if reason is not None]
     if reasons:
         raise _refused(journal, reasons, job)

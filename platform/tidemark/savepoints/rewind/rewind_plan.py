@@ -19,7 +19,7 @@ from tidemark.savepoints.delta.table_position import lost_of_record
 from tidemark.savepoints.delta.table_versions import Commit, commits_back, open_table, savepoint_versions, shows, table_versions
 from tidemark.savepoints.model.rewind_journal import FORMER, RewoundPlace
 from tidemark.savepoints.model.savepoint import Savepoint, TableVersion
-from tidemark.savepoints.rewind.place_rewinds import PLACE_REWINDS
+from tidemark.savepoints.rewind.place_plans import plan_places
 from tidemark.state.delta.delta_tags import JOB
 from tidemark.state.gc.pins import LaterLineages
 from tidemark.state.log.records import EpochRecord, OutputRecord
@@ -47,7 +47,7 @@ class RewindPlan:
         changed: tables whose content differs from that version now; the others need nothing.
         left: outputs that cannot be reverted, and what that means.
         refusals: why the rewind is refused; empty if it is possible.
-        places: the places of connectors that are rewound, by output.
+        places: the places of connectors that are rewound, by output; a former place has its own name, too.
         unpublished: outputs whose tables do not show the newest epoch yet, which is committed; it is published first, since it could not
             be afterwards, and undoing the rewind leads back to it.
     """
@@ -110,38 +110,23 @@ def plan_rewind(
             if moved and not reasons:
                 changed.append(name)
     left = {name: _why_not_reverted(stored, head, name, output) for name, output in outputs.items() if output.sink in NOT_REVERTED}
-    left |= _moved_places(stored, head)
-    places = _places(outputs)
-    plans = {name: PLACE_REWINDS[place.sink].plan(name, place.location, stored, head, later) for name, place in places.items()}
-    refusals += [reason for plan in plans.values() for reason in plan.refusals]
-    changed += [name for name, plan in plans.items() if plan.changed]
-    unpublished += [name for name, plan in plans.items() if plan.unpublished and not although_unpublished]
-    for name, output in _former_outputs(between, outputs).items():
+    between = tuple(between)
+    former = _former_outputs(between, outputs)
+    plans = plan_places(stored, head, later, between, taken={*outputs, *former})
+    refusals += plans.refusals
+    changed += plans.changed
+    left |= plans.left
+    unpublished += [] if although_unpublished else plans.unpublished
+    for name, output in former.items():
         found = _version_of_former(name, output, savepoint, later, now_ms=now_ms)
         if isinstance(found, str):
             left[name] = f"what was written to it since stays: {found}"
         elif found is not None:
             tables[name] = found
             changed.append(name)
-    return RewindPlan(savepoint.name, stored.epoch, head.epoch, tables, tuple(changed), left, tuple(refusals), tuple(unpublished), places)
-
-
-def _places(outputs: Mapping[str, OutputRecord]) -> dict[str, RewoundPlace]:
-    """Return the places of connectors, by output."""
-    return {
-        name: RewoundPlace(output.sink, output.location)
-        for name, output in sorted(outputs.items())
-        if output.sink in PLACE_REWINDS and output.location is not None
-    }
-
-
-def _moved_places(stored: EpochRecord, head: EpochRecord) -> dict[str, str]:
-    """Return the outputs of connectors that have another place since the savepoint, with what that means."""
-    return {
-        name + FORMER: f"what was written to {then.location} since stays there"
-        for name, then in stored.outputs.items()
-        if then.sink in PLACE_REWINDS and name in head.outputs and head.outputs[name].location != then.location
-    }
+    return RewindPlan(
+        savepoint.name, stored.epoch, head.epoch, tables, tuple(changed), left, tuple(refusals), tuple(unpublished), plans.places
+    )
 
 
 def _why_not_reverted(stored: EpochRecord, head: EpochRecord, name: str, output: OutputRecord) -> str:

@@ -19,10 +19,19 @@ from tidemark.savepoints.delta.folder_note import kept_position
 from tidemark.savepoints.delta.table_position import position_of
 from tidemark.savepoints.delta.table_versions import open_table
 from tidemark.savepoints.model.restore import Restore
-from tidemark.savepoints.model.rewind_journal import IDENTITY, RewindJournal, how_to_end, read_rewind, remove_rewind, write_rewind
+from tidemark.savepoints.model.rewind_journal import (
+    IDENTITY,
+    RewindJournal,
+    how_to_end,
+    output_of,
+    read_rewind,
+    remove_rewind,
+    write_rewind,
+)
 from tidemark.savepoints.model.savepoint import Savepoint
 from tidemark.savepoints.model.upgrade_lock import require_no_upgrade
 from tidemark.savepoints.restore.restoring import begin_lineage, prepare_restore, require_whole
+from tidemark.savepoints.rewind.place_plans import place_of
 from tidemark.savepoints.rewind.place_rewinds import PLACE_REWINDS
 from tidemark.savepoints.rewind.rewind_plan import FOREIGN_COMMITS, RewindPlan, plan_rewind
 from tidemark.savepoints.rewind.rewind_tables import revert_table
@@ -169,7 +178,7 @@ def _revert_outputs(driver: Driver, journal: RewindJournal, report: OnProgress) 
         crash_point("rewind-table-back")
     for output, place in journal.places.items():
         driver.beat()
-        if PLACE_REWINDS[place.sink].revert(job, output, place.location, journal):
+        if PLACE_REWINDS[place.sink].revert(job, output_of(output), place.location, journal):
             report(f"{output} no longer has rows of epochs after {journal.epoch}")
         crash_point("rewind-table-back")
 
@@ -311,7 +320,7 @@ def _restored(root: JobStore, driver: Driver, journal: RewindJournal) -> EpochRe
 
 def _at_position(name: str, output: OutputRecord, journal: RewindJournal, stored: EpochRecord) -> OutputRecord:
     """Return an output with its table's position after the revert, so that the job's next start finds it there."""
-    place = journal.places.get(name)
+    place = place_of(name, output, journal.places)
     if place is not None:
         return replace(output, before=PLACE_REWINDS[place.sink].position(name, place.location, stored))
     version = journal.tables.get(name)

@@ -40,7 +40,9 @@ def late_publisher(conf: Callable[[], Mapping[str, str]] = dict) -> Publish:
         # Folders of files were not checked; files that were moved already stay.
         due = {name: output for name, output in record.outputs.items() if output.files and (name in unshown or output.sink != "delta")}
         owner = SinkOwner.of(driver)
-        opened = {name: sink_of_record(name, output, record.job, maintained=False, owner=owner) for name, output in due.items()}
+        opened = {
+            name: sink_of_record(name, output, record.job, maintained=False, owner=owner, former=False) for name, output in due.items()
+        }
         sinks = {name: sink for name, sink in opened.items() if sink is not None}
         # Otherwise an epoch would be added to a place that has lost some, and hide the gap.
         expect_published(record, sinks, driver.log)

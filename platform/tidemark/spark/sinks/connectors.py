@@ -27,12 +27,19 @@ def open_connector(name: str, spec: ConnectorSpec, owner: SinkOwner) -> Connecto
     raise SinkError(f"output {name!r} has a sink of kind {spec.kind!r}, which this engine does not have", fix="use another sink", uid=name)
 
 
-def reopen_connector(name: str, record: OutputRecord, owner: SinkOwner) -> ConnectorSink | None:
-    """Return the sink that an epoch's rows were staged for, to publish or delete them; None if the record is of no connector."""
+def reopen_connector(name: str, record: OutputRecord, owner: SinkOwner, *, former: bool = True) -> ConnectorSink | None:
+    """Return the sink that an epoch's rows were staged for, to publish or delete them; None if the record is of no connector.
+
+    Args:
+        name: of the output.
+        record: of it, in the epoch.
+        owner: whose output it is.
+        former: whether the job no longer has it: then its place need not be reached unless rows are staged for it.
+    """
     if record.location is None:
         return None
     if record.sink == KafkaSpec.kind:
         return KafkaSink.of_record(name, record, owner)
     if record.sink == PostgresSpec.kind:
-        return PostgresSink(name, PostgresTable.of_location(record.location), owner)
+        return PostgresSink(name, PostgresTable.of_location(record.location), owner, former=record if former else None)
     return None

@@ -308,7 +308,7 @@ def sink_for(
 
 
 def sink_of_record(
-    name: str, record: OutputRecord, job: str, *, maintained: bool = True, owner: SinkOwner | None = None
+    name: str, record: OutputRecord, job: str, *, maintained: bool = True, owner: SinkOwner | None = None, former: bool = True
 ) -> BoundSink | None:
     """Return the sink of an output that the job no longer has, so that its committed epoch can still be published.
 
@@ -320,13 +320,14 @@ def sink_of_record(
         job: whose it is.
         maintained: as for ``DeltaSink``.
         owner: the job's store and the driver's term, for connectors, which stage in that store.
+        former: as for ``reopen_connector``.
     """
     if record.location is None:
         return None
     if record.sink not in FOLDER_SINKS:
         if owner is None:
             raise TypeError(f"output {name!r} of kind {record.sink!r} is staged in the job's store, which is not given")
-        connector = reopen_connector(name, record, owner)
+        connector = reopen_connector(name, record, owner, former=former)
         if connector is None:
             raise SinkError(
                 f"an epoch has rows for output {name!r} of kind {record.sink!r}, which this release does not have",

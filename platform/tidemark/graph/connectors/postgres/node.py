@@ -90,7 +90,10 @@ class PostgresSpec(ConnectorSpec):
         """What a rewind does."""
         if self.mode == "upsert":
             return "refused if rows were written since: the values before are not kept"
-        return "rows of later epochs are deleted, by the column `epoch`; refused if there are any and the table has no such column"
+        return (
+            "rows of later epochs are deleted, by the column `epoch`; refused if there are any and the table has no such column, or was "
+            "not created by this output"
+        )
 
     @property
     def row_keys(self) -> tuple[str, ...]:

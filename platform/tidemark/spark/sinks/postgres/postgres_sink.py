@@ -70,6 +70,8 @@ class PostgresSink(ConnectorSink):
         mode: whether rows are added, or replace older ones.
         keys: of an upsert.
         with_epoch: whether rows that are added have their epoch's number.
+        former: the newest record of an output that the job no longer has, or has at another place, if it is one: then it connects only
+            while files of that record are staged. They are deleted once they are published, and the place may be gone by now.
     """
 
     kind = "postgres"
@@ -83,11 +85,13 @@ class PostgresSink(ConnectorSink):
         mode: PostgresMode = "append",
         keys: tuple[str, ...] = (),
         with_epoch: bool = False,
+        former: OutputRecord | None = None,
     ) -> None:
         super().__init__(name, table.location, owner)
         self._table = table
         self._upsert = Upsert(keys) if mode == "upsert" else None
         self._with_epoch = with_epoch
+        self._former = former
         self._ledger = Ledger(table, owner.job, name)
         self._checked: str | None = None
         self._required: frozenset[str] = frozenset()
@@ -123,7 +127,7 @@ class PostgresSink(ConnectorSink):
         schema = nullable(given.drop(DELETED).schema)
         self.require_whole()
         self.check(schema)
-        copied = as_copied(given, self.name, self._required)
+        copied = as_copied(given, self.name, self._required, self._keys)
         folder = self.staging_folder(staging)
         files = write_folder(copied, self.staging, folder, compression=_COMPRESSION, apart=apart)
         staged = tuple(file.as_staged_file() for file in files)
@@ -148,9 +152,9 @@ class PostgresSink(ConnectorSink):
 
     def publish(self, record: OutputRecord, lineage: str, epoch: int) -> None:
         """Write the epoch's rows and its row in ``tidemark_epochs``, unless the table has it; then delete the staged files."""
-        if record.schema is None:
+        if record.schema is None or self._is_done:
             return
-        publication = Publication(self._ledger, record, self.staging, lineage, epoch, self.owner.term, self._require_whole)
+        publication = Publication(self._ledger, record, self.staging, lineage, epoch, self.owner, self._require_whole)
         try:
             if not self.staging.exists(record.files[0].path):
                 self._require_published(lineage, epoch)
@@ -237,8 +241,14 @@ class PostgresSink(ConnectorSink):
 
     def require_whole(self) -> None:
         """Raise MissingEpochsError when the table was deleted, or a backup was restored that lacks published epochs."""
-        with self._reading("checked") as connection:
-            self._require_whole(connection)
+        if not self._is_done:
+            with self._reading("checked") as connection:
+                self._require_whole(connection)
+
+    @property
+    def _is_done(self) -> bool:
+        """Whether this is a former output, and nothing is left to publish."""
+        return self._former is not None and not any(self.staging.exists(file.path) for file in self._former.files)
 
     def _require_whole(self, connection: PostgresConnection) -> None:
         known = self._known

@@ -16,6 +16,7 @@ from tidemark.savepoints.postgres.ledger import Ledger
 from tidemark.savepoints.postgres.tables import add_columns, column_types, create_table, identifier, names, read_table
 from tidemark.spark.sinks.delta.delta_changes import is_deletion
 from tidemark.spark.sinks.postgres.copying import copy_files
+from tidemark.spark.sinks.staging.sink_owner import SinkOwner
 from tidemark.state.log.records import OutputRecord
 from tidemark.state.store.store import JobStore
 
@@ -46,7 +47,7 @@ class Publication:
         store: that the files were staged in.
         lineage: of the epoch.
         epoch: its number.
-        term: the driver's.
+        owner: whose output it is.
         require_whole: raises if the table no longer holds what was published before.
     """
 
@@ -55,14 +56,14 @@ class Publication:
     store: JobStore
     lineage: str
     epoch: int
-    term: int
+    owner: SinkOwner
     require_whole: Callable[[PostgresConnection], None]
 
     def run(self, connection: PostgresConnection) -> None:
         """Publish the epoch unless it is published; the caller's transaction commits it.
 
         Raises:
-            FencedError: a newer driver has published.
+            FencedError: a newer driver has published, or has begun.
             MissingEpochsError: the table has lost epochs.
             psycopg.Error: the server refuses a statement.
         """
@@ -74,11 +75,13 @@ class Publication:
         self.ledger.make(connection)
         self.ledger.lock(connection)
         if self._is_published(connection):
-            self.ledger.raise_term(connection, self.lineage, self.term)
+            self.ledger.raise_term(connection, self.lineage, self.owner.term)
             return
+        if self.ledger.lineage(connection, self.lineage) is None:
+            self._begin_lineage(connection)
         self._fit_table(connection)
         self._apply(connection)
-        self.ledger.add(connection, self.lineage, self.epoch, mode=self._mode, term=self.term, rows=self.record.rows)
+        self.ledger.add(connection, self.lineage, self.epoch, mode=self._mode, term=self.owner.term, rows=self.record.rows)
         crash_point("postgres-applied")
 
     @property
@@ -95,8 +98,14 @@ class Publication:
 
     def _is_published(self, connection: PostgresConnection) -> bool:
         known = self.ledger.lineage(connection, self.lineage)
-        self.ledger.require_newest_driver(known, self.term)
+        self.ledger.require_newest_driver(known, self.owner.term)
         return known is not None and known.epoch >= self.epoch
+
+    def _begin_lineage(self, connection: PostgresConnection) -> None:
+        """Refuse a driver of a lineage that a restore has left, here and from now on: terms are compared within a lineage."""
+        # The table's lock is taken, so a driver that begins after this publishes after this.
+        self.owner.confirm()
+        self.ledger.raise_other_terms(connection, self.lineage, self.owner.term)
 
     def _copy(self, connection: PostgresConnection) -> None:
         columns = self._columns

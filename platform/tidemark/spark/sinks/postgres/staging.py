@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Final
 
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -15,8 +17,16 @@ from tidemark.spark.sinks.delta.delta_changes import DELETED
 from tidemark.spark.sinks.delta.delta_upsert import Newest
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
+INDEX_ROW_BYTES: Final = 2704
+"""The longest row of an index of Postgres: a third of a page (``BTMaxItemSize`` of PostgreSQL's nbtree.h)."""
+
+_ROW_BYTES: Final = 16
+_COLUMN_BYTES: Final = 32
+"""At most what a key's length, alignment or fixed value takes, besides its text."""
+
+_ITEM_BYTES: Final = 12
 _BOUNDS: Final = "__tm_bounds"
 _QUOTED: Final = (T.StringType, T.DateType, T.TimestampType, T.TimestampNTZType, T.BinaryType)
 
@@ -33,16 +43,18 @@ class Problem:
         return F.raise_error(F.lit(f"output '{self.output}': column '{self.column}' {what}, which its Postgres table cannot hold: {fix}"))
 
 
-def as_copied(rows: DataFrame, output: str, required: Collection[str]) -> DataFrame:
+def as_copied(rows: DataFrame, output: str, required: Collection[str], keys: Sequence[str] = ()) -> DataFrame:
     """Return rows with values as COPY reads them: binary values and arrays as text, all others as they are.
 
     Args:
         rows: visible columns, and the engine's own, which stay.
         output: its name, for errors.
         required: columns of the table that take no null.
+        keys: of an upsert: together they must fit into a row of an index.
     """
     visible = visible_of(rows.columns)
     kept = F.lit(False) if DELETED not in rows.columns else F.col(DELETED)
+    too_long = _too_long(rows.schema, keys, output)
     columns = []
     for field in rows.schema:
         if field.name not in visible:
@@ -52,8 +64,42 @@ def as_copied(rows: DataFrame, output: str, required: Collection[str]) -> DataFr
         if field.name in required:
             fault = problem.raised("is null", "filter such rows, or take NOT NULL off the table's column")
             value = F.when(value.isNull() & ~kept, fault.cast(field.dataType)).otherwise(value)
+        if too_long is not None and field.name == too_long.column:
+            value = F.when(too_long.exceeds & ~kept, too_long.fault.cast(field.dataType)).otherwise(value)
         columns.append(_copied(value, field.dataType, problem).alias(field.name))
     return rows.select(*columns)
+
+
+@dataclass(frozen=True)
+class _TooLong:
+    """When the keys of an upsert do not fit into a row of an index, and what fails then, in one of their columns."""
+
+    column: str
+    exceeds: Column
+    fault: Column
+
+
+def _too_long(schema: T.StructType, keys: Sequence[str], output: str) -> _TooLong | None:
+    """Return the check of keys that have no fixed length, None where all have one."""
+    sizes = {key: _size(F.col(quoted(key)), schema[key].dataType) for key in keys}
+    known = {key: F.coalesce(size, F.lit(0)) for key, size in sizes.items() if size is not None}
+    if not known:
+        return None
+    limit = INDEX_ROW_BYTES - _ROW_BYTES - _COLUMN_BYTES * len(keys)
+    column = next(iter(known))
+    fix = "upsert by shorter keys, such as a checksum of the text, or filter such rows"
+    fault = Problem(output, column).raised(f"is part of a key of more than {limit} bytes", fix)
+    return _TooLong(column, reduce(Column.__add__, known.values()) > limit, fault)
+
+
+def _size(value: Column, kind: T.DataType) -> Column | None:
+    """Return at most how many bytes a value takes in an index, besides those of each column; None where that is the same for all."""
+    if isinstance(kind, T.StringType | T.BinaryType):
+        return F.octet_length(value)
+    if not isinstance(kind, T.ArrayType):
+        return None
+    texts = F.transform(value, lambda item: F.coalesce(F.octet_length(item.cast("string")), F.lit(0)))
+    return F.aggregate(texts, F.lit(0), lambda total, size: total + size + F.lit(_ITEM_BYTES))
 
 
 def with_replaced_sessions(newest: Newest) -> DataFrame:
