@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-MALFORMED, INCOMPLETE = tm.OutputTag("malformed"), tm.OutputTag("incomplete")
+MALFORMED, UNSENT_TO, INCOMPLETE = tm.OutputTag("malformed"), tm.OutputTag("unsent"), tm.OutputTag("incomplete")
 TIMED = tm.bounded_out_of_orderness("1 minute", timestamp="source.ts_ms")
 LONG = "id BIGINT, status STRING, note STRING, data BINARY, tags ARRAY<STRING>, sizes ARRAY<INT>, more MAP<STRING, STRING>"
 UNSENT = {
@@ -88,7 +88,7 @@ def test_values_that_the_database_did_not_send(spark: SparkSession, tmp_path: Pa
         key=["id"],
         watermarks=TIMED,
         keep_rows=False,
-        malformed_to=MALFORMED,
+        malformed_to=UNSENT_TO,
         placeholder=DEFAULT_PLACEHOLDER,
     )
     times = "id BIGINT, at TIMESTAMP, updated_at TIMESTAMP, source STRING, offset STRING"
@@ -120,7 +120,7 @@ def test_values_that_the_database_did_not_send(spark: SparkSession, tmp_path: Pa
         "longs": longs,
         "incomplete": longs.side_output(INCOMPLETE),
         "sent": sent,
-        "unsent": sent.side_output(MALFORMED),
+        "unsent": sent.side_output(UNSENT_TO),
         "stamped": ordered,
         "malformed": ordered.side_output(MALFORMED),
     }
