@@ -294,10 +294,14 @@ def with_unchanged(fed: DataFrame, keys: Sequence[str], names: Sequence[str]) ->
     }
     whole = F.expr(f"max(coalesce(({stored}) OR ({given} AND size({_GIVEN}.lacks) = 0), false)) {within}")
     known = lives.withColumns({**last, "__tm_whole": whole})
-    filled = F.col(_GIVEN)
-    for number, name in enumerate(names):
-        value = F.expr(f"if({lacks[number]}, __tm_last_{number}.value, {_GIVEN}.row.{quoted(name)})")
-        filled = filled.withField(f"row.{quoted(name)}", value)
+    # Fields that are replaced one after the other would make an expression that doubles with each.
+    numbers = {name.lower(): number for number, name in enumerate(names)}
+    values = {}
+    for name in _fields(fed, _GIVEN):
+        value, number = f"{_GIVEN}.row.{quoted(name)}", numbers.get(name.lower())
+        values[name] = value if number is None else f"if({lacks[number]}, __tm_last_{number}.value, {value})"
+    row = ", ".join(f"{value} AS {quoted(name)}" for name, value in values.items())
+    filled = F.expr(f"struct(struct({row}) AS row, {_GIVEN}.sequence AS sequence, {_GIVEN}.deleted AS deleted, {_GIVEN}.lacks AS lacks)")
     incomplete = F.expr(f"coalesce({given} AND size({_GIVEN}.lacks) > 0 AND NOT __tm_whole, false)")
     marked = known.withColumn(_INCOMPLETE, incomplete)
     used = F.expr(f"coalesce({given} AND NOT {_INCOMPLETE}, false)")
