@@ -21,6 +21,11 @@ def versions(stream: tm.Stream, tags: Tags) -> tm.Stream:
     return stream.latest(by=["k"], sequence="v - v % 3", deleted="v % 4 = 0", outdated_to=tags["outdated"])
 
 
+def changed(stream: tm.Stream, tags: Tags) -> tm.Stream:
+    """Return the newest element of each key, with the value of one before where it has none; some delete their key."""
+    return stream.latest(by=["k"], deleted="v % 5 = 0", unchanged={"v": "v % 3 > 0"}, incomplete_to=tags["incomplete"])
+
+
 def lately(stream: tm.Stream, tags: Tags) -> tm.Stream:
     """Return the newest element of each key and value, for a while."""
     del tags
@@ -36,6 +41,7 @@ def last(stream: tm.Stream, tags: Tags) -> tm.Stream:
 CASES = [
     Case("newest", newest, in_order=False, stays=True),
     Case("versions", versions, ("outdated",), in_order=False, stays=True),
+    Case("newest-changed", changed, ("incomplete",), in_order=False, stays=True),
     Case("newest-lately", lately, in_order=False),
     Case("last", last, in_order=False, stays=True),
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tidemark.errors import DefinitionError
@@ -83,7 +83,9 @@ class ChangelogMethods:
         *,
         sequence: Expression | None = None,
         deleted: Expression | None = None,
+        unchanged: Mapping[str, Expression] | None = None,
         outdated_to: OutputTag | None = None,
+        incomplete_to: OutputTag | None = None,
         ttl: StateTtl | None = None,
     ) -> Stream:
         """Return the newest row of each key, as a changelog: a later row of a key replaces the one before.
@@ -97,13 +99,16 @@ class ChangelogMethods:
             sequence: an SQL expression whose values order the rows of a key; null is less than any value.
             deleted: an SQL condition; a row for which it is true deletes its key. With a sequence it is remembered, so that an older row
                 does not bring the key back.
+            unchanged: columns of which a row may have no value, each with the SQL condition for that: ``{"note": "note = '?'"}``. The row
+                then keeps the value that the key's row before has; one without a row before is incomplete, and changes nothing.
             outdated_to: takes outdated rows; without it they are counted only.
+            incomplete_to: takes incomplete rows; without it they are counted only.
             ttl: how long a key without rows is kept; its row is then dropped from the state and counted as expired, and no delete is
                 emitted. For ever by default.
 
         Raises:
             ColumnError: a column does not exist, or its values cannot be compared.
-            ExpressionError: ``sequence`` or ``deleted`` is no expression over a row, or ``deleted`` no condition.
+            ExpressionError: ``sequence`` or ``deleted`` is no expression over a row, or ``deleted`` or one of ``unchanged`` no condition.
             DefinitionError: the stream is a changelog already.
         """
         from tidemark.graph.api.streams import Stream
@@ -115,7 +120,9 @@ class ChangelogMethods:
                 by=column_names(by, "latest(by=...)", place),
                 sequence=sequence,
                 deleted=deleted,
+                unchanged=tuple((unchanged or {}).items()),
                 outdated_to=outdated_to,
+                incomplete_to=incomplete_to,
                 ttl=require_ttl(ttl, "latest", place),
                 place=place,
             )

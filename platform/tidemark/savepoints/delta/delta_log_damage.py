@@ -100,7 +100,7 @@ def damaged_entry(location: str) -> str | None:
 
 def _is_whole(data: bytes) -> bool:
     try:
-        lines = [json.loads(line) for line in data.splitlines() if line.strip()]
+        lines = [json.loads(line) for line in data.split(b"\n") if line.strip()]
     except ValueError:
         return False
     return bool(lines)

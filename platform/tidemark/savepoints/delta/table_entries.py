@@ -135,7 +135,7 @@ def read_entries(table: JobStore, first: int, last: int) -> list[Entry]:
 
 def entry_of(version: int, data: bytes) -> Entry:
     """Return an entry from its bytes: one action per line; ValueError if there is none."""
-    actions: list[dict[str, Any]] = [json.loads(line) for line in data.decode().splitlines() if line.strip()]
+    actions: list[dict[str, Any]] = [json.loads(line) for line in data.split(b"\n") if line.strip()]
     if not actions:
         raise ValueError("no action")
     info: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})

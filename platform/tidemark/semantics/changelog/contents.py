@@ -63,9 +63,9 @@ class LatestByElement(Generic[K, R]):
 
     def process(self, key: K, row: R, *, sequence: Any = None, deleted: bool = False) -> Literal["accepted", "outdated"]:  # noqa: ANN401
         """Take a row; return ``outdated`` where its sequence is less than that of a row that came before."""
+        if self.is_outdated(key, sequence):
+            return "outdated"
         if self.ordered:
-            if key in self.sequences and _is_less(sequence, self.sequences[key]):
-                return "outdated"
             self.sequences[key] = sequence
         self.lives.touch(key)
         if deleted:
@@ -73,6 +73,10 @@ class LatestByElement(Generic[K, R]):
         else:
             self.rows[key] = row
         return "accepted"
+
+    def is_outdated(self, key: K, sequence: Any) -> bool:  # noqa: ANN401
+        """Return whether a sequence is less than that of a row of the key that came before."""
+        return self.ordered and key in self.sequences and _is_less(sequence, self.sequences[key])
 
     def expire(self, now: int) -> None:
         """Drop the keys whose lifetime is over. Called before an epoch's elements."""

@@ -30,13 +30,15 @@ class SourceEnd:
     """How far an epoch read a source: to its end or not, as a whole and, where that is known, by split.
 
     ``polled_at`` is the processing time at which that was true, None for the epoch's own: a drain fixes its input when it begins.
-    ``known`` is false if the input read does not show it, and ``caught_up`` is then the safer answer.
+    ``known`` is false if the input read does not show it, and ``caught_up`` is then the safer answer. ``holds_watermark``: the
+    rows that are left to read may be older than any bound, as those of a table's snapshot, so the watermark stays.
     """
 
     caught_up: bool = True
     splits: Mapping[str, bool] = field(default_factory=dict)
     polled_at: int | None = None
     known: bool = True
+    holds_watermark: bool = False
 
     def annotate(self, observed: Mapping[str, SplitObservation], state: SourceState) -> dict[str, SplitObservation]:
         """Return an epoch's observations with the known end of each split; only splits that ever had rows count."""

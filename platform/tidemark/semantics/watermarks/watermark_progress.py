@@ -69,6 +69,20 @@ def advance(
     return SourceState(splits, watermark, advancing=True, split_by=strategy.split_by)
 
 
+def held(before: SourceState, after: SourceState) -> SourceState:
+    """Return a source's state after an epoch that moves no watermark: what it saw counts once its watermark is no longer held.
+
+    Args:
+        before: after the epoch before.
+        after: after the epoch, as ``advance`` returns it.
+    """
+    splits = {
+        name: replace(split, watermark=before.splits[name].watermark if name in before.splits else MIN_WATERMARK)
+        for name, split in after.splits.items()
+    }
+    return replace(after, splits=splits, watermark=before.watermark, advancing=False)
+
+
 def with_splits_of(strategy: WatermarkStrategy, state: SourceState) -> SourceState:
     """Return a source's state for a job that splits it by another column: the previous splits will not appear again.
 

@@ -20,6 +20,7 @@ from tidemark.semantics.watermarks.watermarks import (
     advance,
     delayed,
     end_of_input,
+    held,
     operator_watermark,
 )
 from tidemark.spark.columns.row_counts import observe_splits
@@ -319,6 +320,7 @@ class EpochRun:
                 caught_up=end.caught_up,
                 polled_at=end.polled_at,
             )
+            after = held(before, after) if end.holds_watermark else after
             self.sources[source.name] = end_of_input(after) if self.plan.end_of_input else after
 
     def _observe(self, source: SourceNode) -> Mapping[str, SplitObservation]:

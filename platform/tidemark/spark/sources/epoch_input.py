@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Final
 from py4j.protocol import Py4JJavaError
 
 from tidemark.errors import OffsetMismatchError
-from tidemark.graph.model.nodes import ElementsSpec, FilesSpec, FormatSpec, SourceNode
+from tidemark.graph.model.nodes import DeltaTableSpec, ElementsSpec, FilesSpec, FormatSpec, SourceNode
 from tidemark.semantics.watermarks.watermarks import SourceEnd
 from tidemark.spark.columns.few_rows import FEW_BYTES, FEW_ROWS, local_path
 from tidemark.spark.sources.checkpoint import SparkCheckpoint
+from tidemark.spark.sources.delta_tables.positions import is_in_snapshot
 from tidemark.spark.sources.source_ends import elements_end, files_end, format_end, may_have_unseen_rows
 from tidemark.state.encoding.envelope import canonical
 from tidemark.state.log.offset_log import log_offset, positions
@@ -82,12 +83,14 @@ class EpochInput:
             anyway: determine it also for a source that cannot become idle, unless that takes long; then it is unknown.
         """
         spec = source.spec
+        # The files of a snapshot are in no order of their rows' times.
+        holds = isinstance(spec, DeltaTableSpec) and source.watermarks.timestamp is not None and is_in_snapshot(self.now.get(source.name))
         if not self.batch:
-            return SourceEnd(caught_up=not may_have_unseen_rows(spec), polled_at=self.polled_at)
+            return SourceEnd(caught_up=not may_have_unseen_rows(spec), polled_at=self.polled_at, holds_watermark=holds)
         if isinstance(spec, ElementsSpec):
             return elements_end(len(spec.batches), log_offset(self.now.get(source.name)) + 1)
         if source.name in self.caught_up:
-            return SourceEnd(caught_up=self.caught_up[source.name], polled_at=self.polled_at)
+            return SourceEnd(caught_up=self.caught_up[source.name], polled_at=self.polled_at, holds_watermark=holds)
         end = SourceEnd()
         # Only idleness and adaptive intake need it.
         if anyway or source.watermarks.idle_after_ms is not None:
@@ -98,7 +101,7 @@ class EpochInput:
                 end = files_end(spec, len(files), self._size(spark, source.name) if spec.max_files_per_epoch is None else None)
             elif isinstance(spec, FormatSpec):
                 end = format_end(spec, self.before.get(source.name), self.now.get(source.name))
-        return replace(end, polled_at=self.polled_at)
+        return replace(end, polled_at=self.polled_at, holds_watermark=holds)
 
     def _size(self, spark: SparkSession, source: str) -> int | None:
         """Return the bytes of a source's files together; None where one cannot be read."""

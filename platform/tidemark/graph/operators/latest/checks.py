@@ -11,7 +11,7 @@ from tidemark.graph.operators.latest.node import LatestNode
 
 
 def check_latest(node: LatestNode, given: Schema | None) -> None:
-    """Check the key, ``sequence``, ``deleted`` and where outdated rows go.
+    """Check the key, ``sequence``, ``deleted``, ``unchanged`` and where outdated and incomplete rows go.
 
     Raises:
         DefinitionError: or one of its kinds; it names the user's line.
@@ -21,19 +21,40 @@ def check_latest(node: LatestNode, given: Schema | None) -> None:
     if node.sequence is not None:
         check_ordered(node.sequence, f"{node.method} sequence", given, node.place, node.uid)
     if node.deleted is not None:
-        site = Site(f"{node.method} deleted", node.place, node.uid)
-        kind = _type(node.deleted, site, given)
-        if kind not in {None, "BOOLEAN"}:
-            raise ExpressionError(
-                f"{site.of(node.deleted)} is of type {kind}, not BOOLEAN",
-                fix="write a condition, such as \"op = 'd'\"",
+        _check_condition(node.deleted, "deleted", "op = 'd'", node, given)
+    for name, condition in node.unchanged:
+        check_column(name, f"{node.method}(unchanged=...)", given, node.place, node.uid)
+        if name.lower() in {key.lower() for key in node.by}:
+            raise ColumnError(
+                f"{node.method}(unchanged=...) names {name!r}, which is a column of the key",
+                fix="name columns that the key's rows differ in",
                 uid=node.uid,
                 place=node.place,
             )
+        _check_condition(condition, f"unchanged {name!r}", f"{name} IS NULL", node, given)
+    if node.incomplete_to is not None and not node.unchanged:
+        raise DefinitionError(
+            f"{node.method}(incomplete_to=...) takes rows that lack an unchanged column, and no column is named",
+            fix="name one, unchanged={'note': 'note IS NULL'}, or leave incomplete_to out",
+            uid=node.uid,
+            place=node.place,
+        )
     if node.outdated_to is not None and node.sequence is None:
         raise DefinitionError(
             f"{node.method}(outdated_to=...) needs a sequence: without one each row is newer than those before it",
             fix="name the column that orders the rows of a key, sequence='version', or leave outdated_to out",
+            uid=node.uid,
+            place=node.place,
+        )
+
+
+def _check_condition(condition: Expression, what: str, example: str, node: LatestNode, given: Schema | None) -> None:
+    site = Site(f"{node.method} {what}", node.place, node.uid)
+    kind = _type(condition, site, given)
+    if kind not in {None, "BOOLEAN"}:
+        raise ExpressionError(
+            f"{site.of(condition)} is of type {kind}, not BOOLEAN",
+            fix=f'write a condition, such as "{example}"',
             uid=node.uid,
             place=node.place,
         )
@@ -45,18 +66,27 @@ def check_key(key: str, what: str, given: Schema | None, place: str, uid: str | 
     Raises:
         ColumnError: it has none, or one whose values cannot be compared.
     """
+    check_column(key, what, given, place, uid)
     column = None if given is None else given.find(key)
-    if given is not None and column is None:
-        near = given.nearest(key)
-        raise ColumnError(
-            f"{what} names unknown column {key!r}{f'; did you mean {near!r}?' if near else '.'} The columns are: {', '.join(given.names)}",
-            fix=f"write {near!r}" if near else "name columns of the stream; an expression becomes one by .with_columns(...)",
-            uid=uid,
-            place=place,
-        )
     if column is not None and column.type is not None and "MAP<" in column.type:
         raise ColumnError(
             f"{what} names {key!r} of type {column.type}, and maps cannot be compared", fix="name other columns", uid=uid, place=place
+        )
+
+
+def check_column(name: str, what: str, given: Schema | None, place: str, uid: str | None) -> None:
+    """Check that a stream has a column.
+
+    Raises:
+        ColumnError: it has none.
+    """
+    if given is not None and given.find(name) is None:
+        near = given.nearest(name)
+        raise ColumnError(
+            f"{what} names unknown column {name!r}{f'; did you mean {near!r}?' if near else '.'} The columns are: {', '.join(given.names)}",
+            fix=f"write {near!r}" if near else "name columns of the stream; an expression becomes one by .with_columns(...)",
+            uid=uid,
+            place=place,
         )
 
 

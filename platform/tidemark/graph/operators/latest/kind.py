@@ -14,7 +14,7 @@ from tidemark.graph.operators.changes import Definition, DefinitionChange, Kept,
 from tidemark.graph.operators.keys import encode_keys
 from tidemark.graph.operators.kind import OperatorKind, Schemas
 from tidemark.graph.operators.latest.checks import check_latest
-from tidemark.graph.operators.latest.node import OUTDATED, LatestNode, PaneRules
+from tidemark.graph.operators.latest.node import INCOMPLETE, OUTDATED, LatestNode, PaneRules
 from tidemark.graph.operators.lifetimes import decode_lifetime, describe_lifetime, encode_lifetime, lifetime_changes
 from tidemark.graph.operators.state_names import element_column
 from tidemark.semantics.windows.windows import TimeDomain
@@ -35,7 +35,7 @@ class LatestKind(OperatorKind[LatestNode]):
     )
 
     def validate(self, node: LatestNode, schemas: Schemas) -> None:
-        """Check the key, ``sequence`` and ``deleted``."""
+        """Check the key and the expressions."""
         check_latest(node, schemas[0])
 
     def output_schema(self, node: LatestNode, schemas: Schemas) -> Schema | None:
@@ -52,8 +52,9 @@ class LatestKind(OperatorKind[LatestNode]):
         """Return the key, the order, what deletes, and how long rows are kept."""
         order = f", in order of {describe_expression(node.sequence)}" if node.sequence is not None else ""
         deleted = f", deleted where {describe_expression(node.deleted)}" if node.deleted is not None else ""
+        kept = f", without a value keeps {', '.join(name for name, _ in node.unchanged)}" if node.unchanged else ""
         lives = f", state lives for {describe_lifetime(node.ttl)}" if node.ttl is not None else ""
-        return f"{'newest pane' if node.panes else 'latest'} by {', '.join(node.by)}{order}{deleted}{lives}"
+        return f"{'newest pane' if node.panes else 'latest'} by {', '.join(node.by)}{order}{deleted}{kept}{lives}"
 
     def describe_rows(self, node: LatestNode) -> str:
         """Return which row is kept."""
@@ -65,21 +66,26 @@ class LatestKind(OperatorKind[LatestNode]):
         return None
 
     def describe_counter(self, counter: str) -> str:
-        """Return what outdated rows are."""
-        return {OUTDATED: "Outdated rows: a row of their key with a later sequence had come before"}[counter]
+        """Return what outdated and incomplete rows are."""
+        return {
+            OUTDATED: "Outdated rows: a row of their key with a later sequence had come before",
+            INCOMPLETE: "Incomplete rows: they leave a column unchanged, and their key has no row before",
+        }[counter]
 
     def made_by(self, node: LatestNode) -> tuple[str, str]:
         """Return the method."""
         return node.method, f"keeps the newest row by {', '.join(node.by)}"
 
     def counters(self, node: LatestNode) -> tuple[str, ...]:
-        """Return ``outdated``, where a sequence orders rows."""
-        return () if node.sequence is None else (OUTDATED,)
+        """Return ``outdated``, where a sequence orders rows, and ``incomplete``, where rows may leave columns unchanged."""
+        return (*(() if node.sequence is None else (OUTDATED,)), *((INCOMPLETE,) if node.unchanged else ()))
 
     def expressions(self, node: LatestNode) -> Iterator[tuple[str, Expression | None]]:
-        """Yield ``sequence`` and ``deleted``."""
+        """Yield ``sequence``, ``deleted`` and the conditions of ``unchanged``."""
         yield f"{node.method} sequence", node.sequence
         yield f"{node.method} deleted", node.deleted
+        for name, condition in node.unchanged:
+            yield f"{node.method} unchanged {name!r}", condition
 
     def encode(self, node: LatestNode) -> dict[str, object]:
         """Return the key, the expressions, the rules of panes, and the lifetime."""
@@ -94,6 +100,7 @@ class LatestKind(OperatorKind[LatestNode]):
             "keys": encode_keys(node.keys),
             "sequence": _encoded(node.sequence),
             "deleted": _encoded(node.deleted),
+            **({"unchanged": {name: _encoded(condition) for name, condition in node.unchanged}} if node.unchanged else {}),
             **rules,
             **encode_lifetime(node.ttl),
         }
@@ -111,6 +118,7 @@ class LatestKind(OperatorKind[LatestNode]):
             by=tuple(entries(definition, "keys")),
             sequence=cast("str | None", definition.get("sequence")),
             deleted=cast("str | None", definition.get("deleted")),
+            unchanged=_unchanged(definition),
             ttl=decode_lifetime(definition),
             panes=panes,
             method=str(definition.get("method", "latest")),
@@ -156,6 +164,11 @@ def _encoded(expression: Expression | None) -> str | None:
     return f"function {text_hash(function_text(expression))}"
 
 
+def _unchanged(definition: Definition) -> tuple[tuple[str, Expression], ...]:
+    found = definition.get("unchanged")
+    return tuple((str(name), str(condition)) for name, condition in found.items()) if isinstance(found, Mapping) else ()
+
+
 def _order_changes(old: Definition, new: Definition, names: Names) -> Iterator[DefinitionChange]:
     """Yield the change of what orders rows: stored rows have the values of the old expression."""
     before, after = old.get("sequence"), new.get("sequence")
@@ -173,5 +186,8 @@ def _other_changes(old: Definition, new: Definition, names: Names) -> Iterator[D
     same = isinstance(before, str) and isinstance(after, str) and same_expression(before, after, names)
     if before != after and not same:
         yield DefinitionChange("deleted", "none", f"rows deleted their key where {before or 'never'}, and do now where {after or 'never'}")
+    if old.get("unchanged") != new.get("unchanged"):
+        was, now = (", ".join(name for name, _ in _unchanged(each)) or "no column" for each in (old, new))
+        yield DefinitionChange("unchanged", "none", f"rows left {was} unchanged under other conditions, and do now {now}")
     if old.get("panes") != new.get("panes"):
         yield DefinitionChange("panes", "none", "the windows whose panes it keeps changed")

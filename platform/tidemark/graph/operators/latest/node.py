@@ -13,6 +13,9 @@ from tidemark.semantics.windows.windows import TimeDomain
 OUTDATED = "outdated"
 """The counter of rows that are older, by their sequence, than one of their key that came before."""
 
+INCOMPLETE = "incomplete"
+"""The counter of rows that leave a column unchanged, and whose key has no row before."""
+
 
 @dataclass(frozen=True)
 class PaneRules:
@@ -32,14 +35,17 @@ class LatestNode(StatefulNode):
     """The newest row of each key, as a changelog.
 
     ``by`` are the columns of the key. Rows are ordered by ``sequence``, or else as they came; one for which ``deleted`` is true deletes its
-    key. ``method`` is the one that made it: ``latest``, ``deduplicate`` or ``latest_panes``.
+    key. ``unchanged`` are columns, each with the condition under which a row has no value of it and keeps that of the row before.
+    ``method`` is the one that made it: ``latest``, ``deduplicate`` or ``latest_panes``.
     """
 
     by: tuple[str, ...]
     sequence: Expression | None = None
     deleted: Expression | None = None
+    unchanged: tuple[tuple[str, Expression], ...] = ()
     ttl: StateTtl | None = None
     outdated_to: OutputTag | None = None
+    incomplete_to: OutputTag | None = None
     panes: PaneRules | None = None
     method: str = "latest"
 
@@ -58,8 +64,9 @@ class LatestNode(StatefulNode):
 
     @property
     def side_tags(self) -> Mapping[str, OutputTag]:
-        """The tag of ``outdated`` rows."""
-        return {} if self.outdated_to is None else {OUTDATED: self.outdated_to}
+        """The tags of ``outdated`` and of ``incomplete`` rows."""
+        tags = {OUTDATED: self.outdated_to, INCOMPLETE: self.incomplete_to}
+        return {counter: tag for counter, tag in tags.items() if tag is not None}
 
     @property
     def time_domain(self) -> TimeDomain:

@@ -102,12 +102,14 @@ class PairsRuntime(OperatorRuntime):
         node: its declaration.
         frames: of its kind.
         other: the counter of rows that it does not accept, None where it accepts all.
+        more: further counters of such rows, each with the column of ``pairs`` that has their number.
     """
 
-    def __init__(self, node: StatefulNode, frames: PairsFrames, other: str | None = None) -> None:
+    def __init__(self, node: StatefulNode, frames: PairsFrames, other: str | None = None, more: Mapping[str, str] | None = None) -> None:
         super().__init__(node)
         self.frames = frames
         self.other = other
+        self.more = more or {}
 
     def begin(self, context: OperatorContext) -> PairsEpoch:
         """Return the operator at work on an epoch."""
@@ -161,10 +163,10 @@ class PairsEpoch(OperatorEpoch):
         few = context.native and bool(given.files) and contents.stored_rows <= FEW_ROWS
         made = frames.pairs(rows, stored, in_one=few)
         observation = Observation()
-        counted = made.observe(observation, *map(F.expr, _COUNTS)).where(
-            f"{KEPT} IS NOT NULL OR {BEFORE} IS NOT NULL OR {AFTER} IS NOT NULL"
-        )
-        self._pairs = StagedRows(context, self._tables, counted.drop(ACCEPTED, OTHERS, HAD, EXPIRED))
+        more = self.runtime.more.values()
+        sums = (*_COUNTS, *(f"coalesce(sum({column}), 0) AS {column}" for column in more))
+        counted = made.observe(observation, *map(F.expr, sums)).where(f"{KEPT} IS NOT NULL OR {BEFORE} IS NOT NULL OR {AFTER} IS NOT NULL")
+        self._pairs = StagedRows(context, self._tables, counted.drop(ACCEPTED, OTHERS, HAD, EXPIRED, *more))
         self._staged.append(self._pairs)
         self._counts = observation.get
         self._living += self._counts["opened"]
@@ -178,6 +180,7 @@ class PairsEpoch(OperatorEpoch):
         if not self._counts:
             return None
         others = {} if self.runtime.other is None else {self.runtime.other: int(self._counts["others"])}
+        others |= {counter: int(self._counts[column]) for counter, column in self.runtime.more.items()}
         return {port.name: InputCounts(int(self._counts["accepted"]), others) for port in self.node.ports}
 
     def side_rows(self, counter: str, inputs: Mapping[str, DataFrame]) -> DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
@@ -22,7 +23,7 @@ from tidemark.spark.operators.changelog.pairs import ACCEPTED, HAD, KEPT, OTHERS
 from tidemark.spark.prepared.runtime_literals import literal
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 DELETED: Final = "__tm_deleted"
 """The column of the state that says whether a key's newest row deleted it."""
@@ -33,6 +34,10 @@ _STORED: Final = "__tm_stored"
 _GIVEN: Final = "__tm_given"
 _COUNTS: Final = "__tm_counts"
 _OUTDATED: Final = "__tm_is_outdated"
+_INCOMPLETE: Final = "__tm_is_incomplete"
+
+INCOMPLETE_ROWS: Final = "__tm_incomplete"
+"""How many rows of a key are incomplete."""
 
 
 class LatestFrames(PairsFrames):
@@ -96,24 +101,40 @@ class LatestFrames(PairsFrames):
         fed = in_one_task(fed) if in_one else fed
         ordered = self._node.sequence is not None
         fed = self._with_outdated(fed) if ordered else fed.withColumn(_OUTDATED, F.lit(False))
+        # An incomplete row counts as little as an outdated one.
+        left_out = f"({_OUTDATED} OR {_INCOMPLETE})" if self._node.unchanged else _OUTDATED
+        incomplete = []
+        if self._node.unchanged:
+            fed = with_unchanged(fed, self._keys, [name for name, _ in self._node.unchanged])
+            incomplete.append(F.expr(f"count_if({_INCOMPLETE}) AS {INCOMPLETE_ROWS}"))
         order = f"struct({_GIVEN}.sequence, {_ORDER})" if ordered else _ORDER
         grouped = fed.groupBy(*self._keys).agg(
             F.expr(f"any_value({_STORED}, true) AS {_STORED}"),
-            F.expr(f"max_by({_GIVEN}, if({_GIVEN} IS NULL OR {_OUTDATED}, NULL, {order})) AS {_GIVEN}"),
-            F.expr(f"count_if({_COUNTS} AND NOT {_OUTDATED}) AS {ACCEPTED}"),
+            F.expr(f"max_by({_GIVEN}, if({_GIVEN} IS NULL OR {left_out}, NULL, {order})) AS {_GIVEN}"),
+            F.expr(f"count_if({_COUNTS} AND NOT {left_out}) AS {ACCEPTED}"),
             F.expr(f"count_if({_OUTDATED}) AS {OTHERS}"),
+            *incomplete,
         )
         return self._compared(grouped)
 
     def outdated(self, rows: DataFrame, stored: DataFrame | None) -> DataFrame:
         """Return the rows that are outdated, with their columns."""
+        return self._marked(rows, stored).where(_OUTDATED).select(f"{_GIVEN}.row.*")
+
+    def incomplete(self, rows: DataFrame, stored: DataFrame | None) -> DataFrame:
+        """Return the rows that are incomplete, with their columns."""
+        fed = with_unchanged(self._marked(rows, stored), self._keys, [name for name, _ in self._node.unchanged])
+        return fed.where(_INCOMPLETE).select(f"{_GIVEN}.row.*")
+
+    def _marked(self, rows: DataFrame, stored: DataFrame | None) -> DataFrame:
+        """Return rows of the input and of the state in one form, with those that are outdated."""
         whole = with_position(rows)
         fed = self._given(whole)
         if stored is not None:
             fed = fed.unionByName(self._stored(stored, whole), allowMissingColumns=True)
         else:
             fed = fed.withColumn(_STORED, F.lit(None).cast(self._stored_type(whole)))
-        return self._with_outdated(fed).where(_OUTDATED).select(f"{_GIVEN}.row.*")
+        return self._with_outdated(fed) if self._node.sequence is not None else fed.withColumn(_OUTDATED, F.lit(False))
 
     def shown(self, stored: DataFrame) -> DataFrame:
         """Return the newest row of each key."""
@@ -132,13 +153,19 @@ class LatestFrames(PairsFrames):
         node = self._node
         deleted = F.lit(False) if node.deleted is None else F.coalesce(column(node.deleted), F.lit(False))
         sequence = F.lit(None).cast("int") if node.sequence is None else column(node.sequence)
-        given = F.struct(F.expr(whole_row(rows)).alias("row"), sequence.alias("sequence"), deleted.alias("deleted"))
+        given = F.struct(F.expr(whole_row(rows)).alias("row"), sequence.alias("sequence"), deleted.alias("deleted"), *self._lacking())
         return rows.select(
             *(F.col(quoted(name)).alias(key) for name, key in zip(node.by, self._keys, strict=True)),
             given.alias(_GIVEN),
             F.expr(self._order(rows)).alias(_ORDER),
             F.lit(True).alias(_COUNTS),
         )
+
+    def _lacking(self) -> list[Column]:
+        """Return the field of a row that has the numbers of the columns that it leaves unchanged."""
+        conditions = [condition for _, condition in self._node.unchanged]
+        numbers = [F.when(F.coalesce(column(each), F.lit(False)), F.lit(number)) for number, each in enumerate(conditions)]
+        return [F.array_compact(F.array(*numbers)).alias("lacks")] if numbers else []
 
     def _order(self, rows: DataFrame) -> str:
         if self._node.panes is not None:
@@ -181,6 +208,7 @@ class LatestFrames(PairsFrames):
             F.expr(whole_row(rows)).alias("row"),
             sequence.alias("sequence"),
             F.expr(deleted).alias("deleted"),
+            *([F.expr("CAST(array() AS ARRAY<INT>)").alias("lacks")] if self._node.unchanged else []),
             F.col(EXPIRED).alias("expired"),
         )
         return shown.select(
@@ -239,7 +267,45 @@ class LatestFrames(PairsFrames):
             f"coalesce({_STORED}.expired, false) AS {EXPIRED}",
             ACCEPTED,
             OTHERS,
+            *([INCOMPLETE_ROWS] if self._node.unchanged else []),
         )
+
+
+def with_unchanged(fed: DataFrame, keys: Sequence[str], names: Sequence[str]) -> DataFrame:
+    """Return rows with the values that they leave unchanged, and mark those that are incomplete.
+
+    From the stored row, the first row, or a deletion on, a key has a life: each of its columns is that of the last row with a value of
+    it. A row is incomplete if it lacks one and no row with all columns came before it in that life, so that all values are known.
+    """
+    stored = f"{_STORED} IS NOT NULL AND NOT {_STORED}.expired AND NOT {_STORED}.deleted"
+    counts = f"{_GIVEN} IS NOT NULL AND NOT {_OUTDATED}"
+    given = f"{counts} AND NOT {_GIVEN}.deleted"
+    order = f"ORDER BY {_STORED} IS NULL, {_ORDER} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
+    life = "__tm_life"
+    lives = fed.withColumn(life, F.expr(f"sum(if({counts} AND {_GIVEN}.deleted, 1, 0)) OVER (PARTITION BY {', '.join(keys)} {order})"))
+    within = f"OVER (PARTITION BY {', '.join(keys)}, {life} {order})"
+    lacks = [f"array_contains({_GIVEN}.lacks, {number})" for number in range(len(names))]
+    last = {
+        f"__tm_last_{number}": F.expr(
+            f"last_value(CASE WHEN {stored} THEN struct({_STORED}.row.{quoted(name)} AS value) "
+            f"WHEN {given} AND NOT {lacks[number]} THEN struct({_GIVEN}.row.{quoted(name)} AS value) END, true) {within}"
+        )
+        for number, name in enumerate(names)
+    }
+    whole = F.expr(f"max(coalesce(({stored}) OR ({given} AND size({_GIVEN}.lacks) = 0), false)) {within}")
+    known = lives.withColumns({**last, "__tm_whole": whole})
+    # Fields that are replaced one after the other would make an expression that doubles with each.
+    numbers = {name.lower(): number for number, name in enumerate(names)}
+    values = {}
+    for name in _fields(fed, _GIVEN):
+        value, number = f"{_GIVEN}.row.{quoted(name)}", numbers.get(name.lower())
+        values[name] = value if number is None else f"if({lacks[number]}, __tm_last_{number}.value, {value})"
+    row = ", ".join(f"{value} AS {quoted(name)}" for name, value in values.items())
+    filled = F.expr(f"struct(struct({row}) AS row, {_GIVEN}.sequence AS sequence, {_GIVEN}.deleted AS deleted, {_GIVEN}.lacks AS lacks)")
+    incomplete = F.expr(f"coalesce({given} AND size({_GIVEN}.lacks) > 0 AND NOT __tm_whole, false)")
+    marked = known.withColumn(_INCOMPLETE, incomplete)
+    used = F.expr(f"coalesce({given} AND NOT {_INCOMPLETE}, false)")
+    return marked.withColumn(_GIVEN, F.when(used, filled).otherwise(F.col(_GIVEN))).drop(life, "__tm_whole", *last)
 
 
 def with_position(rows: DataFrame) -> DataFrame:

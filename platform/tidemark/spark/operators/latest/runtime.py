@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tidemark.graph.model.nodes import StatefulNode, walk
-from tidemark.graph.operators.latest.node import OUTDATED, LatestNode
+from tidemark.graph.operators.latest.node import INCOMPLETE, OUTDATED, LatestNode
 from tidemark.graph.operators.registry import keeps_state, kind_of
 from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.spark.operators.changelog.pairs import PairsEpoch, PairsRuntime
-from tidemark.spark.operators.latest.frames import LatestFrames
+from tidemark.spark.operators.latest.frames import INCOMPLETE_ROWS, LatestFrames
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -25,7 +25,9 @@ class LatestRuntime(PairsRuntime):
 
     def __init__(self, node: LatestNode) -> None:
         self.latest = frames_of(node)
-        super().__init__(node, self.latest, OUTDATED if node.sequence is not None else None)
+        super().__init__(
+            node, self.latest, OUTDATED if node.sequence is not None else None, {INCOMPLETE: INCOMPLETE_ROWS} if node.unchanged else None
+        )
 
     def begin(self, context: OperatorContext) -> LatestEpoch:
         """Return the operator at work on an epoch."""
@@ -42,14 +44,14 @@ class LatestEpoch(PairsEpoch):
         self._files_before = self._tables.files()
 
     def side_rows(self, counter: str, inputs: Mapping[str, DataFrame]) -> DataFrame:
-        """Return outdated rows; they follow from the input and the state before the epoch."""
-        if counter != OUTDATED:
+        """Return outdated or incomplete rows; they follow from the input and the state before the epoch."""
+        if counter not in {OUTDATED, INCOMPLETE}:
             raise ValueError(counter)
         (rows,) = inputs.values()
         frames = self.runtime.latest
         contents = self._contents(frames.columns(rows))
         stored = self._with_expired(contents.current(of=self._files_before)) if self._files_before else None
-        return frames.outdated(rows, stored)
+        return frames.outdated(rows, stored) if counter == OUTDATED else frames.incomplete(rows, stored)
 
 
 def frames_of(node: LatestNode) -> LatestFrames:

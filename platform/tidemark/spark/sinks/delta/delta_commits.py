@@ -152,8 +152,8 @@ def _is_dead(store: JobStore, newest: int, attempt: str) -> bool:
     if wanted > newest:
         return False
     try:
-        lines = store.get(f"_delta_log/{wanted:020d}.json").decode().splitlines()
+        lines = store.get(f"_delta_log/{wanted:020d}.json").split(b"\n")
     except FileNotFoundError:  # the log entry expired, so this is not known
         return False
-    infos = [action["commitInfo"] for action in map(json.loads, filter(str.strip, lines)) if "commitInfo" in action]
+    infos = [action["commitInfo"] for action in map(json.loads, filter(bytes.strip, lines)) if "commitInfo" in action]
     return not any(info.get(REWRITE_FOLDER) == attempt for info in infos)

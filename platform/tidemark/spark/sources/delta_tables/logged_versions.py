@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 from tidemark.graph.expressions.ddl import parse_type
 from tidemark.graph.model.schema import Schema
+from tidemark.state.encoding.envelope import sha256
 
 Change = Literal["insert", "delete", "feed"]
 """What the rows of a file are: added, removed, or each with its own kind of change in the column ``_change_type``."""
@@ -25,7 +26,8 @@ _WIDENED_FLOATS: Final = ("FLOAT", "DOUBLE")
 class DataFile:
     """A file of a table: its path in the table's folder, its bytes, the version it is of with its time, and what its rows are.
 
-    ``partition`` has the values of partition columns as the log writes them; ``rows`` is the number of rows, where that is known.
+    ``partition`` has the values of partition columns as the log writes them, None where the entry has none of them; ``rows`` is the
+    number of rows, where that is known.
     """
 
     path: str
@@ -33,7 +35,7 @@ class DataFile:
     version: int
     at: int | None
     change: Change = "insert"
-    partition: Mapping[str, str | None] = field(default_factory=dict)
+    partition: Mapping[str, str | None] | None = field(default_factory=dict)
     rows: int | None = None
 
 
@@ -52,7 +54,7 @@ class LoggedVersion:
     """A version: when it was made and by which operation, and its files with changed rows.
 
     Files that a version only moves, as compaction does, are in none of them. ``metadata`` and ``features`` are there where it changes
-    them.
+    them. ``digest`` is the checksum of its entry.
     """
 
     version: int
@@ -64,24 +66,31 @@ class LoggedVersion:
     metadata: TableMetadata | None = None
     features: tuple[str, ...] = ()
     has_vectors: bool = False
+    digest: str = ""
 
     def changed_files(self) -> tuple[DataFile, ...]:
         """Return the files with all changes of the version: of its change data feed, or else those that it removed and added."""
         return self.feed or (*self.removed, *self.added)
 
 
-def logged_version(version: int, data: bytes) -> LoggedVersion:
+def logged_version(version: int, data: bytes, *, modified: int | None = None) -> LoggedVersion:
     """Return a version from the bytes of its entry, which has an action in each line.
+
+    Args:
+        version: its number.
+        data: the entry.
+        modified: when the entry was written, milliseconds: the version's time where its writer stated none.
 
     Raises:
         ValueError, KeyError, TypeError, AttributeError: the entry is damaged.
     """
-    actions: list[dict[str, Any]] = [json.loads(line) for line in data.decode().splitlines() if line.strip()]
+    # Only a line feed ends an action: texts may hold other characters that end lines.
+    actions: list[dict[str, Any]] = [json.loads(line) for line in data.split(b"\n") if line.strip()]
     if not actions:
         raise ValueError("no action")
     info: dict[str, Any] = _first(actions, "commitInfo") or {}
     at = info.get("inCommitTimestamp", info.get("timestamp"))
-    time = at if isinstance(at, int) else None
+    time = at if isinstance(at, int) else modified
     changing = {
         kind: [each[kind] for each in actions if kind in each and (kind == "cdc" or each[kind].get("dataChange"))]
         for kind in ("add", "remove", "cdc")
@@ -97,6 +106,7 @@ def logged_version(version: int, data: bytes) -> LoggedVersion:
         None if metadata is None else _metadata(metadata),
         tuple(protocol.get("readerFeatures") or ()),
         any(each.get("deletionVector") for kind in ("add", "remove") for each in changing[kind]),
+        sha256(data),
     )
 
 
@@ -151,10 +161,14 @@ def _file(action: Mapping[str, Any], version: int, at: int | None, change: Chang
         version,
         at,
         change,
-        # Delta writes a null as an empty text, too.
-        {name: value or None for name, value in (action.get("partitionValues") or {}).items()},
+        _partition(action.get("partitionValues")),
         _rows(action.get("stats")),
     )
+
+
+def _partition(values: Mapping[str, str | None] | None) -> dict[str, str | None] | None:
+    # Delta writes a null as an empty text, too.
+    return None if values is None else {name: value or None for name, value in values.items()}
 
 
 def _rows(stats: object) -> int | None:

@@ -3,45 +3,34 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyspark.sql import types as T
 
-from tidemark.clock import format_ms
 from tidemark.errors import SourceError
 from tidemark.graph.expressions.ddl import parse_schema
 from tidemark.graph.model.nodes import DeltaTableSpec, SourceNode
 from tidemark.locations import Location
-from tidemark.savepoints.delta.table_versions import commits_back
-from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.sources.delta_tables.logged_versions import (
     DataFile,
     LoggedVersion,
     TableMetadata,
-    logged_version,
     schema_trouble,
     table_columns,
     unreadable_features,
 )
 from tidemark.spark.sources.delta_tables.positions import TablePosition, UnreadVersion
-from tidemark.state.encoding.redaction import without_secrets
-from tidemark.state.store.store import JobStore
+from tidemark.spark.sources.delta_tables.table_log import LOST_FIX, TableLog
 
 _THREADS: Final = 16
 _CHANGES_FIX: Final = (
     "read its changes: tm.delta_changes(name, tm.delta_source(path, schema=..., changes=True), key=[...]); or ignore all of such versions: "
     "on_rewrite='skip'"
-)
-_LOST_FIX: Final = (
-    "restore the table's folder from a backup; or read the table again under another name of the source; and keep more of it: "
-    "delta.logRetentionDuration, delta.deletedFileRetentionDuration"
 )
 
 
@@ -58,18 +47,31 @@ class TableReader:
 
     def __init__(self, source: SourceNode, spec: DeltaTableSpec) -> None:
         self.spec = spec
-        self._source = source
-        table = self._open(None)
-        self.newest = table.version()
-        found = table.metadata()
-        self.id = str(found.id)
-        metadata = TableMetadata(self.id, table.schema().to_json(), tuple(found.partition_columns), found.configuration)
-        self._require_readable(self.newest, metadata, tuple(table.protocol().reader_features or ()))
+        self._log = TableLog(source, spec)
+        self._partitions: tuple[str, ...] = ()
+        self._begins_at: int | None = None
 
     def refresh(self) -> int:
-        """Return the table's newest version of now."""
-        self.newest = self._open(None).version()
-        return self.newest
+        """Return the table's newest version of now.
+
+        Raises:
+            SourceError: it is another table than before, or an older state of it.
+        """
+        return self._log.refresh()
+
+    @property
+    def last(self) -> tuple[int, str | None]:
+        """The last version that was read, with the digest of its entry."""
+        return self._log.last
+
+    def require_same(self, last: tuple[int, str | None]) -> None:
+        """Make sure that the table is still the one in which a version was the last one read.
+
+        Raises:
+            SourceError: it is another table, or an older state of it.
+        """
+        if not self._log.require_same(*last):
+            self._log.refresh()
 
     def beginning(self) -> TablePosition:
         """Return the position at which the source begins.
@@ -77,54 +79,62 @@ class TableReader:
         Raises:
             SourceError: the table's log does not reach back to it.
         """
-        spec = self.spec
+        spec, log = self.spec, self._log
+        if spec.from_version is None and spec.from_ms is None and spec.start == "snapshot":
+            return TablePosition(log.id, log.newest, snapshot=True, digest=log.digest(log.newest))
+        version = log.newest + 1
         if spec.from_version is not None:
-            return TablePosition(self.id, spec.from_version)
-        if spec.from_ms is not None:
-            return TablePosition(self.id, self._version_at(spec.from_ms))
-        if spec.start == "latest":
-            return TablePosition(self.id, self.newest + 1)
-        return TablePosition(self.id, self.newest, snapshot=True)
+            version = spec.from_version
+        elif spec.from_ms is not None:
+            version = log.first_at(spec.from_ms)
+            # Versions that come may be older than that time.
+            self._begins_at = spec.from_ms if version > log.newest else None
+        return TablePosition(log.id, version, digest=log.digest(version - 1))
 
     def resumed(self, stored: object) -> TablePosition:
         """Return a stored position.
 
         Raises:
-            SourceError: it is none in this table.
+            SourceError: it is none in this table, or the table was put back to an older state.
         """
         found = TablePosition.parse(stored)
         if found is None:
-            raise self._error(f"is read from a position that is none of a Delta table: {stored}", "restore a savepoint of this job")
-        if found.table != self.id:
-            raise self._error(
-                f"is another one than the job has read so far: its id is {self.id}, and was {found.table}",
-                "give the source another name, so that the new table is read from its beginning, or correct the path",
-            )
+            raise self._log.error(f"is read from a position that is none of a Delta table: {stored}", "restore a savepoint of this job")
+        self._log.require_position(found)
         return found
+
+    def begin(self, position: TablePosition) -> None:
+        """Begin to read at a position; its version is the first that the schema has to fit.
+
+        Raises:
+            SourceError: the source cannot read the table there.
+        """
+        self._log.resume_after(position)
+        if self._begins_at is None:
+            self._begin_with(position.version)
 
     def snapshot(self, position: TablePosition) -> UnreadVersion:
         """Return the files of a snapshot that come after a position in it.
 
         Raises:
-            SourceError: the version can no longer be read.
+            SourceError: the version can no longer be read, or has files outside the table's folder.
         """
         version = position.version
-        table = self._open(version)
-        entry = self._entry(version)
-        found = pa.table(table.get_add_actions()).to_pylist()
-        files = [
+        entry = self._log.entry(version)
+        files = tuple(
             DataFile(
                 unquote(each["path"]),
                 int(each["size_bytes"]),
                 version,
-                entry.at if entry is not None and entry.at is not None else int(each["modification_time"]),
-                partition={name: _as_text(value) for name, value in (each.get("partition") or {}).items()},
+                entry.at if entry is not None else int(each["modification_time"]),
+                partition=_partition(each),
                 rows=each["num_records"],
             )
-            for each in sorted(found, key=lambda each: (each["modification_time"], each["path"]))
-        ]
+            for each in self._added_until(version)
+        )
         first = position.index + 1
-        return UnreadVersion(version, tuple(files[first:]), first, snapshot=True)
+        digest = None if entry is None else entry.digest
+        return UnreadVersion(version, self._inside(files)[first:], first, snapshot=True, digest=digest)
 
     def version(self, version: int, first: int = 0) -> UnreadVersion | None:
         """Return the files that a version has for the source from an index on, None for a version that does not exist yet.
@@ -132,16 +142,23 @@ class TableReader:
         Raises:
             SourceError: it was removed from the table's log, or it changes the table so that the source cannot read it.
         """
-        entry = self._entry(version)
+        entry = self._log.read_next(version)
         if entry is None:
-            if version > self.newest:
-                return None
-            raise self._error(f"no longer has version {version}, which comes next: its log was cleaned up", _LOST_FIX)
+            return None
+        if self._begins_at is not None:
+            if entry.at is not None and entry.at < self._begins_at:
+                return UnreadVersion(version, (), digest=entry.digest, before_start=True)
+            self._begins_at = None
+            self._log.refresh()
+            self._begin_with(version)
         if entry.metadata is not None or entry.features:
             self._require_readable(version, entry.metadata, entry.features)
         if entry.has_vectors:
             raise self._vectors(version)
-        return UnreadVersion(version, self._files(entry)[first:], first)
+        files = self._files(entry)
+        if entry.metadata is not None:
+            self._partitions = entry.metadata.partition_columns
+        return UnreadVersion(version, files[first:], first, digest=entry.digest)
 
     def between(self, before: TablePosition, after: TablePosition) -> Iterator[DataFile]:
         """Yield the files that were read between two positions.
@@ -169,7 +186,7 @@ class TableReader:
         Raises:
             SourceError: one was removed, by VACUUM for example.
         """
-        store = self._store
+        store = self._log.store
         if len(files) > 1 and store.location.scheme != "file":
             with ThreadPoolExecutor(_THREADS) as threads:
                 there = list(threads.map(lambda file: store.exists(file.path), files))
@@ -177,102 +194,101 @@ class TableReader:
             there = [store.exists(file.path) for file in files]
         lost = next((file for file, exists in zip(files, there, strict=True) if not exists), None)
         if lost is not None:
-            raise self._error(f"no longer has file {lost.path} of version {lost.version}, which comes next: it was vacuumed", _LOST_FIX)
+            what = f"no longer has file {lost.path} of version {lost.version}, which comes next: it was vacuumed"
+            raise self._log.error(what, LOST_FIX)
 
     def address(self, file: DataFile) -> str:
         """Return the address at which Spark reads a file."""
         return f"{Location.parse(self.spec.path).spark_uri}/{file.path}"
 
-    @cached_property
-    def _store(self) -> JobStore:
-        return JobStore.open(self.spec.path, make=False)
-
     def _files(self, entry: LoggedVersion) -> tuple[DataFile, ...]:
         if self.spec.changes:
-            return self._inside(entry.changed_files())
+            return self._inside(self._with_partitions(entry, entry.changed_files()))
         if not entry.removed:
-            return self._inside(entry.added)
+            return self._inside(self._with_partitions(entry, entry.added))
         if self.spec.on_rewrite == "skip":
             return ()
-        raise self._error(
+        raise self._log.error(
             f"deletes or replaces rows in version {entry.version} ({entry.operation}), and the source reads only rows that are added",
             _CHANGES_FIX,
         )
 
+    def _with_partitions(self, entry: LoggedVersion, files: tuple[DataFile, ...]) -> tuple[DataFile, ...]:
+        """Return files with their partitions' values: an entry need not have those of files that it removes."""
+        added_by = self._partitions if entry.metadata is None else entry.metadata.partition_columns
+        columns = {"delete": set(self._partitions), "insert": set(added_by), "feed": set(added_by)}
+        if all(file.partition is not None and columns[file.change] <= set(file.partition) for file in files):
+            return files
+        earlier: Mapping[str, dict[str, str | None]] = {}
+        if columns["delete"]:
+            earlier = {unquote(each["path"]): _partition(each) for each in self._added_until(entry.version - 1)}
+        found = []
+        for file in files:
+            values = {**(file.partition or {}), **(earlier.get(file.path, {}) if file.change == "delete" else {})}
+            lacking = sorted(columns[file.change] - set(values))
+            if lacking:
+                raise self._log.error(
+                    f"does not say in version {entry.version} which value of {lacking[0]!r} the rows of file {file.path} have",
+                    "write the table by a writer that logs partitionValues of the files it removes; or set delta.enableChangeDataFeed",
+                )
+            found.append(replace(file, partition=values))
+        return tuple(found)
+
+    def _added_until(self, version: int) -> list[dict[str, Any]]:
+        """Return the files that the table has at a version, oldest first."""
+        found = pa.table(self._log.open(version).get_add_actions()).to_pylist()
+        return sorted(found, key=lambda each: (each["modification_time"], each["path"]))
+
     def _inside(self, files: tuple[DataFile, ...]) -> tuple[DataFile, ...]:
         if any("://" in file.path or file.path.startswith("/") for file in files):
-            raise self._error("has files outside its folder", "copy the table: a shallow clone has no files of its own")
+            raise self._log.error("has files outside its folder", "copy the table: a shallow clone has no files of its own")
         return files
 
-    def _entry(self, version: int) -> LoggedVersion | None:
-        name = f"{version:020d}.json"
-        try:
-            return logged_version(version, self._store.get(f"_delta_log/{name}"))
-        except FileNotFoundError:
-            return None
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise self._error(f"has a damaged entry in its log: {name}", "restore that file from a backup of the table") from error
+    def _begin_with(self, version: int) -> None:
+        """Check the table as of the first version that is read; a later change of it is checked in the version that has it."""
+        metadata, features = self._log.metadata_at(version)
+        self._partitions = metadata.partition_columns
+        self._require_readable(min(version, self._log.newest), metadata, features)
 
     def _require_readable(self, version: int, metadata: TableMetadata | None, features: tuple[str, ...]) -> None:
         if "deletionVectors" in features:
             raise self._vectors(version)
         lacking = unreadable_features(features, metadata.configuration if metadata is not None else {})
         if lacking:
-            raise self._error(f"needs {', '.join(lacking)} to be read, since version {version}", "write the table without these features")
+            what = f"needs {', '.join(lacking)} to be read, since version {version}"
+            raise self._log.error(what, "write the table without these features")
         if metadata is None:
             return
-        if metadata.id != self.id:
-            raise self._error(f"becomes another one in version {version}: its id is {metadata.id}", "give the source another name")
+        self._log.require_id(metadata.id)
         wanted = parse_schema(self.spec.schema)
         fields = T.StructType.fromJson(json.loads(metadata.schema))
-        trouble = schema_trouble(wanted, table_columns([(field.name, field.dataType.simpleString()) for field in fields]))
+        found = table_columns([(field.name, field.dataType.simpleString()) for field in fields])
+        trouble = schema_trouble(wanted, found)
         if trouble is not None:
             fix = "correct schema=...; after a column was dropped, renamed or changed in the table, read the table under another name"
-            raise self._error(f"cannot be read with the schema since version {version}: {trouble}", fix)
+            raise self._log.error(f"cannot be read with the schema since version {version}: {trouble}", fix)
+        for name in metadata.partition_columns:
+            column = wanted.find(name)
+            if column is not None and column.type == "BINARY":
+                raise self._log.error(
+                    f"has the partition column {name!r} of type BINARY since version {version}, whose values writers log differently",
+                    "leave the column out of schema=..., or partition the table by a text",
+                )
 
     def _vectors(self, version: int) -> SourceError:
-        return self._error(
+        return self._log.error(
             f"has deletion vectors since version {version}, and rows that they hide would be read",
             "turn them off (delta.enableDeletionVectors = false) and purge them: REORG TABLE ... APPLY (PURGE)",
         )
 
-    def _version_at(self, ms: int) -> int:
-        """Return the first version that is not older than a time."""
-        first = self.newest + 1
-        for commit in commits_back(self.spec.path, self.newest):
-            if commit.at is not None and commit.at < ms:
-                return first
-            first = commit.version
-        if first > 0:
-            raise self._error(
-                f"has no log before version {first}, which is later than {format_ms(ms)}: what came first after that is not known",
-                "begin with a later time, or with the rows that the table has: start='snapshot'",
-            )
-        return first
 
-    def _open(self, version: int | None) -> DeltaTable:
-        try:
-            return DeltaTable(Location.parse(self.spec.path).uri, version=version)
-        except TableNotFoundError as error:
-            raise self._error("does not exist", "create it before the job runs, or correct the path") from without_secrets(error)
-        except (DeltaError, OSError) as error:
-            if version is None:
-                what, fix = "cannot be read", "repair the table, or check its place and the credentials in the environment"
-            else:
-                what, fix = f"can no longer be read in version {version}", _LOST_FIX
-            raise self._error(f"{what}: {first_line(error)}", fix) from without_secrets(error)
-
-    def _error(self, what: str, fix: str) -> SourceError:
-        return SourceError(
-            f"the Delta table {self.spec.path!r} of source {self._source.name!r} {what}",
-            fix=fix,
-            uid=self._source.name,
-            place=self._source.place,
-        )
+def _partition(action: Mapping[str, object]) -> dict[str, str | None]:
+    """Return the values of a file's partitions as Delta's log writes them."""
+    values = action.get("partition")
+    return {name: _as_text(value) for name, value in values.items()} if isinstance(values, Mapping) else {}
 
 
 def _as_text(value: object) -> str | None:
-    """Return a partition's value as Delta's log writes it."""
     if value is None or value == "":
         return None
     return str(value).lower() if isinstance(value, bool) else str(value)

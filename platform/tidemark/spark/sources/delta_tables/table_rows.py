@@ -24,6 +24,8 @@ _ADDED: Final = T.StructType().add(_TYPE, "string").add("_commit_version", "long
 _FILE: Final = "__tm_file"
 _NAME: Final = "__tm_file_name"
 _GIVEN: Final = "__tm_given_"
+_FILE_NAME: Final = "url_decode(replace(_metadata.file_name, '+', '%2B'))"
+"""A file's name: Spark gives it as a part of an address, where a plus stands for itself."""
 
 
 def table_schema(spec: DeltaTableSpec) -> T.StructType:
@@ -55,38 +57,43 @@ def _parts(files: Sequence[tuple[DataFile, str]]) -> Iterator[list[tuple[DataFil
     parts: dict[tuple[bool, tuple[str, ...], int], list[tuple[DataFile, str]]] = {}
     seen: dict[tuple[bool, str], int] = {}
     for file, address in files:
-        feed, name = file.change == "feed", file.path.rpartition("/")[2]
+        feed, name = file.change == "feed", _name_of(file)
         number = seen[feed, name] = seen.get((feed, name), -1) + 1
-        parts.setdefault((feed, tuple(sorted(file.partition)), number), []).append((file, address))
+        parts.setdefault((feed, tuple(sorted(file.partition or {})), number), []).append((file, address))
     yield from parts.values()
 
 
 def _rows(spark: SparkSession, spec: DeltaTableSpec, part: Sequence[tuple[DataFile, str]]) -> DataFrame:
     files = [file for file, _ in part]
     columns, feed = _columns(spec), files[0].change == "feed"
-    in_path = {name.lower() for name in files[0].partition}
+    in_path = {name.lower() for name in files[0].partition or {}}
     stored = [field for field in nullable(struct_of(spec.schema)) if field.name.lower() not in in_path]
     read = T.StructType([*stored, *([_ADDED[_TYPE]] if feed else [])])
     metadata = [F.col("_metadata.file_path").alias(PATH), F.col("_metadata.file_block_start").alias(BLOCK)]
     rows = spark.read.schema(read).parquet(*(address for _, address in part))
-    found = rows.select(*map(quoted, read.names), *metadata, F.col("_metadata.file_name").alias(_NAME))
+    found = rows.select(*map(quoted, read.names), *metadata, F.expr(_FILE_NAME).alias(_NAME))
     values = [_values(file, spec, columns, in_path, feed=feed) for file in files]
     names = [name for name in columns.names if name not in read.names]
     if all(each == values[0] for each in values):
         given = {name: F.lit(values[0][name]) for name in names}
     else:
         # A join on the files' names: unions would make a plan as large as the number of partitions.
-        texts: dict[str, list[str | None]] = {_FILE: [file.path.rpartition("/")[2] for file in files]}
+        texts: dict[str, list[str | None]] = {_FILE: [_name_of(file) for file in files]}
         texts |= {_GIVEN + name: [each[name] for each in values] for name in names}
         table = pa.table({name: pa.array(column, pa.string()) for name, column in texts.items()})
-        found = found.join(F.broadcast(spark.createDataFrame(table)), F.col(_NAME) == F.col(_FILE))
-        given = {name: F.col(quoted(_GIVEN + name)) for name in names}
+        found = found.join(F.broadcast(spark.createDataFrame(table)), F.col(_NAME) == F.col(_FILE), "left")
+        unknown = F.raise_error(F.concat(F.lit("rows of a file that is not to be read: "), F.col(PATH)))
+        given = {name: F.when(F.col(_FILE).isNull(), unknown.cast("string")).otherwise(F.col(quoted(_GIVEN + name))) for name in names}
     return found.select(*(_column(field, given) for field in columns), PATH, BLOCK)
+
+
+def _name_of(file: DataFile) -> str:
+    return file.path.rpartition("/")[2]
 
 
 def _values(file: DataFile, spec: DeltaTableSpec, columns: T.StructType, in_path: set[str], *, feed: bool) -> dict[str, str | None]:
     """Return the values that the file itself does not have, as texts."""
-    partition = {name.lower(): value for name, value in file.partition.items()}
+    partition = {name.lower(): value for name, value in (file.partition or {}).items()}
     values = {name: partition[name.lower()] for name in columns.names if name.lower() in in_path}
     if spec.changes:
         values |= {} if feed else {_TYPE: file.change}

@@ -48,6 +48,7 @@ class DeltaPlanner:
         self._blocked: SourceError | None = None
         # Otherwise the rows that come between a first run without any and the next one would be left out.
         self._begins_later = position is None and spec.start == "latest"
+        self._reader.begin(self._position)
         if self._position.snapshot:
             self._unread = (self._reader.snapshot(self._position),)
             self._next, self._first = self._next + 1, 0
@@ -65,7 +66,8 @@ class DeltaPlanner:
         """Look for newer versions in the table's log, where none is known to be unread.
 
         Raises:
-            SourceError: the next version can no longer be read, or changes the table so that the source cannot read it.
+            SourceError: the next version can no longer be read, or changes the table so that the source cannot read it; or the table was
+                replaced, or put back to an older state.
         """
         if not self.has_unread:
             self._look_ahead()
@@ -115,7 +117,16 @@ class DeltaPlanner:
             raise self._blocked
 
     def _look_ahead(self) -> None:
-        """Read entries of the log that follow those known."""
+        """Read entries of the log that follow those known; none counts if the table is not the one that was read before."""
+        last, known = self._reader.last, self._unread
+        self._read_ahead()
+        if self._reader.last != last or self._blocked is not None:
+            try:
+                self._reader.require_same(last)
+            except SourceError as error:
+                self._unread, self._blocked = known, error
+
+    def _read_ahead(self) -> None:
         while self._blocked is None and len(self._unread) < _AHEAD and (self._end is None or self._next <= self._end):
             try:
                 found = self._reader.version(self._next, self._first)
@@ -124,8 +135,11 @@ class DeltaPlanner:
                 return
             if found is None:
                 return
-            self._unread = (*self._unread, found)
             self._next, self._first = self._next + 1, 0
+            if found.before_start:
+                self._position = TablePosition(self._position.table, self._next, digest=found.digest)
+            else:
+                self._unread = (*self._unread, found)
 
 
 def rows_between(spark: SparkSession, source: SourceNode, spec: DeltaTableSpec, before: object, after: object) -> DataFrame:
@@ -149,6 +163,7 @@ def rows_between(spark: SparkSession, source: SourceNode, spec: DeltaTableSpec, 
         start = TablePosition(end.table, end.version if end.snapshot else end.version - 1, snapshot=True)
     else:
         start = reader.beginning()
+    reader.begin(start)
     files = tuple(reader.between(start, end))
     reader.require(files)
     return _rows(spark, reader, files)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from tidemark.errors import DefinitionError
 from tidemark.graph.expressions.expressions import Site
 from tidemark.graph.model.nodes import Expression
-from tidemark.graph.operators.latest.node import OUTDATED, LatestNode
+from tidemark.graph.operators.latest.node import INCOMPLETE, OUTDATED, LatestNode
 from tidemark.semantics.changelog.contents import LatestByElement, changes_between
 from tidemark.semantics.changelog.lifetimes import KeyLifetimes, time_of
 from tidemark.semantics.changelog.row_kinds import RowKind
@@ -45,7 +43,7 @@ class PureLatest(PureOperatorBase):
         latest: LatestByElement[Key, _Kept] = LatestByElement(node.sequence is not None, KeyLifetimes(ttl))
         self._operator: tuple[LatestByElement[Key, _Kept], int] = (latest, MIN_WATERMARK)
         self._arrived: list[Arrived] = []
-        self._outdated: list[dict[str, object]] = []
+        self._others: dict[str, list[dict[str, object]]] = {}
         self._processing_time = 0
 
     def begin_epoch(self, processing_time: int) -> None:
@@ -76,9 +74,9 @@ class PureLatest(PureOperatorBase):
         return [emitted_change(kind, row, time) for kind, _, (row, time) in changes]
 
     def take_side_rows(self) -> tuple[dict[str, list[dict[str, object]]], dict[str, int]]:
-        """Return the outdated rows."""
-        found, self._outdated = self._outdated, []
-        return ({OUTDATED: found}, dict(Counter({OUTDATED: len(found)}))) if found else ({}, {})
+        """Return the outdated and the incomplete rows."""
+        found, self._others = self._others, {}
+        return found, {counter: len(rows) for counter, rows in found.items()}
 
     def state(self) -> list[dict[str, object]]:
         """Return the newest row of each key."""
@@ -89,8 +87,15 @@ class PureLatest(PureOperatorBase):
         key = tuple(value_of(expression, row, what=f"key {name!r}", node=node) for name, expression in node.keys)
         sequence = self._value(node.sequence, row, "sequence")
         deleted = bool(self._value(node.deleted, row, "deleted"))
-        if latest.process(key, (dict(row), element.time), sequence=sequence, deleted=deleted) == OUTDATED:
-            self._outdated.append(dict(row))
+        whole = dict(row)
+        if not deleted and not latest.is_outdated(key, sequence):
+            lacking = [name for name, condition in node.unchanged if self._value(condition, row, f"unchanged {name!r}")]
+            if lacking and key not in latest.rows:
+                self._others.setdefault(INCOMPLETE, []).append(whole)
+                return
+            whole |= {name: latest.rows[key][0][name] for name in lacking}
+        if latest.process(key, (whole, element.time), sequence=sequence, deleted=deleted) == OUTDATED:
+            self._others.setdefault(OUTDATED, []).append(whole)
 
     def _value(self, expression: Expression | None, row: Row, what: str) -> object:
         if expression is None:
