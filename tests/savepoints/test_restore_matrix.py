@@ -22,7 +22,7 @@ from tests.seeds import PROFILE
 from tidemark.graph.model.nodes import Node, StatefulNode
 from tidemark.graph.operators.registry import keeps_state
 from tidemark.graph.operators.window.node import WindowNode
-from tidemark.semantics.windows import assigners
+from tidemark.semantics.windows import assigners, local_windows
 from tidemark.spark import operators
 from tidemark.spark.operators.base.contract import OperatorRuntime
 from tidemark.spark.operators.registry.runtimes import runtime_of
@@ -81,10 +81,13 @@ def test_the_job_has_every_operator() -> None:
     assert modules_of_operators()
     assert {type(runtime_of(node)) for node in nodes} == set(kinds_of(OperatorRuntime))
     assert {type(node) for node in job.nodes} == set(kinds_of(Node))
-    known = {kind for _, kind in inspect.getmembers(assigners, inspect.isclass) if hasattr(kind, "assign")}
-    assert {type(node.assigner) for node in nodes if isinstance(node, WindowNode)} == {
-        kind for kind in known if kind.__module__ == assigners.__name__
+    known = {
+        kind
+        for module in (assigners, local_windows)
+        for _, kind in inspect.getmembers(module, inspect.isclass)
+        if hasattr(kind, "assign") and kind.__module__ == module.__name__
     }
+    assert {type(node.assigner) for node in nodes if isinstance(node, WindowNode)} == known
 
 
 def merging(patch: pytest.MonkeyPatch) -> Counter[str]:
