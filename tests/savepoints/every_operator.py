@@ -177,7 +177,7 @@ def _without_keys(rides: tm.Stream) -> dict[str, tm.Stream]:
         "sorted_out": sorted_out,
         "small": sorted_out.side_output(small),
         "bounded": rides.connect(limits).map(bounded, returns="k STRING, v INT, bound INT").uid("bounded"),
-        "named": rides.async_map(named, returns="k STRING, name STRING"),
+        "named": rides.async_map(named, returns="k STRING, name STRING").uid("named"),
     }
 
 
