@@ -60,7 +60,7 @@ def see_agreement(spark: SparkSession, folder: Path, seeds: Iterable[int], kinds
     return cases
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ["all read", pytest.param("what is needed", marks=only_long), "needed and merged"])
 def test_windows_agree_with_the_reference(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     changes, kinds = WAYS[way]
     for change in changes:

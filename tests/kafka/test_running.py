@@ -14,6 +14,7 @@ from tests.few_rows import FEW_ROWS
 from tests.kafka.broker import NEEDS_JARS, connector_settings
 from tests.kafka.fares import MINUTE, FareJob, Fares
 from tests.savepoints.running import RunningJobs
+from tests.seeds import only_long
 from tidemark.control.client.job_client import JobClient
 from tidemark.control.model.spec import JobSpec
 from tidemark.state.status.log_folder import LOGS_VARIABLE
@@ -32,6 +33,7 @@ def submitted() -> tm.Job:
     return FareJob(Path(folder), topic, address, name=JOB).job()
 
 
+@only_long
 def test_a_job_that_runs_on(fares: Fares, job: FareJob, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(LOGS_VARIABLE, str(tmp_path / "logs"))
     jobs = RunningJobs(tmp_path)
