@@ -127,7 +127,7 @@ def csv_of(table: pa.Table) -> bytes:
     """Return rows as CSV."""
     written = pa.BufferOutputStream()
     pa_csv.write_csv(table, written, pa_csv.WriteOptions(include_header=False, quoting_style="all_valid"))
-    return written.getvalue().to_pybytes()
+    return bytes(written.getvalue().to_pybytes())
 
 
 def measure(bench: Bench, rows: int) -> dict[str, float]:

@@ -127,13 +127,17 @@ class Ledger:
         )
 
     def raise_other_terms(self, connection: PostgresConnection, lineage: str, term: int) -> None:
-        """Note the newest driver's term with all lineages of this output but one, which begins: a restore has left them."""
+        """Note the newest driver's term with the other lineages of this output, which a restore has left, when one begins.
+
+        Of those that a rewind has ended all epochs count as published.
+        """
         from psycopg import sql
 
         connection.execute(
             sql.SQL(
-                "UPDATE {table} AS stored SET term = %s WHERE job = %s AND output = %s AND lineage <> %s AND term < %s AND epoch = "
-                "(SELECT max(epoch) FROM {table} WHERE job = stored.job AND lineage = stored.lineage AND output = stored.output)"
+                "UPDATE {table} AS stored SET term = %s WHERE job = %s AND output = %s AND lineage <> %s AND term < %s AND kept IS NULL "
+                "AND epoch = (SELECT max(epoch) FROM {table} "
+                "WHERE job = stored.job AND lineage = stored.lineage AND output = stored.output)"
             ).format(table=self._identifier()),
             [term, self.job, self.output, lineage, term],
         )
