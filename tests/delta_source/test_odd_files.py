@@ -51,12 +51,13 @@ def test_names_that_are_written_otherwise_and_times_without_order(spark: SparkSe
     for hour in (9, 5, 7, 1):
         append(timed, pa.table({"id": [hour], "at": pa.array([hour * 3_600_000_000], pa.timestamp("us", tz="UTC"))}))
     late = tm.OutputTag("late")
-    for_each = {"max_bytes_per_epoch": 1}
     rows = tm.source(
         "named", tm.delta_source(str(named), schema="id BIGINT, zone STRING", max_bytes_per_epoch=4000), watermarks=tm.ingestion_time()
     )
     hours = tm.source(
-        "timed", tm.delta_source(str(timed), schema="id BIGINT, at TIMESTAMP", **for_each), watermarks=tm.ascending(timestamp="at")
+        "timed",
+        tm.delta_source(str(timed), schema="id BIGINT, at TIMESTAMP", max_bytes_per_epoch=1),
+        watermarks=tm.ascending(timestamp="at"),
     )
     counts = hours.key_by("id").window(tm.tumbling("1 hour")).late_to(late).aggregate(n=tm.count()).uid("counts")
     histories = Histories(spark, tmp_path)

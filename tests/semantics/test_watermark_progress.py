@@ -23,7 +23,6 @@ from tidemark.semantics.watermarks.watermarks import (
     WatermarkStrategy,
     advance,
     end_of_input,
-    held,
     next_idle_deadline,
     operator_watermark,
     processing_time_reaching,
@@ -381,17 +380,6 @@ class TestTheEndOfASource:
         assert told == {"a": SplitObservation(1, 60, caught_up=False), "b": SplitObservation(0, None, caught_up=True)}
         found = advance(IDLING, state, told, processing_time=100, caught_up=end.caught_up)
         assert {name: split.idle for name, split in found.splits.items()} == {"a": False, "b": True}
-
-
-def test_a_held_watermark_stays_and_what_was_seen_counts_later() -> None:
-    state = after(ADVANCING, SourceState(), {"a": 50}, now=0)
-    for now, seen in ((10, {"a": 900, "b": 20}), (20, {})):
-        state = held(state, after(ADVANCING, state, seen, now=now))
-        assert (state.watermark, state.splits["a"].watermark, state.splits["b"].watermark) == (44, 44, MIN_WATERMARK)
-    silent = held(state, after(ADVANCING, state, {}, now=10_000))
-    assert (silent.idle, silent.advancing, silent.watermark) == (True, False, 44)
-    released = after(ADVANCING, state, {"b": 30}, now=30)
-    assert (released.watermark, released.splits["a"].watermark, released.splits["b"].watermark) == (44, 894, 24)
 
 
 def test_splits_that_are_told_by_another_column_give_way() -> None:
