@@ -1,4 +1,4 @@
-"""Tables whose logs are not as their readers expect: replaced, put back, cleaned up, or written by other writers; without Spark."""
+"""Tables whose logs are not as their readers expect: replaced, reset, cleaned up, or written by other writers; without Spark."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_table_that_is_created_again_during_a_run(table: Path, count: int) -> 
         planner.look()
 
 
-def test_a_table_that_is_put_back_to_a_backup(table: Path, tmp_path: Path) -> None:
+def test_a_table_that_is_replaced_by_a_backup(table: Path, tmp_path: Path) -> None:
     source = source_of(table)
     backup = tmp_path / "backup"
     shutil.copytree(table, backup)
@@ -98,7 +98,7 @@ def test_a_table_that_is_put_back_to_a_backup(table: Path, tmp_path: Path) -> No
     shutil.rmtree(table)
     shutil.copytree(backup, table)
     for stopped in (planner.look, lambda: planner_of(source, position)):
-        with pytest.raises(SourceError, match="was put back to an older state: its newest version is 2, and version 4 was read"):
+        with pytest.raises(SourceError, match="was reset to an older state: its newest version is 2, and version 4 was read"):
             stopped()
     # It is written since, up to and past the position, with the same id.
     for number in range(4):

@@ -73,7 +73,7 @@ class TableLog:
         self.require_id(str(self._table.metadata().id))
         newest = self._table.version()
         if newest < self.newest:
-            raise self.put_back(newest, self.newest)
+            raise self.older_state(newest, self.newest)
         self.newest = newest
         return newest
 
@@ -95,7 +95,7 @@ class TableLog:
         if position.table != self.id:
             raise self.error(f"is another one than the job has read so far: its id is {self.id}, and was {position.table}", _OTHER_FIX)
         if position.last_read > self.newest:
-            raise self.put_back(self.newest, position.last_read)
+            raise self.older_state(self.newest, position.last_read)
         self.require_same(position.last_read, position.digest)
 
     def require_same(self, version: int, digest: str | None) -> bool:
@@ -108,7 +108,7 @@ class TableLog:
         if found is not None and digest is not None and found != digest:
             raise self.error(
                 f"is not the one that the job has read so far: version {version} is another one, as after the table was created again, "
-                "or put back to a backup and written since",
+                "or replaced by a backup and written since",
                 _OTHER_FIX,
             )
         return found is not None
@@ -217,10 +217,10 @@ class TableLog:
                 what, fix = f"can no longer be read in version {version}", LOST_FIX
             raise self.error(f"{what}: {first_line(error)}", fix) from without_secrets(error)
 
-    def put_back(self, newest: int, read: int) -> SourceError:
+    def older_state(self, newest: int, read: int) -> SourceError:
         """Return the error of a table that is in an older state than it was."""
         return self.error(
-            f"was put back to an older state: its newest version is {newest}, and version {read} was read before",
+            f"was reset to an older state: its newest version is {newest}, and version {read} was read before",
             "restore the table as it was; or give the source another name, so that the table is read from its beginning",
         )
 

@@ -95,7 +95,7 @@ class TableReader:
         """Return a stored position.
 
         Raises:
-            SourceError: it is none in this table, or the table was put back to an older state.
+            SourceError: it is none in this table, or the table was reset to an older state.
         """
         found = TablePosition.parse(stored)
         if found is None:

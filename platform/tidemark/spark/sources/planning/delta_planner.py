@@ -67,7 +67,7 @@ class DeltaPlanner:
 
         Raises:
             SourceError: the next version can no longer be read, or changes the table so that the source cannot read it; or the table was
-                replaced, or put back to an older state.
+                replaced, or reset to an older state.
         """
         if not self.has_unread:
             self._look_ahead()
