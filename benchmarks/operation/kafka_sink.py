@@ -75,7 +75,8 @@ def main() -> None:
     rows: int = given.rows
     with tempfile.TemporaryDirectory() as folder:
         store = JobStore.open(folder)
-        records = StagedRecords(store, stage(store, rows)).between
+        staged = StagedRecords(store, stage(store, rows))
+        records = staged.between
         access = Access("bench", given.servers, given.topic, f"bench-{uuid.uuid4().hex}")
         transactions, plain = Transactions(access, 1_000_000, lambda: None), PlainProducer(access, lambda: None)
         transactions.open()
@@ -88,6 +89,7 @@ def main() -> None:
         begun = SYSTEM_CLOCK.monotonic()
         for epoch in range(1, empty + 1):
             transactions.publish(records, 10, "a1", epoch)
+        staged.close()
         print(f"an epoch of 10 rows: {(SYSTEM_CLOCK.monotonic() - begun) / empty * 1000:.1f} ms")
 
 

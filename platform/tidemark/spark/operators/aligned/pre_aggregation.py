@@ -44,6 +44,11 @@ class Thresholds:
     window_expired: int = MIN_WATERMARK
     reached: int = MIN_WATERMARK
 
+    @property
+    def starts(self) -> list[str]:
+        """SQL of ``expired`` and ``fired``, of one array: where both are the same, Spark would find conditions on two arrays to be one."""
+        return runtime_literals(self.expired, self.fired)
+
 
 class AlignedRuntime(WindowRuntime):
     """Groups rows by key and the start of their window, or of their slice of several windows.
@@ -103,7 +108,7 @@ class AlignedRuntime(WindowRuntime):
 
     def accepted(self, bounds: Thresholds) -> str:
         """Return the condition of groups that a window accepts."""
-        kept = f"{START} > {runtime_literals(bounds.expired)[0]}"
+        kept = f"{START} > {bounds.starts[0]}"
         nowhere = self.outside_windows(START)
         return f"({kept} AND NOT ({nowhere}))" if nowhere else kept
 
@@ -148,7 +153,7 @@ class AlignedRuntime(WindowRuntime):
             epoch: its number.
         """
         grouped = self.bounded(self._grouped(rows, now) if counter is None else self._grouped_with_filtered(rows, now))
-        passing, kept, fired = f"{START} >= {FIRST_START}L", self.accepted(bounds), f"{START} <= {runtime_literals(bounds.fired)[0]}"
+        passing, kept, fired = f"{START} >= {FIRST_START}L", self.accepted(bounds), f"{START} <= {bounds.starts[1]}"
         late = f"{passing} AND NOT ({kept})"
         groups = grouped.observe(
             observation,

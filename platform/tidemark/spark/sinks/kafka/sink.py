@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from tidemark.crashpoints import crash_point
@@ -124,8 +125,9 @@ class KafkaSink(ConnectorSink):
             self._transactions.renew(position.lineage, position.epoch)
 
     def accepts(self, record: OutputRecord) -> bool:
-        """Whether an epoch that has rows was staged for the same producer: else it is published as it was staged."""
-        return not record.files or record.options.get(_ACCESS) == self.record_options[_ACCESS]
+        """Whether an epoch was staged for the same transactional id; else a producer with the former one publishes it."""
+        stored = json.loads(record.options.get(_ACCESS, "{}"))
+        return not record.files or stored.get("id_prefix", self._spec.id_prefix) == self._spec.id_prefix
 
     @property
     def occupancy(self) -> Occupancy:
@@ -183,13 +185,13 @@ class KafkaSink(ConnectorSink):
             self.staging.remove_folder(folder_of(record))
             return
         self._connect()
-        records = StagedRecords(self.staging, record.files).between
         rows = sum(file.rows for file in record.files)
-        if self._spec.delivery == "at_least_once":
-            self._plain.publish(records(0, rows), epoch)
-        else:
-            self._require_known(record, epoch)
-            self._transactions.publish(records, rows, lineage, epoch)
+        with closing(StagedRecords(self.staging, record.files)) as records:
+            if self._spec.delivery == "at_least_once":
+                self._plain.publish(records.between(0, rows), epoch)
+            else:
+                self._require_known(record, epoch)
+                self._transactions.publish(records.between, rows, lineage, epoch)
         self._position = SinkPosition(lineage=lineage, epoch=epoch)
         self.staging.remove_folder(folder_of(record))
         crash_point("staged-rows-deleted")

@@ -33,7 +33,9 @@ def header_column(name: str) -> str:
 
 
 class StagedRecords:
-    """The records of an epoch's staged files, in batches. A file is copied to a temporary one, which is kept until the next is needed.
+    """The records of an epoch's staged files, in batches; ``close`` it.
+
+    A file is copied to a temporary one, which is kept until the next is needed.
 
     Args:
         store: that the files are staged in.
@@ -43,7 +45,15 @@ class StagedRecords:
     def __init__(self, store: JobStore, files: Sequence[StagedFile]) -> None:
         self._store = store
         self._files = files
-        self._open: tuple[str, pq.ParquetFile] | None = None
+        self._open: tuple[str, pq.ParquetFile, IO[bytes]] | None = None
+
+    def close(self) -> None:
+        """Delete the temporary file."""
+        if self._open is not None:
+            _, file, local = self._open
+            self._open = None
+            file.close()
+            local.close()
 
     def between(self, start: int, stop: int) -> Iterator[Iterable[Record]]:
         """Return the records of some rows; only the files, and of these the row groups, that have some of them are read.
@@ -64,13 +74,16 @@ class StagedRecords:
 
     def _opened(self, path: str) -> pq.ParquetFile:
         if self._open is None or self._open[0] != path:
-            self._open = None
-            # Closed, and so deleted, when the reader is.
-            local = tempfile.TemporaryFile()  # noqa: SIM115
-            for chunk in self._store.chunks(path):
-                local.write(chunk)
-            local.seek(0)
-            self._open = path, pq.ParquetFile(cast("IO[bytes]", local))
+            self.close()
+            local = cast("IO[bytes]", tempfile.TemporaryFile())  # noqa: SIM115 - closed by ``close``
+            try:
+                for chunk in self._store.chunks(path):
+                    local.write(chunk)
+                local.seek(0)
+                self._open = path, pq.ParquetFile(local), local
+            except BaseException:
+                local.close()
+                raise
         return self._open[1]
 
 

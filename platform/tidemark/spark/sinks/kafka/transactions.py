@@ -82,20 +82,8 @@ class Transactions:
             PublishError: it cannot be written now.
         """
         self.open()
-        if self._marked_at is not None and SYSTEM_CLOCK.monotonic() - self._marked_at < RENEWED_S:
-            return
-        kafka = library(self._access.output)
-        if self._producer is None or self._reader is None:
-            raise RuntimeError("the producer is not started")
-        try:
-            self._producer.begin_transaction()
-            self._commit(self._producer, self._reader, self.marker or Marker(lineage, epoch, 0, 0))
-        except kafka.KafkaException as error:
-            self._drop()
-            raise self._access.error(error.args[0], committed=False) from None
-        except BaseException:
-            self._drop()
-            raise
+        if self._marked_at is None or SYSTEM_CLOCK.monotonic() - self._marked_at >= RENEWED_S:
+            self._repeated(lambda: self._send(iter(()), self.marker or Marker(lineage, epoch, 0, 0)))
 
     def publish(self, records: Records, rows: int, lineage: str, epoch: int) -> None:
         """Publish the rows of an epoch that the topic does not have yet.
@@ -111,22 +99,30 @@ class Transactions:
             PublishError: they cannot be published now; what was not committed is not seen by readers of committed records.
             FencedError: a newer driver has begun.
         """
+
+        def send_rest() -> None:
+            for start in range(rows_done(self.marker, lineage, epoch, rows), rows, self._rows):
+                stop = min(start + self._rows, rows)
+                self._send(records(start, stop), Marker(lineage, epoch, stop, rows))
+
+        self._repeated(send_rest, epoch)
+
+    def _repeated(self, send: Callable[[], None], epoch: int | None = None) -> None:
+        """Run transactions, and again with another producer where that may help; each time it sends what the marker does not have."""
         kafka = library(self._access.output)
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 if self._producer is None:
                     self._start()
-                for start in range(rows_done(self.marker, lineage, epoch, rows), rows, self._rows):
-                    stop = min(start + self._rows, rows)
-                    self._send(records(start, stop), Marker(lineage, epoch, stop, rows))
+                send()
             except kafka.KafkaException as error:
                 self._drop()
-                failure = self._access.error(error.args[0], committed=True, epoch=epoch)
+                failure = self._access.error(error.args[0], committed=epoch is not None, epoch=epoch)
                 if attempt == ATTEMPTS or not failure.transient:
                     raise failure from None
                 # Another driver's producer fences this one, which goes on only if the job is still its own.
                 self._confirm()
-                logger.info("output %r: epoch %d is published again from its record: %s", self._access.output, epoch, failure.what)
+                logger.info("output %r: the transaction is repeated: %s", self._access.output, failure.what)
                 SYSTEM_CLOCK.sleep(attempt)
             except BaseException:
                 self._drop()
@@ -156,6 +152,7 @@ class Transactions:
     def _send(self, batches: Iterator[Iterable[Record]], marker: Marker) -> None:
         if self._producer is None or self._reader is None:
             raise RuntimeError("the producer is not started")
+        kafka = library(self._access.output)
         producer = self._producer
         producer.begin_transaction()
         crash_point("transaction-begun")
@@ -163,17 +160,12 @@ class Transactions:
             send(producer, self._access.topic, batch)
         producer.flush()
         crash_point("records-sent")
-        self._commit(producer, self._reader, marker)
-        crash_point("transaction-committed")
-
-    def _commit(self, producer: Producer, reader: Consumer, marker: Marker) -> None:
-        """End a transaction with its marker."""
-        kafka = library(self._access.output)
         offset = kafka.TopicPartition(self._access.topic, 0, marker.epoch, marker.text)
-        producer.send_offsets_to_transaction([offset], reader.consumer_group_metadata(), WAIT_S)
+        producer.send_offsets_to_transaction([offset], self._reader.consumer_group_metadata(), WAIT_S)
         crash_point("marker-sent")
         producer.commit_transaction(WAIT_S)
         self.marker, self._marked_at = marker, SYSTEM_CLOCK.monotonic()
+        crash_point("transaction-committed")
 
     def _drop(self) -> None:
         """End the producer: the next one ends its transaction, and the marker shows whether it was committed."""
