@@ -110,11 +110,23 @@ def test_the_jobs_of_the_overview_can_be_defined(tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path)
     calls = pretend_to_run(monkeypatch)
     space: dict[str, object] = {}
-    for snippet in snippets(OVERVIEW):
+    defined = [snippet for snippet in snippets(OVERVIEW) if snippet.output is None]
+    for snippet in defined:
         exec(compile(snippet.code, snippet.place, "exec"), space)  # noqa: S102 - as above
     assert isinstance(space["job"], tm.Job)
     assert len(space["job"].outputs) == 6
     assert not calls
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_the_days_of_the_overview_are_as_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TIDEMARK_STORE", raising=False)
+    shown = [snippet for snippet in snippets(OVERVIEW) if snippet.output is not None]
+    assert execute(shown, {"tm": tm}, capsys) == 1
 
 
 @pytest.mark.spark
