@@ -120,9 +120,7 @@ def test_the_jobs_of_the_overview_can_be_defined(tmp_path: Path, monkeypatch: py
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
-def test_the_days_of_the_overview_are_as_it_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_days_of_the_overview(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TIDEMARK_STORE", raising=False)
     shown = [snippet for snippet in snippets(OVERVIEW) if snippet.output is not None]
