@@ -41,7 +41,8 @@ def delete_group(address: str, group: str) -> None:
     """Delete a consumer group with its offsets, as their expiry does."""
     from confluent_kafka.admin import AdminClient
 
-    AdminClient({"bootstrap.servers": address}).delete_consumer_groups([group])[group].result(_SECONDS)
+    admin = AdminClient({"bootstrap.servers": address})
+    admin.delete_consumer_groups([group])[group].result(_SECONDS)
 
 
 def read(address: str, topic: str, isolation: str = "read_committed") -> list[Read]:
