@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +20,33 @@ FIND_S: Final = 15.0
 """How long a topic is looked for, seconds."""
 
 _FULL_S: Final = 0.1
+_GRACE_S: Final = 5.0
+
+
+def bounded(output: str, call: Callable[[], object]) -> None:
+    """Run a request of the client that may never return: where a broker restarts, it can wait for a coordinator beyond its own timeout.
+
+    A request that is still under way then is left to a thread that ends with the process; its producer must not be used any more.
+
+    Raises:
+        KafkaException: the request failed, or took too long.
+    """
+    kafka = library(output)
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as error:  # noqa: BLE001 - raised by the caller
+            failed.append(error)
+
+    thread = threading.Thread(target=run, name=f"kafka {output}", daemon=True)
+    thread.start()
+    thread.join(WAIT_S + _GRACE_S)
+    if thread.is_alive():
+        raise kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._TIMED_OUT))  # noqa: SLF001 - the client's own name
+    if failed:
+        raise failed[0]
 
 
 def require_topic(reader: Consumer, access: Access) -> None:

@@ -14,7 +14,7 @@ from tidemark.clock import SYSTEM_CLOCK
 from tidemark.crashpoints import crash_point
 from tidemark.errors import SinkError
 from tidemark.spark.sinks.kafka.client import Access, library
-from tidemark.spark.sinks.kafka.connection import WAIT_S, end, require_topic, send
+from tidemark.spark.sinks.kafka.connection import WAIT_S, bounded, end, require_topic, send
 from tidemark.spark.sinks.kafka.marker import Marker, rows_done
 from tidemark.spark.sinks.kafka.staged_records import Record
 
@@ -161,9 +161,10 @@ class Transactions:
         producer.flush()
         crash_point("records-sent")
         offset = kafka.TopicPartition(self._access.topic, 0, marker.epoch, marker.text)
-        producer.send_offsets_to_transaction([offset], self._reader.consumer_group_metadata(), WAIT_S)
+        group = self._reader.consumer_group_metadata()
+        bounded(self._access.output, lambda: producer.send_offsets_to_transaction([offset], group, WAIT_S))
         crash_point("marker-sent")
-        producer.commit_transaction(WAIT_S)
+        bounded(self._access.output, lambda: producer.commit_transaction(WAIT_S))
         self.marker, self._marked_at = marker, SYSTEM_CLOCK.monotonic()
         crash_point("transaction-committed")
 
