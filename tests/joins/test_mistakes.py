@@ -36,7 +36,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str, str]] = {
     "no changelog": (
         lambda: stream("rides", RIDES).join(zones(), on="zone"),
         "the left stream of a join is only added to",
-        ".as_changelog(key=['ride_id']); to keep the newest row of each: .latest(by=['ride_id'])",
+        "write within=('-10 minutes', '1 hour'); else",
     ),
     "elements": (lambda: rides().join(zones().as_elements(), on="zone"), "the right stream of a join is only added to", ".latest("),
     "no stream": (lambda: rides().join("zones", on="zone"), "join is given 'zones', not a stream", ".join(other, on="),  # type: ignore[arg-type]

@@ -59,9 +59,11 @@ def _side(node: Node, port: str, on: Sequence[Expression], ttl: StateTtl | None,
     check_has_rows(node, place)
     keys, schema = changelog_keys(node), schema_of(node)
     if keys is None:
+        example = schema.names[0] if schema is not None and schema.names else "ride_id"
         raise DefinitionError(
             f"the {port} stream of a join is only added to, and says not which row takes the place of which",
-            fix="if no key comes twice, name it: .as_changelog(key=['ride_id']); to keep the newest row of each: .latest(by=['ride_id'])",
+            fix="for pairs that are near in time, write within=('-10 minutes', '1 hour'); else, if no key comes twice, name it: "
+            f".as_changelog(key=[{example!r}]); to keep the newest row of each: .latest(by=[{example!r}])",
             place=place,
         )
     if schema is None:
