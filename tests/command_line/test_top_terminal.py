@@ -14,6 +14,7 @@ import sys
 import termios
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,8 @@ def open_top(
         stderr=theirs,
         env=environment,
         start_new_session=True,
+        # Where the tests run under nohup, it would be ignored in the program, too.
+        preexec_fn=partial(signal.signal, signal.SIGHUP, signal.SIG_DFL),  # noqa: PLW1509 - no other thread waits for a lock
     )
     os.close(theirs)
     screens.append(Screen(process, ours))
