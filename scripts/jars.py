@@ -23,7 +23,7 @@ def broker_jars(text: str) -> tuple[Jar, ...]:
     (Jar(group='a.b', name='c', version='1', sha256='00ff'),)
     """
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
-    return tuple(Jar(*coordinates.split(":"), sha256=digest) for coordinates, digest in (line.split(" ") for line in lines))
+    return tuple(Jar(*line.replace(" ", ":").split(":")) for line in lines)
 
 
 def main() -> int:

@@ -186,7 +186,10 @@ def test_keys_that_no_index_holds_fail_before_the_commit(
     def wide(text: str) -> object:
         return text if kind == "STRING" else [text]
 
-    given = [[{"k": wide(longest), "n": 1, "t": 1}, {"k": None, "n": 1, "t": 2}], [{"k": wide(f"{longest}x"), "n": 1, "t": 3}]]
+    given: list[list[dict[str, object]]] = [
+        [{"k": wide(longest), "n": 1, "t": 1}, {"k": None, "n": 1, "t": 2}],
+        [{"k": wide(f"{longest}x"), "n": 1, "t": 3}],
+    ]
     rows = tm.source("rows", tm.from_elements(epochs=given, schema=f"k {kind}, n INT, t BIGINT"), watermarks=tm.ascending(timestamp="t"))
     output = tm.postgres(rows, table=f"{schema}.keyed", dsn_env=VARIABLE, mode="upsert", keys=["n", "k"])
     job = tm.Job(f"keyed-{schema}", {"keyed": output}, store=str(tmp_path / "store"))
