@@ -14,6 +14,7 @@ from tests.crash.warm_jvm import CHECKOUT
 from tests.kafka.broker import NEEDS_JARS, Broker
 from tests.kafka.sink_publications import IDENTITY, LINEAGE, OUTPUT, PER_TRANSACTION, ROWS, Publications, values
 from tests.kafka.topic_records import Read, create_topic, delete_group, kafka, read
+from tests.seeds import some
 from tidemark.crashpoints import CONNECTOR_POINTS
 from tidemark.errors import FencedError, MissingEpochsError, PublishError, SinkError
 from tidemark.graph.connectors.kafka.spec import Guarantee, KafkaSpec
@@ -58,7 +59,7 @@ def kill(published: Publications, point: str) -> None:
     run_until_crash("tests.kafka.sink_publications:drive", point, args, cwd=CHECKOUT).require_killed()
 
 
-@pytest.mark.parametrize("point", ["output-staged:2", "after-commit:2", *POINTS, "output-published:2"])
+@pytest.mark.parametrize("point", ["output-staged:2", "after-commit:2", *some(POINTS, 2), "output-published:2"])
 def test_killed_at_any_point_each_row_is_seen_once(published: Publications, point: str) -> None:
     kill(published, point)
     published.run(4)
