@@ -110,16 +110,16 @@ class JobDriver:
         self._repairs: Mapping[str, OutputRepair] = {}
         self._on_stage = on_stage
         self._topology = build_topology(job.outputs)
+        self._owner = SinkOwner.of(term)
         self._context = RuntimeContext(
             store=self._store,
             topology=self._topology,
             runtimes={id(node): runtime_of(node) for node in self._topology.operators},
             definitions={self._topology.name(node): encode(node) for node in self._topology.operators},
-            sinks=bind_sinks(job.outputs, SinkOwner.of(term)),
+            sinks=bind_sinks(job.outputs, self._owner),
             clock=clock,
             port_types=cache(lambda: port_types(self.session, job, self._elements)),
         )
-        self._owner = SinkOwner.of(term)
         self._version = code_version(job)
         self._checkpoint = SparkCheckpoint(self._store, term.term)
         self._shift = 0

@@ -33,7 +33,7 @@ from tidemark.spark.sinks.parquet_sink import ParquetSink
 from tidemark.spark.sinks.staging.connector_sink import ConnectorSink
 from tidemark.spark.sinks.staging.missing import Expected
 from tidemark.spark.sinks.staging.sink_owner import SinkOwner
-from tidemark.spark.sinks.staging.staging import new_staging
+from tidemark.spark.sinks.staging.staging import SINK_COMPRESSION, new_staging
 from tidemark.state.log.joblog import JobLog
 from tidemark.state.log.parquet_files import write_parquet
 from tidemark.state.log.records import FOLDER_SINKS, EpochRecord, OutputRecord, SinkPosition
@@ -41,8 +41,6 @@ from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-SINK_COMPRESSION = "snappy"
 
 
 class Sink(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
-from typing import TYPE_CHECKING, ClassVar, Final, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from tidemark.crashpoints import crash_point
 from tidemark.errors import MissingEpochsError, SinkError
@@ -22,7 +22,7 @@ from tidemark.spark.sinks.kafka.transactions import Transactions
 from tidemark.spark.sinks.staging.connector_sink import ConnectorSink
 from tidemark.spark.sinks.staging.missing import Expected, staged_files_lost
 from tidemark.spark.sinks.staging.sink_owner import SinkOwner
-from tidemark.spark.sinks.staging.staging import Occupancy, folder_of
+from tidemark.spark.sinks.staging.staging import SINK_COMPRESSION, Occupancy, folder_of
 from tidemark.state.log.records import EpochRecord, OutputRecord, SinkPosition, StagedFile
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from pyspark.sql import types as T
 
 _ACCESS = "kafka"
-_COMPRESSION: Final = "snappy"
 
 
 class KafkaSink(ConnectorSink):
@@ -81,7 +80,7 @@ class KafkaSink(ConnectorSink):
         self.renew_marker()
         self.check(nullable(rows.select(*map(quoted, visible_of(rows.columns))).schema))
         staged = record_rows(rows, self._spec, changes, Envelope(self.owner.job, self.name, epoch, processing_time))
-        files = write_folder(staged.rows, self.staging, self.staging_folder(staging), compression=_COMPRESSION)
+        files = write_folder(staged.rows, self.staging, self.staging_folder(staging), compression=SINK_COMPRESSION)
         given, options = staged.counted(files)
         return OutputRecord(
             sink=self.kind,

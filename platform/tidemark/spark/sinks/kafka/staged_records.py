@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from itertools import accumulate, repeat
-from typing import IO, Any, Final, cast
+from typing import Any, Final
 
 import pyarrow.parquet as pq
 
+from tidemark.spark.sinks.staging.local_copy import parquet_copy
 from tidemark.state.log.records import StagedFile
 from tidemark.state.store.store import JobStore
 
@@ -45,15 +46,13 @@ class StagedRecords:
     def __init__(self, store: JobStore, files: Sequence[StagedFile]) -> None:
         self._store = store
         self._files = files
-        self._open: tuple[str, pq.ParquetFile, IO[bytes]] | None = None
+        self._open: tuple[str, pq.ParquetFile] | None = None
+        self._copies = ExitStack()
 
     def close(self) -> None:
         """Delete the temporary file."""
-        if self._open is not None:
-            _, file, local = self._open
-            self._open = None
-            file.close()
-            local.close()
+        self._open = None
+        self._copies.close()
 
     def between(self, start: int, stop: int) -> Iterator[Iterable[Record]]:
         """Return the records of some rows; only the files, and of these the row groups, that have some of them are read.
@@ -75,15 +74,7 @@ class StagedRecords:
     def _opened(self, path: str) -> pq.ParquetFile:
         if self._open is None or self._open[0] != path:
             self.close()
-            local = cast("IO[bytes]", tempfile.TemporaryFile())  # noqa: SIM115 - closed by ``close``
-            try:
-                for chunk in self._store.chunks(path):
-                    local.write(chunk)
-                local.seek(0)
-                self._open = path, pq.ParquetFile(local), local
-            except BaseException:
-                local.close()
-                raise
+            self._open = path, self._copies.enter_context(parquet_copy(self._store, path))
         return self._open[1]
 
 

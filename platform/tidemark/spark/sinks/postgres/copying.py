@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from typing import IO, TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
-import pyarrow.parquet as pq
 
 from tidemark.savepoints.postgres.tables import names, type_of
+from tidemark.spark.sinks.staging.local_copy import parquet_copy
 from tidemark.state.log.records import StagedFile
 from tidemark.state.store.store import JobStore
 
@@ -46,11 +45,8 @@ def copy_files(connection: PostgresConnection, into: str, files: Sequence[Staged
 
 
 def _texts(file: StagedFile, store: JobStore, columns: list[str]) -> Iterator[bytes]:
-    with tempfile.TemporaryFile() as local:
-        for chunk in store.chunks(file.path):
-            local.write(chunk)
-        local.seek(0)
-        for batch in pq.ParquetFile(cast("IO[bytes]", local)).iter_batches(batch_size=_BATCH_ROWS, columns=columns):
+    with parquet_copy(store, file.path) as copied:
+        for batch in copied.iter_batches(batch_size=_BATCH_ROWS, columns=columns):
             # By name: the file's order may be another.
             rows = pa.Table.from_batches([batch]).select(columns)
             written = pa.BufferOutputStream()

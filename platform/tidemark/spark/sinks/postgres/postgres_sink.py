@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
@@ -44,7 +44,7 @@ from tidemark.spark.sinks.postgres.staging import as_copied, with_replaced_sessi
 from tidemark.spark.sinks.staging.connector_sink import ConnectorSink
 from tidemark.spark.sinks.staging.missing import missing_error, staged_files_lost
 from tidemark.spark.sinks.staging.sink_owner import SinkOwner
-from tidemark.spark.sinks.staging.staging import Occupancy, folder_of
+from tidemark.spark.sinks.staging.staging import SINK_COMPRESSION, Occupancy, folder_of
 from tidemark.state.log.records import EpochRecord, OutputRecord, SinkPosition
 
 if TYPE_CHECKING:
@@ -54,8 +54,6 @@ if TYPE_CHECKING:
     from tidemark.savepoints.postgres.database import PostgresConnection
 
 logger = logging.getLogger("tidemark")
-
-_COMPRESSION: Final = "snappy"
 
 
 class PostgresSink(ConnectorSink):
@@ -129,7 +127,7 @@ class PostgresSink(ConnectorSink):
         self.check(schema)
         copied = as_copied(given, self.name, self._required, self._keys)
         folder = self.staging_folder(staging)
-        files = write_folder(copied, self.staging, folder, compression=_COMPRESSION, apart=apart)
+        files = write_folder(copied, self.staging, folder, compression=SINK_COMPRESSION, apart=apart)
         staged = tuple(file.as_staged_file() for file in files)
         count = sum(file.rows for file in files)
         if changed is not None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 import uuid
-from typing import Literal
+from typing import Final, Literal
 
 from tidemark.state.log.records import OutputRecord
+
+SINK_COMPRESSION: Final = "snappy"
+"""Of staged files."""
 
 Occupancy = Literal["missing", "empty", "taken"]
 """An output's place: does not exist; was created by the job and never had rows; has anything else."""
