@@ -12,7 +12,7 @@ from pyspark.sql.types import ArrayType, DataType, StructType
 from tidemark.graph.model.nodes import Expression
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame
 
 TIME = "__tm_time"
 SPLIT = "__tm_split"
@@ -96,3 +96,8 @@ def hidden_of(names: Sequence[str]) -> list[str]:
 def visible_of(names: Sequence[str]) -> list[str]:
     """Return the user's columns among the names, in order."""
     return [name for name in names if not name.startswith("__tm_")]
+
+
+def visible_part(rows: DataFrame) -> DataFrame:
+    """Return rows without the engine's columns."""
+    return rows.drop(*(name for name in rows.columns if name not in visible_of(rows.columns)))

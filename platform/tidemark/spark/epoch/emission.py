@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Observation
 
 from tidemark.graph.model.nodes import Node, StatefulNode
+from tidemark.spark.columns.expressions import visible_part
 from tidemark.spark.epoch.stateless import StatelessPlan
 from tidemark.spark.operators.base.contract import Observed, Results, rows_of
 from tidemark.spark.prepared.prepared_pass import PreparedPasses
 from tidemark.spark.prepared.prepared_plan import PassRows
-from tidemark.spark.sinks.sinks import visible_part
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -19,7 +19,7 @@ from tidemark.graph.operators.window.columns import REPLACES
 from tidemark.locations import Location
 from tidemark.savepoints.delta.missing_records import Retained
 from tidemark.savepoints.delta.result_tables import SPARK_SCHEMA, has_written_to
-from tidemark.spark.columns.expressions import visible_of
+from tidemark.spark.columns.expressions import visible_part
 from tidemark.spark.columns.replaced_sessions import LISTED, starts_of
 from tidemark.spark.columns.schemas import nullable
 from tidemark.spark.columns.state_files import write_folder
@@ -232,11 +232,6 @@ class BoundSink:
         """Make the rows visible, if there are any."""
         if record.files:
             self.sink.publish(record, lineage, epoch)
-
-
-def visible_part(rows: DataFrame) -> DataFrame:
-    """Return rows without the engine's columns."""
-    return rows.drop(*(name for name in rows.columns if name not in visible_of(rows.columns)))
 
 
 def require_not_ahead(sinks: Mapping[str, BoundSink], lineage: str, epoch: int) -> None:

@@ -11,7 +11,7 @@ from tidemark.errors import MissingEpochsError, SinkError
 from tidemark.graph.connectors.kafka.spec import KafkaSpec
 from tidemark.savepoints.delta.missing_records import Retained
 from tidemark.savepoints.delta.table_position import NO_TABLE
-from tidemark.spark.columns.expressions import quoted, visible_of
+from tidemark.spark.columns.expressions import visible_part
 from tidemark.spark.columns.schemas import nullable
 from tidemark.spark.columns.state_files import write_folder
 from tidemark.spark.sinks.delta.delta_changes import Changes
@@ -78,7 +78,7 @@ class KafkaSink(ConnectorSink):
 
         self.require_whole()
         self.renew_marker()
-        self.check(nullable(rows.select(*map(quoted, visible_of(rows.columns))).schema))
+        self.check(nullable(visible_part(rows).schema))
         staged = record_rows(rows, self._spec, changes, Envelope(self.owner.job, self.name, epoch, processing_time))
         files = write_folder(staged.rows, self.staging, self.staging_folder(staging), compression=SINK_COMPRESSION)
         given, options = staged.counted(files)

@@ -28,6 +28,7 @@ from tidemark.savepoints.postgres.tables import (
     require_server,
     table_findings,
 )
+from tidemark.spark.columns.expressions import visible_part
 from tidemark.spark.columns.schemas import nullable
 from tidemark.spark.columns.state_files import write_folder
 from tidemark.spark.sinks.delta.delta_changes import (
@@ -141,11 +142,11 @@ class PostgresSink(ConnectorSink):
             schema=schema.json(),
             files=staged,
             rows=count,
-            options={**options_of(mode, self._upsert.keys if self._upsert is not None else ()), **counts},
+            options={**options_of(mode, self._keys), **counts},
         )
 
     def _added(self, rows: DataFrame, epoch: int) -> DataFrame:
-        visible = rows.drop(*(name for name in rows.columns if name.startswith("__tm_")))
+        visible = visible_part(rows)
         return visible.withColumn(EPOCH, F.lit(epoch).cast("bigint")) if self._with_epoch else visible
 
     def publish(self, record: OutputRecord, lineage: str, epoch: int) -> None:
