@@ -50,9 +50,9 @@ def single_job(operation: Operation, job: str | None) -> dg.JobDefinition:
 
     # Dagster reads the config schema from the annotation, and the schema is made for this job.
     operate.__annotations__ = {"context": dg.OpExecutionContext, "config": form, "return": None}
-    described = {"description": _help(operation, job)}
-    op = dg.op(name=f"{operation.verb}_{_stem(job)}", out=dg.Out(dg.Nothing), **described)(operate)  # type: ignore[arg-type]
-    return _launchpad(f"{_stem(job)}_{operation.verb}", op, described["description"], job, form(job=job).model_dump() if job else None)
+    text = _help(operation, job)
+    op = dg.op(name=f"{operation.verb}_{_stem(job)}", description=text, out=dg.Out(dg.Nothing))(operate)
+    return _launchpad(f"{_stem(job)}_{operation.verb}", op, text, job, form(job=job).model_dump() if job is not None else None)
 
 
 def operate_job(operations: Sequence[Operation], job: str | None, *, savepoints: Sequence[str] = ()) -> dg.JobDefinition:
@@ -67,10 +67,9 @@ def operate_job(operations: Sequence[Operation], job: str | None, *, savepoints:
     """
     known = {operation.verb: operation for operation in operations}
     choices = {verb: dg.Field(dg.Shape(_fields(each.form, savepoints)), description=_help(each, job)) for verb, each in known.items()}
-    first = {operations[0].verb: {}}
-    named = {"default_value": job} if job is not None else {}
+    first: dict[str, object] = {operations[0].verb: {}}
     schema = {
-        "job": dg.Field(str, description=_JOB_HELP, **named),
+        "job": dg.Field(str, description=_JOB_HELP) if job is None else dg.Field(str, default_value=job, description=_JOB_HELP),
         "do": dg.Field(dg.Selector(choices), description=_DO_HELP, default_value=first),
     }
 
@@ -110,7 +109,7 @@ def _fields(form: type[dg.Config], savepoints: Sequence[str]) -> dict[str, dg.Fi
     fields = {name: field for name, field in form.to_fields_dict().items() if name != "job"}
     if _SAVEPOINT in fields and savepoints:
         field = fields[_SAVEPOINT]
-        given = {"default_value": field.default_value} if field.default_provided else {}
+        given: dict[str, Any] = {"default_value": field.default_value} if field.default_provided else {}
         fields[_SAVEPOINT] = dg.Field(
             field.config_type, is_required=field.is_required, description=f"{field.description} Known: {', '.join(savepoints)}.", **given
         )

@@ -8,9 +8,9 @@ from typing import Final
 
 import dagster as dg
 
+from tidemark.assets.values.store_location import store_location
 from tidemark.errors import TidemarkError
-from tidemark.sensors.store_sensor import open_root
-from tidemark.state import JobLog, Pins, job_folder
+from tidemark.state import JobLog, JobStore, Pins, job_folder
 
 SECONDS: Final = 3.0
 """How long a code location's loading waits for the names; a slow or unreachable store gives none."""
@@ -31,7 +31,7 @@ def known_savepoints(store: str | dg.EnvVar, jobs: Iterable[str]) -> Mapping[str
 
     def read() -> None:
         try:
-            root = open_root(store)
+            root = JobStore.open(store_location(store), make=False)
             for job in names:
                 times = Pins(JobLog(root.at(job_folder(job)), job)).files()
                 found[job] = sorted(times, key=lambda name: times[name], reverse=True)[:NAMES]

@@ -214,7 +214,8 @@ def test_ten_jobs_have_three_dagster_jobs_each_and_four_sensors_together(modules
 def test_jobs_that_are_not_continuous_are_drained_by_runs(modules: Path) -> None:
     (modules / "dry_broken.py").write_text("import no_such_module_anywhere")
     codes = [write_job(modules, "dry_a"), write_job(modules, "dry_b"), "dry_broken:job"]
-    defs = loadable(build_job_definitions(*codes, continuous=False, store=str(modules / "store"), checks=lambda _: [UniquePanes("hourly")]))
+    drained = build_job_definitions(*codes, continuous=False, store=str(modules / "store"), checks=lambda _: [UniquePanes("hourly")])
+    defs = loadable(drained)
     assert keys_of(defs) == {"events", "dry_a/hourly", "dry_b/hourly", "broken/dry_broken_job"}
     graph = defs.resolve_asset_graph()
     assert {key.to_user_string() for key in graph.materializable_asset_keys} == {"dry_a/hourly", "dry_b/hourly"}
@@ -225,7 +226,7 @@ def test_jobs_that_are_not_continuous_are_drained_by_runs(modules: Path) -> None
     }
     # A continuous job of another call goes with it.
     other = build_job_definitions(write_job(modules, "wet_a", source="rides"), store=str(modules / "store"))
-    assert "wet_a/hourly" in keys_of(loadable(dg.Definitions.merge(defs, other)))
+    assert "wet_a/hourly" in keys_of(loadable(dg.Definitions.merge(drained, other)))
     with pytest.raises(DefinitionError, match="belong to continuous jobs"):
         build_job_definitions(*codes, continuous=False, store="jobs", spec=lambda code, job: JobSpec(job.name, code))
 
