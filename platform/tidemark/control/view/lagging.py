@@ -21,7 +21,7 @@ def lagging_sources(view: JobView, *, ratio: float = 1.0) -> tuple[str, ...]:
 
     Limits are the error limits of the job's alerts (``AlertThresholds``). With limits of its own in its spec, a job lags as soon as the
     watermark of a source is behind by its limit. With the default limits the age of the data must not count, so the job must also have a
-    backlog, run without pauses for as long as the limit, and need longer than the limit to catch up, or not catch up at all.
+    backlog, have run for as long as the limit, be busy now, and need longer than the limit to catch up, or not catch up at all.
 
     Args:
         view: the job's view.

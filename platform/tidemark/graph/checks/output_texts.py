@@ -29,7 +29,7 @@ def described(output: Output, description: str, columns: ColumnTexts | None) -> 
     """
     if not isinstance(description, str):
         raise DefinitionError(f"description={shortened(repr(description))} is no text", fix="write a text", place=output.place)
-    given = columns if columns is not None else {}
+    given: object = columns if columns is not None else {}
     if not isinstance(given, Mapping) or not all(isinstance(part, str) for pair in given.items() for part in pair):
         raise DefinitionError(
             f"columns={shortened(repr(columns))} has no text for each column",
