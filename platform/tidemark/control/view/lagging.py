@@ -36,7 +36,8 @@ def _lagging(view: JobView, ratio: float) -> Iterator[str]:
     thresholds = view.spec.alerts if view.spec is not None else AlertThresholds()
     given = thresholds.lag_warn_ms is not None or thresholds.lag_error_ms is not None
     for name, source in view.sources.items():
-        limit = lag_limits(thresholds, source).error * ratio
+        limits = lag_limits(thresholds, source)
+        limit = (limits.error if limits.error is not None else limits.warn) * ratio
         if source.lag_ms is None or source.lag_ms < limit:
             continue
         if given or _falls_behind(view, limit):
