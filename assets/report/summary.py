@@ -65,7 +65,7 @@ def _state(numbers: Mapping[str, object]) -> Iterator[str]:
     size, files = _number(numbers, "state_bytes"), _number(numbers, "state_files")
     yield from _counts(numbers, state_rows="rows")
     if size is not None and files is not None:
-        yield f"{bytes_text(size)} in {files:,.0f} files"
+        yield f"{bytes_text(size)} in {files:,.0f} file{'' if files == 1 else 's'}"
 
 
 def _run(numbers: Mapping[str, object]) -> Iterator[str]:

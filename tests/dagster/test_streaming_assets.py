@@ -144,8 +144,8 @@ def test_a_run_materializes_all_outputs_with_numbers(tmp_path: Path) -> None:
     assert late == "| **late** | 2 too late (9.09%), 1 rejected, 3 malformed |"
     assert times.startswith("| **event time** | watermark 20")
     assert " UTC, 5m behind, oldest open window 20" in times
-    assert windows == "| **windows** | 2 on time, 0 corrected, 6 early, 2 closed |"
-    assert state.endswith(" rows, 700 B in 2 files |")
+    assert windows == "| **windows** | 3 on time, 0 corrected, 6 early, 2 closed |"
+    assert state.endswith(" rows, 700 B in 1 file |")
     assert run.endswith(" up to epoch 1 of lineage l1 |")
     assert numbers["tidemark/rows_added"] == 3
     assert numbers["tidemark/late_rows"] == 2
