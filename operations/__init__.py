@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from tidemark.operations.continuous_definitions import build_continuous_definitions
 from tidemark.operations.control_jobs import control_jobs
 from tidemark.operations.drain_schedule import build_drain_schedule
+from tidemark.operations.job_definitions import build_continuous_definitions, build_job_definitions
+from tidemark.operations.operate import build_operations
 from tidemark.operations.savepoint_definitions import savepoint_jobs
 
-__all__ = ["build_continuous_definitions", "build_drain_schedule", "control_jobs", "savepoint_jobs"]
+__all__ = [
+    "build_continuous_definitions",
+    "build_drain_schedule",
+    "build_job_definitions",
+    "build_operations",
+    "control_jobs",
+    "savepoint_jobs",
+]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import dagster as dg
 
@@ -14,7 +15,7 @@ from tidemark.errors import DefinitionError
 from tidemark.graph import Job
 from tidemark.operations.control_config import RequestForm, ResumeForm, StartForm, StopForm, SuspendForm, form_for
 from tidemark.operations.control_ops import Operator, Verb
-from tidemark.operations.launchpad import launchpad_job
+from tidemark.operations.launchpad import Operation, single_job
 from tidemark.sensors.store_sensor import open_root
 
 _VERBS: Mapping[Verb, tuple[type[RequestForm], bool, str]] = {
@@ -43,8 +44,9 @@ def control_jobs(
 
         defs = dg.Definitions.merge(defs, control_jobs(job, spec=JobSpec("taxi", "examples.taxi.job:job")))
 
-    The job's outputs also get the check ``job_health``, which the reconcile and the health sensor report: assets of a job whose driver
-    is dead turn red. Without a job they are called ``tidemark_start`` and so on, and ask for the name of any job of the store.
+    ``build_operations`` has them all in one Dagster job. The job's outputs also get the check ``job_health``, which the reconcile and the
+    health sensor report: assets of a job whose driver is dead turn red. Without a job they are called ``tidemark_start`` and so on, and
+    ask for the name of any job of the store.
 
     Args:
         job: the job.
@@ -58,25 +60,53 @@ def control_jobs(
     Raises:
         DefinitionError: no store is known, or the spec is invalid or another job's.
     """
-    given = store if store is not None else job.store if job is not None else None
-    name = job.name if job is not None else None
-    if given is None:
-        raise DefinitionError("the operations have no job store", fix="pass store=..., or Job(store=...)", job=name)
-    if spec is not None and checked_spec(spec).job != name:
-        raise DefinitionError(f"the spec is that of job {spec.job!r}", fix="pass that job, too", job=name)
-    operator = Operator(lambda: open_root(given), launchers, spec, clock, job, translator or TidemarkTranslator())
+    given = require_store(job, store)
+    operations = control_operations(job, spec=spec, store=given, translator=translator, launchers=launchers, clock=clock)
     checked_by = (
         build_health_checks(job, store=given, translator=translator, launchers=launchers, clock=clock)
         if job is not None and health_check
         else []
     )
-    return dg.Definitions(jobs=[_job(verb, name, operator) for verb in _VERBS], asset_checks=checked_by)
+    name = job.name if job is not None else None
+    return dg.Definitions(jobs=[single_job(operation, name) for operation in operations], asset_checks=checked_by)
 
 
-def _job(verb: Verb, job: str | None, operator: Operator) -> dg.JobDefinition:
-    form, wait, help_ = _VERBS[verb]
+def control_operations(
+    job: Job | None,
+    *,
+    spec: JobSpec | None,
+    store: str | dg.EnvVar,
+    translator: TidemarkTranslator | None,
+    launchers: Callable[[], Mapping[str, Launcher]],
+    clock: Clock,
+) -> list[Operation]:
+    """Return the operations that start and stop jobs; the arguments are those of ``control_jobs``.
 
-    def carry_out(context: dg.OpExecutionContext, config: RequestForm) -> None:
-        operator.carry_out(context, verb, config)
+    Raises:
+        DefinitionError: the spec is invalid or another job's.
+    """
+    name = job.name if job is not None else None
+    if spec is not None and checked_spec(spec).job != name:
+        raise DefinitionError(f"the spec is that of job {spec.job!r}", fix="pass that job, too", job=name)
+    operator = Operator(lambda: open_root(store), launchers, spec, clock, job, translator or TidemarkTranslator())
+    return [
+        Operation(verb, form_for(form, name, wait=wait), help_, partial(_carry_out, operator, verb))
+        for verb, (form, wait, help_) in _VERBS.items()
+    ]
 
-    return launchpad_job(verb, job, help_=help_, form=form_for(form, job, wait=wait), carry_out=carry_out)
+
+def require_store(job: Job | None, store: str | dg.EnvVar | None) -> str | dg.EnvVar:
+    """Return the store of operations: the given one, else the job's.
+
+    Raises:
+        DefinitionError: neither is known.
+    """
+    given = store if store is not None else job.store if job is not None else None
+    if given is None:
+        name = job.name if job is not None else None
+        raise DefinitionError("the operations have no job store", fix="pass store=..., or Job(store=...)", job=name)
+    return given
+
+
+def _carry_out(operator: Operator, verb: Verb, context: dg.OpExecutionContext, config: RequestForm) -> None:
+    operator.carry_out(context, verb, config)

@@ -6,7 +6,8 @@ Their implementation loads the Delta library. It is imported when one of them ru
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import dagster as dg
 
@@ -14,9 +15,9 @@ from tidemark.assets.streams.translator import TidemarkTranslator, group_of
 from tidemark.assets.values.metadata_values import MetadataItem
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control import Launcher, launchers_here
-from tidemark.errors import DefinitionError
 from tidemark.graph import Job
-from tidemark.operations.launchpad import launchpad_job
+from tidemark.operations.control_jobs import require_store
+from tidemark.operations.launchpad import Operation, single_job
 from tidemark.operations.savepoint_config import (
     DiffForm,
     DiscardForm,
@@ -61,9 +62,13 @@ _VERBS: Mapping[str, tuple[type[JobForm], str]] = {
 }
 
 
-def operation_names(job: str) -> frozenset[str]:
-    """Return the names of the Dagster jobs for a streaming job."""
-    return frozenset(f"{group_of(job)}_{verb}" for verb in _VERBS)
+SCHEDULED: Final = ("savepoint", "maintenance")
+"""Operations that schedules launch, so that they are always Dagster jobs."""
+
+
+def operation_names(job: str, *, single_jobs: bool = True) -> frozenset[str]:
+    """Return the names of the Dagster jobs on savepoints and code of a streaming job, all or the scheduled ones."""
+    return frozenset(f"{group_of(job)}_{verb}" for verb in (_VERBS if single_jobs else SCHEDULED))
 
 
 def savepoint_jobs(
@@ -84,7 +89,8 @@ def savepoint_jobs(
 
         defs = dg.Definitions.merge(defs, control_jobs(job, store=store), savepoint_jobs(job, store=store))
 
-    Without a job they are called ``tidemark_savepoint`` and so on, ask for the name of any job of the store, and have no schedules.
+    ``build_operations`` has them all in one Dagster job. Without a job they are called ``tidemark_savepoint`` and so on, ask for the name
+    of any job of the store, and have no schedules.
 
     Args:
         job: the job.
@@ -100,27 +106,60 @@ def savepoint_jobs(
     Raises:
         DefinitionError: no store is known.
     """
-    given = store if store is not None else job.store if job is not None else None
+    given = require_store(job, store)
+    operations = savepoint_operations(job, store=given, translator=translator, launchers=launchers, clock=clock, judge=judge)
+    return scheduled_definitions(operations, job, store=given, crons=(savepoint_cron, maintenance_cron), default_status=default_status)
+
+
+def scheduled_definitions(
+    operations: Sequence[Operation],
+    job: Job | None,
+    *,
+    store: str | dg.EnvVar,
+    crons: tuple[str, str],
+    default_status: dg.DefaultScheduleStatus,
+) -> dg.Definitions:
+    """Return a Dagster job for each of some operations, with the schedules of a job's savepoints and maintenance.
+
+    Args:
+        operations: the operations, ``savepoint`` and ``maintenance`` among them.
+        job: the job.
+        store: folder or bucket of the job stores.
+        crons: when periodic savepoints are taken, and when old savepoints and files are deleted.
+        default_status: whether the schedules run as soon as they are deployed.
+    """
     name = job.name if job is not None else None
-    if given is None:
-        raise DefinitionError("the operations have no job store", fix="pass store=..., or Job(store=...)", job=name)
+
+    def has_epoch(_: dg.ScheduleEvaluationContext) -> bool:
+        root = open_root(store)
+        return name is not None and newest_epoch(root, name) is not None
+
+    jobs = {each.verb: single_job(each, name) for each in operations}
+    return dg.Definitions(
+        jobs=list(jobs.values()), schedules=[] if name is None else _schedules(name, jobs, crons, has_epoch, default_status)
+    )
+
+
+def savepoint_operations(
+    job: Job | None,
+    *,
+    store: str | dg.EnvVar,
+    translator: TidemarkTranslator | None,
+    launchers: Callable[[], Mapping[str, Launcher]],
+    clock: Clock,
+    judge: Judge | None,
+) -> list[Operation]:
+    """Return the operations on a job's savepoints and code; the arguments are those of ``savepoint_jobs``."""
 
     def carried_out(verb: str) -> CarryOut:
         from tidemark.control import judge_code
         from tidemark.operations.savepoint_ops import SavepointOperator
 
         keys = translator or TidemarkTranslator()
-        return _carried_out(SavepointOperator(lambda: open_root(given), launchers, job, keys, clock, judge or judge_code))[verb]
+        return _carried_out(SavepointOperator(lambda: open_root(store), launchers, job, keys, clock, judge or judge_code))[verb]
 
-    def has_epoch(_: dg.ScheduleEvaluationContext) -> bool:
-        root = open_root(given)
-        return name is not None and newest_epoch(root, name) is not None
-
-    jobs = {verb: _job(verb, name, carried_out) for verb in _VERBS}
-    return dg.Definitions(
-        jobs=list(jobs.values()),
-        schedules=[] if name is None else _schedules(name, jobs, (savepoint_cron, maintenance_cron), has_epoch, default_status),
-    )
+    name = job.name if job is not None else None
+    return [Operation(verb, job_form(form, name), help_, partial(_carry_out, carried_out, verb)) for verb, (form, help_) in _VERBS.items()]
 
 
 def _carried_out(operator: SavepointOperator) -> Mapping[str, CarryOut]:
@@ -143,13 +182,8 @@ def _carried_out(operator: SavepointOperator) -> Mapping[str, CarryOut]:
     }
 
 
-def _job(verb: str, job: str | None, carried_out: Callable[[str], CarryOut]) -> dg.JobDefinition:
-    form, help_ = _VERBS[verb]
-
-    def carry_out(context: dg.OpExecutionContext, config: JobForm) -> None:
-        context.add_output_metadata({"tidemark/job": config.job, **carried_out(verb)(context, config)})
-
-    return launchpad_job(verb, job, help_=help_, form=job_form(form, job), carry_out=carry_out)
+def _carry_out(carried_out: Callable[[str], CarryOut], verb: str, context: dg.OpExecutionContext, config: JobForm) -> None:
+    context.add_output_metadata({"tidemark/job": config.job, **carried_out(verb)(context, config)})
 
 
 def _schedules(

@@ -11,6 +11,7 @@ import dagster as dg
 
 from tidemark.assets.definitions.job_health import HealthVerdict, health_verdict, unreadable_verdict
 from tidemark.assets.definitions.reconcile_sensors import ReconcileSensor, reconciled_by
+from tidemark.assets.definitions.start_operations import start_operation
 from tidemark.assets.values.store_location import store_location
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control import (
@@ -81,7 +82,7 @@ def build_reconcile_sensor(
             report = known[0].reconcile_all(names, stop=stop)
         for job, error in report.errors.items():
             context.log.warning("%s cannot be reconciled: %s", job, error)
-        verdicts = _verdicts(report, store_location(store), clock.now_ms(), ReconcileSensor(name, is_on=True))
+        verdicts = _verdicts(report, store_location(store), clock.now_ms(), ReconcileSensor(name, is_on=True), context.repository_def)
         events = health_evaluations(context, verdicts.get)
         return dg.SensorResult(skip_reason=summary(report, ended=stop.is_set()), asset_events=events)
 
@@ -95,9 +96,14 @@ def build_reconcile_sensor(
     )
 
 
-def _verdicts(report: ReconcileReport, store: str, now: int, sensor: ReconcileSensor) -> dict[str, HealthVerdict]:
+def _verdicts(
+    report: ReconcileReport, store: str, now: int, sensor: ReconcileSensor, repository: dg.RepositoryDefinition | None
+) -> dict[str, HealthVerdict]:
     """Return verdicts on the jobs as observed before any action; transient errors give no verdict."""
-    verdicts = {seen.job: health_verdict(view_of(seen, now), store, lambda: sensor) for seen in report.observations}
+    verdicts = {
+        seen.job: health_verdict(view_of(seen, now), store, lambda: sensor, operation=start_operation(repository, seen.job))
+        for seen in report.observations
+    }
     damaged = {job: error for job, error in report.errors.items() if isinstance(error, CorruptStoreError | FormatError)}
     return verdicts | {job: unreadable_verdict(error) for job, error in damaged.items()}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import dagster as dg
 
@@ -16,6 +17,12 @@ from tidemark.graph import Job
 
 Partitions = dg.TimeWindowPartitionsDefinition | Mapping[str, dg.TimeWindowPartitionsDefinition] | None
 """Time partitions of a job's outputs: of all main ones, or by output name."""
+
+
+_LIFECYCLE: Final = (
+    "Written by a continuous job: its driver is a process outside Dagster, which runs until it is stopped. "
+    "Whether it runs now is in the check `job_health`."
+)
 
 
 def build_output_asset_specs(
@@ -50,6 +57,7 @@ def build_output_asset_specs(
     specs = []
     for stream in streams:
         spec = bind(chosen.get_asset_spec(stream), stream, chosen, tuple(checks))
+        spec = spec.replace_attributes(description=f"{spec.description or ''}\n\n{_LIFECYCLE}".strip())
         spec = spec.replace_attributes(group_name=group_name) if group_name else spec
         partitions_def = definitions.get(stream.name)
         specs.append(spec if partitions_def is None else spec.replace_attributes(partitions_def=partitions_def))

@@ -14,6 +14,7 @@ from typing import Final
 import dagster as dg
 
 from tidemark.assets.definitions.reconcile_sensors import ReconcileSensor, find_reconcile_sensor
+from tidemark.assets.definitions.start_operations import start_operation
 from tidemark.assets.streams.job_streams import output_streams
 from tidemark.assets.streams.translator import TidemarkTranslator, group_of
 from tidemark.assets.values.annotations import with_types
@@ -21,7 +22,7 @@ from tidemark.assets.values.markdown import as_plain
 from tidemark.assets.values.metadata_values import MetadataItem, MetadataValues
 from tidemark.assets.values.store_location import store_location
 from tidemark.clock import SYSTEM_CLOCK, Clock, format_ms
-from tidemark.control import UNHEALTHY, Health, JobView, Launcher, Lifecycle, launchers_here, observe, view_of
+from tidemark.control import UNHEALTHY, Health, JobView, Launcher, Lifecycle, lagging_sources, launchers_here, observe, view_of
 from tidemark.errors import DefinitionError, TidemarkError
 from tidemark.graph import Job
 from tidemark.state import JobStore, redacted
@@ -33,7 +34,7 @@ HEALTH_KEY: Final = "tidemark/health"
 _MAX_TEXT: Final = 1_000
 _WATCH: Final = "{watch}"
 _SUPERVISE: Final = "run `tidemark supervise --store {store}`"
-_START: Final = "`tidemark start {job} --store {store}`, or launch `{operation}`"
+_START: Final = "`tidemark start {job} --store {store}`{operation}"
 _MEANING: Final[Mapping[Health, tuple[str, str]]] = {
     "silent": ("it should run, and its driver sends no heartbeat", f"a reconciler restarts it: {_WATCH}"),
     "unwatched": ("no reconciler acts on it", f"{_WATCH}; or start it once: {_START}"),
@@ -42,6 +43,10 @@ _MEANING: Final[Mapping[Health, tuple[str, str]]] = {
     "failed": ("it failed and is not restarted", f"fix the cause, then {_START}"),
 }
 """The meaning of each health, and its fix."""
+
+_LAGGING: Final = "`tidemark status {job} --store {store}` shows its backlog and what holds its watermark back"
+_NEAR: Final = 0.8
+"""The part of the limit from which a job neither begins nor ends to lag."""
 
 _ENDING: Final = frozenset[Lifecycle](("draining", "upgrading"))
 _UNSUBMITTED: Final = "start it with the same command, or submit it: `tidemark submit` keeps it running"
@@ -72,27 +77,34 @@ class HealthVerdict:
         }
 
 
-def health_verdict(view: JobView, store: str, sensor: Callable[[], ReconcileSensor | None]) -> HealthVerdict:
+def health_verdict(view: JobView, store: str, sensor: Callable[[], ReconcileSensor | None], *, operation: str = "") -> HealthVerdict:
     """Return the verdict on a job that can be read.
 
     Args:
         view: the job's view.
         store: the root store, for the commands in fixes.
         sensor: returns the reconcile sensor of the job, None if the code location has none; called for a fix that depends on it.
+        operation: how to launch the operation that starts the job (``start_operation``); empty if there is none.
     """
     metadata = dict(_metadata(view))
     if view.health == "silent" and view.driver_lifecycle in _ENDING:
         # Its process has just ended as requested; a reconciler is about to see that.
         return HealthVerdict("stopping", passed=True, description="its driver is being stopped", metadata=metadata, settled=False)
+    if lags := lagging_sources(view):
+        metadata["tidemark/way_out"] = dg.MetadataValue.md(_LAGGING.format(job=view.job, store=redacted(store)))
+        text = f"{as_plain('; '.join(lags))}. {metadata['tidemark/way_out'].value}"
+        return HealthVerdict("lagging", passed=False, description=text, metadata=metadata)
     if view.health not in UNHEALTHY:
         text = _WELL.get(view.health, "its driver runs")
-        return HealthVerdict(view.health, passed=True, description=text, metadata=metadata, settled=view.health != "starting")
+        # A job near its limit of lag stays as it was reported, so that the check does not change at each tick.
+        settled = view.health != "starting" and not lagging_sources(view, ratio=_NEAR)
+        return HealthVerdict(view.health, passed=True, description=text, metadata=metadata, settled=settled)
     said, way_out = _MEANING.get(view.health, (f"it is {view.health}", _START))
     if view.spec is None:
         way_out = _UNSUBMITTED
     if _WATCH in way_out:
         way_out = way_out.replace(_WATCH, _watch(sensor()))
-    command = way_out.format(job=view.job, store=redacted(store), operation=f"{group_of(view.job)}_start")
+    command = way_out.format(job=view.job, store=redacted(store), operation=f", or {operation}" if operation else "")
     error = f"{view.error.code} {view.error.message}" if view.error is not None else ""
     why = [as_plain(_short(text)) for text in (_driver(view), view.reason, error) if text]
     metadata["tidemark/way_out"] = dg.MetadataValue.md(command)
@@ -154,30 +166,42 @@ def build_health_checks(
     keys = [chosen.get_asset_spec(stream).key for stream in output_streams(job)]
 
     def check(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        verdict = _read_view(
-            store_location(given, job.name), job.name, launchers(), clock, partial(_reconcile_sensor, context, given, job.name)
+        found, repository = _read_view(store_location(given, job.name), job.name, launchers(), clock), _repository(context)
+        sensor = partial(_reconcile_sensor, context, repository, given, job.name)
+        operation = start_operation(repository, job.name)
+        verdict = (
+            health_verdict(found, store_location(given, job.name), sensor, operation=operation) if isinstance(found, JobView) else found
         )
-        for found in context.selected_asset_check_keys:
-            yield dg.AssetCheckResult(asset_key=found.asset_key, check_name=found.name, **verdict.result)  # type: ignore[arg-type]
+        for key in context.selected_asset_check_keys:
+            yield dg.AssetCheckResult(asset_key=key.asset_key, check_name=key.name, **verdict.result)  # type: ignore[arg-type]
 
-    text = f"The job `{job.name}` runs, or is stopped as requested: its driver is alive, and a reconciler restarts it when it fails."
+    text = (
+        f"The job `{job.name}` runs and keeps up with its input, or is stopped as requested: its driver is alive, and a reconciler "
+        "restarts it when it fails."
+    )
     specs = [dg.AssetCheckSpec(HEALTH_CHECK, asset=key, description=text) for key in keys]
     decorate = dg.multi_asset_check(name=f"{group_of(job.name)}_{HEALTH_CHECK}", specs=specs, can_subset=True)
     return [decorate(with_types(check))]
 
 
-def _reconcile_sensor(context: dg.AssetCheckExecutionContext, store: str | dg.EnvVar, job: str) -> ReconcileSensor | None:
+def _repository(context: dg.AssetCheckExecutionContext) -> dg.RepositoryDefinition | None:
     try:
-        repository = context.repository_def
+        return context.repository_def
     except Exception:  # noqa: BLE001 - Dagster has no public class for a run without a code location, such as execute_in_process
+        return None
+
+
+def _reconcile_sensor(
+    context: dg.AssetCheckExecutionContext, repository: dg.RepositoryDefinition | None, store: str | dg.EnvVar, job: str
+) -> ReconcileSensor | None:
+    if repository is None:
         return None
     origin = context.run.remote_job_origin
     return find_reconcile_sensor(context.instance, repository, store, job, location=origin.location_name if origin is not None else None)
 
 
-def _read_view(
-    store: str, job: str, launchers: Mapping[str, Launcher], clock: Clock, sensor: Callable[[], ReconcileSensor | None]
-) -> HealthVerdict:
+def _read_view(store: str, job: str, launchers: Mapping[str, Launcher], clock: Clock) -> JobView | HealthVerdict:
+    """Return the job's view; the verdict on a job that has none."""
     try:
         seen = observe(JobStore.open(store), job, launchers)
     except TidemarkError as error:
@@ -186,7 +210,7 @@ def _read_view(
         return unreadable_verdict(error)
     if seen.generation is None and seen.driver is None:
         return UNKNOWN
-    return health_verdict(view_of(seen, clock.now_ms()), store, sensor)
+    return view_of(seen, clock.now_ms())
 
 
 def _driver(view: JobView) -> str:

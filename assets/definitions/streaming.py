@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 import dagster as dg
 
@@ -10,10 +11,13 @@ from tidemark.assets.checks.check import OutputCheck, check_specs
 from tidemark.assets.definitions.bound_job import bind
 from tidemark.assets.definitions.retries import retry_transient_errors
 from tidemark.assets.streams.job_streams import output_streams, source_address, source_streams
-from tidemark.assets.streams.translator import TidemarkTranslator, group_of
+from tidemark.assets.streams.translator import TidemarkTranslator, describe_source, group_of
 from tidemark.assets.values.annotations import with_types
 from tidemark.errors import DefinitionError
 from tidemark.graph import Job
+
+SOURCES: Final = "sources"
+"""Group of sources that several jobs read."""
 
 
 def streaming_assets(
@@ -85,13 +89,15 @@ def streaming_assets(
 def build_source_asset_specs(*jobs: Job, translator: TidemarkTranslator | None = None) -> list[dg.AssetSpec]:
     """Return the jobs' sources as external assets: Dagster shows them and their consumers, and does not materialize them.
 
-    A source that several jobs read under one asset key is one asset; one with the key of another job's output is that output's asset.
+    A source that several jobs read under one asset key is one asset, in the group ``sources``: in the group of one of them it would look
+    as if that job fed the others. A source with the key of another job's output is that output's asset.
 
     Raises:
         DefinitionError: two jobs read different locations under one asset key.
     """
     chosen = translator or TidemarkTranslator()
     found: dict[dg.AssetKey, tuple[dg.AssetSpec, object, str]] = {}
+    readers: dict[dg.AssetKey, dict[str, str]] = {}
     made = {chosen.get_asset_spec(stream).key for job in jobs for stream in output_streams(job)}
     for stream in (stream for job in jobs for stream in source_streams(job)):
         spec = chosen.get_asset_spec(stream)
@@ -106,4 +112,20 @@ def build_source_asset_specs(*jobs: Job, translator: TidemarkTranslator | None =
                 uid=stream.name,
             )
         found.setdefault(spec.key, (spec, origin, stream.job.name))
-    return [spec for spec, _, _ in found.values()]
+        readers.setdefault(spec.key, {})[stream.job.name] = stream.name
+    return [spec if len(readers[key]) == 1 else _shared(spec, readers[key]) for key, (spec, _, _) in found.items()]
+
+
+def _shared(spec: dg.AssetSpec, readers: Mapping[str, str]) -> dg.AssetSpec:
+    """Return the asset of a source that several jobs read; one that a translator has put into a group of its own stays there.
+
+    Args:
+        spec: as the first job's source.
+        readers: the source's name by job.
+    """
+    first, name = next(iter(readers.items()))
+    if spec.group_name != group_of(first):
+        return spec
+    jobs = [f"`{job}`" for job in readers]
+    text = f"Source `{name}` of the streaming jobs {', '.join(jobs[:-1])} and {jobs[-1]}; it is written outside Dagster."
+    return spec.replace_attributes(group_name=SOURCES, description=text if spec.description == describe_source(first, name) else ...)

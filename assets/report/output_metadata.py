@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import dagster as dg
 
 from tidemark.assets.report.run_report import RunReport
+from tidemark.assets.report.summary import SUMMARY_KEY, summary
 from tidemark.assets.report.watermark_chart import watermark_chart
 from tidemark.assets.streams.job_streams import StreamData, functions_of, late_operators_of, windows_of
 from tidemark.assets.streams.spec_metadata import column_lineage
 from tidemark.assets.values.metadata_values import MetadataItem, MetadataValues
 from tidemark.durations import format_duration
+from tidemark.state import EpochProgress
 
 CHART_KEY = "tidemark/watermark_and_late_rows"
 
@@ -48,16 +50,27 @@ def output_metadata(stream: StreamData, report: RunReport, upstream: Mapping[str
         upstream: asset keys of the job's sources by name, for the column lineage.
     """
     metadata: dict[str, MetadataItem] = {
-        CHART_KEY: dg.MetadataValue.md(watermark_chart(report.history or report.epochs)),
-        **output_metrics(stream, report),
+        **chart_metadata(report.history or report.epochs),
+        **summarised_metrics(stream, report),
     }
     if stream.output is not None and (columns := column_lineage(stream.output.node, upstream)):
         metadata["dagster/column_lineage"] = columns
     return metadata
 
 
+def chart_metadata(epochs: Sequence[EpochProgress]) -> MetadataValues:
+    """Return the chart over some epochs, oldest first."""
+    return {CHART_KEY: dg.MetadataValue.md(watermark_chart(epochs))}
+
+
+def summarised_metrics(stream: StreamData, report: RunReport) -> MetadataValues:
+    """Return the numbers of ``output_metrics`` after their summary for people."""
+    found = output_metrics(stream, report)
+    return {SUMMARY_KEY: summary(found), **found}
+
+
 def output_metrics(stream: StreamData, report: RunReport) -> MetadataValues:
-    """Return the numbers of ``output_metadata`` without its chart, for the repeated observations of a submitted job."""
+    """Return the plain numbers of ``output_metadata``, in the order in which Dagster shows and plots them."""
     found: dict[str, MetadataItem] = {
         "tidemark/rows_added": report.rows_added(stream.name),
         "tidemark/bytes_added": report.bytes_added(stream.name),

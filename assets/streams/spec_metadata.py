@@ -48,7 +48,7 @@ def stream_metadata(data: StreamData, upstream: Mapping[str, dg.AssetKey]) -> Me
         "tidemark/kind": data.kind,
         "tidemark/guarantee": guarantee(sink),
         "tidemark/graph": dg.MetadataValue.md(f"```mermaid\n{data.job.explain(format='mermaid')}\n```"),
-        **_schema_metadata(data.output.node, output_schema(data.output)),
+        **_schema_metadata(data.output.node, output_schema(data.output), dict(data.output.column_texts)),
         **_window_metadata(windows_of(data.output.node)),
         **_function_metadata(functions_of(data.output.node)),
     }
@@ -130,14 +130,16 @@ def column_lineage(node: Node, upstream: Mapping[str, dg.AssetKey]) -> dg.TableC
     return dg.TableColumnLineage(deps_by_column=known) if known else None
 
 
-def _schema_metadata(node: Node, schema: Schema | None) -> MetadataValues:
+def _schema_metadata(node: Node, schema: Schema | None, given: Mapping[str, str] | None = None) -> MetadataValues:
+    """Return the columns with their descriptions: the given ones, else what the graph says."""
+    texts = given or {}
     if schema is None:
         return {}
     columns = [
         dg.TableColumn(
             name=column.name,
             type=column.type.lower() if column.type else "unknown",
-            description=_description(node, column.name),
+            description=texts.get(column.name) or _description(node, column.name),
         )
         for column in schema.columns
     ]

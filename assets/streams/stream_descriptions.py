@@ -36,14 +36,15 @@ _MALFORMED: Final[Mapping[str, str]] = {
 
 
 def describe_output(stream: StreamData) -> str:
-    """Return the description of an output as Markdown: its rows, windows and keys, and the job's description."""
+    """Return the description of an output as Markdown: what its declaration says, its rows, windows and keys, and the job's description."""
     if stream.output is None:
         raise TypeError(f"{stream.name} is a source")
     sentences = [f"{_rows(stream.output.node, stream.kind)}.", f"Output `{stream.name}` of the streaming job `{stream.job.name}`."]
     if stream.job.description:
         # The job's description is about its main outputs.
         sentences.insert(0 if stream.kind == "main" else len(sentences), stream.job.description)
-    return " ".join(sentences)
+    text = " ".join(sentences)
+    return f"{stream.output.description}\n\n{text}" if stream.output.description else text
 
 
 def _rows(node: Node, kind: StreamKind) -> str:

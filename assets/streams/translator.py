@@ -67,6 +67,11 @@ class TidemarkTranslator:
         )
 
 
+def describe_source(job: str, name: str) -> str:
+    """Return the description of a source that one job reads."""
+    return f"Source `{name}` of the streaming job `{job}`; it is written outside Dagster."
+
+
 def _sink_kind(sink: SinkSpec) -> str:
     return sink.kind if isinstance(sink, ConnectorSpec) else _SINK_KINDS[type(sink)]
 
@@ -100,7 +105,7 @@ def _source_data(data: StreamData, name: str) -> StreamData:
 def _source_spec(data: StreamData) -> dg.AssetSpec:
     return dg.AssetSpec(
         key=dg.AssetKey([data.name]),
-        description=f"Source `{data.name}` of the streaming job `{data.job.name}`; it is written outside Dagster.",
+        description=describe_source(data.job.name, data.name),
         metadata=source_metadata(data),
         group_name=group_of(data.job.name),
         owners=_owners(data.job),

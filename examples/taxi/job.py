@@ -70,7 +70,17 @@ def build_job(
     return tm.Job(
         name,
         outputs={
-            "hourly_tips": tm.delta(hourly, str(folder / "hourly_tips")),
+            "hourly_tips": tm.delta(
+                hourly,
+                str(folder / "hourly_tips"),
+                description="Tips and fares of each pick-up zone and hour; of an hour the pane with the greatest `pane_index` counts.",
+                columns={
+                    "pickup_zone": "Taxi zone in which the trips began.",
+                    "tips": "Sum of the tips paid by card, in dollars.",
+                    "fares": "Sum of the fares without tips and tolls, in dollars.",
+                    "typical_fare": "Median fare, approximately, in dollars.",
+                },
+            ),
             "late_trips": tm.delta(hourly.side_output(LATE), str(folder / "late_trips")),
             "rejected_trips": tm.delta(paid.side_output(REJECTED), str(folder / "rejected_trips")),
             "malformed_trips": tm.delta(trips.side_output(MALFORMED), str(folder / "malformed_trips")),

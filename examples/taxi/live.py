@@ -1,4 +1,4 @@
-"""The taxi job as a continuous job: its driver is a separate process, which the jobs ``taxi_live_start``, ``_stop`` and so on control.
+"""The taxi job as a continuous job: its driver is a separate process, which the job ``taxi_live_operate`` starts and stops.
 
 Its outputs are assets whose hourly partitions a sensor reports when they are complete; a daily asset is materialized when the watermark
 has passed the day.
@@ -13,7 +13,7 @@ import dagster as dg
 from examples.taxi.job import example_home, live_job
 from tidemark.assets import Conservation, StateFits, UniquePanes, build_asset_checks, build_output_asset_specs
 from tidemark.control import JobSpec
-from tidemark.operations import control_jobs, savepoint_jobs
+from tidemark.operations import build_operations
 from tidemark.sensors import (
     SensorOptions,
     build_check_sensor,
@@ -38,7 +38,7 @@ SPEC = JobSpec(
     folder=str(Path(__file__).resolve().parents[2]),
     variables={"TIDEMARK_EXAMPLE_HOME": str(example_home())},
 )
-"""The spec with which ``taxi_live_start`` submits the job."""
+"""The spec with which the operation ``start`` of ``taxi_live_operate`` submits the job."""
 
 hourly, *others = build_output_asset_specs(live_job, partitions=HOURS)
 
@@ -93,4 +93,4 @@ def live_definitions(options: SensorOptions) -> dg.Definitions:
             build_late_data_sensor(live_job, warn_above=0.05, error_above=0.25, options=options),
         ],
     )
-    return dg.Definitions.merge(definitions, control_jobs(live_job, spec=SPEC), savepoint_jobs(live_job))
+    return dg.Definitions.merge(definitions, build_operations(live_job, spec=SPEC))

@@ -13,6 +13,7 @@ import dagster as dg
 from tidemark.assets.definitions.broken_code import code_evaluations
 from tidemark.assets.definitions.job_health import UNKNOWN, HealthVerdict, health_verdict, unreadable_verdict
 from tidemark.assets.definitions.reconcile_sensors import ReconcileSensor, find_reconcile_sensor
+from tidemark.assets.definitions.start_operations import start_operation
 from tidemark.assets.values.store_location import store_location
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control import (
@@ -99,7 +100,10 @@ def build_job_health_sensor(
             parts += _pending_text(known[0].send_alerts(receiver, views, errors))
         parts += [f"the code of {code} cannot be loaded: {error}" for code, error in (broken or {}).items()]
         sensor = partial(_reconcile_sensor, context, store)
-        events = health_evaluations(context, lambda job: _verdict(job, views, errors, names, store=store_location(store), sensor=sensor))
+        place, repository = store_location(store), context.repository_def
+        events = health_evaluations(
+            context, lambda job: _verdict(job, views, errors, names, store=place, sensor=sensor, repository=repository)
+        )
         return dg.SensorResult(skip_reason="; ".join(parts), asset_events=[*events, *code_evaluations(context.instance, broken or {})])
 
     return store_sensor(
@@ -172,13 +176,14 @@ def _verdict(
     *,
     store: str,
     sensor: Callable[[str], ReconcileSensor | None],
+    repository: dg.RepositoryDefinition | None,
 ) -> HealthVerdict | None:
     """Return the verdict on a job of the code location; None for a transient error, or a job that is not observed."""
     if job in errors:
         return None if errors[job].transient else unreadable_verdict(errors[job])
     view = next((view for view in views if view.job == job), None)
     if view is not None:
-        return health_verdict(view, store, partial(sensor, job))
+        return health_verdict(view, store, partial(sensor, job), operation=start_operation(repository, job))
     return UNKNOWN if names is None or job in names else None
 
 

@@ -9,9 +9,11 @@ import dagster as dg
 
 from tidemark.assets.definitions.bound_job import BoundJob
 from tidemark.assets.report.complete_partitions import PartitionMark, complete_partitions, touched_partitions
-from tidemark.assets.report.output_metadata import output_metrics
+from tidemark.assets.report.output_metadata import chart_metadata, summarised_metrics
 from tidemark.assets.report.run_report import RunReport
+from tidemark.assets.report.watermark_chart import MAX_POINTS
 from tidemark.assets.streams.job_streams import StreamData
+from tidemark.assets.values.metadata_values import MetadataValues
 from tidemark.sensors.reports.partition_events import PARTITIONS_AT_ONCE, partition_materializations
 from tidemark.sensors.reports.progress_cursor import JobMark
 from tidemark.sensors.reports.reported_events import ReportedEvents
@@ -19,6 +21,9 @@ from tidemark.state import EpochProgress, JobStatus, JobStore, empty_totals, epo
 
 EPOCHS_AT_ONCE = 1000
 """Maximum epochs that one observation covers, also the first observation of a job."""
+
+CHART_MS = 3_600_000
+"""Observations have the chart at most once in this time of the clock, since Dagster keeps each."""
 
 Event = dg.AssetObservation | dg.AssetMaterialization
 
@@ -82,15 +87,24 @@ def report_epochs(
     if not epochs:
         return None
     events: list[Event] = []
+    chart = _chart(root, name, epochs, mark, now)
     for stream in job.bound.streams:
         key = job.bound.keys.get(stream.name)
         new = reported.not_observed(key, epochs) if key is not None else ()
         if key is not None and new:
-            events.append(dg.AssetObservation(asset_key=key, metadata=dict(output_metrics(stream, _report(job.bound, status, new)))))
+            metadata = {**chart, **summarised_metrics(stream, _report(job.bound, status, new))}
+            events.append(dg.AssetObservation(asset_key=key, metadata=metadata))
     last = (epochs[-1].lineage, epochs[-1].epoch)
     # The first report includes the corrections so far.
     through, followed = (mark.through, mark.corrected_to) if mark is not None else ({}, last)
     return JobReport(tuple(events), JobMark(*last, now, through, followed))
+
+
+def _chart(root: JobStore, job: str, epochs: Sequence[EpochProgress], mark: JobMark | None, now: int) -> MetadataValues:
+    """Return the chart of a job's newest epochs for the first observation in an hour, nothing for the others."""
+    if mark is not None and now // CHART_MS == mark.at // CHART_MS:
+        return {}
+    return chart_metadata(epochs if len(epochs) >= MAX_POINTS else read_history(root, job, MAX_POINTS) or epochs)
 
 
 def report_corrections(root: JobStore, job: FollowedJob, mark: JobMark, *, reported: ReportedEvents) -> JobReport | None:

@@ -75,7 +75,7 @@ def test_dagster_has_assets_operations_and_running_sensors(tmp_path: Path) -> No
     make(tmp_path, "rides")
     assets, jobs, sensors = (ast.literal_eval(line) for line in run(sys.executable, "-c", LISTED, cwd=tmp_path / "rides").splitlines()[-3:])
     assert {"rides/by_minute", "rides/late", "rides/refunds", "rides/malformed", "trips"} <= set(assets)
-    assert {"rides_start", "rides_stop", "rides_upgrade"} <= set(jobs)
+    assert {"rides_operate", "rides_savepoint", "rides_maintenance"} <= set(jobs)
     assert sensors == ["RUNNING"] * len(sensors)
     assert len(sensors) == 4
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.command_tree import subcommands
 from tidemark.cli.program.main import main
-from tidemark.operations import control_jobs, savepoint_jobs
+from tidemark.operations import build_operations, control_jobs, savepoint_jobs
 
 pytestmark = pytest.mark.dagster
 
@@ -46,6 +46,7 @@ CHANGES_NOTHING = "launched as it is it changes nothing, and says what is missin
 _STEERED = {"wait": "these only ask; in Dagster somebody may want to wait", "timeout": "goes with `wait`"}
 
 PAIRS: Mapping[str, Pair] = {
+    "status": Pair("status"),
     "start": Pair("start", own={"resubmit": "the code location has a spec, which the command does not know"}),
     "stop": Pair("stop", {"drain": "how"}),
     "cancel": Pair("cancel"),
@@ -103,7 +104,6 @@ WITHOUT_FORM = {
     **dict.fromkeys(("connectors install", "connectors list"), "of the machine that sessions start on, not of a job"),
     "wait": "the check `InputsVisible`, and the sensor of `build_input_sensor`",
     "list": "observations, and the health sensor",
-    "status": "observations, and the health sensor",
     "history": "observations",
     "logs": "the metadata of `start` has the log's place",
     "top": "observations",
@@ -140,14 +140,30 @@ def leaves(command: click.Command, path: str = "") -> list[str]:
 @pytest.fixture(scope="module")
 def forms() -> dict[str, dict[str, dg.Field]]:
     """Return the fields of every operation's form, as the launchpad has them."""
+    return {"status": {"job": dg.Field(str, description="of all operations"), **choices()["status"]}, **single_forms()}
+
+
+def fields_of(schema: dg.Field | None) -> dict[str, dg.Field]:
+    assert schema is not None
+    return dict(getattr(schema.config_type, "fields"))  # noqa: B009 - of some types only
+
+
+def choices() -> dict[str, dict[str, dg.Field]]:
+    """Return the fields of every operation as ``tidemark_operate`` offers them."""
+    (job,) = (job for job in build_operations(store="jobs").resolve_all_job_defs() if job.name == "tidemark_operate")
+    (node,) = job.graph.node_defs
+    assert node.config_schema is not None
+    return {verb: fields_of(field) for verb, field in fields_of(fields_of(node.config_schema.as_field())["do"]).items()}
+
+
+def single_forms() -> dict[str, dict[str, dg.Field]]:
     defs = dg.Definitions.merge(control_jobs(store="jobs"), savepoint_jobs(store="jobs"))
     found = {}
     for job in defs.resolve_all_job_defs():
         if job.name.startswith("tidemark_"):
             (node,) = job.graph.node_defs
-            schema = node.config_schema
-            assert schema is not None
-            found[job.name.removeprefix("tidemark_")] = dict(getattr(schema.config_type, "fields"))  # noqa: B009 - of some types only
+            assert node.config_schema is not None
+            found[job.name.removeprefix("tidemark_")] = fields_of(node.config_schema.as_field())
     return found
 
 
@@ -155,6 +171,16 @@ def test_every_operation_and_every_command_is_looked_at(forms: Mapping[str, obje
     assert set(forms) == {*PAIRS, *WITHOUT_COMMAND}
     assert set(leaves(main)) == {*(pair.command for pair in PAIRS.values()), *WITHOUT_FORM}
     assert not set(WITHOUT_FORM) & {pair.command for pair in PAIRS.values()}
+
+
+def test_one_dagster_job_offers_what_the_single_ones_do(forms: Mapping[str, Mapping[str, dg.Field]]) -> None:
+    def told(fields: Mapping[str, dg.Field]) -> dict[str, tuple[object, ...]]:
+        known = {name: field for name, field in fields.items() if name != "job"}
+        return {
+            name: (field.description, field.is_required, field.default_provided and field.default_value) for name, field in known.items()
+        }
+
+    assert {verb: told(fields) for verb, fields in choices().items()} == {verb: told(fields) for verb, fields in forms.items()}
 
 
 @pytest.mark.parametrize("verb", PAIRS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,10 +17,14 @@ from tests.dagster.instances import temporary_instance
 from tidemark.assets import Conservation, build_asset_checks, build_output_asset_specs
 from tidemark.assets.definitions.job_health import health_verdict
 from tidemark.assets.definitions.reconcile_sensors import find_reconcile_sensor
+from tidemark.assets.definitions.start_operations import start_operation
 from tidemark.control import JobSpec, JobView
+from tidemark.control.model.spec import AlertThresholds
 from tidemark.errors import SourceError
 from tidemark.operations import control_jobs
 from tidemark.sensors import build_check_sensor, build_job_health_sensor, build_reconcile_sensor
+from tidemark.state.log.progress import SourceProgress
+from tidemark.state.status.status import read_status, write_status
 
 pytestmark = pytest.mark.dagster
 
@@ -192,6 +196,46 @@ def test_a_fix_follows_the_switch_of_the_sensor(
     )
     assert find_reconcile_sensor(rig.instance, repository, store, "rides", location="here") is None, "a sensor of other jobs"
     assert find_reconcile_sensor(rig.instance, repository, "other", "fares", location="here") is None, "a sensor of another store"
+
+
+def lag(rig: Rig, seconds: int) -> None:
+    """Let the job's newest epoch say how far its watermark is behind."""
+    known = read_status(rig.world.store, "fares")
+    assert known is not None
+    assert known.last is not None
+    now = rig.world.clock.now_ms()
+    trips = SourceProgress(10, 10, 0, now - seconds * 1000, seconds * 1000, "p0")
+    write_status(rig.world.store, replace(known, heartbeat_at=now, last=replace(known.last, sources={"trips": trips})))
+
+
+@pytest.mark.parametrize("watcher", ["health", "reconcile"])
+def test_a_job_behind_its_limit_is_red_until_it_is_well_below_it(rig: Rig, watcher: str) -> None:
+    running(rig)
+    rig.world.want(alerts=AlertThresholds(lag_error_ms=600_000))
+    lag(rig, 300)
+    rig.tick(watcher)
+    for seconds, reports, passed in ((599, 0, True), (600, 4, False), (599, 0, False), (479, 4, True), (599, 0, True)):
+        lag(rig, seconds)
+        assert len(rig.tick(watcher)) == reports, seconds
+        assert rig.passes() is passed, seconds
+    red = rig.events[-5]
+    assert (red.passed, red.severity, red.metadata["tidemark/health"].value) == (False, dg.AssetCheckSeverity.ERROR, "lagging")
+    assert "source 'trips' lags: its watermark is" in str(red.description)
+    assert "`tidemark status fares" in str(red.description)
+
+
+def test_a_fix_names_the_operation_that_the_code_location_has(rig: Rig) -> None:
+    job = make_job(Path(rig.world.store.location.path), "fares", store=rig.world.store.uri)
+    assert start_operation(rig.defs.get_repository_def(), "fares") == "launch `fares_start`"
+    assert start_operation(control_jobs(store=rig.world.store.uri).get_repository_def(), "rides") == "launch `tidemark_start`"
+    assert start_operation(dg.Definitions(assets=build_output_asset_specs(job)).get_repository_def(), "fares") == ""
+    assert start_operation(None, "fares") == ""
+
+
+def test_a_description_says_that_the_job_is_continuous(rig: Rig) -> None:
+    texts = [spec.description for spec in rig.defs.resolve_all_asset_specs() if len(spec.key.path) == 2]
+    assert len(texts) == len(OUTPUTS)
+    assert all("runs until it is stopped. Whether it runs now is in the check `job_health`." in str(text) for text in texts)
 
 
 def test_a_job_that_failed_for_good_is_red_with_its_error(rig: Rig) -> None:

@@ -11,9 +11,10 @@ import dagster as dg
 import pytest
 
 from tests.dagster.instances import temporary_instance
-from tidemark.assets import Conservation, StreamData, TidemarkTranslator
+from tidemark.assets import Conservation, StreamData, TidemarkTranslator, UniquePanes
 from tidemark.control.model.spec import JobSpec
-from tidemark.operations import build_continuous_definitions
+from tidemark.errors import DefinitionError
+from tidemark.operations import build_continuous_definitions, build_job_definitions
 from tidemark.resources import LogAlert
 
 pytestmark = pytest.mark.dagster
@@ -145,18 +146,25 @@ def test_partitions_checks_specs_and_operations(modules: Path) -> None:
     specs = {spec.key.to_user_string(): spec for spec in defs.resolve_all_asset_specs()}
     assert (specs["many_a/hourly"].partitions_def, specs["many_b/hourly"].partitions_def) == (hours, None)
     jobs = {job.name for job in defs.resolve_all_job_defs()}
-    assert {"many_a_start", "many_b_stop", "many_a_savepoint", "many_b_upgrade", "many_b_maintenance"} <= jobs
+    assert jobs - {"__ASSET_JOB"} == {f"many_{job}_{work}" for job in "ab" for work in ("operate", "savepoint", "maintenance")}
     assert {schedule.name for schedule in defs.schedules or ()} == {
         f"many_{job}_{work}_schedule" for job in "ab" for work in ("savepoint", "maintenance")
     }
     store_wide = loadable(build_continuous_definitions(*codes, store=str(modules / "store"), operations="store"))
     names = {job.name for job in store_wide.resolve_all_job_defs()}
-    assert {"tidemark_start", "tidemark_savepoint", "tidemark_rewind"} <= names
+    assert names - {"__ASSET_JOB"} == {"tidemark_operate"}
+    assert not store_wide.schedules
+    store_wide = loadable(build_continuous_definitions(*codes, store=str(modules / "store"), operations="store", single_jobs=True))
+    names = {job.name for job in store_wide.resolve_all_job_defs()}
+    assert {"tidemark_operate", "tidemark_start", "tidemark_savepoint", "tidemark_rewind"} <= names
     assert names.isdisjoint({"many_a_start", "many_a_savepoint"})
     assert not store_wide.schedules
+    single = loadable(build_continuous_definitions(*codes, store=str(modules / "store"), single_jobs=True))
+    assert {"many_a_start", "many_b_stop", "many_a_savepoint", "many_b_upgrade", "many_b_maintenance"} <= {
+        job.name for job in single.resolve_all_job_defs()
+    }
     without = loadable(build_continuous_definitions(*codes, store=str(modules / "store"), savepoints=False))
-    assert "many_a_start" in {job.name for job in without.resolve_all_job_defs()}
-    assert "many_a_savepoint" not in {job.name for job in without.resolve_all_job_defs()}
+    assert {job.name for job in without.resolve_all_job_defs()} - {"__ASSET_JOB"} == {"many_a_operate", "many_b_operate"}
     assert not without.schedules
     assert {sensor.default_status for sensor in defs.sensors or ()} == {dg.DefaultSensorStatus.RUNNING}
     assert {schedule.default_status for schedule in defs.schedules or () if isinstance(schedule, dg.ScheduleDefinition)} == {
@@ -183,8 +191,44 @@ def test_a_job_that_dagster_does_not_take_is_shown_beside_the_others(modules: Pa
 
 def test_jobs_whose_operations_would_have_one_name_are_told(modules: Path) -> None:
     codes = [write_job(modules, "many_x"), write_job(modules, "many_x_export")]
-    defs = loadable(build_continuous_definitions(*codes, store=str(modules / "store")))
+    defs = loadable(build_continuous_definitions(*codes, store=str(modules / "store"), single_jobs=True))
     assert keys_of(defs) == {"events", "many_x/hourly", "broken/many_x_export_job"}
+    defs = loadable(build_continuous_definitions(*codes, store=str(modules / "store")))
+    assert keys_of(defs) == {"events", "many_x/hourly", "many_x_export/hourly"}
+
+
+def test_ten_jobs_have_three_dagster_jobs_each_and_four_sensors_together(modules: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    codes = [write_job(modules, f"ten_{number}") for number in range(10)]
+    counts = {}
+    for way in ("one for all operations", "one for each operation"):
+        single = way.startswith("one for each")
+        defs = loadable(build_job_definitions(*codes, continuous=True, store=str(modules / "store"), single_jobs=single))
+        jobs = [job.name for job in defs.resolve_all_job_defs() if not job.name.startswith("__")]
+        counts[way] = len(jobs), len(list(defs.sensors or ())), len(list(defs.schedules or ()))
+    with capsys.disabled():
+        for way, (jobs_, sensors, schedules) in counts.items():
+            print(f"\nten jobs, Dagster jobs: {way}: {jobs_} jobs, {sensors} sensors, {schedules} schedules")
+    assert counts == {"one for all operations": (30, 4, 20), "one for each operation": (190, 4, 20)}
+
+
+def test_jobs_that_are_not_continuous_are_drained_by_runs(modules: Path) -> None:
+    (modules / "dry_broken.py").write_text("import no_such_module_anywhere")
+    codes = [write_job(modules, "dry_a"), write_job(modules, "dry_b"), "dry_broken:job"]
+    drained = build_job_definitions(*codes, continuous=False, store=str(modules / "store"), checks=lambda _: [UniquePanes("hourly")])
+    defs = loadable(drained)
+    assert keys_of(defs) == {"events", "dry_a/hourly", "dry_b/hourly", "broken/dry_broken_job"}
+    graph = defs.resolve_asset_graph()
+    assert {key.to_user_string() for key in graph.materializable_asset_keys} == {"dry_a/hourly", "dry_b/hourly"}
+    assert {key.name for key in graph.asset_check_keys} == {"conservation", "unique_panes", "code_loads"}
+    assert {schedule.name for schedule in defs.schedules or ()} == {"dry_a_drain_schedule", "dry_b_drain_schedule"}
+    assert {sensor.name for sensor in defs.sensors or ()} == {
+        f"dry_{job}_{what}" for job in "ab" for what in ("watermark_lag", "late_data")
+    }
+    # A continuous job of another call goes with it.
+    other = build_job_definitions(write_job(modules, "wet_a", source="rides"), store=str(modules / "store"))
+    assert "wet_a/hourly" in keys_of(loadable(dg.Definitions.merge(drained, other)))
+    with pytest.raises(DefinitionError, match="belong to continuous jobs"):
+        build_job_definitions(*codes, continuous=False, store="jobs", spec=lambda code, job: JobSpec(job.name, code))
 
 
 def test_a_job_that_reads_another_one_s_table_is_downstream_of_it(modules: Path) -> None:

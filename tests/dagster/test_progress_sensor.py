@@ -12,11 +12,13 @@ import pytest
 from tests.dagster.fake_engine import HOUR, START, FakeEpoch, commit_status, make_job, window_rows
 from tests.dagster.instances import temporary_instance
 from tidemark.assets import build_output_asset_specs
+from tidemark.assets.report.output_metadata import CHART_KEY
 from tidemark.errors import DefinitionError, StoreError
 from tidemark.sensors import SensorOptions, build_progress_sensor
 from tidemark.sensors.reports import progress as progress_module
 from tidemark.sensors.reports import progress_report
 from tidemark.sensors.reports.progress_cursor import JobMark, decode_marks, encode_marks
+from tidemark.sensors.reports.progress_report import CHART_MS
 from tidemark.state.status.history import HistoryWriter
 from tidemark.state.status.status import write_status
 from tidemark.state.store.layout import history_path
@@ -128,13 +130,22 @@ def test_epochs_are_rolled_up_at_most_every_five_minutes(rig: Rig) -> None:
     assert len(rig.observations(LATE)) == 2
 
 
-def test_the_keys_are_those_of_materializations_but_for_the_picture(rig: Rig) -> None:
+def test_the_keys_are_those_of_materializations_and_the_picture_comes_once_an_hour(rig: Rig) -> None:
     rig.commit(epoch((1, 0, 0, 3)))
     rig.tick()
     (found,) = rig.observations()
     wanted = "rows_added bytes_added epochs lineage watermark state_bytes rows_per_second panes_on_time late_ratio epoch_seconds"
     assert {f"tidemark/{name}" for name in wanted.split()} <= set(found.metadata)
-    assert not any(isinstance(value, dg.MarkdownMetadataValue) for value in found.metadata.values())
+    assert list(found.metadata)[:2] == [CHART_KEY, "tidemark/summary"]
+    begun = rig.clock.now_ms() // CHART_MS
+    for _ in range(9):
+        rig.commit(epoch((1, 1, 0, 3)))
+        rig.tick(minutes=10)
+    charts = [item.metadata for item in rig.observations() if CHART_KEY in item.metadata]
+    assert len(rig.observations()) == 10
+    assert len(charts) == 1 + rig.clock.now_ms() // CHART_MS - begun
+    assert "epochs 0 to 0" in str(charts[0][CHART_KEY].value)
+    assert all("tidemark/summary" in item.metadata for item in rig.observations())
 
 
 def test_a_tick_that_fails_or_dies_half_way_loses_and_repeats_nothing(rig: Rig) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -29,7 +31,7 @@ mutation ($params: ExecutionParams!) {
 """
 RUNS = """
 query ($job: String!) {
-  runsOrError(filter: {pipelineName: $job}, limit: 1) { ... on Runs { results { runId status tags { key value } } } }
+  runsOrError(filter: {pipelineName: $job}, limit: 10) { ... on Runs { results { runId status tags { key value } } } }
 }
 """
 EVENTS = """
@@ -88,12 +90,12 @@ def all_outputs(deployed: Deployed, status: str) -> bool | None:
     return True if {health(deployed, name)[0] for name in names} == {status} else None
 
 
-def ended(deployed: Deployed, job: str) -> str:
-    """Wait for the end of the newest run of a Dagster job, and return how it ended."""
+def ended(deployed: Deployed, job: str, *, runs: int = 1) -> str:
+    """Wait for the end of the newest of so many runs of a Dagster job, and return how it ended."""
 
     def ask() -> str | None:
-        runs = deployed.server.ask(RUNS, job=job)["runsOrError"]["results"]
-        status = str(runs[0]["status"]) if runs else ""
+        found = deployed.server.ask(RUNS, job=job)["runsOrError"]["results"]
+        status = str(found[0]["status"]) if len(found) >= runs else ""
         return status if status in {"SUCCESS", "FAILURE", "CANCELED"} else None
 
     return wait_for(f"the end of {job}", ask, seconds=300, log=deployed.server.log)
@@ -106,13 +108,23 @@ def health(deployed: Deployed, output: str) -> tuple[str, str]:
     return (str(shown["status"]), str((shown["evaluation"] or {}).get("description"))) if shown is not None else ("none", "")
 
 
+def operation(do: dict[str, object]) -> dict[str, object]:
+    """Return the config of a run of the job's operations."""
+    return {"ops": {f"operate_{JOB}": {"config": {"do": do}}}}
+
+
+def launch(server: WebServer, do: dict[str, object]) -> None:
+    selector = {"repositoryLocationName": "taxi", "repositoryName": "__repository__", "pipelineName": f"{JOB}_operate"}
+    params = {"selector": selector, "mode": "default", "runConfigData": operation(do)}
+    launched = server.ask(LAUNCH, params=params)["launchPipelineExecution"]
+    assert launched["__typename"] == "LaunchRunSuccess", launched
+
+
 @only_long
 def test_a_job_is_started_watched_and_stopped_from_the_pages(deployed: Deployed, tmp_path: Path) -> None:
     server, store = deployed.server, deployed.store
-    selector = {"repositoryLocationName": "taxi", "repositoryName": "__repository__", "pipelineName": f"{JOB}_start"}
-    launched = server.ask(LAUNCH, params={"selector": selector, "mode": "default", "runConfigData": {}})["launchPipelineExecution"]
-    assert launched["__typename"] == "LaunchRunSuccess", launched
-    assert ended(deployed, f"{JOB}_start") == "SUCCESS", server.log.read_text()[-6000:]
+    launch(server, {"start": {}})
+    assert ended(deployed, f"{JOB}_operate") == "SUCCESS", server.log.read_text()[-6000:]
 
     def read() -> bool | None:
         status = read_status(store, JOB)
@@ -143,12 +155,15 @@ def test_a_job_is_started_watched_and_stopped_from_the_pages(deployed: Deployed,
         page.open(f"{server.url}/locations/taxi/sensors/tidemark_reconcile")
         # What a tick said is shown when one points at it; it is asked for below.
         page.wait_for_text("tidemark_reconcile", "Running", "0 runs requested")
-        page.open(f"{server.url}/locations/taxi/jobs/{JOB}_stop/playground")
-        # The form is filled in with the defaults.
-        page.wait_for_text("Launch Run", f"stop_{JOB}", "finish", "10 minutes")
+        page.open(f"{server.url}/locations/taxi/jobs/{JOB}_operate/playground")
+        # The form is filled in with the default, which changes nothing.
+        page.wait_for_text("Launch Run", f"operate_{JOB}", "status", "check")
+        chosen = quote(json.dumps(operation({"stop": {"why": "by hand"}})))
+        page.open(f"{server.url}/locations/taxi/jobs/{JOB}_operate/playground/setup?config={chosen}")
+        page.wait_for_text("Launch Run", "stop", "by hand")
         wait_for("the button", lambda: page.evaluate(READY), seconds=60)
         page.evaluate(f"{BUTTON}.click()")
-        assert ended(deployed, f"{JOB}_stop") == "SUCCESS", server.log.read_text()[-6000:]
+        assert ended(deployed, f"{JOB}_operate", runs=2) == "SUCCESS", server.log.read_text()[-6000:]
     for sensor in SENSORS:
         named = {"repositoryLocationName": "taxi", "repositoryName": "__repository__", "sensorName": sensor}
         ticks = server.ask(TICKS, sensor=named)["sensorOrError"]["sensorState"]["ticks"]

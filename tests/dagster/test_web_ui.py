@@ -14,6 +14,7 @@ from examples.taxi.generator import TripPlan, WaveCounts, write_wave
 from tests.dagster.browser import open_browser, require_chromium
 from tests.dagster.web_server import CHECKOUT, WebServer, wait_for, web_server
 from tests.seeds import only_long
+from tidemark.assets.report.watermark_chart import WIDTH
 from tidemark.state.status.status import read_status
 from tidemark.state.store.store import JobStore
 
@@ -188,7 +189,7 @@ def test_the_pages_show_graph_numbers_and_picture(deployed: Deployed, tmp_path: 
         row_count = f"{metadata(asset(deployed, 'hourly_tips'))['dagster/row_count']:,}"
         page.wait_for_text("typical_fare", "tidemark/late_rows", "tidemark/watermark_lag_seconds", "[Show Markdown]", row_count)
         page.evaluate(CLICK)
-        assert wait_for("the picture", lambda: page.evaluate(IMAGE), seconds=30) == 640
+        assert wait_for("the picture", lambda: page.evaluate(IMAGE), seconds=30) == WIDTH
         page.open(f"{deployed.server.url}/assets/taxi/hourly_tips?view=checks")
         page.wait_for_text("conservation", "unique_panes", "zone_is_known")
 

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.docs.test_snippets import CHECKOUT, snippets
 
+PAGE = CHECKOUT / "docs/how-to/dagster-running-on.md"
 pytestmark = [
     pytest.mark.dagster,
     pytest.mark.filterwarnings(r"ignore:The `__fields__` attribute is deprecated"),  # Dagster's, over pydantic
@@ -33,16 +35,16 @@ def test_the_code_locations_of_the_page_load(elsewhere: Path) -> None:
         if snippet.module is not None:
             (elsewhere / f"{snippet.module}.py").write_text(snippet.code, encoding="utf-8")
     found = []
-    for snippet in snippets(CHECKOUT / "docs/how-to/dagster-running-on.md"):
+    for snippet in snippets(PAGE):
         space: dict[str, object] = {"__name__": "definitions"}
         exec(compile(snippet.code, snippet.place, "exec"), space)  # noqa: S102 - the project's own page
         (defs,) = (value for value in space.values() if isinstance(value, dg.Definitions))
         dg.Definitions.validate_loadable(defs)
         found.append(defs)
     one, defs, many = found
-    assert {"fares_start", "fares_savepoint"} <= {job.name for job in one.resolve_all_job_defs()}
-    assert {f"fares_{verb}" for verb in ("start", "stop", "cancel", "restart", "suspend", "resume")} <= {
-        job.name for job in defs.resolve_all_job_defs()
-    }
+    assert {"fares_operate", "fares_savepoint"} <= {job.name for job in one.resolve_all_job_defs()}
+    operate = defs.resolve_job_def("fares_operate")
+    shown = PAGE.read_text(encoding="utf-8").split("```yaml\n", 1)[1].split("```", 1)[0]
+    assert dg.validate_run_config(operate, yaml.safe_load(shown))["ops"]["operate_fares"]["config"]["do"]["stop"]["how"] == "drain"
     keys = {spec.key.to_user_string() for spec in many.resolve_all_asset_specs()}
     assert {"fares/hourly", "broken/not_written_yet_job"} <= keys

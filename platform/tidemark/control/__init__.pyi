@@ -76,4 +76,5 @@ from .upgrade.upgrade_coordinator import Upgrading as Upgrading
 from .upgrade.upgrade_request import UpgradeRequest as UpgradeRequest
 from .upgrade.upgrade_request import begin_upgrade as begin_upgrade
 from .upgrade.upgrade_worker import upgrading_reconciler as upgrading_reconciler
+from .view.lagging import lagging_sources as lagging_sources
 from .view.view_builder import view_of as view_of

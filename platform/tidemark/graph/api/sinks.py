@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tidemark.errors import DefinitionError
 from tidemark.graph.checks.changelogs import changelog_keys
 from tidemark.graph.checks.output_columns import check_added_columns
+from tidemark.graph.checks.output_texts import ColumnTexts, described
 from tidemark.graph.checks.side_outputs import check_has_rows
 from tidemark.graph.checks.upsert_keys import check_sequence, upsert_keys
 from tidemark.graph.expressions.expression_text import shortened
@@ -22,7 +23,14 @@ if TYPE_CHECKING:
 
 
 def delta(
-    stream: Stream, path: str, *, mode: DeltaMode = "append", keys: Sequence[str] | None = None, sequence: str | None = None
+    stream: Stream,
+    path: str,
+    *,
+    mode: DeltaMode = "append",
+    keys: Sequence[str] | None = None,
+    sequence: str | None = None,
+    description: str = "",
+    columns: ColumnTexts | None = None,
 ) -> Output:
     """Write a stream to a Delta table at a path; the table is created if it does not exist.
 
@@ -46,12 +54,18 @@ def delta(
             that brought it. A deleted row is valid until the processing time of the epoch that deleted it, and one that would begin then
             or later was never valid: it is removed. A row of the key that is inserted after that is valid from its own time on, also where
             that is before the deletion.
+        description: what the rows are, for readers: the table's description, and that of the asset in Dagster.
+        columns: what the columns are, by name, such as ``{"tips": "Sum of the tips, in dollars."}``: the columns' comments in the table.
 
     Raises:
-        DefinitionError: not a stream, no path, or keys that are missing or of no use.
-        ColumnError: the stream lacks a key column.
+        DefinitionError: not a stream, no path, keys that are missing or of no use, or a description that is no text.
+        ColumnError: the stream lacks a key column, or one that is described.
     """
     output = bind_output("delta", stream, DeltaSpec(path=_text("delta", "path", path, stream)))
+    return described(_with_mode(output, path, mode, keys, sequence), description, columns)
+
+
+def _with_mode(output: Output, path: str, mode: DeltaMode, keys: Sequence[str] | None, sequence: str | None) -> Output:
     if sequence is not None and mode != "scd2":
         raise DefinitionError(
             f"delta(sequence={sequence!r}) says from when a version is valid, and mode={mode!r} keeps none",
@@ -69,7 +83,7 @@ def delta(
             fix="write mode='upsert' or mode='scd2', or mode='append' without keys",
             place=output.place,
         )
-    return replace(output, sink=DeltaSpec(path=path, mode=mode, keys=upsert_keys(stream.node, keys, output.place)))
+    return replace(output, sink=DeltaSpec(path=path, mode=mode, keys=upsert_keys(output.node, keys, output.place)))
 
 
 def _versions(output: Output, path: str, keys: Sequence[str] | None, sequence: str | None) -> Output:
@@ -87,7 +101,9 @@ def _versions(output: Output, path: str, keys: Sequence[str] | None, sequence: s
     return versions
 
 
-def parquet(stream: Stream, path: str, *, readers_move_files: bool = False) -> Output:
+def parquet(
+    stream: Stream, path: str, *, readers_move_files: bool = False, description: str = "", columns: ColumnTexts | None = None
+) -> Output:
     """Write a stream to a folder of Parquet files.
 
     Guarantee: each row exactly once; the files of one epoch appear one after the other, so a reader may see part of an epoch.
@@ -97,9 +113,12 @@ def parquet(stream: Stream, path: str, *, readers_move_files: bool = False) -> O
         path: of the folder.
         readers_move_files: whether readers move or delete files that they have read. Otherwise the job stops (``TM302``) when all files of
             the newest epoch that it published are missing.
+        description: what the rows are, for readers: the description of the asset in Dagster.
+        columns: what the columns are, by name, likewise.
 
     Raises:
-        DefinitionError: not a stream, no path, or ``readers_move_files`` is neither True nor False.
+        DefinitionError: not a stream, no path, ``readers_move_files`` is neither True nor False, or a description is no text.
+        ColumnError: the stream lacks a column that is described.
     """
     output = bind_output("parquet", stream, ParquetSpec(_text("parquet", "path", path, stream), readers_move_files))
     if not isinstance(readers_move_files, bool):
@@ -108,7 +127,7 @@ def parquet(stream: Stream, path: str, *, readers_move_files: bool = False) -> O
             fix="write readers_move_files=True where readers move or delete files that they have read",
             place=output.place,
         )
-    return output
+    return described(output, description, columns)
 
 
 def console(stream: Stream, *, rows: int = 20) -> Output:

@@ -363,11 +363,16 @@ SinkSpec = DeltaSpec | ParquetSpec | ConsoleSpec | MemorySpec | ConnectorSpec
 
 @dataclass(frozen=True)
 class Output:
-    """A stream bound to a sink; ``place`` is the user's file and line."""
+    """A stream bound to a sink; ``place`` is the user's file and line.
+
+    ``description`` says what its rows are, ``column_texts`` what its columns are, by name; empty where nothing was given.
+    """
 
     node: Node = field(repr=False)
     sink: SinkSpec
     place: str = ""
+    description: str = ""
+    column_texts: tuple[tuple[str, str], ...] = ()
 
     if not TYPE_CHECKING:
 

@@ -34,7 +34,7 @@ def redirect_outputs(job: Job, *, name: str, root: str) -> Job:
                 return sink.redirected(name)
         return sink
 
-    outputs = {key: Output(output.node, moved(key, output.sink), output.place) for key, output in job.outputs.items()}
+    outputs = {key: replace(output, sink=moved(key, output.sink)) for key, output in job.outputs.items()}
     require_disjoint(name, _places(outputs), {f"job {job.name!r}": _places(job.outputs)})
     return replace(job, name=name, outputs=outputs)
 

@@ -26,6 +26,7 @@ from tidemark.spark.columns.state_files import write_folder
 from tidemark.spark.prepared.prepared_plan import PassRows
 from tidemark.spark.sinks.connectors import open_connector, reopen_connector
 from tidemark.spark.sinks.delta.delta_changes import Changes, changes_options, staged_history, staged_upsert, staged_versions
+from tidemark.spark.sinks.delta.delta_descriptions import TableTexts
 from tidemark.spark.sinks.delta.delta_sink import DeltaSink
 from tidemark.spark.sinks.delta.delta_upsert import Upsert
 from tidemark.spark.sinks.local_sinks import ConsoleSink, MemorySink
@@ -362,7 +363,8 @@ def _sink(name: str, output: Output, owner: SinkOwner) -> Sink:
             place = str(Location.parse(path))
             own = partial(_was_written_to, job, name, place)
             upsert = Upsert(keys, versions=mode == "scd2") if mode != "append" else None
-            return DeltaSink(name, path, upsert, own=own, job=owner.job)
+            texts = TableTexts(output.description, dict(output.column_texts))
+            return DeltaSink(name, path, upsert, own=own, job=owner.job, texts=texts)
         case ParquetSpec(path, readers_move_files):
             return ParquetSink(name, path, job=owner.job, readers_move_files=readers_move_files)
         case ConsoleSpec(rows):

@@ -17,6 +17,9 @@ MAINTENANCE: Final = "tidemark.maintenance"
 CREATED: Final = "created"
 """Value of ``MAINTENANCE`` for a commit that creates a table, without rows."""
 
+DESCRIBED: Final = "descriptions"
+"""Value of ``MAINTENANCE`` for a commit that changes a table's description, or comments of its columns."""
+
 LOST_FILES: Final = "lost-files"
 """Value of ``MAINTENANCE`` for a commit that removes from a table files which another process deleted."""
 

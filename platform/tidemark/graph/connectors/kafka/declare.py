@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tidemark.graph.api.sinks import bind_output
 from tidemark.graph.checks.changelogs import changelog_keys
 from tidemark.graph.checks.output_columns import check_added_columns
+from tidemark.graph.checks.output_texts import ColumnTexts, described
 from tidemark.graph.checks.upsert_keys import upsert_keys
 from tidemark.graph.connectors.kafka.checks import (
     OPTIONS,
@@ -42,6 +43,8 @@ def kafka_sink(
     options_env: Mapping[str, str] | None = None,
     rows_per_transaction: int = ROWS_PER_TRANSACTION,
     id_prefix: str = ID_PREFIX,
+    description: str = "",
+    columns: ColumnTexts | None = None,
 ) -> Output:
     """Write a stream to a topic of Kafka, which has to exist; needs the extra ``kafka`` where the job runs.
 
@@ -72,6 +75,8 @@ def kafka_sink(
         rows_per_transaction: greatest number of rows of a transaction; a larger epoch takes several, which appear one after the other.
         id_prefix: begins the transactional id, which goes on with the names of the job and the output. Give another one where two job
             stores have jobs of one name for one cluster.
+        description: what the records are, for readers: the description of the asset in Dagster.
+        columns: what the columns are, by name, likewise.
 
     Raises:
         DefinitionError: an argument is not of these; the message repeats no secret.
@@ -111,4 +116,4 @@ def kafka_sink(
     check_added_columns(output)
     if isinstance(output.sink, KafkaSpec):
         check_columns(output.node, output.sink, place)
-    return output
+    return described(output, description, columns)

@@ -10,6 +10,7 @@ from tidemark.errors import DefinitionError
 from tidemark.graph.api.sinks import bind_output
 from tidemark.graph.checks.changelogs import changelog_keys
 from tidemark.graph.checks.output_columns import check_added_columns, output_schema
+from tidemark.graph.checks.output_texts import ColumnTexts, described
 from tidemark.graph.checks.upsert_keys import upsert_keys
 from tidemark.graph.connectors.postgres.checks import check_columns, checked_table
 from tidemark.graph.connectors.postgres.node import PostgresMode, PostgresSpec
@@ -28,6 +29,8 @@ def postgres(
     mode: PostgresMode = "append",
     keys: Sequence[str] | None = None,
     with_epoch: bool = False,
+    description: str = "",
+    columns: ColumnTexts | None = None,
 ) -> Output:
     """Write a stream to a table of Postgres 15 or later; the table is created if it does not exist. Needs the extra ``postgres``.
 
@@ -45,6 +48,8 @@ def postgres(
             replaces are deleted in the same transaction.
         keys: key columns of an upsert; nulls equal nulls. A changelog has its own. The results of windows have default keys.
         with_epoch: of an append: whether rows have their epoch's number, in the column ``epoch``, so that a rewind can delete them.
+        description: what the rows are, for readers: the description of the asset in Dagster.
+        columns: what the columns are, by name, likewise.
 
     Raises:
         DefinitionError: not a stream, no such table or variable, or keys that are missing or of no use.
@@ -67,4 +72,4 @@ def postgres(
     check_added_columns(output)
     schema = output_schema(output)
     check_columns(schema.columns if schema is not None else (), place)
-    return output
+    return described(output, description, columns)

@@ -28,6 +28,7 @@ from tidemark.savepoints.model.table_columns import lists_starts
 from tidemark.savepoints.model.verdict import incompatible_outputs_error
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.sinks.delta.delta_commits import add_actions, add_columns, append
+from tidemark.spark.sinks.delta.delta_descriptions import TableTexts
 from tidemark.spark.sinks.delta.delta_lost_files import leave_out_lost
 from tidemark.spark.sinks.delta.delta_maintenance import NEW_TABLE, Maintenance
 from tidemark.spark.sinks.delta.delta_merge import ATTEMPTS, Merge, commit_conflict
@@ -61,6 +62,7 @@ class DeltaSink:
         own: whether the output went to this table in an earlier epoch; then the table follows the columns of its rows.
         job: whose output it is; commits say so, since several jobs may write to one table.
         maintained: whether the table is maintained after a publication, for which Spark is needed.
+        texts: descriptions of the table and its columns, which it gets when it is created, else after this process's first publication.
     """
 
     kind = "delta"
@@ -75,8 +77,11 @@ class DeltaSink:
         own: Callable[[], bool] = lambda: False,
         job: str = "",
         maintained: bool = True,
+        texts: TableTexts | None = None,
     ) -> None:
         self._name = name
+        self._texts = texts or TableTexts()
+        self._described = False
         self._maintained = maintained
         self._location = Location.parse(path)
         self._table: DeltaTable | None = None
@@ -197,7 +202,7 @@ class DeltaSink:
         """
         if self.upsert is not None:
             self.upsert.require_keys(schema, self._name)
-        table, wanted = self._open(), Schema.from_json(schema.json())
+        table, wanted = self._open(), self._texts.commented(schema.json())
         if table is not None and (not self._is_blank(table) or table.schema() == wanted):
             return
         try:
@@ -240,7 +245,7 @@ class DeltaSink:
             self._at.require_whole()
             self._at.require_newest_files()
             self._require_staged(record, lineage, epoch)
-            table = self._open() or self._create(Schema.from_json(record.schema))
+            table = self._open() or self._create(self._texts.commented(record.schema))
             if upsert is None:
                 self._append(table, record, Transaction(self._application(lineage), epoch), metadata, columns_for)
             else:
@@ -260,6 +265,7 @@ class DeltaSink:
             ) from without_secrets(error)
         if self._maintained:
             self._maintain(table, record)
+        self._describe(table)
         self._note(table, lineage, epoch)
 
     def _require_staged(self, record: OutputRecord, lineage: str, epoch: int) -> None:
@@ -301,6 +307,17 @@ class DeltaSink:
         except (DeltaError, OSError, TidemarkError, PySparkException, Py4JError) as error:
             self._table = None
             logger.warning("output %r: maintenance of its table is postponed: %s", self._name, first_line(error))
+
+    def _describe(self, table: DeltaTable) -> None:
+        """Give the table its texts, once; a failure is logged, since the epoch is published already."""
+        if self._described:
+            return
+        self._described = True
+        try:
+            self._texts.describe(table, self._job)
+        except (DeltaError, OSError) as error:
+            self._table = None
+            logger.warning("output %r: descriptions of its table are not up to date: %s", self._name, first_line(error))
 
     def newest(self, lineage: str) -> int | None:
         """Return the newest epoch of a lineage in the table's transactions, None where there is none.
@@ -347,6 +364,13 @@ class DeltaSink:
     def _create(self, schema: Schema, *, again: bool = False) -> DeltaTable:
         properties = CommitProperties(custom_metadata={**self._job, MAINTENANCE: CREATED})
         mode: Literal["overwrite", "ignore"] = "overwrite" if again else "ignore"
-        self._table = DeltaTable.create(self._location.uri, schema, mode=mode, configuration=NEW_TABLE, commit_properties=properties)
+        self._table = DeltaTable.create(
+            self._location.uri,
+            schema,
+            mode=mode,
+            description=self._texts.description or None,
+            configuration=NEW_TABLE,
+            commit_properties=properties,
+        )
         crash_point("table-created")
         return self._table

@@ -1,31 +1,41 @@
-"""Assets, sensors and operations of many submitted jobs in one code location; a job whose code fails to load does not affect the others."""
+"""Assets, checks, sensors, operations and schedules of jobs, in one call; a job whose code fails to load does not affect the others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 import dagster as dg
 
 from tidemark.assets.checks.check import OutputCheck
+from tidemark.assets.checks.conservation import Conservation
 from tidemark.assets.checks.state_compatible import StateFits
 from tidemark.assets.definitions.broken_code import broken_check, broken_spec
 from tidemark.assets.definitions.continuous import Partitions, build_output_asset_specs
 from tidemark.assets.definitions.job_health import build_health_checks
 from tidemark.assets.definitions.standalone_checks import build_asset_checks
-from tidemark.assets.definitions.streaming import build_source_asset_specs
+from tidemark.assets.definitions.streaming import build_source_asset_specs, streaming_assets
 from tidemark.assets.streams.translator import TidemarkTranslator, group_of
+from tidemark.assets.values.store_location import store_location
 from tidemark.control import RULES, JobSpec, Launcher, launchers_here, load_job
 from tidemark.errors import DefinitionError, TidemarkError
 from tidemark.graph import Job
-from tidemark.operations.control_jobs import control_jobs
-from tidemark.operations.savepoint_definitions import operation_names, savepoint_jobs
+from tidemark.operations.drain_schedule import build_drain_schedule
+from tidemark.operations.operate import build_operations
+from tidemark.operations.savepoint_definitions import operation_names
+from tidemark.operations.savepoint_names import known_savepoints
+from tidemark.resources.run_events import StreamingEvent
+from tidemark.resources.runner import TidemarkResource
+from tidemark.resources.spark import SparkResource
 from tidemark.sensors.health.check_verdicts import build_check_sensor
 from tidemark.sensors.health.job_health import build_job_health_sensor
 from tidemark.sensors.job_sensor import SensorOptions
+from tidemark.sensors.late_data import build_late_data_sensor
 from tidemark.sensors.reconcile import build_reconcile_sensor
 from tidemark.sensors.reports.progress import build_progress_sensor
+from tidemark.sensors.watermark_lag import build_watermark_lag_sensor
 from tidemark.state import redacted
 
 
@@ -39,39 +49,53 @@ class LoadedJobs:
     broken: Mapping[str, str] = field(default_factory=dict)
 
 
-def build_continuous_definitions(
+EVERY_QUARTER_HOUR = "*/15 * * * *"
+
+
+def build_job_definitions(
     *codes: str,
     store: str | dg.EnvVar,
+    continuous: bool = True,
     spec: Callable[[str, Job], JobSpec] | None = None,
     partitions: Callable[[Job], Partitions] | None = None,
     checks: Callable[[Job], Sequence[OutputCheck]] | None = None,
     translator: TidemarkTranslator | None = None,
     operations: Literal["each", "store"] = "each",
+    single_jobs: bool = False,
     savepoints: bool = True,
+    cron: str = EVERY_QUARTER_HOUR,
+    spark_config: Mapping[str, str] | None = None,
     alert_key: str | None = "alerts",
     launchers: Callable[[], Mapping[str, Launcher]] = launchers_here,
     default_status: dg.DefaultSensorStatus | None = None,
 ) -> dg.Definitions:
-    """Return assets, checks, sensors and operations of submitted jobs, to be merged with other definitions.
+    """Return assets, checks, sensors, operations and schedules of streaming jobs, to be merged with other definitions.
 
     A code that cannot be loaded is an asset ``broken/<code>``, with the error in its description and a check ``code_loads`` that fails;
     the health sensor reports it, too::
 
         defs = dg.Definitions.merge(
-            build_continuous_definitions("rides.job:job", "fares.job:job", store="s3://lake/jobs"),
+            build_job_definitions("rides.job:job", "fares.job:job", continuous=True, store="s3://lake/jobs"),
             dg.Definitions(resources={"alerts": LogAlert()}),
         )
 
     Args:
         codes: the jobs' codes, ``module:job`` each.
         store: folder or bucket of the job stores.
+        continuous: the jobs' drivers are processes outside Dagster, which run until they are stopped, and are started by the operation
+            ``start`` of the Dagster job ``<job>_operate``. False for jobs that a run reads to the end of their input, as a schedule
+            launches it.
         spec: the spec with which a job's operation ``start`` submits it; by default its code with default settings.
         partitions: time partitions of a job's outputs.
         checks: checks of a job's outputs, run apart from materializations.
         translator: turns streams into asset specs.
-        operations: ``each`` job has its own operations, or the ``store`` has one set that asks for a job's name, for very many jobs.
-        savepoints: add the operations on savepoints and code (``savepoint_jobs``), and the check ``state_fits`` of each job; where ``each``
-            job has its own operations, also a savepoint every six hours and maintenance every night.
+        operations: ``each`` job has its own operations (``build_operations``), or the ``store`` has one set that asks for a job's name,
+            for very many jobs.
+        single_jobs: also have a Dagster job for each operation, such as ``<job>_start``, and not only ``<job>_operate``.
+        savepoints: have the operations on savepoints and code, too, and the check ``state_fits`` of each job; where ``each`` job has its
+            own operations, also a savepoint every six hours and maintenance every night.
+        cron: when jobs that are not continuous read their input.
+        spark_config: Spark settings of runs of jobs that are not continuous.
         alert_key: key of the resource that alerts go through; None sends none.
         launchers: launchers of drivers, by name.
         default_status: whether the sensors and schedules run as soon as they are deployed. By default the sensors do, since without them
@@ -79,9 +103,21 @@ def build_continuous_definitions(
             ``DefaultSensorStatus.STOPPED`` to all but one.
 
     Raises:
-        DefinitionError: partitions, checks or the spec of a job that loads do not fit it.
+        DefinitionError: partitions, checks or the spec of a job that loads do not fit it; or jobs that are not continuous have a spec or
+            partitions.
     """
-    loaded = load_jobs(codes, partitions=partitions, translator=translator)
+    if not continuous:
+        if spec is not None or partitions is not None:
+            raise DefinitionError("`spec` and `partitions` belong to continuous jobs", fix="leave them out, or pass continuous=True")
+        return _drained_definitions(
+            load_jobs(codes, translator=translator),
+            checks or (lambda _: ()),
+            spark_config=dict(spark_config or {}),
+            translator=translator,
+            options=SensorOptions(store=store, alert_key=alert_key, default_status=default_status),
+            cron=cron,
+        )
+    loaded = load_jobs(codes, partitions=partitions, translator=translator, single_jobs=single_jobs)
     broken = [broken_spec(code, error) for code, error in loaded.broken.items()]
     status = default_status if default_status is not None else dg.DefaultSensorStatus.RUNNING
     made = [
@@ -108,16 +144,71 @@ def build_continuous_definitions(
     named: Mapping[str, Job | None] = {"": None} if operations == "store" else loaded.jobs
     wanted = spec or (lambda code, job: JobSpec(job.name, code))
     specs = {code: wanted(code, job) if job is not None else None for code, job in named.items()}
+    known = known_savepoints(store, [job.name for job in named.values() if job is not None]) if savepoints else {}
     operating = [
-        control_jobs(job, spec=specs[code], store=store, translator=translator, health_check=False, launchers=launchers)
+        build_operations(
+            job,
+            spec=specs[code],
+            store=store,
+            translator=translator,
+            savepoints=savepoints,
+            single_jobs=single_jobs,
+            health_check=False,
+            launchers=launchers,
+            default_status=dg.DefaultScheduleStatus(default_status.value if default_status is not None else "STOPPED"),
+            names=known.get(job.name, ()) if job is not None else (),
+        )
         for code, job in named.items()
     ]
-    if savepoints:
-        schedules = dg.DefaultScheduleStatus(default_status.value if default_status is not None else "STOPPED")
-        operating += [
-            savepoint_jobs(job, store=store, translator=translator, launchers=launchers, default_status=schedules) for job in named.values()
-        ]
     return dg.Definitions.merge(definitions, *operating)
+
+
+build_continuous_definitions = build_job_definitions
+"""The former name of ``build_job_definitions``."""
+
+
+def _drained_definitions(
+    loaded: LoadedJobs,
+    checks: Callable[[Job], Sequence[OutputCheck]],
+    *,
+    spark_config: Mapping[str, str],
+    translator: TidemarkTranslator | None,
+    options: SensorOptions,
+    cron: str,
+) -> dg.Definitions:
+    """Return the definitions of jobs that runs drain, each with a resource of its own, so that two calls can be merged."""
+    status = dg.DefaultScheduleStatus(options.default_status.value if options.default_status is not None else "STOPPED")
+    assets, sensors = list[dg.AssetsDefinition](), list[dg.SensorDefinition]()
+    for job in loaded.jobs.values():
+        given = _with_conservation(checks(job))
+        assets.append(_drained_assets(job, given, translator, options.store, spark_config))
+        sensors += [build_watermark_lag_sensor(job, options=options), build_late_data_sensor(job, options=options)]
+    return dg.Definitions(
+        assets=[*loaded.sources, *assets, *(broken_spec(code, error) for code, error in loaded.broken.items())],
+        asset_checks=[broken_check(code) for code in loaded.broken],
+        sensors=sensors,
+        schedules=[build_drain_schedule(each, cron, default_status=status) for each in assets],
+    )
+
+
+def _drained_assets(
+    job: Job,
+    checks: Sequence[OutputCheck],
+    translator: TidemarkTranslator | None,
+    store: str | dg.EnvVar | None,
+    spark_config: Mapping[str, str],
+) -> dg.AssetsDefinition:
+    @streaming_assets(job=job, name=group_of(job.name), checks=checks, translator=translator)
+    def drain(context: dg.AssetExecutionContext) -> Iterator[StreamingEvent]:
+        place = store_location(store, job.name) if store is not None else None
+        resource = TidemarkResource(store=place, spark=SparkResource(spark_config=dict(spark_config)))
+        yield from resource.run(context=context)
+
+    return drain
+
+
+def _with_conservation(given: Sequence[OutputCheck]) -> Sequence[OutputCheck]:
+    return given if any(isinstance(check, Conservation) for check in given) else (*given, Conservation())
 
 
 def _checks(given: Sequence[OutputCheck], *, verdict: bool) -> Sequence[OutputCheck]:
@@ -126,7 +217,11 @@ def _checks(given: Sequence[OutputCheck], *, verdict: bool) -> Sequence[OutputCh
 
 
 def load_jobs(
-    codes: Sequence[str], *, partitions: Callable[[Job], Partitions] | None = None, translator: TidemarkTranslator | None = None
+    codes: Sequence[str],
+    *,
+    partitions: Callable[[Job], Partitions] | None = None,
+    translator: TidemarkTranslator | None = None,
+    single_jobs: bool = False,
 ) -> LoadedJobs:
     """Load jobs one by one, and return those that load and the errors of the others.
 
@@ -134,6 +229,7 @@ def load_jobs(
         codes: ``module:job`` each.
         partitions: time partitions of a job's outputs.
         translator: turns streams into asset specs.
+        single_jobs: whether each operation on a job is a Dagster job, whose names must differ.
     """
     jobs: dict[str, Job] = {}
     specs: list[dg.AssetSpec] = []
@@ -142,7 +238,7 @@ def load_jobs(
     for code in dict.fromkeys(codes):
         try:
             job = load_job(code)
-            _require_new(job, jobs)
+            _require_new(job, jobs, single_jobs=single_jobs)
             keys = {spec.key for spec in build_source_asset_specs(job, translator=translator)}
             # A source with the asset key of an earlier job's source but another location is this job's error.
             build_source_asset_specs(*(owners[key] for key in keys if key in owners), job, translator=translator)
@@ -156,9 +252,10 @@ def load_jobs(
     return LoadedJobs(jobs, tuple(specs), tuple(build_source_asset_specs(*jobs.values(), translator=translator)), broken)
 
 
-def _require_new(job: Job, jobs: Mapping[str, Job]) -> None:
+def _require_new(job: Job, jobs: Mapping[str, Job], *, single_jobs: bool) -> None:
+    names = partial(operation_names, single_jobs=single_jobs)
     for code, other in jobs.items():
-        if group_of(other.name) == group_of(job.name) or operation_names(other.name) & operation_names(job.name):
+        if group_of(other.name) == group_of(job.name) or names(other.name) & names(job.name):
             raise DefinitionError(
                 f"the job of {code} has the same name, or one that Dagster cannot distinguish from it",
                 fix="rename one of them",

@@ -1,0 +1,28 @@
+"""Finds the operation of a code location that starts a job, so that a fix names one that exists."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import dagster as dg
+
+from tidemark.assets.streams.translator import group_of
+
+OPERATE: Final = "operate"
+"""Last part of the name of the Dagster job that has all operations on a streaming job."""
+
+
+def start_operation(repository: dg.RepositoryDefinition | None, job: str) -> str:
+    """Return how to launch the operation that starts a job, as Markdown; empty if the code location has none, or is unknown.
+
+    Args:
+        repository: the code location's repository.
+        job: the job's name.
+    """
+    names = frozenset(repository.job_names) if repository is not None else frozenset()
+    for stem in (group_of(job), "tidemark"):
+        if f"{stem}_{OPERATE}" in names:
+            return f"launch `{stem}_{OPERATE}` with `do: {{start: {{}}}}`"
+        if f"{stem}_start" in names:
+            return f"launch `{stem}_start`"
+    return ""

@@ -1,0 +1,153 @@
+"""One Dagster job for all operations on a streaming job: its launchpad's choices, what they do, and what the run says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+
+from tests.dagster.fake_engine import make_job
+from tests.dagster.instances import temporary_instance
+from tests.upgrade.upgrade_worlds import JOB, UpgradeWorld, fits
+from tidemark.control import JobSpec
+from tidemark.errors import DefinitionError
+from tidemark.operations import build_operations
+from tidemark.operations.savepoint_names import NAMES, known_savepoints
+from tidemark.savepoints.core.savepoint_store import SavepointStore
+
+pytestmark = pytest.mark.dagster
+
+CONTROL = ("start", "stop", "cancel", "restart", "suspend", "resume")
+SAVING = (
+    *("savepoint", "dispose_savepoints", "export_savepoint", "rewind", "restore", "fork", "diff", "discard", "promote"),
+    *("rescale", "upgrade", "maintenance"),
+)
+
+
+@pytest.fixture(scope="module")
+def instance() -> Iterator[dg.DagsterInstance]:
+    with temporary_instance() as found:
+        yield found
+
+
+class Launchpad:
+    """Launches ``fares_operate``; four epochs of the job are there, and the savepoints that a test takes first."""
+
+    def __init__(self, folder: Path, instance: dg.DagsterInstance) -> None:
+        self.instance, self.world = instance, UpgradeWorld(folder).started()
+        self.savepoints = SavepointStore(self.world.store, JOB, self.world.clock)
+        self.job = make_job(folder, JOB, store=self.world.store.uri)
+
+    def defs(self) -> dg.Definitions:
+        return build_operations(self.job, launchers=lambda: self.world.launchers, clock=self.world.clock, judge=fits)
+
+    def launch(self, config: str = "") -> tuple[dict[str, object], dg.DagsterRun]:
+        """Launch with a config as the launchpad has it, and return what the output says, and the run."""
+        given = {"ops": {f"operate_{JOB}": {"config": yaml.safe_load(config)}}} if config else None
+        result = self.defs().resolve_job_def(f"{JOB}_operate").execute_in_process(run_config=given, instance=self.instance)
+        (output,) = (event.step_output_data for event in result.all_events if event.event_type_value == "STEP_OUTPUT")
+        run = self.instance.get_run_by_id(result.run_id)
+        assert run is not None
+        return {key.removeprefix("tidemark/"): value.value for key, value in output.metadata.items()}, run
+
+
+@pytest.fixture
+def pad(tmp_path: Path, instance: dg.DagsterInstance) -> Launchpad:
+    instance.wipe_assets(list(instance.get_asset_keys()))
+    return Launchpad(tmp_path, instance)
+
+
+def test_as_it_is_launched_it_shows_the_job_and_changes_nothing(pad: Launchpad) -> None:
+    before = pad.world.store.list()
+    said, run = pad.launch()
+    assert "watermark_and_late_rows" in said, "these drivers write no history, so it is empty"
+    assert (said["job"], said["lifecycle"], said["health"], said["savepoints"]) == (JOB, "running", "ok", "none")
+    assert run.tags["tidemark/operation"] == "status"
+    assert [file.path for file in pad.world.store.list()] == [file.path for file in before]
+    pad.savepoints.take("good", note="before [a] change")
+    said, _ = pad.launch("do: {status: {check: true}}")
+    assert "| `good` | manual |" in str(said["savepoints"])
+    assert "before \\[a\\] change" in str(said["savepoints"])
+
+
+def test_each_operation_is_chosen_with_its_settings(pad: Launchpad) -> None:
+    said, run = pad.launch("do: {savepoint: {name: good, why: to be sure}}")
+    assert said["savepoint"] == "good"
+    assert (run.tags["tidemark/job"], run.tags["tidemark/operation"]) == (JOB, "savepoint")
+    assert pad.savepoints.get("good").info.note == "to be sure"
+    # YAML without settings: an empty value.
+    said, _ = pad.launch("do:\n  rewind:\n")
+    assert said["dry_run"] is True
+    pad.world.driver(JOB).end(-9)
+    with pytest.raises(dg.Failure, match=f"{JOB}: "):
+        pad.launch("do: {status: {check: true}}")
+    said, _ = pad.launch("do: {stop: {why: the lake is moved}}")
+    assert said["lifecycle"] == "suspended"
+
+
+@pytest.mark.parametrize(
+    "config",
+    ["do: {}", "do: {start: {}, stop: {}}", "do: {leap: {}}", "do: {stop: {how: later}}", "do: {stop: {job: other}}", "job: 3", "why: so"],
+)
+def test_a_config_that_is_no_operation_is_refused(tmp_path: Path, config: str) -> None:
+    job = build_operations(make_job(tmp_path, JOB, store=str(tmp_path))).resolve_job_def(f"{JOB}_operate")
+    with pytest.raises(dg.DagsterInvalidConfigError):
+        dg.validate_run_config(job, {"ops": {f"operate_{JOB}": {"config": yaml.safe_load(config)}}})
+
+
+def test_its_help_names_the_operations_and_the_savepoints(pad: Launchpad) -> None:
+    for number in range(NAMES + 2):
+        pad.savepoints.take(f"sp-{number:02}")
+    job = pad.defs().resolve_job_def(f"{JOB}_operate")
+    text = str(job.description)
+    assert all(f"| `{verb}` | " in text for verb in ("status", *CONTROL, *SAVING))
+    (node,) = job.graph.node_defs
+    assert node.config_schema is not None
+    fields = getattr(node.config_schema.config_type, "fields")  # noqa: B009 - of some types only
+    choices = getattr(fields["do"].config_type, "fields")  # noqa: B009
+    assert all(choice.description for choice in choices.values())
+    rewind = getattr(choices["rewind"].config_type, "fields")["savepoint"]  # noqa: B009
+    assert {name for name in (f"sp-{number:02}" for number in range(NAMES + 2)) if name in text} == {
+        name for name in (f"sp-{number:02}" for number in range(NAMES + 2)) if name in str(rewind.description)
+    }
+    assert "sp-13" in text
+    assert (rewind.is_required, rewind.default_value) == (False, "")
+    assert dg.validate_run_config(job)["ops"][f"operate_{JOB}"]["config"] == {"job": JOB, "do": {"status": {"check": False}}}
+
+
+def test_what_is_built(tmp_path: Path) -> None:
+    job = make_job(tmp_path, "fares", store=str(tmp_path))
+
+    def names(**options: object) -> set[str]:
+        defs = build_operations(job, **options)  # type: ignore[arg-type]
+        dg.Definitions.validate_loadable(defs)
+        jobs = {each.name for each in defs.resolve_all_job_defs()} - {"__ASSET_JOB"}
+        return {name.removeprefix("fares_") for name in jobs} | {each.name for each in defs.schedules or ()}
+
+    schedules = {"fares_savepoint_schedule", "fares_maintenance_schedule"}
+    assert names() == {"operate", "savepoint", "maintenance", *schedules}
+    assert names(savepoints=False) == {"operate"}
+    assert names(single_jobs=True) == {"operate", *CONTROL, *SAVING, *schedules}
+    assert names(single_jobs=True, savepoints=False) == {"operate", *CONTROL}
+    store = build_operations(store=str(tmp_path))
+    assert {each.name for each in store.resolve_all_job_defs()} == {"tidemark_operate"}
+    with pytest.raises(dg.DagsterInvalidConfigError):
+        dg.validate_run_config(store.resolve_job_def("tidemark_operate"), {})
+    with pytest.raises(DefinitionError, match="no job store"):
+        build_operations(make_job(tmp_path))
+    with pytest.raises(DefinitionError, match="that of job 'cabs'"):
+        build_operations(job, spec=JobSpec("cabs", "fares:job"))
+
+
+def test_a_store_that_cannot_be_read_does_not_keep_definitions_from_loading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("no folder")
+    assert known_savepoints(str(tmp_path / "file" / "jobs"), ["fares"]) == {}
+    monkeypatch.delenv("NO_SUCH_STORE", raising=False)
+    assert known_savepoints(dg.EnvVar("NO_SUCH_STORE"), ["fares"]) == {}
+    assert known_savepoints(str(tmp_path / "jobs"), ["fares"]) == {}
+    assert not (tmp_path / "jobs").exists(), "reading makes nothing"
+    (tmp_path / "jobs").mkdir()
+    assert known_savepoints(str(tmp_path / "jobs"), ["fares"]) == {"fares": []}
