@@ -17,5 +17,5 @@ def call(module: str, function: str, *args: str, environment: Mapping[str, str] 
     command = [sys.executable, "-c", CALL, module, function, *args]
     variables = {**os.environ, **(environment or {})}
     done = subprocess.run(command, env=variables, cwd=CHECKOUT, capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, f"{done.stdout[-20_000:]}\n{done.stderr[-20_000:]}"
     return done.stdout

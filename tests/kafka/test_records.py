@@ -81,10 +81,10 @@ def test_time_in_a_header(topics: Topics, broker: Broker, spark: SparkSession, t
         "stamped", tm.streaming_format("kafka", options=options), watermarks=tm.ascending(timestamp=at), malformed_to=MALFORMED
     )
     counted = stamped.window_all(tm.tumbling("10 minutes")).aggregate(n=tm.count()).uid("stamps")
-    outputs = {"stamps": tm.memory(counted, "stamps"), "malformed": tm.memory(stamped.side_output(MALFORMED), "malformed")}
+    outputs = {"stamps": tm.memory(counted, "stamps"), "malformed": tm.memory(stamped.side_output(MALFORMED), "unstamped")}
     tm.run(tm.Job("stamped", outputs=outputs, store=str(tmp_path)), spark=spark, handle_signals=False)
     assert [row["n"] for row in rows("stamps")] == [2]
-    assert len(rows("malformed")) == 2
+    assert len(rows("unstamped")) == 2
 
 
 def test_several_topics_and_several_sources(topics: Topics, broker: Broker, spark: SparkSession, tmp_path: Path) -> None:

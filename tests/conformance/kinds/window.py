@@ -22,9 +22,9 @@ def sliding(stream: tm.Stream, tags: Tags) -> tm.Stream:
 
 
 def local_days(stream: tm.Stream, tags: Tags) -> tm.Stream:
-    """Return days of a zone, of which one ends 20 seconds after the first element."""
-    days = tm.tumbling("1 day", offset="13420 seconds", zone="Asia/Kolkata")
-    windows = stream.key_by("k").window(days).allowed_lateness("8 seconds").late_to(tags["late"])
+    """Return days of a zone, of which one ends 10 seconds after the first element."""
+    days = tm.tumbling("1 day", offset="13410 seconds", zone="Asia/Kolkata")
+    windows = stream.key_by("k").window(days).allowed_lateness("4 seconds").late_to(tags["late"])
     return windows.aggregate(n=tm.count(), most=tm.max("v"))
 
 
