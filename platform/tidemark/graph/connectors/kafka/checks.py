@@ -15,6 +15,8 @@ from tidemark.graph.model.nodes import Node
 from tidemark.graph.model.schema import SchemaColumn
 from tidemark.graph.model.secret_options import holds_secret, is_variable, names_secret
 
+SINK: Final = "kafka_sink"
+
 _SERVER: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}")
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]+")
 _PREFIX: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
@@ -39,7 +41,7 @@ _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def check_servers(servers: object, place: str) -> str:
+def check_servers(servers: object, place: str, *, caller: str = SINK) -> str:
     """Return the addresses of brokers, with commas between them.
 
     Raises:
@@ -54,14 +56,14 @@ def check_servers(servers: object, place: str) -> str:
         # An address with a user in it may hold a password.
         shown = "..." if "@" in str(servers) else shortened(repr(servers))
         raise DefinitionError(
-            f"kafka_sink(servers={shown}) is no list of brokers, each as host:port",
+            f"{caller}(servers={shown}) is no list of brokers, each as host:port",
             fix="write servers='broker-1:9092,broker-2:9092'; users and passwords go to options= and options_env=",
             place=place,
         )
     return ",".join(parts)
 
 
-def check_topic(topic: object, place: str) -> str:
+def check_topic(topic: object, place: str, *, caller: str = SINK) -> str:
     """Return the topic's name.
 
     Raises:
@@ -69,7 +71,7 @@ def check_topic(topic: object, place: str) -> str:
     """
     if not isinstance(topic, str) or not _TOPIC.fullmatch(topic) or len(topic) > MAX_TOPIC or topic in {".", ".."}:
         raise DefinitionError(
-            f"kafka_sink(topic={shortened(repr(topic))}) is no name of a topic",
+            f"{caller}(topic={shortened(repr(topic))}) is no name of a topic",
             fix=f"use 1 to {MAX_TOPIC} letters, digits, '.', '_' or '-'",
             place=place,
         )
@@ -112,19 +114,19 @@ def check_settings(
         )
 
 
-def plain_options(options: object, place: str) -> dict[str, str]:
+def plain_options(options: object, place: str, *, caller: str = SINK, own: Mapping[str, str] = _OWN) -> dict[str, str]:
     """Return options of the client as texts.
 
     Raises:
         DefinitionError: one has an argument of its own, or looks as if it holds a secret; the message does not repeat its value.
     """
     found = {}
-    for name, value in _named("options", options, place).items():
-        _refuse_own(name, place)
+    for name, value in _named("options", options, place, caller).items():
+        _refuse_own(name, place, caller, own)
         text = str(value).lower() if isinstance(value, bool) else str(value)
         if names_secret(name) or name.lower() in _SECRET or holds_secret(text):
             raise DefinitionError(
-                f"the option {name!r} of kafka_sink looks as if it holds a secret, and it is kept and shown",
+                f"the option {name!r} of {caller} looks as if it holds a secret, and it is kept and shown",
                 fix=f"write options_env={{{name!r}: 'NAME'}}, with the name of the environment variable that holds it",
                 place=place,
             )
@@ -132,18 +134,18 @@ def plain_options(options: object, place: str) -> dict[str, str]:
     return found
 
 
-def variables(named: object, place: str) -> dict[str, str]:
+def variables(named: object, place: str, *, caller: str = SINK, own: Mapping[str, str] = _OWN) -> dict[str, str]:
     """Return the environment variables that hold options.
 
     Raises:
         DefinitionError: not such names. What is given may be a secret, and the message does not repeat it.
     """
-    found = _named("options_env", named, place)
+    found = _named("options_env", named, place, caller)
     for name, variable in found.items():
-        _refuse_own(name, place)
+        _refuse_own(name, place, caller, own)
         if not is_variable(variable):
             raise DefinitionError(
-                f"options_env= of kafka_sink names no environment variable for {name!r}",
+                f"options_env= of {caller} names no environment variable for {name!r}",
                 fix="give each option the name of an environment variable in capital letters, which holds its value",
                 place=place,
             )
@@ -237,14 +239,14 @@ def _column(node: Node, name: str, argument: str, place: str) -> SchemaColumn | 
     return found
 
 
-def _named(argument: str, given: object, place: str) -> dict[str, object]:
+def _named(argument: str, given: object, place: str, caller: str = SINK) -> dict[str, object]:
     found = {} if given is None else given
     if not isinstance(found, Mapping) or not all(isinstance(name, str) and name for name in found):
-        raise DefinitionError(f"{argument}= of kafka_sink is no mapping by name", fix=f"write {argument}={{'name': ...}}", place=place)
+        raise DefinitionError(f"{argument}= of {caller} is no mapping by name", fix=f"write {argument}={{'name': ...}}", place=place)
     return dict(found)
 
 
-def _refuse_own(name: str, place: str) -> None:
-    instead = _OWN.get(name.lower())
+def _refuse_own(name: str, place: str, caller: str, own: Mapping[str, str]) -> None:
+    instead = own.get(name.lower())
     if instead is not None:
-        raise DefinitionError(f"kafka_sink takes no option {name!r}", fix=f"give it as {instead}", place=place)
+        raise DefinitionError(f"{caller} takes no option {name!r}", fix=f"give it as {instead}", place=place)
