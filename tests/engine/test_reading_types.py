@@ -42,13 +42,13 @@ def test_values_may_become_wider(have: T.DataType, want: T.DataType, *, fits: bo
 
 
 def test_fields_are_found_by_name() -> None:
-    have = T.StructType().add("Zone", "int").add("zone", "string").add("at", "long")
-    want = T.StructType().add("zone", "string").add("AT", "long").add("no`ne", "int")
+    have = T.StructType().add("Zone", "integer").add("zone", "string").add("at", "long")
+    want = T.StructType().add("zone", "string").add("AT", "long").add("no`ne", "integer")
     found = read_as(have, want, "v")
     fields = "'zone', v.`zone`, 'AT', v.`at`, 'no`ne', CAST(NULL AS int)"
     assert found == f"CAST(if(v IS NULL, NULL, named_struct({fields})) AS struct<`zone`: string, `AT`: bigint, `no``ne`: int>)"
     with pytest.raises(UnreadableTypeError, match=r"value\.AT is bigint, and the source declares int"):
-        read_as(have, T.StructType().add("AT", "int"), "v")
+        read_as(have, T.StructType().add("AT", "integer"), "v")
 
 
 def test_types_of_other_schemas_are_put_in_once() -> None:

@@ -21,7 +21,7 @@ _SERVER: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}")
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]+")
 _PREFIX: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _HEADER: Final = re.compile(r"[\x20-\x7e]{1,200}")
-_SECRET: Final = frozenset({"ssl.key.pem", "sasl.oauthbearer.config", "sasl.jaas.config"})
+_SECRET: Final = frozenset({"ssl.key.pem", "ssl.keystore.key", "sasl.oauthbearer.config", "sasl.jaas.config"})
 _OWN: Final[Mapping[str, str]] = {
     "bootstrap.servers": "servers=",
     "metadata.broker.list": "servers=",
@@ -124,7 +124,7 @@ def plain_options(options: object, place: str, *, caller: str = SINK, own: Mappi
     for name, value in _named("options", options, place, caller).items():
         _refuse_own(name, place, caller, own)
         text = str(value).lower() if isinstance(value, bool) else str(value)
-        if names_secret(name) or name.lower() in _SECRET or holds_secret(text):
+        if names_secret(name) or name.lower().removeprefix("kafka.") in _SECRET or holds_secret(text):
             raise DefinitionError(
                 f"the option {name!r} of {caller} looks as if it holds a secret, and it is kept and shown",
                 fix=f"write options_env={{{name!r}: 'NAME'}}, with the name of the environment variable that holds it",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from pyspark.sql import types as T
@@ -17,7 +18,7 @@ _WIDER: Final = {
 }
 """As Avro resolves a writer's type to a reader's."""
 
-_DIGITS: Final = {T.IntegerType: 10, T.LongType: 19}
+_DIGITS: Final[Mapping[type[T.DataType], int]] = {T.IntegerType: 10, T.LongType: 19}
 
 
 class UnreadableTypeError(Exception):

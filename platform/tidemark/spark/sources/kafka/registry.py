@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPMessage
-from typing import IO, Final, TypeVar
+from typing import IO, Final
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote
 from urllib.request import HTTPRedirectHandler, Request, build_opener
-
-import msgspec
 
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.errors import SourceError, SourceUnavailableError, TidemarkError
@@ -19,8 +18,6 @@ from tidemark.graph.model.nodes import SourceNode
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.sources.kafka.options import secret
 from tidemark.spark.sources.kafka.references import with_references
-
-T = TypeVar("T")
 
 TIMEOUT_S: Final = 10.0
 """How long a request may take, seconds."""
@@ -46,29 +43,6 @@ class _NoRedirect(HTTPRedirectHandler):
 
 
 _OPENER: Final = build_opener(_NoRedirect)
-
-
-class _Reference(msgspec.Struct):
-    """A type of another subject that a schema names."""
-
-    name: str
-    subject: str
-    version: int
-
-
-class _Version(msgspec.Struct):
-    """A version of a subject, as the registry shows it."""
-
-    id: int
-    schema: str
-    schemaType: str = "AVRO"  # noqa: N815 - the registry's name
-    references: list[_Reference] | None = None
-
-
-class _Error(msgspec.Struct):
-    """What a registry answers with where it does not have something."""
-
-    error_code: int
 
 
 @dataclass(frozen=True)
@@ -109,12 +83,13 @@ class SchemaRegistry:
         found: dict[int, WriterSchema] = {}
         missing = []
         for subject in subjects:
-            versions = self._get(f"/subjects/{quote(subject, safe='')}/versions?deleted=true", list[int])
+            versions = self._get(f"/subjects/{quote(subject, safe='')}/versions?deleted=true")
             if versions is None:
                 missing.append(subject)
-                continue
-            for version in versions:
-                schema = self._version(subject, version)
+            elif not isinstance(versions, list):
+                raise self._no_registry()
+            for version in versions or ():
+                schema = self._version(subject, int(version))
                 found[schema.id] = schema
         if subjects and len(missing) == len(subjects):
             raise self._error(
@@ -126,31 +101,35 @@ class SchemaRegistry:
         key = (self._url, subject, number)
         if key not in _known:
             version = self._required(subject, number)
-            text = with_references(version.schema, self._referenced(version)) if version.references else version.schema
-            _known[key] = WriterSchema(version.id, version.schemaType.upper(), text)
+            others = self._referenced(version)
+            text = with_references(str(version["schema"]), others) if others else str(version["schema"])
+            _known[key] = WriterSchema(int(str(version["id"])), str(version.get("schemaType") or "AVRO").upper(), text)
         return _known[key]
 
-    def _referenced(self, version: _Version) -> dict[str, str]:
+    def _referenced(self, version: Mapping[str, object]) -> dict[str, str]:
         """Return the schemas that a schema names, with those that these name, by name."""
-        found: dict[str, str] = {}
-        for reference in version.references or ():
-            other = self._required(reference.subject, reference.version)
-            found |= {**self._referenced(other), reference.name: other.schema}
+        references, found = version.get("references"), dict[str, str]()
+        for reference in references if isinstance(references, list) else ():
+            other = self._required(str(reference["subject"]), int(reference["version"]))
+            found |= {**self._referenced(other), str(reference["name"]): str(other["schema"])}
         return found
 
-    def _required(self, subject: str, number: int) -> _Version:
-        found = self._get(f"/subjects/{quote(subject, safe='')}/versions/{number}?deleted=true", _Version)
+    def _required(self, subject: str, number: int) -> Mapping[str, object]:
+        found = self._get(f"/subjects/{quote(subject, safe='')}/versions/{number}?deleted=true")
         if found is None:
             raise self._error(f"has no version {number} of subject {subject}", "register it again")
+        if not isinstance(found, dict) or not {"id", "schema"} <= found.keys():
+            raise self._no_registry()
         return found
 
-    def _get(self, path: str, kind: type[T]) -> T | None:
+    def _get(self, path: str) -> object:
         """Return an answer, None for what the registry does not have."""
         answer = self._repeated(path)
         try:
-            return None if answer is None else msgspec.json.decode(answer, type=kind)
-        except msgspec.DecodeError:
-            raise self._error("gives another answer than a registry does", _NO_REGISTRY) from None
+            found: object = None if answer is None else json.loads(answer)
+        except ValueError:
+            raise self._no_registry() from None
+        return found
 
     def _repeated(self, path: str) -> bytes | None:
         for pause in PAUSES_S:
@@ -168,13 +147,14 @@ class SchemaRegistry:
                 return bytes(answer.read())
         except HTTPError as error:
             with error:
-                return self._refused(error)
+                self._raise_unless_missing(error)
+            return None
         except (URLError, OSError, HTTPException) as error:
             reason = error.reason if isinstance(error, URLError) else error
             raise self._unavailable(first_line(Exception(str(reason) or type(reason).__name__))) from None
 
-    def _refused(self, error: HTTPError) -> None:
-        """Return None where the registry does not have what was asked for; raise for other answers."""
+    def _raise_unless_missing(self, error: HTTPError) -> None:
+        """Raise, unless the registry says that it does not have what was asked for."""
         if error.code in _AGAIN:
             raise self._unavailable(f"HTTP status {error.code}")
         if error.code in _DENIED:
@@ -194,6 +174,9 @@ class SchemaRegistry:
             place=self._source.place,
         )
 
+    def _no_registry(self) -> TidemarkError:
+        return self._error("gives another answer than a registry does", _NO_REGISTRY)
+
     def _error(self, what: str, fix: str) -> TidemarkError:
         what = f"the schema registry {self._url} of source {self._source.name!r} {what}"
         return SourceError(what, fix=fix, uid=self._source.name, place=self._source.place)
@@ -207,6 +190,8 @@ def _authorization(credentials: str) -> str:
 
 def _error_code(error: HTTPError) -> int | None:
     try:
-        return msgspec.json.decode(error.read(), type=_Error).error_code
-    except (msgspec.DecodeError, OSError):
+        found = json.loads(error.read())
+    except (ValueError, OSError):
         return None
+    code = found.get("error_code") if isinstance(found, dict) else None
+    return code if isinstance(code, int) else None
