@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import dagster as dg
 import pytest
 
 from tidemark.sensors.reports.waiting_metadata import MAX_SPLITS, waiting_metadata
@@ -25,7 +26,9 @@ def test_partitions_with_most_unread_records_are_shown() -> None:
     assert found["tidemark/waiting_rows"] == sum(splits.values())
     shown = found["tidemark/waiting_rows_by_partition"]
     largest = sorted(splits, key=splits.__getitem__, reverse=True)[:MAX_SPLITS]
-    assert list(shown.value) == [f"fares {split}" for split in largest]  # type: ignore[union-attr, call-overload]
+    assert isinstance(shown, dg.JsonMetadataValue)
+    assert isinstance(shown.value, dict)
+    assert list(shown.value) == [f"fares {split}" for split in largest]
 
 
 def test_nothing_is_shown_where_it_is_not_known() -> None:

@@ -102,7 +102,7 @@ def encoded(schema: Any, value: Any) -> bytes:  # noqa: C901, PLR0911 - one case
             entries = b"".join(encoded("string", key) + encoded(values, each) for key, each in value.items())
             return (_long(len(value)) + entries if value else b"") + _long(0)
         case {"type": "bytes"} | "bytes":
-            return _long(len(value)) + value
+            return _long(len(value)) + bytes(value)
         case {"type": ("int" | "long")} | "int" | "long":
             return _long(value)
         case "string":
