@@ -6,7 +6,7 @@ from heapq import nlargest
 
 import dagster as dg
 
-from tidemark.assets.values.metadata_values import MetadataValues
+from tidemark.assets.values.metadata_values import MetadataItem, MetadataValues
 from tidemark.state import JobStatus
 
 MAX_SPLITS = 32
@@ -21,5 +21,7 @@ def waiting_metadata(status: JobStatus) -> MetadataValues:
         return {}
     splits = {f"{source} {split}": count for source, backlog in waiting.items() for split, count in backlog.splits.items()}
     largest = dict(sorted(nlargest(MAX_SPLITS, splits.items(), key=lambda each: each[1]), key=lambda each: -each[1]))
-    shown = {"tidemark/waiting_rows_by_partition": dg.MetadataValue.json(largest)} if largest else {}
-    return {"tidemark/waiting_rows": sum(rows), **shown}
+    found: dict[str, MetadataItem] = {"tidemark/waiting_rows": sum(rows)}
+    if largest:
+        found["tidemark/waiting_rows_by_partition"] = dg.MetadataValue.json(largest)
+    return found
