@@ -1,6 +1,6 @@
 """Downloads what the tests of Kafka need, pinned: ``python scripts/jars.py``, in the project's folder.
 
-It makes ``.jars/broker``, a broker (``broker-jars.txt``), and ``.jars/connector``, Spark's connector. ``$TIDEMARK_MAVEN_REPOSITORY`` names
+It makes ``.jars/broker``, a broker (``broker-jars.txt``), and ``.jars/connector``, Spark's connector with its reader of Avro. ``$TIDEMARK_MAVEN_REPOSITORY`` names
 another repository than Maven Central.
 """
 
@@ -28,7 +28,7 @@ def broker_jars(text: str) -> tuple[Jar, ...]:
 
 def main() -> int:
     """Download the jars that are not there yet."""
-    wanted = {"broker": broker_jars(BROKER.read_text(encoding="utf-8")), "connector": CONNECTORS["kafka"]}
+    wanted = {"broker": broker_jars(BROKER.read_text(encoding="utf-8")), "connector": CONNECTORS["kafka"] + CONNECTORS["avro"]}
     try:
         for name, jars in wanted.items():
             found = download(jars, FOLDER / name)

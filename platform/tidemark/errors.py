@@ -110,6 +110,13 @@ class SourceError(TidemarkError):
     code = "TM200"
 
 
+class SourceUnavailableError(SourceError):
+    """What a source needs, such as a schema registry, does not answer."""
+
+    code = "TM201"
+    transient = True
+
+
 class SinkError(TidemarkError):
     """A sink rejects the rows: the schema differs, permission is missing, or the table belongs to another job."""
 

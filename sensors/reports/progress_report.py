@@ -17,6 +17,7 @@ from tidemark.assets.values.metadata_values import MetadataValues
 from tidemark.sensors.reports.partition_events import PARTITIONS_AT_ONCE, partition_materializations
 from tidemark.sensors.reports.progress_cursor import JobMark
 from tidemark.sensors.reports.reported_events import ReportedEvents
+from tidemark.sensors.reports.waiting_metadata import waiting_metadata
 from tidemark.state import EpochProgress, JobStatus, JobStore, empty_totals, epoch_numbered, epochs_after, read_history
 
 EPOCHS_AT_ONCE = 1000
@@ -92,7 +93,7 @@ def report_epochs(
         key = job.bound.keys.get(stream.name)
         new = reported.not_observed(key, epochs) if key is not None else ()
         if key is not None and new:
-            metadata = {**chart, **summarised_metrics(stream, _report(job.bound, status, new))}
+            metadata = {**chart, **summarised_metrics(stream, _report(job.bound, status, new)), **waiting_metadata(status)}
             events.append(dg.AssetObservation(asset_key=key, metadata=metadata))
     last = (epochs[-1].lineage, epochs[-1].epoch)
     # The first report includes the corrections so far.

@@ -56,7 +56,10 @@ def busy_view() -> JobView:
         epoch_at=T0 - 9_000,
         epoch_ms=250,
         pressure=Backpressure(
-            busy_since=T0 - 2_000, busy_share=0.4, catch_up_ms=60_000, waiting={"trips": Backlog(files=3, bytes=4096, rows=70)}
+            busy_since=T0 - 2_000,
+            busy_share=0.4,
+            catch_up_ms=60_000,
+            waiting={"trips": Backlog(files=3, bytes=4096, rows=70, splits={"trips-0": 70})},
         ),
         restarts_done=2,
         start=DriverStart(2, T0 - 60_000, "", T0 - 50_000, {"jvm": 2_500}),
@@ -131,6 +134,7 @@ def test_what_a_supervisor_shows_is_what_its_views_say() -> None:
         series("tidemark_waiting_files", job="taxi", source="trips"): 3,
         series("tidemark_waiting_bytes", job="taxi", source="trips"): 4096,
         series("tidemark_waiting_rows", job="taxi", source="trips"): 70,
+        series("tidemark_split_waiting_rows", job="taxi", source="trips", split="trips-0"): 70,
         series("tidemark_state_bytes", job="taxi"): 2048,
         series("tidemark_supervisor_jobs"): 1,
         series("tidemark_supervisor_pass_duration_seconds"): 0.25,

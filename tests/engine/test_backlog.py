@@ -35,6 +35,10 @@ KAFKA = {"endOffset": '{"rides": {"0": 7, "1": 9}, "fares": {"0": 1}}', "metrics
     ("source", "expected"),
     [
         (KAFKA, Backlog(rows=32)),
+        (
+            {**KAFKA, "latestOffset": '{"rides": {"0": 12, "1": 9, "10": 3}, "fares": {"0": 0}}'},
+            Backlog(rows=8, splits={"fares-0": 0, "rides-0": 5, "rides-1": 0, "rides-10": 3}),
+        ),
         ({"endOffset": "none yet", "metrics": {"avgOffsetsBehindLatest": "4.0"}}, Backlog(rows=4)),
         ({"metrics": {"numFilesOutstanding": "3", "numBytesOutstanding": "4096"}}, Backlog(files=3, bytes=4096)),
         ({"metrics": {"numBytesOutstanding": "4096"}}, Backlog(bytes=4096)),

@@ -6,8 +6,8 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -25,6 +25,11 @@ JARS: Final = "TIDEMARK_KAFKA_JARS"
 
 DOWNLOADED: Final = Path(__file__).parents[2] / ".jars"
 """Where ``make jars`` puts them."""
+
+NEEDS_AVRO: Final = pytest.mark.skipif(
+    not any(Path(os.environ.get(JARS, os.devnull)).glob("connector/spark-avro*.jar")),
+    reason=f"{JARS} has no spark-avro in connector/: see docs/how-to/kafka.md",
+)
 
 HOST: Final = "127.0.0.1"
 
@@ -105,6 +110,25 @@ def start_broker(folder: Path, classes: Path) -> Broker:
     return broker
 
 
+@dataclass
+class Transaction:
+    """An open transaction of a producer."""
+
+    producer: Any
+    record: Any
+
+    def send(self, name: str, partition: int, *values: str) -> None:
+        """Send records, and wait until the broker has them."""
+        for value in values:
+            self.producer.send(self.record(name, partition, None, None, value.encode())).get()
+
+    def commit(self) -> None:
+        self.producer.commitTransaction()
+
+    def abort(self) -> None:
+        self.producer.abortTransaction()
+
+
 class Topics:
     """Makes, fills and changes topics of a broker.
 
@@ -127,7 +151,7 @@ class Topics:
         self._admin = clients.admin.AdminClient.create(settings)
         plain = jvm.org.apache.kafka.common.serialization
         self._producer = clients.producer.KafkaProducer(settings, plain.ByteArraySerializer(), plain.ByteArraySerializer())
-        self._clients = clients
+        self._clients, self._plain, self._settings = clients, plain, settings
         self._sent: list[Any] = []
 
     def close(self) -> None:
@@ -163,6 +187,19 @@ class Topics:
         self._producer.flush()
         while self._sent:
             self._sent.pop().get()
+
+    @contextmanager
+    def transaction(self, id_: str) -> Iterator[Transaction]:
+        """Begin a transaction; one that is neither committed nor aborted stays open when the producer is closed without waiting."""
+        settings = self._jvm.java.util.Properties()
+        settings.putAll(self._map({"bootstrap.servers": self._settings.get("bootstrap.servers"), "transactional.id": id_}))
+        producer = self._clients.producer.KafkaProducer(settings, self._plain.ByteArraySerializer(), self._plain.ByteArraySerializer())
+        producer.initTransactions()
+        producer.beginTransaction()
+        try:
+            yield Transaction(producer, self._clients.producer.ProducerRecord)
+        finally:
+            producer.close(self._jvm.java.time.Duration.ZERO)
 
     def delete_before(self, name: str, partition: int, offset: int) -> None:
         """Delete the records of a partition before an offset, as retention does."""

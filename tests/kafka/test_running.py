@@ -112,6 +112,8 @@ def killed_and_started_again(jobs: RunningJobs, fares: Fares) -> None:
 def shown(jobs: RunningJobs, fares: Fares) -> None:
     """Check that what people look at has the source with its partitions, and what waits: nothing any more."""
     jobs.wait_for(JOB, lambda: rows_waiting(jobs) == 0, "word that nothing waits")
+    waiting = json.loads(jobs.type_in("status", JOB, "--json"))["driver"]["load"]["waiting"]["fares"]
+    assert waiting["splits"] == {f"{fares.topic}-{partition}": 0 for partition in range(3)}
     page = jobs.type_in("top", JOB, "--frames", "1")
     print(page)
     assert "0 rows" in page

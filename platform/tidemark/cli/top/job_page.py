@@ -78,13 +78,16 @@ def _progress_of_drain(view: JobView) -> list[Text]:
 def _sources(view: JobView) -> Table:
     table = plain_table("source", "split", "watermark", "lag", "rows", "malformed", "waiting")
     for name, source in view.sources.items():
-        waits = _waits(view.pressure.waiting.get(name, Backlog()))
+        waiting = view.pressure.waiting.get(name, Backlog())
+        waits = _waits(waiting)
         row = (_instant(source.watermark), _lag(source.lag_ms), f"{source.rows_read:,}", f"{source.rows_malformed:,}", waits)
         table.add_row(escape(name), "", *row)
         for split, at in source.splits.items():
             if split:
                 held = "idle" if at.idle else "holds it" if split == source.held_by else ""
-                table.add_row("", escape(split), _instant(at.watermark), _lag(at.lag_ms), "", "", held)
+                behind = f"{waiting.splits[split]:,} rows" if split in waiting.splits else ""
+                shown = ", ".join(part for part in (behind, held) if part)
+                table.add_row("", escape(split), _instant(at.watermark), _lag(at.lag_ms), "", "", shown)
     return table
 
 

@@ -129,6 +129,12 @@ def _waiting(view: JobView, what: Literal["files", "bytes", "rows"]) -> Iterator
             yield (name,), value
 
 
+def _waiting_splits(view: JobView) -> Iterator[Sample]:
+    for name, waiting in view.pressure.waiting.items():
+        for split in sorted(waiting.splits)[:MAX_SPLITS]:
+            yield (name, safe_label(split)), waiting.splits[split]
+
+
 def _metric(
     stem: str,
     unit: str,
@@ -280,6 +286,15 @@ JOB_METRICS: Final[tuple[JobMetric, ...]] = (
     _metric("waiting", "files", "Files that wait to be read.", "Epochs", lambda view: _waiting(view, "files"), "source"),
     _metric("waiting", "bytes", "Bytes that wait to be read.", "Epochs", lambda view: _waiting(view, "bytes"), "source"),
     _metric("waiting", "rows", "Rows that wait to be read.", "Epochs", lambda view: _waiting(view, "rows"), "source"),
+    _metric(
+        "split_waiting",
+        "rows",
+        "Rows of a split that wait to be read: the consumer lag of a partition of Kafka; of the first 32 splits of a source by name.",
+        "Epochs",
+        _waiting_splits,
+        "source",
+        "split",
+    ),
     _metric("state", "rows", "Rows of state, in all operators.", "State", lambda view: _one(view.state_rows)),
     _metric("state", "bytes", "Bytes of state, in all operators.", "State", lambda view: _one(view.state_bytes)),
     _metric("state", "files", "Files of state, in all operators.", "State", lambda view: _one(view.state_files)),

@@ -94,7 +94,7 @@ def describe_spec(spec: SourceSpec) -> str:
         case FilesSpec():
             return f"{spec.format} files in {describe_path(spec.path)}"
         case FormatSpec():
-            return spec.format
+            return spec.format if spec.decoding is None else f"{spec.format}, values as {spec.decoding.format}"
         case DeltaTableSpec():
             return f"{'changes' if spec.changes else 'added rows'} of Delta table {describe_path(spec.path)}"
         case RateSpec():

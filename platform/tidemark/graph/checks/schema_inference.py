@@ -26,6 +26,7 @@ from tidemark.graph.model.nodes import (
     UnionNode,
     WithColumnsNode,
 )
+from tidemark.graph.model.record_decoding import RecordDecoding
 from tidemark.graph.model.schema import Schema, SchemaColumn
 from tidemark.graph.operators.keys import typed
 from tidemark.graph.operators.registry import kind_of
@@ -139,8 +140,14 @@ def source_schema(spec: SourceSpec) -> Schema | None:
             name = spec.format.lower()
             if name == "kafka":
                 headers = any(key.lower() == "includeheaders" and str(value).lower() == "true" for key, value in spec.options.items())
-                return _KAFKA.with_columns([_KAFKA_HEADERS] if headers else [])
+                value = [] if spec.decoding is None else [_decoded_value(spec.decoding)]
+                return _KAFKA.with_columns([*value, *([_KAFKA_HEADERS] if headers else [])])
             return _RATE if name in {"rate", "rate-micro-batch"} else None
+
+
+def _decoded_value(decoding: RecordDecoding) -> SchemaColumn:
+    parts = (f"`{column.name.replace('`', '``')}`: {column.type}" for column in parse_schema(decoding.schema).columns)
+    return SchemaColumn("value", f"STRUCT<{', '.join(parts)}>")
 
 
 def _same_types(names: tuple[str, ...]) -> Schema:

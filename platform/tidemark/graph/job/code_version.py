@@ -108,7 +108,7 @@ def _spec(spec: SourceSpec) -> list[object]:
         case FilesSpec():
             return ["files", spec.format, spec.schema, dict(spec.options)]
         case FormatSpec():
-            return ["format", spec.format, spec.schema]
+            return ["format", spec.format, spec.schema, *([] if spec.decoding is None else spec.decoding.encoded())]
         case DeltaTableSpec():
             return ["delta", spec.schema, spec.changes, spec.on_rewrite]
         case RateSpec():

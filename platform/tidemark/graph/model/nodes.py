@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 from tidemark.graph.model.connector_spec import ConnectorSpec
+from tidemark.graph.model.record_decoding import RecordDecoding
 from tidemark.graph.model.unknown_members import unknown_member
 from tidemark.graph.model.wrong_calls import checked_methods
 from tidemark.semantics.watermarks.watermarks import WatermarkStrategy
@@ -66,11 +67,18 @@ class FilesSpec:
 
 @dataclass(frozen=True)
 class FormatSpec:
-    """Any Structured Streaming source by its format name and options."""
+    """Any Structured Streaming source by its format name and options.
+
+    ``environment`` names the environment variables that hold options. ``decoding`` is how a topic's values become columns, None where
+    they are bytes. ``on_remade`` is what to do where a topic's offsets go back, since it was deleted and made again.
+    """
 
     format: str
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     schema: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    decoding: RecordDecoding | None = None
+    on_remade: Literal["fail", "restart"] = "fail"
 
 
 @dataclass(frozen=True)

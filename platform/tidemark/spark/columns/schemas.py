@@ -49,6 +49,25 @@ def _nullable(kind: T.DataType) -> T.DataType:
     return kind
 
 
+def ddl_of(kind: T.DataType) -> str:
+    """Return a type as SQL, with any names quoted."""
+    if isinstance(kind, T.StructType):
+        fields = (f"`{field.name.replace('`', '``')}`: {ddl_of(field.dataType)}" for field in kind)
+        return f"struct<{', '.join(fields)}>"
+    if isinstance(kind, T.ArrayType):
+        return f"array<{ddl_of(kind.elementType)}>"
+    if isinstance(kind, T.MapType):
+        return f"map<{ddl_of(kind.keyType)}, {ddl_of(kind.valueType)}>"
+    return kind.simpleString()
+
+
+def with_all_columns(frame: DataFrame) -> DataFrame:
+    """Return rows of which all columns are computed, once each, whichever are used."""
+    session = frame.sparkSession
+    rows = frame._jdf.queryExecution().toRdd()  # noqa: SLF001  # Python's own RDDs would convert each row
+    return DataFrame(session._jsparkSession.internalCreateDataFrame(rows, frame._jdf.schema(), False), session)  # noqa: SLF001
+
+
 def no_rows(spark: SparkSession, schema: T.StructType) -> DataFrame:
     """Return an empty DataFrame. PySpark would start from an RDD of Python's, which takes far longer."""
     session = spark._jsparkSession  # noqa: SLF001

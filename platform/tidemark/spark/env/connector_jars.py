@@ -68,6 +68,7 @@ CONNECTORS: Final[Mapping[str, tuple[Jar, ...]]] = {
         Jar("org.apache.kafka", "kafka-clients", "3.9.2", "014b4ef36884478a932641818b080c36a8f8e2e92dc771e800c9d2694f4f83d8"),
         Jar("org.apache.commons", "commons-pool2", "2.13.1", "f77a5060d6936a9144023584232f9de3f2248f1abfe156e9d31795f18770674f"),
     ),
+    "avro": (Jar("org.apache.spark", "spark-avro_2.13", "4.2.0", "4c186cedc03cbe4ee356a94b32232b347ef48611c3209400b3a77e4fe4abff4f"),),
     "postgres": (Jar("org.postgresql", "postgresql", "42.7.4", "188976721ead8e8627eb6d8389d500dccc0c9bebd885268a3047180274a6031e"),),
 }
 """By name. The versions are those that the tests ran with."""

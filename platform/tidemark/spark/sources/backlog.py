@@ -91,7 +91,8 @@ def by_metrics(source: Mapping[str, object]) -> Backlog | None:
         return None
     behind = _number(metrics.get("avgOffsetsBehindLatest"))
     if behind is not None:
-        return Backlog(rows=round(behind * _partitions(source.get("endOffset"))))
+        splits = _behind(source.get("endOffset"), source.get("latestOffset"))
+        return Backlog(rows=sum(splits.values()) if splits else round(behind * _partitions(source.get("endOffset"))), splits=splits)
     files, size = _number(metrics.get("numFilesOutstanding")), _number(metrics.get("numBytesOutstanding"))
     if files is None and size is None:
         return None
@@ -153,6 +154,19 @@ def _number(value: object) -> float | None:
         return float(str(value)) if value is not None else None
     except ValueError:
         return None
+
+
+def _behind(read: object, newest: object) -> dict[str, int]:
+    """Return the unread records of each partition of Kafka's; empty where the newest offsets are not known."""
+    try:
+        before, now = (each if isinstance(each, Mapping) else json.loads(str(each)) for each in (read, newest))
+        return {
+            f"{topic}-{number}": max(0, offset - before.get(topic, {}).get(number, 0))
+            for topic, partitions in sorted(now.items())
+            for number, offset in sorted(partitions.items(), key=lambda each: int(each[0]))
+        }
+    except (ValueError, TypeError, AttributeError):
+        return {}
 
 
 def _partitions(offsets: object) -> int:

@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 from tidemark.errors import SourceError
 from tidemark.graph.model.nodes import DeltaTableSpec, FilesSpec, FormatSpec, SourceNode
 from tidemark.semantics.watermarks.event_time import MAX_EVENT_TIME, MIN_EVENT_TIME
-from tidemark.spark.columns.expressions import CORRUPT, POSITION, RAW, ROW_STATUS, SPLIT, TIME, column, quoted, visible_of
+from tidemark.spark.columns.expressions import CORRUPT, POSITION, RAW, ROW_STATUS, SPLIT, TIME, VALUE, column, quoted, visible_of
 from tidemark.spark.columns.few_rows import has_few_rows
 from tidemark.spark.columns.row_counts import MALFORMED, PASSING
 from tidemark.spark.columns.schemas import may_forbid_nulls, struct_of
@@ -81,6 +81,11 @@ class Intake:
         return _with_status(self, self.batch.rows)
 
     @property
+    def rows_with_value(self) -> DataFrame:
+        """The same with ``VALUE`` where the source decodes it."""
+        return _with_status(self, self.batch.rows, VALUE)
+
+    @property
     def has_splits(self) -> bool:
         """Whether the rows have a split."""
         return self.node.watermarks.split_by is not None or (self.batch.may_have_split and SPLIT in self.batch.rows.columns)
@@ -125,7 +130,7 @@ def prepare_batch(
     return Intake(node, batch, processing_time, latest, strict, ordered, texts)
 
 
-def _with_status(intake: Intake, batch: DataFrame) -> DataFrame:
+def _with_status(intake: Intake, batch: DataFrame, *more: str) -> DataFrame:
     node, names = intake.node, batch.columns
     strategy = node.watermarks
     time = F.lit(intake.processing_time).cast("bigint") if strategy.timestamp is None else _milliseconds(node, batch)
@@ -138,7 +143,7 @@ def _with_status(intake: Intake, batch: DataFrame) -> DataFrame:
         hidden.append(_position(node, names).alias(POSITION))
     kept = [F.col(quoted(name)) for name in visible_of(names)]
     corrupt = [F.col(CORRUPT)] if CORRUPT in names else []
-    raw = [F.col(RAW)] if RAW in names else []
+    raw = [F.col(name) for name in (RAW, *more) if name in names]
     timed = batch.select(*kept, *corrupt, *raw, *hidden)
     bound = runtime_literals(intake.latest, varying=TIME)[0] if intake.strict else f"{MAX_EVENT_TIME}L"
     conditions = [f"{TIME} BETWEEN {MIN_EVENT_TIME}L AND {bound}", *(f"({present})" for _, present in required_values(node))]
@@ -153,9 +158,16 @@ def required_values(node: SourceNode) -> Sequence[tuple[str, str]]:
     null, also in the items of arrays and maps; it has the path of the array or map.
     """
     spec = node.spec
+    if isinstance(spec, FormatSpec) and spec.decoding is not None:
+        return _required_of_value(spec.decoding.schema) if may_forbid_nulls(spec.decoding.schema) else ()
     if not isinstance(spec, FilesSpec | FormatSpec | DeltaTableSpec) or spec.schema is None or not may_forbid_nulls(spec.schema):
         return ()
     return _required_of(spec.schema)
+
+
+@lru_cache
+def _required_of_value(schema: str) -> Sequence[tuple[str, str]]:
+    return tuple(_required(struct_of(schema), "value", "value", 0))
 
 
 @lru_cache

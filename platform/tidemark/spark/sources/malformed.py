@@ -24,10 +24,11 @@ from tidemark.semantics.watermarks.event_time import (
     TOO_FAR_AHEAD,
     named_reason,
 )
-from tidemark.spark.columns.expressions import CORRUPT, RAW, ROW_STATUS, SPLIT, TIME, column, quoted, visible_of
+from tidemark.spark.columns.expressions import CORRUPT, RAW, ROW_STATUS, SPLIT, TIME, VALUE, column, quoted, visible_of
 from tidemark.spark.columns.row_counts import MALFORMED
 from tidemark.spark.sources.intake import Intake, SourceRows, prepare_batch, required_values
 from tidemark.spark.sources.intake_limits import KAFKA
+from tidemark.spark.sources.kafka.decoding import is_decoded
 from tidemark.spark.sources.record_texts import as_read_of_text, parsed_text
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ _REASON, _FOUND, _KEY, _COPY, _LOOKED_UP = "__tm_reason", "__tm_found", "__tm_ke
 
 def malformed_rows(intake: Intake) -> DataFrame:
     """Return the malformed rows of an epoch with the raw record and the reason."""
+    if is_decoded(intake.node):
+        return _shown(intake, _undecoded(intake))
     names = intake.rows.columns
     bad = intake.rows.where(F.col(ROW_STATUS) == MALFORMED)
     if CORRUPT not in names:
@@ -53,6 +56,17 @@ def malformed_rows(intake: Intake) -> DataFrame:
     if texts is None:
         return _shown(intake, torn.unionByName(others.select(*columns)))
     return _shown(intake, torn.unionByName(_looked_up(intake, others.select(*columns, _key(intake, others)), texts)))
+
+
+def _undecoded(intake: Intake) -> DataFrame:
+    """Return the malformed records of a source whose values it decodes: the value as received, or the record as JSON if that is no text."""
+    rows = intake.rows_with_value
+    bad, text = rows.where(F.col(ROW_STATUS) == MALFORMED), F.col(VALUE).cast("string")
+    record = [F.col(VALUE).alias(name) if name == "value" else F.col(quoted(name)) for name in visible_of(rows.columns)]
+    raw = F.coalesce(F.when(F.is_valid_utf8(text), text), F.to_json(F.struct(*record), {"ignoreNullFields": "false"}))
+    origin = F.concat(F.lit(" (partition "), F.col("partition"), F.lit(", offset "), F.col("offset"), F.lit(")"))
+    reason = F.concat(F.coalesce(F.col(CORRUPT), _reason(intake, bad)), origin)
+    return bad.select(raw.alias(RAW), reason.alias(_REASON), *_kept(rows.columns))
 
 
 def _looked_up(intake: Intake, rows: DataFrame, texts: DataFrame) -> DataFrame:

@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 
 from tidemark.graph.model.nodes import PATTERN_CHARACTERS, FilesSpec, SourceNode
 from tidemark.spark.columns.expressions import CORRUPT, RAW, quoted
-from tidemark.spark.columns.schemas import struct_of
+from tidemark.spark.columns.schemas import ddl_of, struct_of
 from tidemark.spark.env.file_systems import readable
 from tidemark.spark.sources.sources import escaped
 
@@ -79,7 +79,7 @@ class RecordTexts:
 
 def parsed_text(spec: FilesSpec, text: str, schema: T.StructType) -> str:
     """Return SQL that parses a record's text as the source does: a struct of the schema's columns and ``CORRUPT``."""
-    columns = ", ".join(f"{quoted(field.name)} {_ddl(field.dataType)}" for field in (*schema, T.StructField(CORRUPT, T.StringType())))
+    columns = ", ".join(f"{quoted(field.name)} {ddl_of(field.dataType)}" for field in (*schema, T.StructField(CORRUPT, T.StringType())))
     read = {name: value for name, value in spec.options.items() if name.lower() not in _OF_THE_FILE}
     options = {**read, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
     given = ", ".join(f"{_literal(name)}, {_literal(value)}" for name, value in options.items())
@@ -124,7 +124,7 @@ def _of_folder(field: T.StructField, depth: int) -> str:
     name = field.name.replace("'", "\\'")
     text = f"regexp_extract({_PATH}, '{_ROOT}(?:/[^/]*){{{depth}}}(?:/[^/]*)*?/\\\\Q{name}\\\\E=([^/]*)/', 1)"
     value = f"try_url_decode({text})"
-    return f"try_cast(nullif({value}, '__HIVE_DEFAULT_PARTITION__') AS {_ddl(field.dataType)}) AS {quoted(field.name)}"
+    return f"try_cast(nullif({value}, '__HIVE_DEFAULT_PARTITION__') AS {ddl_of(field.dataType)}) AS {quoted(field.name)}"
 
 
 def as_read_of_text(kind: T.DataType, value: str) -> str:
@@ -143,17 +143,6 @@ def as_read_of_text(kind: T.DataType, value: str) -> str:
     if isinstance(kind, T.MapType):
         return f"transform_values({value}, (key, item) -> {as_read_of_text(kind.valueType, 'item')})"
     return value
-
-
-def _ddl(kind: T.DataType) -> str:
-    """Return a type as SQL, with any names quoted."""
-    if isinstance(kind, T.StructType):
-        return f"struct<{', '.join(f'{quoted(field.name)}: {_ddl(field.dataType)}' for field in kind)}>"
-    if isinstance(kind, T.ArrayType):
-        return f"array<{_ddl(kind.elementType)}>"
-    if isinstance(kind, T.MapType):
-        return f"map<{_ddl(kind.keyType)}, {_ddl(kind.valueType)}>"
-    return kind.simpleString()
 
 
 def _literal(text: str) -> str:

@@ -77,7 +77,7 @@ def kafka_end(before: Offsets | None, now: Offsets, options: Mapping[str, str]) 
         options: of the source, names in lower case.
     """
     moved = {
-        f"{topic}-{partition}": offset - (before or {}).get(topic, {}).get(partition, 0)
+        f"{topic}-{partition}": _records_between((before or {}).get(topic, {}).get(partition, 0), offset)
         for topic, partitions in now.items()
         for partition, offset in partitions.items()
     }
@@ -88,6 +88,11 @@ def kafka_end(before: Offsets | None, now: Offsets, options: Mapping[str, str]) 
         return SourceEnd()
     known = before is not None
     return SourceEnd(caught_up=False, known=known, splits={split: known and records == 0 for split, records in moved.items()})
+
+
+def _records_between(before: int, now: int) -> int:
+    """Return how many records a partition was read by; where offsets go back, its topic was made again and read from its beginning."""
+    return now - before if now >= before else now
 
 
 def filled(ends: Iterable[SourceEnd]) -> bool | None:

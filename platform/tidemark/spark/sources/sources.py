@@ -27,13 +27,15 @@ from tidemark.graph.model.nodes import (
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.columns.expressions import CORRUPT, SOURCE, SPLIT, quoted
 from tidemark.spark.columns.few_rows import in_one_task
-from tidemark.spark.columns.schemas import may_forbid_nulls, nullable, struct_of
+from tidemark.spark.columns.schemas import may_forbid_nulls, nullable, struct_of, with_all_columns
 from tidemark.spark.env.file_systems import readable
 from tidemark.spark.sources.delta_tables.table_rows import table_schema
 from tidemark.spark.sources.elements import store_elements
 from tidemark.spark.sources.epoch_input import EpochInput
 from tidemark.spark.sources.intake import BLOCK, PATH, ROW, SourceRows
 from tidemark.spark.sources.intake_limits import DEFAULT_BYTES_PER_EPOCH, KAFKA
+from tidemark.spark.sources.kafka.decoding import decoded
+from tidemark.spark.sources.kafka.options import resolved
 from tidemark.spark.sources.kafka_errors import connector_missing
 from tidemark.state.encoding.redaction import without_secrets
 from tidemark.state.log.offset_log import log_offset, positions
@@ -75,7 +77,7 @@ def open_source(spark: SparkSession, node: SourceNode, elements: JobStore, *, or
             # Only its columns are of use: it is read without a query.
             nothing = reader.format("rate").load().where("false")
             return nothing.select(*(F.lit(None).cast(field.dataType).alias(field.name) for field in table_schema(spec)))
-        return _format(reader, spec)
+        return _format(reader, resolved(node, spec))
     except (PySparkException, Py4JJavaError) as error:
         raise SourceError(
             f"source {node.name!r} cannot be opened: {first_line(error)}",
@@ -128,7 +130,8 @@ def read_files_of_epoch(spark: SparkSession, node: SourceNode, paths: Sequence[s
         frame = reader.format(spec.format).schema(schema).options(**options).load([escaped(path) for path in paths])
         if ordered:
             frame = frame.select(*map(quoted, frame.columns), *_file_position())
-        return _unpruned(frame) if spec.format in MARKS_CORRUPT else frame
+        # With fewer columns Spark considers fewer records corrupt.
+        return with_all_columns(frame) if spec.format in MARKS_CORRUPT else frame
     if isinstance(spec, ElementsSpec):
         return reader.schema(struct_of(spec.schema).add(StructField(ROW, LongType()))).parquet(*paths)
     raise TypeError(type(spec).__name__)
@@ -163,12 +166,12 @@ def rows_of_epoch(
         elif source.name in taken.reads:
             found[source.name] = SourceRows(partial(_rows_read, source, taken, few_tasks=few_tasks))
         elif source.name in frames:
-            found[source.name] = SourceRows(partial(frames.__getitem__, source.name))
+            found[source.name] = SourceRows(partial(decoded, frames[source.name], source, taken.now[source.name]))
     return found
 
 
 def _rows_read(source: SourceNode, taken: EpochInput, *, few_tasks: bool) -> DataFrame:
-    rows = _with_origin(source.spec, taken.reads[source.name]())
+    rows = decoded(_with_origin(source.spec, taken.reads[source.name]()), source, taken.now[source.name])
     return in_one_task(rows) if few_tasks and taken.has_few_rows(source.name) else rows
 
 
@@ -208,13 +211,6 @@ def _columns_and_options(spec: FilesSpec) -> tuple[StructType, dict[str, str]]:
         schema = schema.add(CORRUPT, "string")
         options |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
     return schema, options
-
-
-def _unpruned(frame: DataFrame) -> DataFrame:
-    """Return rows of which all columns are read, whichever are used: with fewer columns Spark considers fewer records corrupt."""
-    session = frame.sparkSession
-    rows = frame._jdf.queryExecution().toRdd()  # noqa: SLF001  # Python's own RDDs would convert each row
-    return DataFrame(session._jsparkSession.internalCreateDataFrame(rows, frame._jdf.schema(), False), session)  # noqa: SLF001
 
 
 def _files(reader: DataStreamReader, node: SourceNode, spec: FilesSpec, path: str, *, ordered: bool) -> DataFrame:

@@ -19,7 +19,9 @@ from tidemark.spark.operators.base.contract import OperatorRuntime, PortInput
 from tidemark.spark.sources.checkpoint import SparkCheckpoint
 from tidemark.spark.sources.epoch_input import EpochInput, input_of_batch
 from tidemark.spark.sources.intake import prepare_batch
+from tidemark.spark.sources.kafka.options import resolved
 from tidemark.spark.sources.planning.delta_planner import rows_between
+from tidemark.spark.sources.planning.offset_planner import first_offsets
 from tidemark.spark.sources.planning.offset_stream import OffsetStream
 from tidemark.spark.sources.sources import rows_of_epoch
 from tidemark.state.log.records import EpochRecord
@@ -84,10 +86,12 @@ def _between(
         return partial(rows_between, spark, source, spec, taken.before.get(source.name), taken.now[source.name])
     if not isinstance(spec, FormatSpec):
         raise TypeError(type(spec).__name__)
-    stream = OffsetStream(spark, spec.format, spec.options, f"{checkpoint.path}/offsets-{source.name}")
+    whole, folder = resolved(source, spec), f"{checkpoint.path}/offsets-{source.name}"
+    stream = OffsetStream(spark, whole.format, whole.options, folder)
     opened.callback(stream.close)
-    start = taken.before.get(source.name)
-    return partial(stream.rows, stream.initial() if start is None else json.dumps(start), json.dumps(taken.now[source.name]))
+    before, end = taken.before.get(source.name), json.dumps(taken.now[source.name])
+    start = stream.initial() if before is None else json.dumps(before)
+    return partial(stream.rows, first_offsets(spark, whole, start, end, folder), end)
 
 
 def _no_side_rows(*_: object) -> DataFrame:

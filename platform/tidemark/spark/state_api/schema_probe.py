@@ -27,6 +27,7 @@ from tidemark.spark.operators.base.contract import OperatorRuntime
 from tidemark.spark.operators.base.schemas import OperatorSchemas
 from tidemark.spark.operators.registry.schemas import schemas_of
 from tidemark.spark.sources.intake import BLOCK, PATH, ROW, SourceRows, prepare_batch
+from tidemark.spark.sources.kafka.decoding import decoded_schema
 from tidemark.spark.sources.sources import MARKS_CORRUPT, open_source
 from tidemark.state.store.store import JobStore
 
@@ -186,5 +187,5 @@ def _without_rows(spark: SparkSession, node: SourceNode, elements: JobStore, *, 
         case RateSpec():
             schema = T.StructType().add("timestamp", "timestamp").add("value", "long")
         case _:
-            schema = open_source(spark, node, elements, ordered=ordered, read=0).schema
+            schema = decoded_schema(open_source(spark, node, elements, ordered=ordered, read=0).schema, node)
     return no_rows(spark, schema)

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from tidemark.state.encoding.codec import added_mapping_field
+
 EPOCHS: Final = 20
 """How many epochs the figures cover: enough to be steady, few enough to show a change within minutes."""
 
@@ -21,11 +23,12 @@ _MIN_EPOCHS: Final = 2
 
 @dataclass(frozen=True)
 class Backlog:
-    """The unread input of a source, as far as the source reports it."""
+    """The unread input of a source, as far as the source reports it; ``splits`` are the rows by split, where they are known."""
 
     files: int | None = None
     bytes: int | None = None
     rows: int | None = None
+    splits: Mapping[str, int] = added_mapping_field()
 
     @property
     def amount(self) -> int | None:

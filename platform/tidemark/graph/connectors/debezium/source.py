@@ -161,6 +161,12 @@ def _envelope(name: str, spec: SourceSpec, schema: str, key: Sequence[str], plac
             fix="read them from Kafka, from files(format='text'), or from another source with the columns key STRING, value STRING",
             place=place,
         )
+    if getattr(spec, "decoding", None) is not None:
+        raise DefinitionError(
+            f"debezium reads the records of {name!r} as JSON, and the source decodes them",
+            fix="write tm.kafka_source(...) without format= and schema=",
+            place=place,
+        )
     exact = tuple(column.name for each in keys if (column := columns.find(each)) is not None)
     return Envelope(Schema(columns.columns), exact, found)
 

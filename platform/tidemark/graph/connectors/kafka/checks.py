@@ -15,11 +15,13 @@ from tidemark.graph.model.nodes import Node
 from tidemark.graph.model.schema import SchemaColumn
 from tidemark.graph.model.secret_options import OptionChecks
 
+SINK: Final = "kafka_sink"
+
 _SERVER: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}")
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]+")
 _PREFIX: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _HEADER: Final = re.compile(r"[\x20-\x7e]{1,200}")
-_OWN: Final = {
+_OWN: Final[Mapping[str, str]] = {
     "bootstrap.servers": "servers=",
     "metadata.broker.list": "servers=",
     "transactional.id": "id_prefix=, which begins it",
@@ -30,9 +32,10 @@ _OWN: Final = {
     "isolation.level": "nothing: markers are read as committed",
     "delivery.report.only.error": "nothing: failures are reported",
 }
-OPTIONS: Final = OptionChecks(
-    "kafka_sink", _OWN, "{'compression.type': 'zstd'}", frozenset({"ssl.key.pem", "sasl.oauthbearer.config", "sasl.jaas.config"})
-)
+SECRET: Final = frozenset({"ssl.key.pem", "ssl.keystore.key", "sasl.oauthbearer.config", "sasl.jaas.config"})
+"""Options of clients that hold secrets though their names do not say so."""
+
+OPTIONS: Final = OptionChecks(SINK, _OWN, "{'compression.type': 'zstd'}", SECRET)
 """Of what goes to the client."""
 
 _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -43,7 +46,7 @@ _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def check_servers(servers: object, place: str) -> str:
+def check_servers(servers: object, place: str, *, caller: str = SINK) -> str:
     """Return the addresses of brokers, with commas between them.
 
     Raises:
@@ -58,14 +61,14 @@ def check_servers(servers: object, place: str) -> str:
         # An address with a user in it may hold a password.
         shown = "..." if "@" in str(servers) else shortened(repr(servers))
         raise DefinitionError(
-            f"kafka_sink(servers={shown}) is no list of brokers, each as host:port",
+            f"{caller}(servers={shown}) is no list of brokers, each as host:port",
             fix="write servers='broker-1:9092,broker-2:9092'; users and passwords go to options= and options_env=",
             place=place,
         )
     return ",".join(parts)
 
 
-def check_topic(topic: object, place: str) -> str:
+def check_topic(topic: object, place: str, *, caller: str = SINK) -> str:
     """Return the topic's name.
 
     Raises:
@@ -73,7 +76,7 @@ def check_topic(topic: object, place: str) -> str:
     """
     if not isinstance(topic, str) or not _TOPIC.fullmatch(topic) or len(topic) > MAX_TOPIC or topic in {".", ".."}:
         raise DefinitionError(
-            f"kafka_sink(topic={shortened(repr(topic))}) is no name of a topic",
+            f"{caller}(topic={shortened(repr(topic))}) is no name of a topic",
             fix=f"use 1 to {MAX_TOPIC} letters, digits, '.', '_' or '-'",
             place=place,
         )

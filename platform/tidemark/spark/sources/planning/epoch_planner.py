@@ -9,6 +9,7 @@ from tidemark.errors import SourceError
 from tidemark.graph.model.nodes import DeltaTableSpec, FormatSpec, SourceNode
 from tidemark.spark.sources.checkpoint import SparkCheckpoint
 from tidemark.spark.sources.epoch_input import EpochInput
+from tidemark.spark.sources.kafka.options import resolved
 from tidemark.spark.sources.planning.delta_planner import DeltaPlanner
 from tidemark.spark.sources.planning.file_planner import FilePlanner, has_files, written_by_query
 from tidemark.spark.sources.planning.offset_planner import OffsetPlanner, has_offsets
@@ -27,6 +28,7 @@ def needs_no_query(spark: SparkSession, sources: Sequence[SourceNode]) -> bool:
         SourceError: they cannot, and one is a Delta table, which no query of Spark's can read.
     """
     if not all(_is_planned(source) for source in sources):
+        _require_no_restart(sources)
         _require_no_table(sources, f"source {next(source.name for source in sources if not _is_planned(source))!r}")
         return False
     if written_by_query(spark, sources):
@@ -37,6 +39,19 @@ def needs_no_query(spark: SparkSession, sources: Sequence[SourceNode]) -> bool:
 
 def _is_planned(source: SourceNode) -> bool:
     return has_files(source.spec) or has_offsets(source.spec) or isinstance(source.spec, DeltaTableSpec)
+
+
+def _require_no_restart(sources: Sequence[SourceNode]) -> None:
+    found = next((each for each in sources if isinstance(each.spec, FormatSpec) and each.spec.on_remade == "restart"), None)
+    if found is not None:
+        other = next(source.name for source in sources if not _is_planned(source))
+        raise SourceError(
+            f"source {found.name!r} is read from its beginning where its topic is made again, and a query of Spark's, which source "
+            f"{other!r} needs, cannot do that",
+            fix="leave on_remade out, or read the sources in two jobs",
+            uid=found.name,
+            place=found.place,
+        )
 
 
 def _require_no_table(sources: Sequence[SourceNode], other: str) -> None:
@@ -71,7 +86,9 @@ class EpochPlanner:
             for source in sources:
                 spec, position = source.spec, read.get(source.name)
                 if isinstance(spec, FormatSpec):
-                    planner: SourcePlanner = OffsetPlanner(spark, spec, position, f"{checkpoint.path}/offsets-{source.name}")
+                    planner: SourcePlanner = OffsetPlanner(
+                        spark, resolved(source, spec), position, f"{checkpoint.path}/offsets-{source.name}"
+                    )
                 elif isinstance(spec, DeltaTableSpec):
                     planner = DeltaPlanner(spark, source, spec, position)
                 else:

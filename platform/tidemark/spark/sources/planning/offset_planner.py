@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from functools import partial
@@ -27,6 +28,16 @@ def has_offsets(spec: object) -> bool:
     return isinstance(spec, FormatSpec) and spec.format.lower() in PLANNED_FORMATS and not _NEEDS_QUERY & {*map(str.lower, spec.options)}
 
 
+def begins_later(spec: FormatSpec) -> bool:
+    """Return whether a source without a position begins with offsets that another look may not find again.
+
+    >>> begins_later(FormatSpec("kafka", {"StartingOffsets": "Earliest"})), begins_later(FormatSpec("kafka"))
+    (False, True)
+    """
+    given = {name.lower(): value.lower() for name, value in spec.options.items()}
+    return given.get("startingoffsets", "latest") != "earliest"
+
+
 class OffsetPlanner:
     """Plans one source.
 
@@ -38,6 +49,7 @@ class OffsetPlanner:
     """
 
     def __init__(self, spark: SparkSession, spec: FormatSpec, position: object, folder: str) -> None:
+        self._spark, self._spec, self._folder = spark, spec, folder
         self._stream = OffsetStream(spark, spec.format, spec.options, folder)
         try:
             self._read = self._stream.initial() if position is None else json.dumps(position)
@@ -46,15 +58,17 @@ class OffsetPlanner:
             raise
         self._latest = self._read
         self._rows: int | None = None
+        # Otherwise the records that come between a first run without any and the next one would be left out.
+        self._begins_later = position is None and begins_later(spec)
 
     @property
     def has_unread(self) -> bool:
-        """Whether the last look found newer offsets than those read."""
-        return bool(json.loads(self._latest) != json.loads(self._read))
+        """Whether the last look found newer offsets than those read, or the beginning is to be recorded."""
+        return self._begins_later or bool(json.loads(self._latest) != json.loads(self._read))
 
     def look(self) -> None:
         """Ask for the newest offsets."""
-        if not self.has_unread:
+        if self._begins_later or not self.has_unread:
             self._latest = self._stream.latest(self._read)
 
     def fix_end(self) -> None:
@@ -68,10 +82,12 @@ class OffsetPlanner:
             return None
         start, end = self._read, self._stream.latest(self._read, rows=_most(source))
         position = json.loads(end)
-        if position == json.loads(start):
+        if position == json.loads(start) and not self._begins_later:
             self._latest = start
             return None
+        self._begins_later = False
         self._read, self._latest = end, self._stream.latest(end)
+        start = first_offsets(self._spark, self._spec, start, end, self._folder)
         self._rows = _rows_between(json.loads(start), position)
         return Taken(position, read=partial(self._stream.rows, start, end), rows=self._rows)
 
@@ -82,7 +98,7 @@ class OffsetPlanner:
         if behind is None or not partitions:
             return {}
         metrics = {"avgOffsetsBehindLatest": str(max(behind, 0) / partitions)}
-        return {"numInputRows": self._rows or 0, "endOffset": self._read, "metrics": metrics}
+        return {"numInputRows": self._rows or 0, "endOffset": self._read, "latestOffset": self._latest, "metrics": metrics}
 
     def close(self) -> None:
         """Close the connections to the source."""
@@ -93,6 +109,68 @@ def _most(source: SourceNode) -> int | None:
     options = source.spec.options if isinstance(source.spec, FormatSpec) else {}
     given = {name.lower(): value for name, value in options.items()}.get(KAFKA_MAX_OFFSETS.lower())
     return None if given is None else int(given)
+
+
+def first_offsets(spark: SparkSession, spec: FormatSpec, start: str, end: str, folder: str) -> str:
+    """Return the offsets that an epoch begins with: of partitions that were made again the earliest, where the source wishes that.
+
+    Args:
+        spark: the session.
+        spec: of the source, with all options.
+        start: the offsets read before the epoch.
+        end: those read after it.
+        folder: address of a local folder of this run's.
+    """
+    if spec.on_remade != "restart" or not is_remade(json.loads(start), json.loads(end)):
+        return start
+    # A stream notes its first offsets in its folder.
+    digest = hashlib.sha256(start.encode()).hexdigest()[:12]
+    return restarted(start, end, earliest(spark, spec, f"{folder}-{digest}"))
+
+
+def is_remade(start: object, end: object) -> bool:
+    """Return whether a partition's offsets go back, or it is gone: its topic was made again.
+
+    >>> is_remade({"a": {"0": 3}}, {"a": {"0": 4}}), is_remade({"a": {"0": 3}}, {"a": {"0": 1}}), is_remade({"a": {"0": 3}}, {})
+    (False, True, True)
+    """
+    before, after = _offsets(start), _offsets(end)
+    return any(place not in after or after[place] < offset for place, offset in before.items())
+
+
+def restarted(start: str, end: str, first: str) -> str:
+    """Return offsets to begin with: of partitions that were made again the first ones, of others those that were read.
+
+    Args:
+        start: the offsets read.
+        end: of the epoch; it has no partitions that are gone.
+        first: the earliest offsets.
+
+    >>> restarted('{"a": {"0": 3, "1": 5, "2": 7}}', '{"a": {"0": 1, "1": 6}}', '{"a": {"0": 0, "1": 2}}')
+    '{"a": {"0": 0, "1": 5}}'
+    """
+    earliest_offsets, after = _offsets(json.loads(first)), _offsets(json.loads(end))
+    found: dict[str, dict[str, int]] = {}
+    for (topic, number), offset in _offsets(json.loads(start)).items():
+        place = (topic, number)
+        if place in after:
+            found.setdefault(topic, {})[number] = offset if offset <= after[place] else earliest_offsets.get(place, 0)
+    return json.dumps(found)
+
+
+def earliest(spark: SparkSession, spec: FormatSpec, folder: str) -> str:
+    """Return the earliest offsets that Kafka has of a source's partitions."""
+    begin = {name: value for name, value in spec.options.items() if not name.lower().startswith("starting")}
+    stream = OffsetStream(spark, spec.format, {**begin, "startingOffsets": "earliest"}, folder)
+    try:
+        return stream.initial()
+    finally:
+        stream.close()
+
+
+def _offsets(position: object) -> dict[tuple[str, str], int]:
+    items = position.items() if isinstance(position, Mapping) else ()
+    return {(topic, number): int(offset) for topic, numbers in items for number, offset in numbers.items()}
 
 
 def _rows_between(start: object, end: object) -> int | None:

@@ -1,0 +1,1 @@
+"""Topics of Kafka: options with secrets, and values that are decoded."""

@@ -1,0 +1,92 @@
+"""Rows of topics whose values are decoded: ``value`` is a struct, and a record that cannot be decoded has the reason why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from tidemark.graph.model.nodes import FormatSpec, SourceNode
+from tidemark.spark.columns.expressions import CORRUPT, VALUE, quoted
+from tidemark.spark.columns.schemas import ddl_of, nullable, struct_of, with_all_columns
+from tidemark.spark.sources.kafka.avro import decoded_record
+from tidemark.spark.sources.kafka.reading_types import literal
+from tidemark.spark.sources.kafka.registry import SchemaRegistry
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from tidemark.graph.model.record_decoding import RecordDecoding
+
+_DECODED: Final = "__tm_decoded"
+_TEXT: Final = "__tm_text"
+
+
+def decoded(rows: DataFrame, source: SourceNode, position: object) -> DataFrame:
+    """Return the rows of an epoch with their values decoded, ``VALUE`` as received, and in ``CORRUPT`` the reason of those that are not.
+
+    Each value is decoded once, whatever the job makes of it. Rows of a source without a format are returned as they are.
+
+    Args:
+        rows: of a source.
+        source: that has them.
+        position: after the epoch, by topic.
+
+    Raises:
+        SourceError: the registry cannot be used, or Spark's module for Avro is missing.
+        SourceUnavailableError: the registry does not answer.
+    """
+    decoding = _decoding(source)
+    if decoding is None:
+        return rows
+    record = _json(decoding) if decoding.format == "json" else _avro(decoding, source, position)
+    names = [F.col(f"{_DECODED}.value").alias("value") if name == "value" else F.col(quoted(name)) for name in rows.columns]
+    timed = rows.withColumn(_DECODED, F.expr(record))
+    return with_all_columns(timed.select(*names, F.col("value").alias(VALUE), F.col(f"{_DECODED}.reason").alias(CORRUPT)))
+
+
+def decoded_schema(schema: T.StructType, source: SourceNode) -> T.StructType:
+    """Return the columns that ``decoded`` makes of a source's columns."""
+    decoding = _decoding(source)
+    if decoding is None:
+        return schema
+    fields = [T.StructField("value", _columns(decoding)) if field.name == "value" else field for field in schema]
+    return T.StructType([*fields, T.StructField(VALUE, T.BinaryType()), T.StructField(CORRUPT, T.StringType())])
+
+
+def is_decoded(source: SourceNode) -> bool:
+    """Whether a source's values are decoded."""
+    return _decoding(source) is not None
+
+
+def _decoding(source: SourceNode) -> RecordDecoding | None:
+    return source.spec.decoding if isinstance(source.spec, FormatSpec) else None
+
+
+def _columns(decoding: RecordDecoding) -> T.StructType:
+    return nullable(struct_of(decoding.schema))
+
+
+def _json(decoding: RecordDecoding) -> str:
+    """Return SQL of a struct of the decoded value, and the reason why there is none."""
+    columns = _columns(decoding)
+    ddl = ", ".join(f"{quoted(field.name)} {ddl_of(field.dataType)}" for field in (*columns, T.StructField(_TEXT, T.StringType())))
+    read = f"from_json(CAST(value AS STRING), {literal(ddl)}, map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '{_TEXT}'))"
+    fields = ", ".join(f"{literal(field.name)}, record.{quoted(field.name)}" for field in columns)
+    # An empty text is no JSON, and Spark returns null for it.
+    broken = f"value IS NOT NULL AND (record IS NULL OR record.{_TEXT} IS NOT NULL)"
+    reason = literal("value is no JSON object with the columns of the schema")
+    value = f"CAST(named_struct({fields}) AS {ddl_of(columns)})"
+    return (
+        f"transform(array({read}), record -> named_struct('value', if(value IS NULL OR {broken}, NULL, {value}), "
+        f"'reason', if({broken}, {reason}, NULL)))[0]"
+    )
+
+
+def _avro(decoding: RecordDecoding, source: SourceNode, position: object) -> str:
+    topics = sorted(map(str, position)) if isinstance(position, Mapping) else []
+    subjects = decoding.subjects or tuple(f"{topic}-value" for topic in topics)
+    registry = SchemaRegistry(decoding.registry or "", decoding.registry_env, source)
+    return decoded_record(registry.schemas(subjects), _columns(decoding), subjects, source)

@@ -1,0 +1,242 @@
+"""Values in JSON and in Avro with a registry: schemas that change, and records that cannot be decoded."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+import tidemark as tm
+from tests.engine.lab import require_conservation
+from tests.kafka.broker import NEEDS_AVRO, NEEDS_JARS, Broker, Topics
+from tests.kafka.fares import MINUTE, START
+from tests.kafka.schema_registry import Registry, schema_registry, wire
+from tidemark.errors import SourceError
+from tidemark.graph.model.nodes import FormatSpec
+from tidemark.spark.loop.driver import JobDriver
+from tidemark.state.log.progress import EpochProgress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [NEEDS_JARS, NEEDS_AVRO, pytest.mark.spark, pytest.mark.slow]
+
+MALFORMED: Final = tm.OutputTag("malformed")
+SCHEMA: Final = (
+    "zone INT NOT NULL, at TIMESTAMP, amount DECIMAL(8, 2), driver STRUCT<name: STRING, stars: DOUBLE>, stops ARRAY<BIGINT>, kind STRING"
+)
+AT: Final = {"type": "long", "logicalType": "timestamp-millis"}
+MONEY: Final = {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}
+FIRST: Final = {
+    "type": "record",
+    "name": "Fare",
+    "namespace": "city",
+    "fields": [{"name": "zone", "type": "int"}, {"name": "at", "type": AT}, {"name": "amount", "type": ["null", MONEY], "default": None}],
+}
+DRIVER: Final = {
+    "type": "record",
+    "name": "Driver",
+    "fields": [{"name": "age", "type": "int"}, {"name": "stars", "type": "float"}, {"name": "name", "type": "string"}],
+}
+SECOND: Final = {
+    **FIRST,
+    "fields": [
+        {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["YELLOW", "GREEN"]}},
+        *FIRST["fields"],
+        {"name": "driver", "type": ["null", DRIVER], "default": None},
+        {"name": "stops", "type": {"type": "array", "items": "int"}},
+        {"name": "note", "type": {"type": "map", "values": "string"}},
+    ],
+}
+OTHER: Final = {**FIRST, "fields": [{"name": "zone", "type": "string"}, {"name": "at", "type": AT}]}
+SECRET: Final = "hunter2-marker"  # noqa: S105 - looked for where it must not be
+
+
+class Job:
+    """A job that shows the values of a topic."""
+
+    def __init__(self, spec: FormatSpec, folder: Path, spark: SparkSession) -> None:
+        self._spark = spark
+        watermarks = tm.bounded_out_of_orderness("1 minute", timestamp="value.at")
+        source = tm.source("fares", spec, watermarks=watermarks, malformed_to=MALFORMED)
+        self._names = {"rows": f"{folder}-rows", "malformed": f"{folder}-malformed"}
+        named = {name: f"value.{name}" for name in ("zone", "amount", "driver", "stops", "kind")}
+        rows = source.select("partition", "offset", **named)
+        streams = {"rows": rows, "malformed": source.side_output(MALFORMED)}
+        outputs = {name: tm.memory(stream, self._names[name]) for name, stream in streams.items()}
+        self.job = tm.Job("fares", outputs=outputs, store=str(folder / "store"))
+        self.epochs: list[EpochProgress] = []
+
+    def run(self) -> None:
+        for epoch in tm.run(self.job, spark=self._spark, handle_signals=False).epochs:
+            require_conservation(epoch)
+            self.epochs.append(epoch)
+
+    def rows(self) -> dict[tuple[int, int], dict[str, Any]]:
+        return {(row.pop("partition"), row.pop("offset")): row for row in self._table("rows")}
+
+    def malformed(self) -> dict[str, str]:
+        """Return the records by the reasons."""
+        found = self._table("malformed")
+        assert len({row["reason"] for row in found}) == len(found)
+        return {row["reason"]: row["raw"] for row in found}
+
+    def _table(self, output: str) -> list[dict[str, Any]]:
+        table = tm.memory_table(self._names[output])
+        return [] if table is None else table.to_pylist()
+
+
+@dataclass
+class World:
+    """What a test has: a broker's topics, a registry with a password, and a session."""
+
+    topics: Topics
+    address: str
+    registry: Registry
+    spark: SparkSession
+    folder: Path
+
+    def source(self, topic: str, **arguments: Any) -> FormatSpec:
+        given = {"format": "avro", "schema": SCHEMA, "registry": self.registry.url, "registry_env": "REGISTRY_USER", **arguments}
+        return tm.kafka_source(servers=self.address, topics=topic, **given)
+
+    def job(self, spec: FormatSpec, name: str = "job") -> Job:
+        return Job(spec, self.folder / name, self.spark)
+
+
+@pytest.fixture
+def world(topics: Topics, broker: Broker, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    monkeypatch.setenv("REGISTRY_USER", f"ada:{SECRET}")
+    with schema_registry(user=f"ada:{SECRET}") as registry:
+        yield World(topics, broker.address, registry, spark, tmp_path)
+
+
+def millis(minute: int) -> int:
+    return START + minute * MINUTE
+
+
+def money(cents: int) -> bytes:
+    return cents.to_bytes(4, "big", signed=True)
+
+
+def test_avro_of_several_writers(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    topics, registry, topic = world.topics, world.registry, "avro.fares"
+    topics.create(topic, 2)
+    first = registry.register("avro.fares-value", FIRST)
+    spec = world.source(topic)
+    job = world.job(spec)
+    topics.send(topic, 0, wire(first, FIRST, {"zone": 7, "at": millis(0), "amount": money(-1250)}))
+    topics.send(topic, 1, wire(first, FIRST, {"zone": -3, "at": millis(1), "amount": None}))
+    topics.flush()
+    job.run()
+    asked = len(registry.asked)
+    # Writers change while the job has not: a schema with more columns in another order, and one that does not fit.
+    second = registry.register("avro.fares-value", SECOND)
+    other = registry.register("avro.fares-value", OTHER)
+    fare = {"kind": "GREEN", "zone": 5, "at": millis(2), "amount": money(100), "stops": [4, 2], "note": {"a": "b"}}
+    topics.send(topic, 0, wire(second, SECOND, {**fare, "driver": {"age": 41, "stars": 4.5, "name": "Zoë"}}))
+    topics.send(topic, 0, wire(first, FIRST, {"zone": 8, "at": millis(3), "amount": None}))
+    torn = wire(second, SECOND, {**fare, "driver": None})[:-9]
+    for value in (torn, wire(other, OTHER, {"zone": "seven", "at": millis(2)}), b"\0\0\0\0\x11x", b'{"zone": 7}', b"\0\0", None):
+        topics.send(topic, 1, value)
+    topics.flush()
+    registry.failures = 2
+    job.run()
+    # The versions known before are not asked for again, and a registry that falters is asked again.
+    assert len(registry.asked) == asked + 2 + 1 + 2
+    nothing = {"driver": None, "stops": None, "kind": None}
+    assert job.rows() == {
+        (0, 0): {"zone": 7, "amount": Decimal("-12.50"), **nothing},
+        (1, 0): {"zone": -3, "amount": None, **nothing},
+        (0, 1): {"zone": 5, "amount": Decimal("1.00"), "driver": {"name": "Zoë", "stars": 4.5}, "stops": [4, 2], "kind": "GREEN"},
+        (0, 2): {"zone": 8, "amount": None, **nothing},
+    }
+    no_wire = "value is not in the wire format of a registry: it does not begin with a zero byte and the id of a schema"
+    found = job.malformed()
+    assert set(found) == {
+        f"value cannot be read with schema {second} (partition 1, offset 1)",
+        f"schema {other} cannot be read: value.zone is string, and the source declares int (partition 1, offset 2)",
+        "schema 17 is no version of subject avro.fares-value (partition 1, offset 3)",
+        f"{no_wire} (partition 1, offset 4)",
+        f"{no_wire} (partition 1, offset 5)",
+        "event time 'value.at' is null (partition 1, offset 6)",
+    }
+    raw = json.loads(found[f"value cannot be read with schema {second} (partition 1, offset 1)"])
+    assert base64.b64decode(raw["value"]) == torn
+    assert [epoch.sources["fares"].rows_malformed for epoch in job.epochs] == [0, 6]
+    everything = "".join(path.read_bytes().decode("latin-1") for path in world.folder.rglob("*") if path.is_file())
+    assert SECRET not in everything + caplog.text + repr(spec) + str(job.job.explain())
+
+
+def test_json_in_a_query(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(JobDriver, "plans_epochs", False)
+    world.topics.create("queried.json", 1)
+    at = datetime.fromtimestamp(START / 1000, UTC).isoformat()
+    for value in (f'{{"zone": 7, "at": "{at}", "amount": 2.5, "kind": "x"}}', '{"zone": "seven"}', "", f'{{"at": "{at}"}}', '{"zone":'):
+        world.topics.send("queried.json", 0, value)
+    world.topics.flush()
+    job = world.job(tm.kafka_source(servers=world.address, topics="queried.json", format="json", schema=SCHEMA))
+    job.run()
+    assert {place: (row["zone"], row["amount"], row["kind"]) for place, row in job.rows().items()} == {(0, 0): (7, Decimal("2.50"), "x")}
+    no_json = "value is no JSON object with the columns of the schema"
+    assert job.malformed() == {
+        f"{no_json} (partition 0, offset 1)": '{"zone": "seven"}',
+        f"{no_json} (partition 0, offset 2)": "",
+        "column 'value.zone' is null, and the schema declares it NOT NULL (partition 0, offset 3)": f'{{"at": "{at}"}}',
+        f"{no_json} (partition 0, offset 4)": '{"zone":',
+    }
+
+
+def test_avro_in_a_query_of_another_subject(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(JobDriver, "plans_epochs", False)
+    world.topics.create("queried.avro", 1)
+    area = {"type": "record", "name": "Area", "namespace": "geo", "fields": [{"name": "zone", "type": "int"}]}
+    world.registry.register("areas", area)
+    schema = {"type": "record", "name": "Ride", "fields": [{"name": "driver", "type": "geo.Area"}, {"name": "at", "type": AT}]}
+    whole = {**schema, "fields": [{"name": "driver", "type": area}, {"name": "at", "type": AT}]}
+    id_ = world.registry.register("rides", schema, references={"geo.Area": "areas"})
+    wanted = "at TIMESTAMP, driver STRUCT<zone: BIGINT>, zone INT, amount INT, stops INT, kind INT"
+    job = world.job(world.source("queried.avro", schema=wanted, subjects=["rides"]))
+    for number in range(2):
+        world.topics.send("queried.avro", 0, wire(id_, whole, {"driver": {"zone": number}, "at": START}))
+        world.topics.flush()
+        job.run()
+    assert [(row["driver"], row["zone"]) for row in job.rows().values()] == [({"zone": 0}, None), ({"zone": 1}, None)]
+
+
+def test_a_registry_that_cannot_be_asked(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = world.registry
+    world.topics.create("unregistered", 1)
+    world.topics.send("unregistered", 0, b"\0\0\0\0\1x")
+    world.topics.flush()
+
+    def failure(number: int, url: str) -> tm.TidemarkError:
+        with pytest.raises(SourceError) as caught:
+            world.job(world.source("unregistered", registry=url), str(number)).run()
+        assert (caught.value.job, caught.value.uid) == ("fares", "fares")
+        assert caught.value.place is not None
+        assert SECRET not in str(caught.value)
+        return caught.value
+
+    monkeypatch.setenv("REGISTRY_USER", f"ada:{SECRET}-wrong")
+    denied = failure(0, registry.url)
+    assert (denied.code, denied.transient) == ("TM200", False)
+    assert "refuses access (HTTP status 401)" in denied.what
+    monkeypatch.setenv("REGISTRY_USER", f"ada:{SECRET}")
+    assert "has no subject unregistered-value" in failure(1, registry.url).what
+    registry.failures = 100
+    away = failure(2, registry.url)
+    assert (away.code, away.transient) == ("TM201", True)
+    assert "does not answer: HTTP status 503" in away.what
+    registry.failures = 0
+    assert "answers with HTTP status 404" in failure(3, f"{registry.url}/elsewhere").what
+    refused = failure(4, "http://127.0.0.1:1")
+    assert refused.transient
+    assert "127.0.0.1:1" in refused.what

@@ -1,0 +1,205 @@
+"""Where a source begins and what it finds later: starts, patterns, transactions, topics that are made again, and consumer lag."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from py4j.protocol import Py4JJavaError
+
+import tidemark as tm
+from tests.control.drivers import until
+from tests.engine.lab import require_conservation
+from tests.kafka.broker import NEEDS_JARS, Broker, Topics
+from tests.kafka.fares import MINUTE, START, millis
+from tidemark.errors import SourceError
+from tidemark.graph.model.nodes import FormatSpec, SourceNode
+from tidemark.spark.sources.backlog import by_metrics
+from tidemark.spark.sources.planning.offset_planner import OffsetPlanner
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tidemark.state.status.driver_load import Backlog
+
+pytestmark = [NEEDS_JARS, pytest.mark.spark, pytest.mark.slow]
+
+TIMED = tm.bounded_out_of_orderness("1 minute", timestamp="timestamp")
+Place = tuple[str, int, int]
+
+
+@dataclass
+class Reader:
+    """A job that shows the records of a source, by topic, partition and offset."""
+
+    spec: FormatSpec
+    folder: Path
+    spark: SparkSession
+    found: dict[Place, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def source(self) -> tm.Stream:
+        return tm.source("records", self.spec, watermarks=TIMED)
+
+    def run(self) -> list[Place]:
+        """Run to the end, and return the places of the records that came."""
+        name = str(self.folder)
+        job = tm.Job("records", outputs={"rows": tm.memory(self.source, name)}, store=str(self.folder / "store"))
+        tm.clear_memory(name)
+        for epoch in tm.run(job, spark=self.spark, handle_signals=False).epochs:
+            require_conservation(epoch)
+        table = tm.memory_table(name)
+        rows = [] if table is None else table.to_pylist()
+        new = {(row["topic"], row["partition"], row["offset"]): row for row in rows}
+        assert len(new) == len(rows)
+        self.found |= new
+        return sorted(new)
+
+
+@pytest.fixture
+def read(broker: Broker, spark: SparkSession, tmp_path: Path) -> Callable[..., Reader]:
+    def reader(name: str = "job", **arguments: Any) -> Reader:
+        return Reader(tm.kafka_source(servers=broker.address, **arguments), tmp_path / name, spark)
+
+    return reader
+
+
+def places(topic: str, partition: int, *offsets: int) -> list[Place]:
+    return [(topic, partition, offset) for offset in offsets]
+
+
+def test_starts(topics: Topics, read: Callable[..., Reader]) -> None:
+    topics.create("starts", 2, {"message.timestamp.type": "CreateTime"})
+    for minute in range(4):
+        topics.send("starts", 0, f"v{minute}", key="k", at=START + minute * MINUTE, headers={"n": str(minute)})
+    topics.send("starts", 1, None, at=START)
+    topics.flush()
+    first = read("earliest", topics="starts", headers=True)
+    assert first.run() == [*places("starts", 0, 0, 1, 2, 3), *places("starts", 1, 0)]
+    row = first.found["starts", 0, 2]
+    assert (row["key"], row["value"], row["timestampType"]) == (b"k", b"v2", 0)
+    assert millis(row["timestamp"]) == START + 2 * MINUTE
+    assert row["headers"] == [{"key": "n", "value": b"2"}]
+    assert first.found["starts", 1, 0]["value"] is None
+    since = datetime.fromtimestamp((START + MINUTE + 1) / 1000, UTC).isoformat()
+    assert read("timestamp", topics="starts", from_timestamp=since).run() == places("starts", 0, 2, 3)
+    assert read("offsets", topics="starts", from_offsets={"starts": {0: 3, 1: -2}}).run() == [("starts", 0, 3), ("starts", 1, 0)]
+    assert read("partitions", partitions={"starts": [1]}).run() == places("starts", 1, 0)
+    latest = read("latest", topics="starts", start="latest")
+    assert latest.run() == []
+    topics.send("starts", 1, "new", at=START)
+    topics.flush()
+    # The job's first epoch, which has no rows, has recorded where it begins.
+    assert latest.run() == places("starts", 1, 1)
+
+
+def test_a_pattern_finds_topics_and_partitions(topics: Topics, read: Callable[..., Reader]) -> None:
+    topics.create("pattern.east", 1)
+    topics.create("pattern.other-kind", 1)
+    for name in ("pattern.east", "pattern.other-kind"):
+        topics.send(name, 0, "x", at=START)
+    topics.flush()
+    reader = read(pattern=r"pattern\.(east|west)")
+    assert reader.run() == places("pattern.east", 0, 0)
+    topics.create("pattern.west", 2)
+    topics.grow("pattern.east", 2)
+    for name in ("pattern.east", "pattern.west"):
+        topics.send(name, 1, "x", at=START)
+    topics.flush()
+    assert reader.run() == [*places("pattern.east", 1, 0), *places("pattern.west", 1, 0)]
+
+
+def test_only_committed_transactions_are_read(topics: Topics, read: Callable[..., Reader]) -> None:
+    topics.create("transacted", 2)
+    committed, everything = read("committed", topics="transacted"), read("all", topics="transacted", isolation="read_uncommitted")
+    with topics.transaction("one") as one:
+        one.send("transacted", 0, "a", "b")
+        one.commit()
+    with topics.transaction("two") as two:
+        two.send("transacted", 0, "c", "d")
+        two.send("transacted", 1, "e")
+        two.abort()
+    # Each transaction ends with a record of the broker's, which has an offset, and no row.
+    assert committed.run() == places("transacted", 0, 0, 1)
+    assert everything.run() == [*places("transacted", 0, 0, 1, 3, 4), *places("transacted", 1, 0)]
+    # Only an aborted transaction is new in partition 1, and an open one holds partition 0 back.
+    with topics.transaction("three") as three:
+        three.send("transacted", 1, "f")
+        three.abort()
+    with topics.transaction("four") as four:
+        four.send("transacted", 0, "g")
+        topics.send("transacted", 0, "h")
+        topics.flush()
+        assert committed.run() == []
+        four.commit()
+    assert committed.run() == places("transacted", 0, 6, 7)
+    assert committed.run() == []
+
+
+def test_a_topic_that_is_made_again(topics: Topics, read: Callable[..., Reader]) -> None:
+    topics.create("remade", 3)
+    for partition, count in ((0, 3), (1, 2), (2, 1)):
+        for _ in range(count):
+            topics.send("remade", partition, "old", at=START)
+    topics.flush()
+    strict, restarted = read("strict", topics="remade"), read("restarted", topics="remade", on_remade="restart")
+    for reader in (strict, restarted):
+        assert len(reader.run()) == 6
+    topics.delete("remade")
+
+    def made() -> bool:
+        try:
+            topics.create("remade", 2)
+        except Py4JJavaError:  # the old one still exists for a moment
+            return False
+        return True
+
+    until(made, "a topic")
+    topics.send("remade", 0, "new", at=START)
+    topics.flush()
+    with pytest.raises(SourceError) as caught:
+        strict.run()
+    assert not caught.value.transient
+    assert "on_remade='restart'" in caught.value.fix
+    assert restarted.run() == places("remade", 0, 0)
+    assert restarted.found["remade", 0, 0]["value"] == b"new"
+    topics.send("remade", 0, "newer", at=START)
+    topics.send("remade", 1, "newer", at=START)
+    topics.flush()
+    assert restarted.run() == [*places("remade", 0, 1), *places("remade", 1, 0)]
+
+
+def test_consumer_lag_of_each_partition(topics: Topics, broker: Broker, spark: SparkSession, tmp_path: Path) -> None:
+    topics.create("lagging", 3)
+    spec = tm.kafka_source(servers=broker.address, topics="lagging", max_rows_per_epoch=3)
+    node = tm.source("lagging", spec, watermarks=TIMED).node
+    assert isinstance(node, SourceNode)
+    planner = OffsetPlanner(spark, spec, None, f"file://{tmp_path}/offsets")
+
+    def lag() -> Backlog | None:
+        planner.look()
+        return by_metrics(planner.metrics())
+
+    try:
+        for partition, count in ((0, 4), (2, 2)):
+            for _ in range(count):
+                topics.send("lagging", partition, "x")
+        topics.flush()
+        before = lag()
+        assert before is not None
+        assert (before.rows, before.splits) == (6, {"lagging-0": 4, "lagging-1": 0, "lagging-2": 2})
+        taken = planner.take(node, None)
+        assert taken is not None
+        after = lag()
+        assert after is not None
+        assert after.rows == sum(after.splits.values()) == 6 - (taken.rows or 0)
+        while planner.take(node, None) is not None:
+            pass
+        assert lag() is not None
+        assert set((lag() or before).splits.values()) == {0}
+    finally:
+        planner.close()
