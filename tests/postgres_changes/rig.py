@@ -22,7 +22,7 @@ from tidemark.state.store.store import JobStore
 Content = dict[tuple[str, ...], dict[str, str | None]]
 
 
-def source_node(schema: str, columns: Mapping[str, tuple[str, list[str]]], **options: Any) -> SourceNode:  # noqa: ANN401
+def source_node(schema: str, columns: Mapping[str, tuple[str, list[str]]], **options: Any) -> SourceNode:
     """Return the node of a source that captures tables of a schema."""
     tables = {f"{schema}.{name}": tm.postgres_table(ddl, key=key) for name, (ddl, key) in columns.items()}
     changes = tm.postgres_changes("shop", dsn_env=VARIABLE, tables=tables, **options)
@@ -45,6 +45,12 @@ class Source:
     @property
     def store(self) -> JobStore:
         return JobStore.open(str(self.folder)).at("shop")
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether rows of the snapshot are left."""
+        read = ChangesPosition.parse(self.position)
+        return read is None or read.unfinished is not None
 
     def open(self, planned: Mapping[str, object] | None = None) -> PostgresPlanner:
         """Open it, as a start of the job does."""
@@ -99,7 +105,7 @@ class Source:
                 found.append((row["number"], label, {**row, "values": row[self.node_table(label).row_column]}))
         return [(label, row) for _, label, row in sorted(found, key=lambda each: each[0])]
 
-    def node_table(self, label: str) -> Any:  # noqa: ANN401
+    def node_table(self, label: str) -> Any:
         table = cast("Any", self.node.spec).table(label)
         assert table is not None
         return table

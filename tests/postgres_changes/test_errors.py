@@ -41,7 +41,11 @@ def opened(server: Server, schema: str, folder: Path) -> Source:
 
 TABLES = {
     "no table": ("", ORDERS, r"there is no table .*\.orders.*Fix: correct the name"),
-    "no primary key": ("CREATE TABLE {}.orders (id bigint, total numeric(12, 2), note text)", ORDERS, "has no primary key.*ADD PRIMARY KEY"),
+    "no primary key": (
+        "CREATE TABLE {}.orders (id bigint, total numeric(12, 2), note text)",
+        ORDERS,
+        "has no primary key.*ADD PRIMARY KEY",
+    ),
     "another key": (
         "CREATE TABLE {}.orders (id bigint, total numeric(12, 2), note text, PRIMARY KEY (id, note))",
         ORDERS,
@@ -82,7 +86,7 @@ def test_tables(server: Server, schema: str, tmp_path: Path, which: str) -> None
 def test_publications(server: Server, schema: str, tmp_path: Path) -> None:
     make_orders(server, schema, FEW)
     node = source_node(schema, ORDERS, publication=f"{schema}_p", slot=f"{schema}_s")
-    with pytest.raises(SourceError, match="there is no publication .*Fix: CREATE PUBLICATION"):
+    with pytest.raises(SourceError, match=r"there is no publication .*Fix: CREATE PUBLICATION"):
         Source(tmp_path, node).open()
     server.query(f"CREATE PUBLICATION {schema}_p WITH (publish = 'insert')")
     with pytest.raises(SourceError, match="leaves out inserts, updates or deletes"):
@@ -117,7 +121,7 @@ def test_a_slot_that_has_lost_changes(server: Server, schema: str, tmp_path: Pat
     with pytest.raises(SourceError, match=r"the job has read to .*Another reader moved it on.*give the source another name"):
         source.open()
     server.query(f"SELECT pg_drop_replication_slot('{position.slot}')")
-    with pytest.raises(SourceError, match="no longer exists, and with it the changes.*give the source another name"):
+    with pytest.raises(SourceError, match=r"no longer exists, and with it the changes.*give the source another name"):
         source.open()
     server.query(f"SELECT pg_create_logical_replication_slot('{position.slot}', 'test_decoding')")
     with pytest.raises(SourceError, match="is none of pgoutput"):
@@ -139,7 +143,7 @@ def test_another_reader(server: Server, schema: str, tmp_path: Path) -> None:
         active = "SELECT active FROM pg_replication_slots WHERE slot_name = %s"
         until(lambda: bool(server.query(active, position.slot)[0][0]), "another reader")
         server.query(f"INSERT INTO {schema}.orders VALUES (100, 1, 'a')")
-        with pytest.raises(SourceError, match="another connection reads its replication slot.*Fix: end the other reader"):
+        with pytest.raises(SourceError, match=r"another connection reads its replication slot.*Fix: end the other reader"):
             source.run()
     finally:
         reader.kill()
@@ -160,7 +164,7 @@ def test_a_change_of_the_table(server: Server, schema: str, tmp_path: Path, capl
     with pytest.raises(SourceError, match=r"column 'total' of .* is text, whose values DECIMAL\(12, 2\) does not hold.*read it as STRING"):
         source.run()
     assert source.contents[table] == before
-    with pytest.raises(SourceError, match="column 'total' of .* is text"):
+    with pytest.raises(SourceError, match=r"column 'total' of .* is text"):
         source.open()
 
 
@@ -224,9 +228,9 @@ def test_a_user_without_rights(server: Server, schema: str, tmp_path: Path, monk
     make_orders(server, schema, FEW)
     server.query(f"CREATE ROLE {schema}_r LOGIN PASSWORD 'p'")
     server.query(f"GRANT USAGE ON SCHEMA {schema} TO {schema}_r")
-    monkeypatch.setenv(VARIABLE, server.dsn(password="p").replace("//writer:", f"//{schema}_r:"))
+    monkeypatch.setenv(VARIABLE, server.dsn(password="p").replace("//writer:", f"//{schema}_r:"))  # noqa: S106
     node = source_node(schema, ORDERS)
-    with pytest.raises(SourceError, match="may not publish .*Fix: as the tables' owner: CREATE PUBLICATION"):
+    with pytest.raises(SourceError, match=r"may not publish .*Fix: as the tables' owner: CREATE PUBLICATION"):
         Source(tmp_path, node).open()
     server.query(f"CREATE PUBLICATION {schema}_p FOR TABLE {schema}.orders")
     node = source_node(schema, ORDERS, publication=f"{schema}_p")
@@ -251,7 +255,7 @@ def test_no_free_slot(server: Server, schema: str, tmp_path: Path) -> None:
             except psycopg.errors.ConfigurationLimitExceeded:
                 break
             made.append(f"{schema}_{number}")
-        with pytest.raises(SourceError, match="no free replication slot.*Fix: raise max_replication_slots"):
+        with pytest.raises(SourceError, match=r"no free replication slot.*Fix: raise max_replication_slots"):
             Source(tmp_path, source_node(schema, ORDERS)).open()
     finally:
         for name in made:

@@ -134,9 +134,7 @@ def test_what_is_no_transaction(data: list[bytes]) -> None:
 
 
 def transaction(xid: int, *rows: tuple[str, str]) -> Transaction:
-    (found,) = transactions(
-        wire.begin(xid, AT, xid), ORDERS, *(wire.update(OID, list(row)) for row in rows), wire.commit(xid, xid + 1, AT)
-    )
+    (found,) = transactions(wire.begin(xid, AT, xid), ORDERS, *(wire.update(OID, list(row)) for row in rows), wire.commit(xid, xid + 1, AT))
     return found
 
 

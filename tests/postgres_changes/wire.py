@@ -17,7 +17,14 @@ def commit(lsn: int, end_lsn: int, committed_at: int) -> bytes:
 
 
 def relation(oid: int, schema: str, name: str, columns: Sequence[tuple[str, int, int, bool]], identity: str = "d") -> bytes:
-    parts = [b"R", struct.pack(">I", oid), schema.encode() + b"\0", name.encode() + b"\0", identity.encode(), struct.pack(">h", len(columns))]
+    parts = [
+        b"R",
+        struct.pack(">I", oid),
+        schema.encode() + b"\0",
+        name.encode() + b"\0",
+        identity.encode(),
+        struct.pack(">h", len(columns)),
+    ]
     for column, kind, modifier, is_key in columns:
         parts.append(struct.pack(">B", is_key) + column.encode() + b"\0" + struct.pack(">Ii", kind, modifier))
     return b"".join(parts)

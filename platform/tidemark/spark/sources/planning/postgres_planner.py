@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from tidemark.clock import SYSTEM_CLOCK
 from tidemark.crashpoints import crash_point
 from tidemark.errors import SourceError
 from tidemark.graph.model.nodes import SourceNode
@@ -32,6 +33,10 @@ EMPTY_BYTES: Final = 16 * 1024 * 1024
 """After so many bytes of the log without changes of the tables an epoch without rows moves the position, and with it the slot."""
 
 
+_VISIBLE_LOOKS: Final = 40
+_VISIBLE_SECONDS: Final = 0.05
+
+
 class PostgresPlanner:
     """Plans one source.
 
@@ -43,6 +48,9 @@ class PostgresPlanner:
 
     Raises:
         SourceError: the server cannot be reached, or changes of the tables cannot be captured from there.
+
+    Attributes:
+        server: from which the changes come.
     """
 
     def __init__(self, spark: SparkSession, source: SourceNode, job: PlannedJob, position: object) -> None:
@@ -51,8 +59,8 @@ class PostgresPlanner:
         self._job = job
         self._spec = _spec_of(source)
         self._most = self._spec.max_rows_per_epoch or DEFAULT_CHANGES_PER_EPOCH
-        self._server = ChangesServer(source, self._spec)
-        self._catalog = Catalog(self._server)
+        self.server = ChangesServer(source, self._spec)
+        self._catalog = Catalog(self.server)
         self._replayed = ChangesPosition.parse(job.planned.get(source.name))
         self._next: ReadChanges | None = None
         self._checked: set[Relation] = set()
@@ -81,10 +89,10 @@ class PostgresPlanner:
             crash_point("slot-created")
             return self._fitted(ChangesPosition(job.name, name, publication, slot.confirmed))
         if stored.job != job.name:
-            raise self._server.error(f"its changes are read by job {stored.job!r}, from which this one was started: {RESTART}", RESTART)
+            raise self.server.error(f"its changes are read by job {stored.job!r}, from which this one was started: {RESTART}", RESTART)
         position = replace(stored, slot=spec.slot or stored.slot, publication=catalog.publication(stored.publication))
         catalog.require_whole(position.slot, catalog.slot(position.slot), position.lsn)
-        self._server.advance(position.slot, position.lsn)
+        self.server.advance(position.slot, position.lsn)
         return self._fitted(position)
 
     def _fitted(self, position: ChangesPosition) -> ChangesPosition:
@@ -93,7 +101,7 @@ class PostgresPlanner:
         for label, table in self._tables.items():
             known = position.tables.get(label, TableProgress(table.oid, done=not self._spec.snapshot))
             if known.oid != table.oid:
-                raise self._server.error(f"table {label} was dropped and created again, and its changes are not known", RESTART)
+                raise self.server.error(f"table {label} was dropped and created again, and its changes are not known", RESTART)
             found[label] = known
         return replace(position, tables=found)
 
@@ -109,11 +117,12 @@ class PostgresPlanner:
             SourceError: they cannot be read, or change a table so that the source cannot read it.
         """
         if not self.has_unread:
-            self._next = self._newer()
+            found = self._newer()
+            self._next = found if self._is_due(found) else None
 
     def fix_end(self) -> None:
         """Let the source end with the transactions that are committed now."""
-        self._end = self._server.flushed()
+        self._end = self.server.flushed()
 
     def take(self, source: SourceNode, before: object) -> Taken | None:
         """Copy what the next epoch reads, and return it.
@@ -149,7 +158,7 @@ class PostgresPlanner:
         """
         read = ChangesPosition.parse(position)
         if read is not None and read.slot == self._position.slot:
-            self._server.advance(read.slot, read.lsn)
+            self.server.advance(read.slot, read.lsn)
             crash_point("slot-advanced")
 
     def metrics(self) -> Mapping[str, object]:
@@ -158,7 +167,7 @@ class PostgresPlanner:
 
     def close(self) -> None:
         """Close the connection."""
-        self._server.close()
+        self.server.close()
 
     def _taken(self, position: ChangesPosition, *, caught_up: bool) -> Taken:
         self._rows = sum(file.rows for file in position.files)
@@ -183,8 +192,14 @@ class PostgresPlanner:
             if label is None or self._is_due(changes) or not self._caught_up:
                 return changes, None
         table, progress = self._captured(label), self._position.tables[label]
-        part = self._server.part(table, self._tables[label].key_types(table), progress.after, self._most)
+        part = self.server.part(table, self._tables[label].key_types(table), progress.after, self._most)
         changes = self._read(part.lsn)
+        for _ in range(_VISIBLE_LOOKS):
+            if changes.reached or self._is_due(changes):
+                break
+            # The next transaction is committed, and will be visible in a moment.
+            SYSTEM_CLOCK.sleep(_VISIBLE_SECONDS)
+            changes = self._read(part.lsn)
         self._caught_up = changes.reached
         return changes, (table, part) if changes.reached else None
 
@@ -203,7 +218,7 @@ class PostgresPlanner:
 
     def _newer(self) -> ReadChanges | None:
         """Return the changes that came since those that were read, None where the log is as it was."""
-        self._flushed = self._server.flushed()
+        self._flushed = self.server.flushed()
         until = self._flushed if self._end is None else min(self._flushed, self._end)
         if until <= self._covered:
             return None
@@ -216,11 +231,11 @@ class PostgresPlanner:
         """Return changes up to an LSN: as many as an epoch may have, and those of the last transaction."""
         position, most = self._position, self._most
         self._require_tables()
-        messages = self._server.changes(position.slot, position.publication, until=until, most=most)
+        messages = self.server.changes(position.slot, position.publication, until=until, most=most)
         keys = {table.label: table.keys for table in self._spec.tables}
         assembler = Assembler(keys, keys, {table.oid for table in self._tables.values()})
         found = [each for each in assembler.transactions(messages) if each.end_lsn > position.lsn]
-        seen = seen_first(found, self._server.snapshot()) if found else ()
+        seen = seen_first(found, self.server.snapshot()) if found else ()
         reached = len(messages) < most and len(seen) == len(found)
         last = seen[-1].end_lsn if seen else position.lsn
         return self._readable(ReadChanges(seen, max(until, last) if reached else last, reached))
@@ -233,7 +248,7 @@ class PostgresPlanner:
         """
         missing = self._catalog.unpublished(self._position.publication, {label: table.oid for label, table in self._tables.items()})
         for label in missing:
-            raise self._server.error(
+            raise self.server.error(
                 f"table {label} is no longer in publication {self._position.publication!r}: it was dropped, renamed or taken out, and "
                 "its changes since then are not known",
                 RESTART,
@@ -261,7 +276,7 @@ class PostgresPlanner:
                 continue
             table = self._spec.table(relation.label)
             if table is None:
-                raise self._server.error(f"a captured table was renamed to {relation.label}", f"rename it back, or: {RESTART}")
+                raise self.server.error(f"a captured table was renamed to {relation.label}", f"rename it back, or: {RESTART}")
             unread = self._catalog.check_relation(table, relation)
             known = self._tables[table.label].types
             if added := [name for name in unread if name not in known]:
@@ -269,7 +284,7 @@ class PostgresPlanner:
             self._checked.add(relation)
         for relation in transaction.truncated:
             if self._spec.on_truncate == "fail":
-                raise self._server.error(
+                raise self.server.error(
                     f"table {relation.label} was emptied by TRUNCATE, which does not say which rows it had",
                     f"on_truncate='skip' keeps the rows that were deleted; to drop them {RESTART}. Later use DELETE",
                 )
@@ -282,7 +297,7 @@ class PostgresPlanner:
             table = self._captured(label)
             keys = sorted({tuple(str(row.get(name)) for name in table.keys) for row in wanted})
             places = [table.columns.names.index(name) for name in table.keys]
-            for values in self._server.rows_of(table, self._tables[label].key_types(table), keys):
+            for values in self.server.rows_of(table, self._tables[label].key_types(table), keys):
                 rows[label, tuple(values[place] for place in places)] = values
         return LargeValues(rows)
 
