@@ -87,21 +87,20 @@ class Writing(ChangesServer):
 
 
 def test_each_epoch_leaves_the_table_as_it_was_at_its_position(server: Server, schema: str, tmp_path: Path) -> None:
-    make_orders(server, schema, rows=40)
+    make_orders(server, schema, rows=600)
     table, steps = f"{schema}.orders", count(1)
 
     def write() -> None:
         step = next(steps)
         # In the part, in those that were read, in those that are not read yet; rows that are new, moved and deleted.
-        server.query(f"UPDATE {table} SET note = note || '{step}' WHERE id % 3 = {step % 3}")
-        server.query(f"DELETE FROM {table} WHERE id = {7 * step + 3}")
-        server.query(f"UPDATE {table} SET id = {7 * step + 3} WHERE id = 1")
+        server.query(f"UPDATE {table} SET note = note || '{step}' WHERE id % 60 = {step % 60}")
+        server.query(f"DELETE FROM {table} WHERE id = {90 * step + 3}")
+        server.query(f"UPDATE {table} SET id = {90 * step + 3} WHERE id = 1")
         server.query(f"INSERT INTO {table} VALUES (1, {step}, NULL)")
 
     source = Source(tmp_path, source_node(schema, ORDERS, max_rows_per_epoch=100))
     writing = Writing(source.open().server, write, lambda: content_of(server, table, "id, total, note"))
     source.planner.server = writing  # type: ignore[union-attr]
-    source.node = source_node(schema, ORDERS, max_rows_per_epoch=7)
     limits = []
     while source.is_unfinished:
         write()
