@@ -111,6 +111,16 @@ def test_publications(server: Server, schema: str, tmp_path: Path) -> None:
     server.query(f"SELECT pg_drop_replication_slot('{schema}_s')")
 
 
+def test_a_table_that_was_taken_out_while_the_job_stood(server: Server, schema: str, tmp_path: Path) -> None:
+    source = opened(server, schema, tmp_path)
+    position = ChangesPosition.parse(source.position)
+    assert position is not None
+    server.query(f"ALTER PUBLICATION {position.publication} DROP TABLE {schema}.orders")
+    server.query(f"UPDATE {schema}.orders SET total = 0")
+    with pytest.raises(SourceError, match=r"is no longer in publication .*give the source another name"):
+        source.open()
+
+
 def test_a_slot_that_has_lost_changes(server: Server, schema: str, tmp_path: Path) -> None:
     source = opened(server, schema, tmp_path)
     position = ChangesPosition.parse(source.position)

@@ -90,6 +90,8 @@ class PostgresPlanner:
             return self._fitted(ChangesPosition(job.name, name, publication, slot.confirmed))
         if stored.job != job.name:
             raise self.server.error(f"its changes are read by job {stored.job!r}, from which this one was started: {RESTART}", RESTART)
+        if spec.publication is None:
+            self._require_published(stored.publication, {label: each.oid for label, each in stored.tables.items() if label in self._tables})
         position = replace(stored, slot=spec.slot or stored.slot, publication=catalog.publication(stored.publication))
         catalog.require_whole(position.slot, catalog.slot(position.slot), position.lsn)
         self.server.advance(position.slot, position.lsn)
@@ -230,7 +232,7 @@ class PostgresPlanner:
     def _read(self, until: int) -> ReadChanges:
         """Return changes up to an LSN: as many as an epoch may have, and those of the last transaction."""
         position, most = self._position, self._most
-        self._require_tables()
+        self._require_published(position.publication, {label: table.oid for label, table in self._tables.items()})
         messages = self.server.changes(position.slot, position.publication, until=until, most=most)
         keys = {table.label: table.keys for table in self._spec.tables}
         assembler = Assembler(keys, keys, {table.oid for table in self._tables.values()})
@@ -240,16 +242,15 @@ class PostgresPlanner:
         last = seen[-1].end_lsn if seen else position.lsn
         return self._readable(ReadChanges(seen, max(until, last) if reached else last, reached))
 
-    def _require_tables(self) -> None:
-        """Make sure that the publication has the tables that the job began with: a table that is created again has no changes in it.
+    def _require_published(self, publication: str, oids: Mapping[str, int]) -> None:
+        """Make sure that a publication has the tables that the job began with: of one that is created again it has no changes.
 
         Raises:
             SourceError: it has not.
         """
-        missing = self._catalog.unpublished(self._position.publication, {label: table.oid for label, table in self._tables.items()})
-        for label in missing:
+        for label in self._catalog.unpublished(publication, oids):
             raise self.server.error(
-                f"table {label} is no longer in publication {self._position.publication!r}: it was dropped, renamed or taken out, and "
+                f"table {label} is no longer in publication {publication!r}: it was dropped, renamed or taken out, and "
                 "its changes since then are not known",
                 RESTART,
             )
