@@ -104,14 +104,13 @@ class ConnectionString:
 
         given = " ".join(f"-c {name}={value}" for name, value in options.items())
         whole = " ".join(filter(None, [str(self.parts.get("options", "")), given]))
-        return psycopg.connect(
-            self.text,
-            prepare_threshold=None,
-            connect_timeout=self.parts.get("connect_timeout", CONNECT_SECONDS),
-            application_name=self.parts.get("application_name", "tidemark"),
-            client_encoding="utf8",
+        parameters: dict[str, Any] = {
+            "connect_timeout": self.parts.get("connect_timeout", CONNECT_SECONDS),
+            "application_name": self.parts.get("application_name", "tidemark"),
+            "client_encoding": "utf8",
             **({"options": whole} if whole else {}),
-        )
+        }
+        return psycopg.connect(self.text, prepare_threshold=None, **parameters)
 
     @contextmanager
     def translating(self) -> Iterator[None]:

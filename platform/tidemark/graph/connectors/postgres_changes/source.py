@@ -236,7 +236,7 @@ def _columns(given: CapturedSchema) -> Schema:
     return Schema(parse_schema(given.columns).columns)
 
 
-def _named(what: str, name: str | None, place: str) -> str | None:
+def _named(what: str, name: object, place: str) -> str | None:
     if name is None or (isinstance(name, str) and _NAME.fullmatch(name)):
         return name
     raise DefinitionError(

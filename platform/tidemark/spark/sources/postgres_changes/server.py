@@ -218,7 +218,7 @@ def _write_message(connection: PostgresConnection) -> None:
         connection.execute(b"SELECT pg_logical_emit_message(true, 'tidemark', '')")
 
 
-def _texts(connection: PostgresConnection, query: sql.Composable, values: Sequence[object] | None) -> Sequence[tuple[str | None, ...]]:
+def _texts(connection: PostgresConnection, query: sql.Composed, values: Sequence[object] | None) -> Sequence[tuple[str | None, ...]]:
     """Return the rows of a query with the texts that the server sends, which are those of its changes, too."""
     cursor = connection.execute(query, values)
     result = cursor.pgresult
