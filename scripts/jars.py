@@ -1,7 +1,7 @@
 """Downloads what the tests of Kafka need, pinned: ``python scripts/jars.py``, in the project's folder.
 
-It makes ``.jars/broker``, a broker (``broker-jars.txt``), and ``.jars/connector``, Spark's connector with its reader of Avro. ``$TIDEMARK_MAVEN_REPOSITORY`` names
-another repository than Maven Central.
+It makes ``.jars/broker``, a broker (``broker-jars.txt``), and ``.jars/connector``, Spark's connector and its reader of Avro.
+``$TIDEMARK_MAVEN_REPOSITORY`` names another repository than Maven Central.
 """
 
 from __future__ import annotations

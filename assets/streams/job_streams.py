@@ -18,6 +18,7 @@ from tidemark.graph import (
     Node,
     Output,
     OutputTag,
+    PostgresChangesSpec,
     SelectNode,
     SideOutputNode,
     SourceNode,
@@ -88,6 +89,8 @@ def source_address(spec: SourceSpec) -> object:
             return spec.path
         case DeltaTableSpec():
             return "delta", spec.path, spec.changes
+        case PostgresChangesSpec():
+            return "postgres", spec.dsn_env, tuple(table.label for table in spec.tables)
         case FormatSpec():
             given = {name.lower(): value for name, value in spec.options.items()}
             return spec.format.lower(), {name: value for name, value in given.items() if name not in _EACH_JOBS_OWN}

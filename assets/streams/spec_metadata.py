@@ -22,6 +22,7 @@ from tidemark.graph import (
     KeyedProcessNode,
     Node,
     ParquetSpec,
+    PostgresChangesSpec,
     RateSpec,
     Schema,
     SourceNode,
@@ -88,6 +89,8 @@ def source_metadata(data: StreamData) -> MetadataValues:
             metadata["dagster/storage_kind"] = format
         case DeltaTableSpec(path=path):
             metadata |= {"tidemark/location": dg.MetadataValue.path(path), "dagster/storage_kind": "delta"}
+        case PostgresChangesSpec(tables=tables):
+            metadata |= {"tidemark/tables": ", ".join(table.label for table in tables), "dagster/storage_kind": "postgres"}
         case RateSpec(rows_per_second=rate):
             metadata["tidemark/rate"] = rate
         case _:

@@ -21,6 +21,7 @@ from tidemark.graph import (
     Job,
     MemorySpec,
     ParquetSpec,
+    PostgresChangesSpec,
     RateSpec,
     SinkSpec,
     code_version,
@@ -122,6 +123,8 @@ def _source_kind(data: StreamData) -> str:
             return format.lower()
         case DeltaTableSpec():
             return "delta"
+        case PostgresChangesSpec():
+            return "postgresql"
         case RateSpec():
             return "spark"
         case ElementsSpec() | None:

@@ -76,6 +76,9 @@ from .graph.connectors.delta.source import delta_source as delta_source
 from .graph.connectors.kafka.declare import kafka_sink as kafka_sink
 from .graph.connectors.kafka.source import kafka_source as kafka_source
 from .graph.connectors.postgres.sink import postgres as postgres
+from .graph.connectors.postgres_changes.source import PostgresChanges as PostgresChanges
+from .graph.connectors.postgres_changes.source import postgres_changes as postgres_changes
+from .graph.connectors.postgres_changes.source import postgres_table as postgres_table
 from .graph.job.job import Job as Job
 from .graph.model.aggregates import Aggregate as Aggregate
 from .graph.model.nodes import Output as Output

@@ -49,6 +49,9 @@ OPERATION_POINTS: Final = (
     "import-copied",
     "columns-added",
     "table-copied",
+    "changes-copied",
+    "slot-created",
+    "slot-advanced",
     "output-republished",
     "postgres-copied",
     "postgres-applied",
@@ -69,8 +72,8 @@ OPERATION_POINTS: Final = (
     "discard-specs-gone",
     "discard-nearly-done",
 )
-"""Points of savepoints, restores, rewinds, upgrades and discards, of adding columns to tables, of copying tables that are looked up in, and
-of publishing epochs again and to databases."""
+"""Points of savepoints, restores, rewinds, upgrades and discards, of adding columns to tables, of copying tables that are looked up in and
+changes of databases, and of publishing epochs again and to databases."""
 
 CONNECTOR_POINTS: Final = (
     "transaction-begun",

@@ -35,6 +35,7 @@ from .model.nodes import TransformNode as TransformNode
 from .model.nodes import UnionNode as UnionNode
 from .model.nodes import WithColumnsNode as WithColumnsNode
 from .model.nodes import walk as walk
+from .model.postgres_changes_spec import PostgresChangesSpec as PostgresChangesSpec
 from .model.schema import Schema as Schema
 from .model.schema import SchemaColumn as SchemaColumn
 from .operators.keyed_process.node import KeyedProcessNode as KeyedProcessNode

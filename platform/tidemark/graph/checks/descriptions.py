@@ -35,6 +35,7 @@ from tidemark.graph.model.nodes import (
     UnionNode,
     WithColumnsNode,
 )
+from tidemark.graph.model.postgres_changes_spec import PostgresChangesSpec
 from tidemark.graph.operators.registry import kind_of
 from tidemark.semantics.watermarks.watermarks import Ascending, BoundedOutOfOrderness, IngestionTime, Punctuated, WatermarkStrategy
 
@@ -97,6 +98,8 @@ def describe_spec(spec: SourceSpec) -> str:
             return spec.format if spec.decoding is None else f"{spec.format}, values as {spec.decoding.format}"
         case DeltaTableSpec():
             return f"{'changes' if spec.changes else 'added rows'} of Delta table {describe_path(spec.path)}"
+        case PostgresChangesSpec():
+            return f"changes of {', '.join(table.label for table in spec.tables)} by {spec.dsn_env}"
         case RateSpec():
             return f"rate, {spec.rows_per_second} rows/s"
 

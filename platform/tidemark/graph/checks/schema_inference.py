@@ -26,6 +26,7 @@ from tidemark.graph.model.nodes import (
     UnionNode,
     WithColumnsNode,
 )
+from tidemark.graph.model.postgres_changes_spec import PostgresChangesSpec
 from tidemark.graph.model.record_decoding import RecordDecoding
 from tidemark.graph.model.schema import Schema, SchemaColumn
 from tidemark.graph.operators.keys import typed
@@ -133,6 +134,8 @@ def source_schema(spec: SourceSpec) -> Schema | None:
             return _RATE
         case DeltaTableSpec():
             return parse_schema(spec.schema).with_columns(_DELTA_CHANGES if spec.changes else ())
+        case PostgresChangesSpec():
+            return spec.row_schema
         case FormatSpec():
             if spec.schema is not None:
                 return parse_schema(spec.schema)

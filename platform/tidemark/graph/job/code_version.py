@@ -36,6 +36,7 @@ from tidemark.graph.model.nodes import (
     TransformNode,
     WithColumnsNode,
 )
+from tidemark.graph.model.postgres_changes_spec import PostgresChangesSpec
 from tidemark.graph.operators.registry import encode
 from tidemark.semantics.watermarks.watermarks import WatermarkStrategy
 
@@ -111,6 +112,8 @@ def _spec(spec: SourceSpec) -> list[object]:
             return ["format", spec.format, spec.schema, *([] if spec.decoding is None else spec.decoding.encoded())]
         case DeltaTableSpec():
             return ["delta", spec.schema, spec.changes, spec.on_rewrite]
+        case PostgresChangesSpec():
+            return ["postgres", [[table.label, str(table.columns), list(table.keys)] for table in spec.tables], spec.on_truncate]
         case RateSpec():
             return ["rate"]
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 from tidemark.graph.model.connector_spec import ConnectorSpec
+from tidemark.graph.model.postgres_changes_spec import PostgresChangesSpec
 from tidemark.graph.model.record_decoding import RecordDecoding
 from tidemark.graph.model.unknown_members import unknown_member
 from tidemark.graph.model.wrong_calls import checked_methods
@@ -108,7 +109,7 @@ class DeltaTableSpec:
     max_bytes_per_epoch: int | None = None
 
 
-SourceSpec = ElementsSpec | FilesSpec | FormatSpec | RateSpec | DeltaTableSpec
+SourceSpec = ElementsSpec | FilesSpec | FormatSpec | RateSpec | DeltaTableSpec | PostgresChangesSpec
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMAR
 from tidemark.state.log.offset_log import positions
 from tidemark.state.log.records import EpochRecord
 
-_SHOWN: Final = {"files": "files", "delta": "a Delta table", "kafka": "Kafka", "rate": "the rate source"}
+_SHOWN: Final = {"files": "files", "delta": "a Delta table", "kafka": "Kafka", "postgres": "Postgres", "rate": "the rate source"}
 
 
 def check_sources(record: EpochRecord, job: Job, *, allow: bool) -> tuple[SourceVerdict, ...]:

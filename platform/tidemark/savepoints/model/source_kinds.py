@@ -7,6 +7,7 @@ from typing import Final
 
 from tidemark.errors import DefinitionError
 from tidemark.graph.model.nodes import DeltaTableSpec, ElementsSpec, FilesSpec, FormatSpec, RateSpec, SourceNode
+from tidemark.graph.model.postgres_changes_spec import PostgresChangesSpec
 from tidemark.locations import Location
 from tidemark.state.status.status import SourceStatus
 
@@ -19,6 +20,8 @@ def kind_of_position(position: object) -> str | None:
 
     >>> [kind_of_position(each) for each in ({"logOffset": 3}, {"reservoirId": "a", "index": 0}, {"rides": {"0": 17}}, 42, {"a": 1})]
     ['files', 'delta', 'kafka', 'rate', None]
+    >>> kind_of_position({"slot": "a", "lsn": "0/1"})
+    'postgres'
     """
     if isinstance(position, int) and not isinstance(position, bool):
         return "rate"
@@ -28,6 +31,8 @@ def kind_of_position(position: object) -> str | None:
         return "files"
     if "reservoirId" in position:
         return "delta"
+    if "slot" in position:
+        return "postgres"
     return "kafka" if all(isinstance(each, Mapping) for each in position.values()) else None
 
 
@@ -40,6 +45,8 @@ def source_status(source: SourceNode) -> SourceStatus:
             return SourceStatus("files")
         case DeltaTableSpec(path=table):
             return SourceStatus("delta", _place(table))
+        case PostgresChangesSpec():
+            return SourceStatus("postgres")
         case RateSpec():
             return SourceStatus("rate")
         case FormatSpec(format, options):

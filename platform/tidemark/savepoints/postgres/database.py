@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from tidemark.errors import SetupError, SinkError
+from tidemark.errors import SetupError, SinkError, TidemarkError
 from tidemark.graph.connectors.postgres.node import PostgresTable
 from tidemark.state.encoding.redaction import HIDDEN, redacted
 
@@ -48,6 +49,100 @@ class PostgresError(Exception):
         self.lost = lost
 
 
+@dataclass(frozen=True)
+class ConnectionString:
+    """What an environment variable holds, which is shown nowhere; made by ``of``."""
+
+    text: str = field(repr=False)
+    parts: Mapping[str, Any] = field(repr=False)
+
+    @classmethod
+    def of(cls, variable: str, *, what: str, place: str, error: type[TidemarkError] = SinkError) -> ConnectionString:
+        """Return the connection string in an environment variable.
+
+        Args:
+            variable: its name.
+            what: what is read or written, for errors, such as ``the table shop.orders``.
+            place: of that, for errors.
+            error: the class of errors about the variable.
+
+        Raises:
+            SetupError: psycopg is not installed.
+            TidemarkError: of the class ``error``: the variable is not set, or holds no connection string.
+        """
+        try:
+            from psycopg import ProgrammingError
+            from psycopg.conninfo import conninfo_to_dict
+        except ImportError as missing:
+            raise SetupError(
+                f"{what} is one of Postgres, and psycopg is not installed", fix="run pip install -e '.[postgres]' in the checkout"
+            ) from missing
+        dsn = os.environ.get(variable, "")
+        if not dsn.strip():
+            raise error(
+                f"the environment variable {variable}, which holds the connection string for {what}, is not set",
+                fix=f"set {variable} where this process runs, such as postgresql://user:password@host/database",
+                place=place,
+            )
+        try:
+            return cls(dsn, conninfo_to_dict(dsn))
+        except ProgrammingError:
+            # The library's text repeats parts of it.
+            raise error(
+                f"the environment variable {variable} holds no connection string of Postgres",
+                fix=f"set {variable} to postgresql://user:password@host/database, with special characters percent-encoded",
+                place=place,
+            ) from None
+
+    def connect(self, **options: str) -> PostgresConnection:
+        """Return a new connection, whose text is UTF-8; call it within ``translating``.
+
+        Args:
+            options: settings of the session, such as ``TimeZone="UTC"``.
+        """
+        import psycopg
+
+        given = " ".join(f"-c {name}={value}" for name, value in options.items())
+        whole = " ".join(filter(None, [str(self.parts.get("options", "")), given]))
+        parameters: dict[str, Any] = {
+            "connect_timeout": self.parts.get("connect_timeout", CONNECT_SECONDS),
+            "application_name": self.parts.get("application_name", "tidemark"),
+            "client_encoding": "utf8",
+            **({"options": whole} if whole else {}),
+        }
+        return psycopg.connect(self.text, prepare_threshold=None, **parameters)
+
+    @contextmanager
+    def translating(self) -> Iterator[None]:
+        """Translate errors of psycopg in the block.
+
+        Raises:
+            PostgresError: the server cannot be reached, or refuses a statement.
+        """
+        import psycopg
+
+        try:
+            yield
+        except psycopg.Error as error:
+            lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError | psycopg.errors.IdleInTransactionSessionTimeout)
+            # Neither the error nor its text is kept: both may repeat what they were given.
+            raise PostgresError(self._text(error), state=error.sqlstate or "", lost=lost) from None
+
+    def _text(self, error: Any) -> str:  # noqa: ANN401 - an error of a library that need not be installed
+        """Return the first line of an error, without secrets and without the values of rows, which the server's details have."""
+        lines = (error.diag.message_primary or str(error)).strip().splitlines() or [type(error).__name__]
+        text = " ".join(line.strip() for line in lines[:2])
+        for secret in self._secrets:
+            text = text.replace(secret, HIDDEN)
+        return redacted(text)
+
+    @property
+    def _secrets(self) -> tuple[str, ...]:
+        values = [str(self.parts[name]) for name in _SECRET_PARTS if self.parts.get(name)]
+        found = {self.text, *values, *(quote(value, safe="") for value in values)}
+        return tuple(sorted(found, key=len, reverse=True))
+
+
 @contextmanager
 def transaction(table: PostgresTable) -> Iterator[PostgresConnection]:
     """Connect, and run the block in one transaction: committed at its end, rolled back if it raises.
@@ -60,64 +155,11 @@ def transaction(table: PostgresTable) -> Iterator[PostgresConnection]:
         SinkError: the variable is not set, or holds no connection string.
         PostgresError: the server cannot be reached, or refuses a statement.
     """
-    try:
-        import psycopg
-    except ImportError as error:
-        raise SetupError(
-            f"the table {table.label} is one of Postgres, and psycopg is not installed",
-            fix="run pip install -e '.[postgres]' in the checkout",
-        ) from error
-    dsn = os.environ.get(table.dsn_env, "")
-    parts = _parts(table, dsn)
-    secrets = _secrets(dsn, parts)
-    given = {
-        "connect_timeout": parts.get("connect_timeout", CONNECT_SECONDS),
-        "application_name": parts.get("application_name", "tidemark"),
-        "client_encoding": "utf8",
-    }
-    try:
-        with psycopg.connect(dsn, prepare_threshold=None, **given) as connection:
-            connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
-            connection.execute(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'".encode())
-            connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{IDLE_SECONDS}s'".encode())
-            yield connection
-    except psycopg.Error as error:
-        lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError | psycopg.errors.IdleInTransactionSessionTimeout)
-        # Neither the error nor its text is kept: both may repeat what they were given.
-        raise PostgresError(_text(error, secrets), state=error.sqlstate or "", lost=lost) from None
+    string = ConnectionString.of(table.dsn_env, what=f"the table {table.label}", place=table.location)
+    with string.translating(), string.connect() as connection:
+        from psycopg import IsolationLevel
 
-
-def _parts(table: PostgresTable, dsn: str) -> dict[str, Any]:
-    from psycopg import ProgrammingError
-    from psycopg.conninfo import conninfo_to_dict
-
-    if not dsn.strip():
-        raise SinkError(
-            f"the environment variable {table.dsn_env}, which holds the connection string for the table {table.label}, is not set",
-            fix=f"set {table.dsn_env} where this process runs, such as postgresql://user:password@host/database",
-            place=table.location,
-        )
-    try:
-        return conninfo_to_dict(dsn)
-    except ProgrammingError:
-        # The library's text repeats parts of it.
-        raise SinkError(
-            f"the environment variable {table.dsn_env} holds no connection string of Postgres",
-            fix=f"set {table.dsn_env} to postgresql://user:password@host/database, with special characters percent-encoded",
-            place=table.location,
-        ) from None
-
-
-def _secrets(dsn: str, parts: dict[str, Any]) -> tuple[str, ...]:
-    values = [str(parts[name]) for name in _SECRET_PARTS if parts.get(name)]
-    found = {dsn, *values, *(quote(value, safe="") for value in values)}
-    return tuple(sorted(found, key=len, reverse=True))
-
-
-def _text(error: Any, secrets: tuple[str, ...]) -> str:  # noqa: ANN401 - an error of a library that need not be installed
-    """Return the first line of an error, without secrets and without the values of rows, which the server's details have."""
-    lines = (error.diag.message_primary or str(error)).strip().splitlines() or [type(error).__name__]
-    text = " ".join(line.strip() for line in lines[:2])
-    for secret in secrets:
-        text = text.replace(secret, HIDDEN)
-    return redacted(text)
+        connection.isolation_level = IsolationLevel.READ_COMMITTED
+        connection.execute(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'".encode())
+        connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{IDLE_SECONDS}s'".encode())
+        yield connection

@@ -43,6 +43,7 @@ from tidemark.spark.sources.checkpoint import SparkCheckpoint
 from tidemark.spark.sources.epoch_input import EpochInput, committed_batch, input_of_batch
 from tidemark.spark.sources.intake_limits import limited
 from tidemark.spark.sources.planning.epoch_planner import EpochPlanner, needs_no_query
+from tidemark.spark.sources.planning.source_planner import PlannedJob
 from tidemark.spark.sources.record_texts import RecordTexts
 from tidemark.spark.sources.source_ends import filled, maybe_backlogged, with_malformed_rows
 from tidemark.spark.sources.sources import open_sources, rows_of_epoch
@@ -239,15 +240,17 @@ class JobDriver:
         return needs_no_query(self.session, self._topology.sources)
 
     def planner(self) -> EpochPlanner:
-        """Return what plans this run's epochs, where it ``plans_epochs``; raises as ``streaming`` does."""
+        """Return what plans this run's epochs, if it ``plans_epochs``; raises as ``streaming`` does."""
         self.streaming()  # stores elements, and raises what is wrong with a source
-        return EpochPlanner(self.session, self._topology.sources, self._elements, self._checkpoint, self._offsets)
+        job = PlannedJob.of(self.job.name, self._store, self.lineage, self.next_epoch, self._planned)
+        return EpochPlanner(self.session, self._topology.sources, job, checkpoint=self._checkpoint, before=self._offsets)
 
     def run_planned(self, planner: EpochPlanner, *, polled_at: int) -> None:
         """Run the next epoch that a planner plans, with the current bounds of an epoch's intake."""
         with self.lock, self.activity.epoch(self.now()):
             taken = planner.plan(self._offsets, self._limit_intake(), polled_at=polled_at)
             self._run(self.session, taken, at=self.now())
+            planner.committed(self._offsets)
 
     def run_without_input(self, *, at: int, end_of_input: bool = False) -> None:
         """Run an epoch that reads nothing: a deadline is due, or the input has ended for good.
@@ -325,7 +328,7 @@ class JobDriver:
         )
         intent = EpochIntent(self.lineage, outline.epoch, taken.digest(end_of_input=end_of_input), time)
         if not intent.replays(self._planned):
-            self._planned = replace(intent, tables=self._context.plan_tables(session, outline))
+            self._planned = replace(intent, tables=self._context.plan_tables(session, outline), inputs=taken.copied)
             write_intent(self._store, self._planned)
         intent = self._planned or intent
         return replace(
@@ -341,8 +344,7 @@ class JobDriver:
     def _run(
         self, session: SparkSession, taken: EpochInput, batch: DataFrame | None = None, *, at: int, end_of_input: bool = False
     ) -> None:
-        begun = self._clock.monotonic()
-        before = self.head
+        begun, before = self._clock.monotonic(), self.head
         session.conf.set("spark.sql.shuffle.partitions", str(self.parallelism))
         jobs_before = spark_jobs(session)
         plan = self._plan(session, taken, batch, at=at, end_of_input=end_of_input)
@@ -372,8 +374,7 @@ class JobDriver:
             restored=before.restored if before else None,
         )
         self._commit(record, begun)
-        self._repairs = {}
-        self.files = {**self.files, **taken.files}
+        self._repairs, self.files = {}, {**self.files, **taken.files}
         self.files_read.add(taken.files)
         if self._intake is not None and taken.batch:
             took = round((self._clock.monotonic() - begun) * 1000)

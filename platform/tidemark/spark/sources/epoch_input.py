@@ -17,7 +17,7 @@ from tidemark.spark.sources.checkpoint import SparkCheckpoint
 from tidemark.spark.sources.delta_tables.positions import is_in_snapshot
 from tidemark.spark.sources.source_ends import elements_end, files_end, format_end, may_have_unseen_rows
 from tidemark.state.encoding.envelope import canonical
-from tidemark.state.log.offset_log import log_offset, positions
+from tidemark.state.log.offset_log import files_of, log_offset, positions
 from tidemark.state.log.records import EpochRecord
 
 if TYPE_CHECKING:
@@ -68,6 +68,11 @@ class EpochInput:
     def has_few_rows(self, source: str) -> bool:
         """Whether a source that is no folder has few rows; False where that is not known."""
         return self.rows.get(source, FEW_ROWS + 1) <= FEW_ROWS
+
+    @property
+    def copied(self) -> dict[str, object]:
+        """The positions, by source, of sources whose rows were copied to the job's folder for this epoch."""
+        return {name: position for name, position in self.now.items() if self.has_new_data(name) and files_of(position)}
 
     def digest(self, *, end_of_input: bool) -> str:
         """Return a checksum that two epochs share only when they read the same input."""

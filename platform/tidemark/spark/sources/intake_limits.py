@@ -7,12 +7,16 @@ from dataclasses import replace
 from typing import Final
 
 from tidemark.graph.model.nodes import DeltaTableSpec, FilesSpec, FormatSpec, SourceNode, SourceSpec
+from tidemark.graph.model.postgres_changes_spec import PostgresChangesSpec
 
 DEFAULT_BYTES_PER_EPOCH: Final = 256 * 1024 * 1024
 """Bytes per epoch: a backlog of files is read in several epochs, not in one in which nothing can be late."""
 
 DEFAULT_ROWS_PER_EPOCH: Final = 5_000_000
 """The same for Kafka, whose bound is in records."""
+
+DEFAULT_CHANGES_PER_EPOCH: Final = 100_000
+"""The same for changes of Postgres, which the driver decodes."""
 
 MIN_SHARE: Final = 1 / 64
 MAX_SHARE: Final = 16.0
@@ -51,6 +55,10 @@ def limited(source: SourceNode, share: float = 1.0) -> SourceNode:
         return replace(source, spec=_limited_format(spec, share))
     if isinstance(spec, DeltaTableSpec):
         return replace(source, spec=_limited_table(spec, share))
+    if isinstance(spec, PostgresChangesSpec):
+        own = spec.max_rows_per_epoch
+        most = _part(DEFAULT_CHANGES_PER_EPOCH, share) if own is None else _part(own, min(share, 1.0))
+        return replace(source, spec=replace(spec, max_rows_per_epoch=most))
     return source
 
 

@@ -24,6 +24,7 @@ from tidemark.graph.model.nodes import (
     SourceNode,
     SourceSpec,
 )
+from tidemark.graph.model.postgres_changes_spec import PostgresChangesSpec
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.columns.expressions import CORRUPT, SOURCE, SPLIT, quoted
 from tidemark.spark.columns.few_rows import in_one_task
@@ -37,6 +38,7 @@ from tidemark.spark.sources.intake_limits import DEFAULT_BYTES_PER_EPOCH, KAFKA
 from tidemark.spark.sources.kafka.decoding import decoded
 from tidemark.spark.sources.kafka.options import resolved
 from tidemark.spark.sources.kafka_errors import connector_missing
+from tidemark.spark.sources.postgres_changes.captured_files import captured_schema
 from tidemark.state.encoding.redaction import without_secrets
 from tidemark.state.log.offset_log import log_offset, positions
 from tidemark.state.store.store import JobStore
@@ -74,9 +76,9 @@ def open_source(spark: SparkSession, node: SourceNode, elements: JobStore, *, or
             reader = reader.format("rate").option("rowsPerSecond", spec.rows_per_second)
             return (reader.option("numPartitions", spec.partitions) if spec.partitions else reader).load()
         if isinstance(spec, DeltaTableSpec):
-            # Only its columns are of use: it is read without a query.
-            nothing = reader.format("rate").load().where("false")
-            return nothing.select(*(F.lit(None).cast(field.dataType).alias(field.name) for field in table_schema(spec)))
+            return _no_stream(reader, table_schema(spec))
+        if isinstance(spec, PostgresChangesSpec):
+            return _no_stream(reader, captured_schema(spec))
         return _format(reader, resolved(node, spec))
     except (PySparkException, Py4JJavaError) as error:
         raise SourceError(
@@ -185,6 +187,12 @@ def _rows_of_files(spark: SparkSession, source: SourceNode, taken: EpochInput, *
     spec = source.spec
     parquet = isinstance(spec, ElementsSpec) or (isinstance(spec, FilesSpec) and spec.format == "parquet")
     return SourceRows(read, tuple(paths) if few and parquet else (), may_have_split=False)
+
+
+def _no_stream(reader: DataStreamReader, schema: StructType) -> DataFrame:
+    """Return a stream of which only the columns are of use: its source is read without a query."""
+    nothing = reader.format("rate").load().where("false")
+    return nothing.select(*(F.lit(None).cast(field.dataType).alias(field.name) for field in schema))
 
 
 def pack(frames: Mapping[str, DataFrame]) -> DataFrame:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.graph.job.job import Job
 from tidemark.graph.model.nodes import DeltaTableSpec, FormatSpec, SourceNode
+from tidemark.graph.model.postgres_changes_spec import PostgresChangesSpec
 from tidemark.graph.operators.keyed_process.node import KeyedProcessNode
 from tidemark.spark.epoch.port_input import port_input
 from tidemark.spark.epoch.stateless import StatelessPlan
@@ -23,6 +24,8 @@ from tidemark.spark.sources.kafka.options import resolved
 from tidemark.spark.sources.planning.delta_planner import rows_between
 from tidemark.spark.sources.planning.offset_planner import first_offsets
 from tidemark.spark.sources.planning.offset_stream import OffsetStream
+from tidemark.spark.sources.postgres_changes.captured_files import read_rows
+from tidemark.spark.sources.postgres_changes.positions import ChangesPosition
 from tidemark.spark.sources.sources import rows_of_epoch
 from tidemark.state.log.records import EpochRecord
 from tidemark.state.store.store import JobStore
@@ -70,11 +73,19 @@ class PastEpoch:
         earlier = "" if self.before is None else self.before.offsets
         taken = input_of_batch(checkpoint, topology.sources, offsets=self.record.offsets, before=earlier, polled_at=None)
         reads = {
-            source.name: _between(self.spark, source, taken, checkpoint, opened)
+            source.name: self._rows(source, taken, checkpoint, opened)
             for source in topology.sources
-            if isinstance(source.spec, FormatSpec | DeltaTableSpec) and taken.has_new_data(source.name)
+            if isinstance(source.spec, FormatSpec | DeltaTableSpec | PostgresChangesSpec) and taken.has_new_data(source.name)
         }
         return replace(taken, reads=reads)
+
+    def _rows(self, source: SourceNode, taken: EpochInput, checkpoint: SparkCheckpoint, opened: ExitStack) -> Callable[[], DataFrame]:
+        """Return what reads the rows that the epoch read of a source."""
+        position = taken.now[source.name]
+        if isinstance(source.spec, PostgresChangesSpec):
+            read = ChangesPosition.parse(position)
+            return partial(read_rows, self.spark, self.store, source.spec, () if read is None else read.files)
+        return _between(self.spark, source, taken, checkpoint, opened)
 
 
 def _between(

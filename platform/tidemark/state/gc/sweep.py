@@ -18,6 +18,7 @@ from tidemark.state.gc.tombstones import TombstoneList
 from tidemark.state.log.epoch_codec import DecodedEpoch
 from tidemark.state.log.epoch_intent import read_intent
 from tidemark.state.log.joblog import DEFAULT_LEASE_MS, Driver, JobLog
+from tidemark.state.log.offset_log import files_of, positions
 from tidemark.state.store.layout import SEGMENTS, SOURCES, STATE, SWEEP
 from tidemark.state.store.store import ListedFile
 
@@ -66,8 +67,8 @@ def plan_sweep(
 class KeptEpochs:
     """The epochs that can be restored: those retained, without a gap and newest first, and those pinned, of any age.
 
-    ``referenced_by_others`` are files that other jobs need, or an import that is under way. ``planned`` are copies of tables that the
-    newest plan names: a crash may have ended its epoch, which is then replayed.
+    ``referenced_by_others`` are files that other jobs need, or an import that is under way. ``planned`` are copies of tables and of
+    sources' rows that the newest plan names: a crash may have ended its epoch, which is then replayed.
     """
 
     retained: tuple[DecodedEpoch, ...]
@@ -142,6 +143,9 @@ def _needs(decoded: DecodedEpoch) -> Iterable[str]:
         yield from (file.path for file in state.files if not file.owner)
     for source in decoded.record.source_logs.values():
         yield from (file.path for file in source.files)
+    # Rows of an epoch that were copied, so that a past epoch can be read again.
+    for position in positions(decoded.record.offsets).values():
+        yield from files_of(position)
     yield from (segment.path for segment in decoded.segments)
 
 

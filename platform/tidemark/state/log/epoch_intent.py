@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tidemark.errors import CorruptStoreError
 from tidemark.state.encoding.codec import added_mapping_field, from_jsonable, to_jsonable
 from tidemark.state.encoding.envelope import decode_envelope, encode_envelope
+from tidemark.state.log.offset_log import files_of
 from tidemark.state.log.records import StateFile
 from tidemark.state.store.layout import PLAN
 from tidemark.state.store.store import JobStore
@@ -34,7 +35,8 @@ class TableVersion:
 class EpochIntent:
     """What an epoch's planning fixed: ``input`` is the SHA-256 of its input's offsets, ``processing_time`` in milliseconds.
 
-    ``tables`` are the versions of the tables that operators read, by their names.
+    ``tables`` are the versions of the tables that operators read, by their names. ``inputs`` are the positions after the epoch, by source,
+    of sources whose rows were copied to the job's folder.
 
     An epoch is replayed if lineage, number and input are the same; with other input it is another epoch.
     """
@@ -44,11 +46,13 @@ class EpochIntent:
     input: str
     processing_time: int
     tables: Mapping[str, TableVersion] = added_mapping_field()
+    inputs: Mapping[str, object] = added_mapping_field()
 
     @property
     def files(self) -> frozenset[str]:
-        """The paths in the job's folder of the copies of tables that the epoch reads."""
-        return frozenset(file.path for table in self.tables.values() for file in table.files if not file.owner)
+        """The paths in the job's folder of the copies that the epoch reads: of tables, and of sources' rows."""
+        tables = (file.path for table in self.tables.values() for file in table.files if not file.owner)
+        return frozenset(tables).union(*map(files_of, self.inputs.values()))
 
     def replays(self, earlier: EpochIntent | None) -> bool:
         """Return whether an earlier intent is of the same epoch over the same input."""

@@ -33,6 +33,16 @@ def log_offset(position: object) -> int:
     return int(position["logOffset"]) if isinstance(position, Mapping) and "logOffset" in position else -1
 
 
+def files_of(position: object) -> tuple[str, ...]:
+    """Return the paths in the job's folder of the files that an epoch read, where its source's rows are copied there before it is planned.
+
+    >>> files_of({"slot": "a", "files": [{"path": "sources/shop/rows-1.parquet", "rows": 3}]}), files_of({"logOffset": 3})
+    (('sources/shop/rows-1.parquet',), ())
+    """
+    files = position.get("files") if isinstance(position, Mapping) else None
+    return tuple(str(file["path"]) for file in files if isinstance(file, Mapping) and "path" in file) if isinstance(files, list) else ()
+
+
 def offset_entry(before: str, offsets: Mapping[str, object | None]) -> str:
     """Return the text of an entry, from which a query of Spark's resumes.
 

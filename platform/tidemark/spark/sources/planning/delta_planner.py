@@ -99,6 +99,9 @@ class DeltaPlanner:
         read = partial(_rows, self._spark, self._reader, taken.files)
         return Taken(taken.after.as_stored(), read=read, rows=self._rows, caught_up=not self.has_unread)
 
+    def committed(self, position: object) -> None:
+        """Do nothing."""
+
     def metrics(self) -> Mapping[str, object]:
         """Return the rows of the last epoch, and the unread files of the versions that were read ahead."""
         files = [file for version in self._unread for file in version.files]

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 
 from tidemark.errors import SourceError
 from tidemark.graph.model.nodes import DeltaTableSpec, FormatSpec, SourceNode
+from tidemark.graph.model.postgres_changes_spec import PostgresChangesSpec
 from tidemark.spark.sources.checkpoint import SparkCheckpoint
 from tidemark.spark.sources.epoch_input import EpochInput
 from tidemark.spark.sources.kafka.options import resolved
 from tidemark.spark.sources.planning.delta_planner import DeltaPlanner
 from tidemark.spark.sources.planning.file_planner import FilePlanner, has_files, written_by_query
 from tidemark.spark.sources.planning.offset_planner import OffsetPlanner, has_offsets
-from tidemark.spark.sources.planning.source_planner import SourcePlanner
+from tidemark.spark.sources.planning.postgres_planner import PostgresPlanner
+from tidemark.spark.sources.planning.source_planner import PlannedJob, SourcePlanner
 from tidemark.state.log.offset_log import offset_entry, positions
-from tidemark.state.store.store import JobStore
+from tidemark.state.store.layout import ELEMENTS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,7 +27,7 @@ def needs_no_query(spark: SparkSession, sources: Sequence[SourceNode]) -> bool:
     """Whether the epochs of a job over these sources can be planned without a query.
 
     Raises:
-        SourceError: they cannot, and one is a Delta table, which no query of Spark's can read.
+        SourceError: they cannot, and one is a Delta table or tables of Postgres, which no query of Spark's can read.
     """
     if not all(_is_planned(source) for source in sources):
         _require_no_restart(sources)
@@ -38,7 +40,7 @@ def needs_no_query(spark: SparkSession, sources: Sequence[SourceNode]) -> bool:
 
 
 def _is_planned(source: SourceNode) -> bool:
-    return has_files(source.spec) or has_offsets(source.spec) or isinstance(source.spec, DeltaTableSpec)
+    return has_files(source.spec) or has_offsets(source.spec) or isinstance(source.spec, DeltaTableSpec | PostgresChangesSpec)
 
 
 def _require_no_restart(sources: Sequence[SourceNode]) -> None:
@@ -55,12 +57,13 @@ def _require_no_restart(sources: Sequence[SourceNode]) -> None:
 
 
 def _require_no_table(sources: Sequence[SourceNode], other: str) -> None:
-    table = next((source for source in sources if isinstance(source.spec, DeltaTableSpec)), None)
+    table = next((source for source in sources if isinstance(source.spec, DeltaTableSpec | PostgresChangesSpec)), None)
     if table is not None:
+        what, page = ("a Delta table", "delta-source") if isinstance(table.spec, DeltaTableSpec) else ("Postgres", "postgres-changes")
         raise SourceError(
-            f"source {table.name!r} is a Delta table, which Tidemark reads itself, and {other} is read by a query of Spark's: "
+            f"source {table.name!r} is {what}, which Tidemark reads itself, and {other} is read by a query of Spark's: "
             "one job does not do both",
-            fix="read them in two jobs, or give the other source options that need no query (see docs/how-to/delta-source.md)",
+            fix=f"read them in two jobs, or give the other source options that need no query (see docs/how-to/{page}.md)",
             uid=table.name,
             place=table.place,
         )
@@ -72,13 +75,13 @@ class EpochPlanner:
     Args:
         spark: the session.
         sources: of the job, which ``needs_no_query``.
-        elements: the store of elements given in the program.
+        job: the job, whose folder has the elements that are given in the program.
         checkpoint: with the logs of the files read.
         before: offsets of the newest epoch, empty before the first.
     """
 
     def __init__(
-        self, spark: SparkSession, sources: Sequence[SourceNode], elements: JobStore, checkpoint: SparkCheckpoint, before: str
+        self, spark: SparkSession, sources: Sequence[SourceNode], job: PlannedJob, *, checkpoint: SparkCheckpoint, before: str
     ) -> None:
         read = positions(before)
         self._planners: dict[str, SourcePlanner] = {}
@@ -91,8 +94,10 @@ class EpochPlanner:
                     )
                 elif isinstance(spec, DeltaTableSpec):
                     planner = DeltaPlanner(spark, source, spec, position)
+                elif isinstance(spec, PostgresChangesSpec):
+                    planner = PostgresPlanner(spark, source, job, position)
                 else:
-                    planner = FilePlanner(spark, source, elements, checkpoint)
+                    planner = FilePlanner(spark, source, job.store.at(ELEMENTS), checkpoint)
                 self._planners[source.name] = planner
         except BaseException:
             self.close()
@@ -139,6 +144,12 @@ class EpochPlanner:
             rows={name: each.rows for name, each in taken.items() if each.rows is not None},
             caught_up={name: each.caught_up for name, each in taken.items() if each.caught_up is not None},
         )
+
+    def committed(self, offsets: str) -> None:
+        """Note that the epoch with these offsets was committed and published."""
+        read = positions(offsets)
+        for name, planner in self._planners.items():
+            planner.committed(read.get(name))
 
     @property
     def progress(self) -> Mapping[str, object]:

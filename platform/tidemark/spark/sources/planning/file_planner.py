@@ -84,6 +84,9 @@ class FilePlanner:
         self._checkpoint.log_files(self._name, number, [self._line(number, file) for file in files])
         return Taken({"logOffset": number}, [file.address for file in files], sum(file.bytes for file in files))
 
+    def committed(self, position: object) -> None:
+        """Do nothing."""
+
     def metrics(self) -> Mapping[str, object]:
         """Return nothing: unread files are counted in the folder."""
         return {}

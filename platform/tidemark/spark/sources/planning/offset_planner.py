@@ -91,6 +91,9 @@ class OffsetPlanner:
         self._rows = _rows_between(json.loads(start), position)
         return Taken(position, read=partial(self._stream.rows, start, end), rows=self._rows)
 
+    def committed(self, position: object) -> None:
+        """Do nothing."""
+
     def metrics(self) -> Mapping[str, object]:
         """Return the rows of the last epoch, and how far it is behind."""
         read, latest = json.loads(self._read), json.loads(self._latest)

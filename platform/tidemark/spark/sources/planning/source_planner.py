@@ -3,13 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from tidemark.graph.model.nodes import SourceNode
+from tidemark.state.log.epoch_intent import EpochIntent
+from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True)
+class PlannedJob:
+    """The job whose epochs are planned.
+
+    ``store`` is at its folder, ``lineage`` that of the next epoch. ``planned`` are the positions, by source, after an epoch that was
+    planned and not committed: its input is read again.
+    """
+
+    name: str
+    store: JobStore
+    lineage: str
+    planned: Mapping[str, object] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, name: str, store: JobStore, lineage: str, epoch: int, intent: EpochIntent | None) -> PlannedJob:
+        """Return the job before the epoch of a number; ``intent`` is the newest plan, which may be of that epoch."""
+        is_next = intent is not None and (intent.lineage, intent.epoch) == (lineage, epoch)
+        return cls(name, store, lineage, intent.inputs if intent is not None and is_next else {})
 
 
 @dataclass(frozen=True)
@@ -52,6 +74,10 @@ class SourcePlanner(Protocol):
             source: with the bounds of an epoch.
             before: the position after the epoch before, None before the first.
         """
+        ...
+
+    def committed(self, position: object) -> None:
+        """Note that the epoch after which a position is was committed and published: what is before it is not read again."""
         ...
 
     def metrics(self) -> Mapping[str, object]:

@@ -1,0 +1,1 @@
+"""Postgres as a source: the rows of tables, then their changes, as changelogs."""

@@ -1,0 +1,1 @@
+"""Reads changes of Postgres by logical replication."""
