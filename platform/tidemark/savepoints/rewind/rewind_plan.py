@@ -113,6 +113,7 @@ def plan_rewind(
     left |= _moved_places(stored, head)
     places = _places(outputs)
     plans = {name: PLACE_REWINDS[place.sink].plan(name, place.location, stored, head, later) for name, place in places.items()}
+    places = {name: replace(place, to=plans[name].to) for name, place in places.items()}
     refusals += [reason for plan in plans.values() for reason in plan.refusals]
     changed += [name for name, plan in plans.items() if plan.changed]
     unpublished += [name for name, plan in plans.items() if plan.unpublished and not although_unpublished]
