@@ -43,7 +43,7 @@ def _value(field: PartitionBy, kind: T.DataType) -> str:
         case "truncate" if isinstance(kind, T.StringType | T.CharType | T.VarcharType):
             return f"substring({column}, 1, {size})"
         case "truncate":
-            return f"{column} - pmod({column}, {size})"
+            return f"CAST({column} AS DECIMAL(20, 0)) - pmod({column}, {size})"
         case "hour" if isinstance(kind, T.TimestampNTZType):
             return f"struct(CAST({column} AS DATE), hour({column}))"
         case "hour":
