@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.iceberg.rig import Lake, Rig
-from tests.savepoints.stored_jobs import on_disk
+from tests.savepoints.stored_jobs import LEASE, on_disk
 from tidemark.errors import PublishError, RewindError, SinkError
 from tidemark.savepoints.iceberg.rewinding import IcebergRewind
 from tidemark.savepoints.model.rewind_journal import RewindJournal, read_rewind
@@ -16,6 +16,7 @@ from tidemark.savepoints.rewind.rewind_abort import abort_rewind
 from tidemark.savepoints.rewind.rewinding import preview_rewind, rewind
 from tidemark.spark.loop.late_publication import late_publisher
 from tidemark.spark.sinks.publication import publish
+from tidemark.spark.sinks.sink_sweep import sweep_outputs
 from tidemark.spark.sinks.sinks import BoundSink
 from tidemark.spark.sinks.staging.sink_owner import SinkOwner
 from tidemark.state.log.records import EpochRecord
@@ -208,3 +209,29 @@ def test_without_the_catalog(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Non
         preview_rewind(shop.job.root, "taxi", "good", clock=shop.job.clock)
     with pytest.raises(PublishError, match="could not be rewound"):
         IcebergRewind().revert("taxi", "orders", shop.rig.sink.location, RewindJournal("r", "good", "l", 1, {}, 0))
+
+
+def test_only_files_that_nothing_has_are_deleted(shop: Shop) -> None:
+    def files() -> set[str]:
+        return {file.path for file in shop.rig.sink.staging.list("tidemark")}
+
+    def sweep() -> None:
+        lineage = shop.rig.lineage
+        for _ in range(2):
+            shop.job.clock.advance(LEASE + 1)
+            sweep_outputs(shop.job.driver, {"orders": BoundSink("orders", shop.rig.sink)}, lineage, lease_ms=LEASE)
+
+    published = files()
+    abandoned = shop.rig.stage(4, [{"k": "x", "v": 4}])
+    assert files() == published | {abandoned.files[0].path}
+    sweep()
+    assert files() == published
+    newest = shop.lake.table().current_snapshot()
+    assert newest is not None
+    shop.rewind("good")
+    shop.restart()
+    sweep()
+    assert files() == published
+    # Those of the snapshots that were rolled back can still be read.
+    assert shop.rig.sink.visible_files() == published
+    assert shop.lake.table().scan(snapshot_id=newest.snapshot_id).to_arrow().num_rows == 4

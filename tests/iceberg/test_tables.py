@@ -180,3 +180,20 @@ def test_types_of_tables_that_others_made(lake: Lake, tmp_path: Path) -> None:
     made(lake, ("k", StringType()), ("v", LongType()), ("at", TimestamptzType()))
     with pytest.raises(SinkError, match="column 'at' is TIMESTAMP_NTZ in the output and TIMESTAMP in the table"):
         Rig(tmp_path).sink.check(struct({**ROWS, "at": "timestamp_ntz"}))
+
+
+def test_expired_snapshots_are_no_loss(lake: Lake, tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    record = rig.publish(0, [{"k": "a", "v": 1}])
+    table = lake.table()
+    table.append(table.scan().to_arrow())
+    table.maintenance.expire_snapshots().by_id(table.snapshots()[0].snapshot_id).commit()
+    assert [snapshot.parent_snapshot_id for snapshot in lake.table().snapshots()] == [None]
+    sink = rig.open(before=SinkPosition(lineage=LINEAGE, epoch=0))
+    sink.require_whole()
+    sink.publish(record, LINEAGE, 0)
+    assert len(lake.rows()) == 2
+    sink.adopt()
+    assert sink.position == SinkPosition(lineage=LINEAGE, epoch=0)
+    with pytest.raises(MissingEpochsError, match="its newest epoch is 0"):
+        rig.open(before=SinkPosition(lineage=LINEAGE, epoch=1)).require_whole()

@@ -91,7 +91,7 @@ class Ledger:
             epoch = self.epoch_of(oldest, lineage)
             if epoch is not None:
                 return Shown(epoch, complete=True)
-        return Shown(-1, complete=oldest is None or oldest.parent_snapshot_id is None)
+        return Shown(-1, complete=oldest is None or is_first(oldest))
 
     def epoch_of(self, snapshot: Snapshot, lineage: str | None = None) -> int | None:
         """Return the epoch of this output, and of a lineage, that a snapshot has added; None if it has not."""
@@ -147,6 +147,17 @@ def ancestors(table: Table) -> Iterator[Snapshot]:
         yield snapshot
         parent = snapshot.parent_snapshot_id
         snapshot = table.snapshot_by_id(parent) if parent is not None else None
+
+
+def is_first(snapshot: Snapshot) -> bool:
+    """Return whether a snapshot is the first of its table; the library removes the number of a parent that it expires."""
+    if snapshot.parent_snapshot_id is not None:
+        return False
+    summary = summary_of(snapshot)
+    # Tables of Iceberg's first format do not number their snapshots.
+    return snapshot.sequence_number == 1 or (
+        not snapshot.sequence_number and summary.get("total-data-files") == summary.get("added-data-files", "0")
+    )
 
 
 def summary_of(snapshot: Snapshot) -> Mapping[str, str]:

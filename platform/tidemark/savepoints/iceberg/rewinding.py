@@ -16,7 +16,7 @@ from tidemark.errors import PublishError, RewindError, SinkError
 from tidemark.graph.connectors.iceberg.node import IcebergTable
 from tidemark.savepoints.iceberg.catalogs import IcebergError, catalog_of, load
 from tidemark.savepoints.iceberg.commits import EMPTY, fence
-from tidemark.savepoints.iceberg.history import EPOCH, LINEAGE, REWIND, Ledger, LineageEpochs, ancestors, summary_of
+from tidemark.savepoints.iceberg.history import EPOCH, LINEAGE, REWIND, Ledger, LineageEpochs, ancestors, is_first, summary_of
 from tidemark.savepoints.model.place_plan import PlacePlan
 from tidemark.savepoints.model.rewind_journal import RewindJournal
 from tidemark.state.gc.pins import LaterLineages
@@ -142,7 +142,7 @@ def newest_published(stored: EpochRecord, output: str, *, published: bool = True
 def _later(table: Table, ledger: Ledger, wanted: tuple[str, int] | None, own: frozenset[str]) -> _Later:
     """Return the snapshots after that of the wanted epoch; where none is wanted, those from the first of the job's on."""
     line = list(ancestors(table))
-    expired = bool(line) and line[-1].parent_snapshot_id is not None
+    expired = bool(line) and not is_first(line[-1])
     if wanted is not None:
         for number, snapshot in enumerate(line):
             epoch = ledger.epoch_of(snapshot, wanted[0])
