@@ -87,7 +87,10 @@ def test_a_column_that_was_renamed_in_the_table(lake: Lake, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("field", "message"),
-    [("bucket[4]", "which the statistics of Spark's files do not show"), ("truncate[2]", "not by k. Fix: leave partition_by out")],
+    [
+        ("bucket[4]", "which the statistics of Spark's files do not show"),
+        ("truncate[2]", "the table is partitioned by truncate(2, k), not by k"),
+    ],
 )
 def test_other_partitions(lake: Lake, tmp_path: Path, field: str, message: str) -> None:
     made(lake, ("k", StringType()), ("v", LongType()))
@@ -95,7 +98,8 @@ def test_other_partitions(lake: Lake, tmp_path: Path, field: str, message: str) 
         update.add_field("k", field)
     with pytest.raises(SinkError) as raised:
         Rig(tmp_path, partition_by=(PartitionBy("k"),)).sink.check(struct(ROWS))
-    assert message in str(raised.value).replace("Fix: ", "Fix: ", 1)
+    assert message in str(raised.value)
+    assert "leave partition_by out" in str(raised.value).partition("Fix: ")[2]
 
 
 def test_a_file_whose_statistics_do_not_show_its_partition(lake: Lake, tmp_path: Path) -> None:
