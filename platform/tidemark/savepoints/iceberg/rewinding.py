@@ -283,7 +283,7 @@ def _attempts(name: IcebergTable, output: str, attempt: Callable[[Table], bool])
                 uid=output,
                 place=name.location,
             ) from None
-    raise AssertionError(number)
+    raise AssertionError(name)
 
 
 @contextmanager
