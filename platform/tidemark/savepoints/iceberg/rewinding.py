@@ -198,7 +198,7 @@ def _has_epochs(snapshots: Sequence[Snapshot]) -> bool:
 
 
 def _until(table: Table, to: str) -> tuple[Snapshot, ...]:
-    taken = []
+    taken: list[Snapshot] = []
     for snapshot in ancestors(table):
         if str(snapshot.snapshot_id) == to:
             return tuple(taken)
