@@ -73,6 +73,7 @@ from .graph.api.windows.windowed_stream import WindowedStream as WindowedStream
 from .graph.connectors.debezium.source import debezium as debezium
 from .graph.connectors.delta.source import delta_changes as delta_changes
 from .graph.connectors.delta.source import delta_source as delta_source
+from .graph.connectors.iceberg.sink import iceberg as iceberg
 from .graph.connectors.kafka.declare import kafka_sink as kafka_sink
 from .graph.connectors.kafka.source import kafka_source as kafka_source
 from .graph.connectors.postgres.sink import postgres as postgres

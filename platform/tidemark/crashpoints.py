@@ -56,6 +56,8 @@ OPERATION_POINTS: Final = (
     "postgres-copied",
     "postgres-applied",
     "postgres-committed",
+    "iceberg-manifests-written",
+    "iceberg-committed",
     "rewind-stopping",
     "rewind-noted",
     "rewind-table-back",

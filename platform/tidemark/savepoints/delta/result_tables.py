@@ -12,11 +12,13 @@ from deltalake import DeltaTable
 
 from tidemark.errors import CorruptStoreError, SinkError, StoreError, UnknownStoreError
 from tidemark.graph.checks.output_columns import output_schema
+from tidemark.graph.connectors.iceberg.node import IcebergSpec
 from tidemark.graph.connectors.postgres.node import PostgresSpec
 from tidemark.graph.job.job import Job
 from tidemark.graph.model.nodes import DeltaSpec, Output, ParquetSpec
 from tidemark.locations import Location
 from tidemark.savepoints.delta.table_versions import commits_back, open_table
+from tidemark.savepoints.iceberg.fit import check_iceberg
 from tidemark.savepoints.model.stored_types import stored_columns, type_of_ddl
 from tidemark.savepoints.model.table_columns import Columns, Stored, column_findings
 from tidemark.savepoints.model.table_features import unsupported_features
@@ -69,6 +71,8 @@ def check_outputs(
                 found.append(_parquet(name, str(Location.parse(path)), wanted))
             case PostgresSpec():
                 found.append(check_postgres(name, output.sink, wanted, job=job.name))
+            case IcebergSpec():
+                found.append(check_iceberg(name, output.sink, wanted, job=job.name))
     return tuple(each for each in found if each is not None)
 
 

@@ -13,8 +13,10 @@ class PlacePlan:
         changed: whether it would delete anything.
         unpublished: whether the place does not hold the newest epoch yet, which is committed and has rows for it.
         refusals: why it cannot be rewound, each with what to do.
+        to: what of the place is rewound to, as the connector names it; empty for those that find it by the epoch.
     """
 
     changed: bool = False
     unpublished: bool = False
     refusals: tuple[str, ...] = ()
+    to: str = ""

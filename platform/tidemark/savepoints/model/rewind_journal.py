@@ -25,10 +25,11 @@ FORMER: Final = " (where it was)"
 
 @dataclass(frozen=True)
 class RewoundPlace:
-    """The place of a connector's output: the sink's kind, and the location as records have it."""
+    """The place of a connector's output: the sink's kind, the location as records have it, and ``PlacePlan.to``."""
 
     sink: str
     location: str
+    to: str = added_field("")
 
 
 @dataclass(frozen=True)

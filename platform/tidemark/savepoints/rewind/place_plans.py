@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tidemark.errors import SinkError
 from tidemark.savepoints.model.place_plan import PlacePlan
@@ -52,7 +52,7 @@ def plan_places(
     required = {**now, **_former(_places(stored.outputs), now, taken)}
     for name, place in sorted(required.items()):
         plan = PLACE_REWINDS[place.sink].plan(output_of(name), place.location, stored, head, later)
-        plans.places[name] = place
+        plans.places[name] = replace(place, to=plan.to)
         plans.refusals += plan.refusals
         plans.changed += [name] if plan.changed else []
         plans.unpublished += [name] if plan.unpublished else []
@@ -68,15 +68,15 @@ def plan_places(
             if plan.refusals:
                 plans.left[name] = f"what was written to {place.location} since stays: {'; '.join(plan.refusals)}"
             elif plan.changed:
-                plans.places[name] = place
+                plans.places[name] = replace(place, to=plan.to)
                 plans.changed.append(name)
     return plans
 
 
 def place_of(output: str, record: OutputRecord, places: Mapping[str, RewoundPlace]) -> RewoundPlace | None:
     """Return the rewound place of an output that a record was written for, None if there is none."""
-    wanted = RewoundPlace(record.sink, record.location or "")
-    return next((place for name, place in places.items() if output_of(name) == output and place == wanted), None)
+    wanted = (output, record.sink, record.location or "")
+    return next((place for name, place in places.items() if (output_of(name), place.sink, place.location) == wanted), None)
 
 
 def _places(outputs: Mapping[str, OutputRecord]) -> dict[str, RewoundPlace]:

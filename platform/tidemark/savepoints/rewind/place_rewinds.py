@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, Protocol
 
+from tidemark.savepoints.iceberg.rewinding import IcebergRewind
 from tidemark.savepoints.model.place_plan import PlacePlan
 from tidemark.savepoints.model.rewind_journal import RewindJournal
 from tidemark.savepoints.postgres.rewinding import PostgresRewind
@@ -68,5 +69,5 @@ class PlaceRewind(Protocol):
         ...
 
 
-PLACE_REWINDS: Final[Mapping[str, PlaceRewind]] = MappingProxyType({"postgres": PostgresRewind()})
+PLACE_REWINDS: Final[Mapping[str, PlaceRewind]] = MappingProxyType({"iceberg": IcebergRewind(), "postgres": PostgresRewind()})
 """By the kind of sink that records have."""

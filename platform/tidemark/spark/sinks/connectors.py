@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from tidemark.errors import SinkError
+from tidemark.graph.connectors.iceberg.node import IcebergSpec, IcebergTable
 from tidemark.graph.connectors.kafka.spec import KafkaSpec
 from tidemark.graph.connectors.postgres.node import PostgresSpec, PostgresTable
 from tidemark.graph.model.connector_spec import ConnectorSpec
+from tidemark.spark.sinks.iceberg.iceberg_sink import IcebergSink
 from tidemark.spark.sinks.kafka.sink import KafkaSink
 from tidemark.spark.sinks.postgres.postgres_sink import PostgresSink
 from tidemark.spark.sinks.staging.connector_sink import ConnectorSink
@@ -20,6 +22,8 @@ def open_connector(name: str, spec: ConnectorSpec, owner: SinkOwner) -> Connecto
         SinkError: this engine has no such connector.
     """
     match spec:
+        case IcebergSpec(table, partition_by):
+            return IcebergSink(name, table, owner, partition_by=partition_by)
         case KafkaSpec():
             return KafkaSink(name, spec, owner)
         case PostgresSpec(table, mode, keys, with_epoch):
@@ -38,6 +42,8 @@ def reopen_connector(name: str, record: OutputRecord, owner: SinkOwner, *, forme
     """
     if record.location is None:
         return None
+    if record.sink == IcebergSpec.kind:
+        return IcebergSink(name, IcebergTable.of_location(record.location), owner)
     if record.sink == KafkaSpec.kind:
         return KafkaSink.of_record(name, record, owner)
     if record.sink == PostgresSpec.kind:

@@ -1,4 +1,4 @@
-"""The sink of a connector in the engine: staged in the job's own folder, and published from there by the driver."""
+"""The sink of a connector in the engine: staged in the job's own folder by default, and published from there by the driver."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tidemark.spark.sinks.staging.sink_owner import SinkOwner
 from tidemark.spark.sinks.staging.staging import Occupancy
 from tidemark.state.log.records import EpochRecord, OutputRecord, SinkPosition
 from tidemark.state.store.layout import STAGING
+from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,7 +39,6 @@ class ConnectorSink(ABC):
     def __init__(self, name: str, place: str, owner: SinkOwner) -> None:
         self.name = name
         self.owner = owner
-        self.staging = owner.store
         self._place = place
         self.expected = Expected()
 
@@ -46,6 +46,11 @@ class ConnectorSink(ABC):
     def location(self) -> str:
         """Where readers find the rows."""
         return self._place
+
+    @property
+    def staging(self) -> JobStore:
+        """The store that files are staged in: at the job's folder."""
+        return self.owner.store
 
     def accepts(self, record: OutputRecord) -> bool:  # noqa: ARG002 - a connector's
         """Whether an epoch's rows, which were staged for this place, can be published as the sink is now."""

@@ -1,0 +1,1 @@
+"""Iceberg: the sink as it is declared, its types, and its checks."""
