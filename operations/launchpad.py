@@ -66,11 +66,11 @@ def operate_job(operations: Sequence[Operation], job: str | None, *, savepoints:
         savepoints: names of the job's savepoints when the code location was loaded, newest first, for the help.
     """
     known = {operation.verb: operation for operation in operations}
-    choices = {verb: dg.Field(dg.Shape(_fields(each.form, savepoints)), description=_help(each, job)) for verb, each in known.items()}
+    choices = {verb: dg.Field(_fields(each.form, savepoints), description=_help(each, job)) for verb, each in known.items()}
     first: dict[str, object] = {operations[0].verb: {}}
     schema = {
         "job": dg.Field(str, description=_JOB_HELP) if job is None else dg.Field(str, default_value=job, description=_JOB_HELP),
-        "do": dg.Field(dg.Selector(choices), description=_DO_HELP, default_value=first),
+        "do": dg.Field(dg.Selector(choices), description=_DO_HELP, default_value=first),  # type: ignore[no-untyped-call],
     }
 
     def operate(context: dg.OpExecutionContext) -> None:

@@ -91,8 +91,9 @@ def health_verdict(view: JobView, store: str, sensor: Callable[[], ReconcileSens
         # Its process has just ended as requested; a reconciler is about to see that.
         return HealthVerdict("stopping", passed=True, description="its driver is being stopped", metadata=metadata, settled=False)
     if lags := lagging_sources(view):
-        metadata["tidemark/way_out"] = dg.MetadataValue.md(_LAGGING.format(job=view.job, store=redacted(store)))
-        text = f"{as_plain('; '.join(lags))}. {metadata['tidemark/way_out'].value}"
+        way_out = _LAGGING.format(job=view.job, store=redacted(store))
+        metadata["tidemark/way_out"] = dg.MetadataValue.md(way_out)
+        text = f"{as_plain('; '.join(lags))}. {way_out}"
         return HealthVerdict("lagging", passed=False, description=text, metadata=metadata)
     if view.health not in UNHEALTHY:
         text = _WELL.get(view.health, "its driver runs")

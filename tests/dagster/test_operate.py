@@ -7,7 +7,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-import yaml
+import yaml  # type: ignore[import-untyped]
 
 from tests.dagster.fake_engine import make_job
 from tests.dagster.instances import temporary_instance

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 import tidemark as tm
 from tests.engine.lab import NOW
 from tidemark.errors import DefinitionError
-from tidemark.graph.model.nodes import FilesSpec, FormatSpec, SourceNode
+from tidemark.graph.model.nodes import SourceNode
+from tidemark.graph.model.source_specs import FilesSpec, FormatSpec
 from tidemark.semantics.watermarks.watermarks import SourceEnd
 from tidemark.spark.sources.adaptive_intake import AdaptiveIntake, next_share
 from tidemark.spark.sources.epoch_input import EpochInput

@@ -20,7 +20,8 @@ from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.model.view import Backpressure
 from tidemark.control.observed.observe import observe
 from tidemark.control.view.view_builder import view_of
-from tidemark.graph.model.nodes import FilesSpec, FormatSpec, SourceNode
+from tidemark.graph.model.nodes import SourceNode
+from tidemark.graph.model.source_specs import FilesSpec, FormatSpec
 from tidemark.spark.sources.backlog import FilesRead, backlog_of_sources, by_metrics, rows_or_files_read
 from tidemark.state.status.driver_load import Backlog
 from tidemark.state.store.store import JobStore

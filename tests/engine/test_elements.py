@@ -12,7 +12,8 @@ from pyspark.sql import types as T
 import tidemark as tm
 from tests.engine.lab import Lab, elements
 from tidemark.errors import DefinitionError
-from tidemark.graph.model.nodes import ElementsSpec, SourceNode
+from tidemark.graph.model.nodes import SourceNode
+from tidemark.graph.model.source_specs import ElementsSpec
 from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 
 import tidemark as tm
 from tests.engine.lab import NOW, require_conservation
-from tidemark.graph.model.nodes import FormatSpec
+from tidemark.graph.model.source_specs import FormatSpec
 from tidemark.spark.loop.driver import JobDriver
 from tidemark.spark.loop.planned_run import PlannedRun
 from tidemark.spark.sources.planning import offset_planner

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.graph.model.nodes import FilesSpec, FormatSpec
+from tidemark.graph.model.source_specs import FilesSpec, FormatSpec
 from tidemark.semantics.watermarks.watermarks import SourceEnd
 from tidemark.spark.sources.checkpoint import SparkCheckpoint
 from tidemark.spark.sources.epoch_input import EpochInput, input_of_batch

@@ -13,7 +13,7 @@ from tidemark.errors import ColumnError, DefinitionError
 from tidemark.graph.api.watermark_strategies import ascending
 from tidemark.graph.checks.schema_inference import schema_of, source_schema
 from tidemark.graph.job.code_version import code_version
-from tidemark.graph.model.nodes import FormatSpec
+from tidemark.graph.model.source_specs import FormatSpec
 
 MARKER = "hunter2-marker"
 AVRO = {"format": "avro", "schema": "zone INT", "registry": "https://registry:8081/"}

@@ -19,7 +19,7 @@ from tests.kafka.broker import NEEDS_AVRO, NEEDS_JARS, Broker, Topics
 from tests.kafka.fares import MINUTE, START
 from tests.kafka.schema_registry import Registry, schema_registry, wire
 from tidemark.errors import SourceError
-from tidemark.graph.model.nodes import FormatSpec
+from tidemark.graph.model.source_specs import FormatSpec
 from tidemark.spark.loop.driver import JobDriver
 from tidemark.state.log.progress import EpochProgress
 

@@ -17,7 +17,8 @@ from tests.engine.lab import require_conservation
 from tests.kafka.broker import NEEDS_JARS, Broker, Topics
 from tests.kafka.fares import MINUTE, START, millis
 from tidemark.errors import SourceError
-from tidemark.graph.model.nodes import FormatSpec, SourceNode
+from tidemark.graph.model.nodes import SourceNode
+from tidemark.graph.model.source_specs import FormatSpec
 from tidemark.spark.sources.backlog import by_metrics
 from tidemark.spark.sources.planning.offset_planner import OffsetPlanner
 

@@ -20,7 +20,8 @@ import tidemark as tm
 from tests.savepoints.delta_jobs import job_with_tables, run_epoch
 from tests.savepoints.stored_jobs import StoredJob
 from tidemark.cli.program.main import main
-from tidemark.graph.model.nodes import SourceNode, SourceSpec
+from tidemark.graph.model.nodes import SourceNode
+from tidemark.graph.model.source_specs import SourceSpec
 from tidemark.savepoints.core import expiry, source_files
 from tidemark.savepoints.core.expiry import Expiry, ReadFile, Restorable, files_expiry
 from tidemark.savepoints.core.retention import DAY_MS

@@ -7,7 +7,7 @@ import pytest
 import tidemark as tm
 from tests.verdict.stored import job_of, record_of, trips
 from tidemark.errors import StateMismatchError
-from tidemark.graph.model.nodes import SourceSpec
+from tidemark.graph.model.source_specs import SourceSpec
 from tidemark.savepoints.compatibility.state_check import check_compatibility
 
 

@@ -37,10 +37,10 @@ def _lagging(view: JobView, ratio: float) -> Iterator[str]:
     given = thresholds.lag_warn_ms is not None or thresholds.lag_error_ms is not None
     for name, source in view.sources.items():
         limits = lag_limits(thresholds, source)
-        limit = (limits.error if limits.error is not None else limits.warn) * ratio
-        if source.lag_ms is None or source.lag_ms < limit:
+        most = limits.error if limits.error is not None else limits.warn
+        if source.lag_ms is None or most is None or source.lag_ms < most * ratio:
             continue
-        if given or _falls_behind(view, limit):
+        if given or _falls_behind(view, most * ratio):
             yield _text(name, source, view.pressure)
 
 

@@ -10,7 +10,8 @@ from tidemark.graph.api.streams import Stream
 from tidemark.graph.expressions.ddl import parse_schema
 from tidemark.graph.expressions.expression_text import shortened
 from tidemark.graph.model.call_site import call_site
-from tidemark.graph.model.nodes import ElementsSpec, FilesSpec, FormatSpec, OutputTag, RateSpec, SourceNode, SourceSpec
+from tidemark.graph.model.nodes import OutputTag, SourceNode
+from tidemark.graph.model.source_specs import ElementsSpec, FilesSpec, FormatSpec, RateSpec, SourceSpec
 from tidemark.names import is_blank, location_fix
 from tidemark.semantics.watermarks.watermarks import WatermarkStrategy
 

@@ -12,23 +12,17 @@ from tidemark.graph.model.nodes import (
     ChangelogNode,
     ConsoleSpec,
     DeltaSpec,
-    DeltaTableSpec,
     ElementsNode,
-    ElementsSpec,
     ExplodeNode,
-    FilesSpec,
     FilterNode,
-    FormatSpec,
     FunctionNode,
     MemorySpec,
     Node,
     ParquetSpec,
-    RateSpec,
     SelectNode,
     SideOutputNode,
     SinkSpec,
     SourceNode,
-    SourceSpec,
     SplitNode,
     StatefulNode,
     TransformNode,
@@ -36,6 +30,7 @@ from tidemark.graph.model.nodes import (
     WithColumnsNode,
 )
 from tidemark.graph.model.postgres_changes_spec import PostgresChangesSpec
+from tidemark.graph.model.source_specs import DeltaTableSpec, ElementsSpec, FilesSpec, FormatSpec, RateSpec, SourceSpec
 from tidemark.graph.operators.registry import kind_of
 from tidemark.semantics.watermarks.watermarks import Ascending, BoundedOutOfOrderness, IngestionTime, Punctuated, WatermarkStrategy
 

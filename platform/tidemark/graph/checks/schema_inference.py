@@ -8,19 +8,13 @@ from weakref import WeakKeyDictionary
 from tidemark.graph.expressions.ddl import parse_schema
 from tidemark.graph.expressions.expression_types import expression_type, item_type
 from tidemark.graph.model.nodes import (
-    DeltaTableSpec,
     ElementsNode,
-    ElementsSpec,
     ExplodeNode,
-    FilesSpec,
-    FormatSpec,
     FunctionNode,
     Node,
-    RateSpec,
     SelectNode,
     SideOutputNode,
     SourceNode,
-    SourceSpec,
     StatefulNode,
     TransformNode,
     UnionNode,
@@ -29,6 +23,7 @@ from tidemark.graph.model.nodes import (
 from tidemark.graph.model.postgres_changes_spec import PostgresChangesSpec
 from tidemark.graph.model.record_decoding import RecordDecoding
 from tidemark.graph.model.schema import Schema, SchemaColumn
+from tidemark.graph.model.source_specs import DeltaTableSpec, ElementsSpec, FilesSpec, FormatSpec, RateSpec, SourceSpec
 from tidemark.graph.operators.keys import typed
 from tidemark.graph.operators.registry import kind_of
 

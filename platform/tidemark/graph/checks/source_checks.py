@@ -9,7 +9,8 @@ from tidemark.graph.checks.schema_inference import schema_of
 from tidemark.graph.expressions.expression_types import type_of
 from tidemark.graph.expressions.expressions import Site, check_columns, parse_row_expression, parse_sql, unknown_column
 from tidemark.graph.expressions.name_checks import check_column_names, check_tag
-from tidemark.graph.model.nodes import SourceNode, SourceSpec
+from tidemark.graph.model.nodes import SourceNode
+from tidemark.graph.model.source_specs import SourceSpec
 from tidemark.names import validate_source_name
 from tidemark.semantics.watermarks.watermarks import Punctuated, WatermarkStrategy
 

@@ -15,28 +15,23 @@ from tidemark.graph.model.connector_spec import ConnectorSpec
 from tidemark.graph.model.nodes import (
     ChangelogNode,
     DeltaSpec,
-    DeltaTableSpec,
     ElementsNode,
-    ElementsSpec,
     ExplodeNode,
     Expression,
-    FilesSpec,
     FilterNode,
-    FormatSpec,
     FunctionNode,
     Node,
-    RateSpec,
     SelectNode,
     SideOutputNode,
     SinkSpec,
     SourceNode,
-    SourceSpec,
     SplitNode,
     StatefulNode,
     TransformNode,
     WithColumnsNode,
 )
 from tidemark.graph.model.postgres_changes_spec import PostgresChangesSpec
+from tidemark.graph.model.source_specs import DeltaTableSpec, ElementsSpec, FilesSpec, FormatSpec, RateSpec, SourceSpec
 from tidemark.graph.operators.registry import encode
 from tidemark.semantics.watermarks.watermarks import WatermarkStrategy
 

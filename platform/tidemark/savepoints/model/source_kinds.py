@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from tidemark.errors import DefinitionError
-from tidemark.graph.model.nodes import DeltaTableSpec, ElementsSpec, FilesSpec, FormatSpec, RateSpec, SourceNode
+from tidemark.graph.model.nodes import SourceNode
 from tidemark.graph.model.postgres_changes_spec import PostgresChangesSpec
+from tidemark.graph.model.source_specs import DeltaTableSpec, ElementsSpec, FilesSpec, FormatSpec, RateSpec
 from tidemark.locations import Location
 from tidemark.state.status.status import SourceStatus
 

@@ -9,7 +9,8 @@ from py4j.protocol import Py4JJavaError
 
 from tidemark.errors import SetupError
 from tidemark.graph.job.job import Job
-from tidemark.graph.model.nodes import DeltaSpec, DeltaTableSpec, FilesSpec, ParquetSpec
+from tidemark.graph.model.nodes import DeltaSpec, ParquetSpec
+from tidemark.graph.model.source_specs import DeltaTableSpec, FilesSpec
 from tidemark.locations import Location
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from tidemark.graph.model.nodes import PATTERN_CHARACTERS, FilesSpec, SourceNode
+from tidemark.graph.model.nodes import PATTERN_CHARACTERS, SourceNode
+from tidemark.graph.model.source_specs import FilesSpec
 from tidemark.state.status.driver_load import Backlog
 
 MAX_ENTRIES: Final = 20_000

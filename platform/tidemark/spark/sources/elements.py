@@ -17,7 +17,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from tidemark.errors import DefinitionError
-from tidemark.graph.model.nodes import ElementsSpec, SourceNode
+from tidemark.graph.model.nodes import SourceNode
+from tidemark.graph.model.source_specs import ElementsSpec
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.columns.typed_batches import missing_values
 from tidemark.state.store.store import JobStore

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 from py4j.protocol import Py4JJavaError
 
 from tidemark.errors import OffsetMismatchError
-from tidemark.graph.model.nodes import DeltaTableSpec, ElementsSpec, FilesSpec, FormatSpec, SourceNode
+from tidemark.graph.model.nodes import SourceNode
+from tidemark.graph.model.source_specs import DeltaTableSpec, ElementsSpec, FilesSpec, FormatSpec
 from tidemark.semantics.watermarks.watermarks import SourceEnd
 from tidemark.spark.columns.few_rows import FEW_BYTES, FEW_ROWS, local_path
 from tidemark.spark.sources.checkpoint import SparkCheckpoint

@@ -11,7 +11,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tidemark.errors import SourceError
-from tidemark.graph.model.nodes import DeltaTableSpec, FilesSpec, FormatSpec, SourceNode
+from tidemark.graph.model.nodes import SourceNode
+from tidemark.graph.model.source_specs import DeltaTableSpec, FilesSpec, FormatSpec
 from tidemark.semantics.watermarks.event_time import MAX_EVENT_TIME, MIN_EVENT_TIME
 from tidemark.spark.columns.expressions import CORRUPT, POSITION, RAW, ROW_STATUS, SPLIT, TIME, VALUE, column, quoted, visible_of
 from tidemark.spark.columns.few_rows import has_few_rows

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from tidemark.graph.model.nodes import DeltaTableSpec, FilesSpec, FormatSpec, SourceNode, SourceSpec
+from tidemark.graph.model.nodes import SourceNode
 from tidemark.graph.model.postgres_changes_spec import PostgresChangesSpec
+from tidemark.graph.model.source_specs import DeltaTableSpec, FilesSpec, FormatSpec, SourceSpec
 
 DEFAULT_BYTES_PER_EPOCH: Final = 256 * 1024 * 1024
 """Bytes per epoch: a backlog of files is read in several epochs, not in one in which nothing can be late."""

@@ -9,7 +9,8 @@ from typing import Final
 import pyspark
 
 from tidemark.errors import SourceError
-from tidemark.graph.model.nodes import FormatSpec, SourceNode
+from tidemark.graph.model.nodes import SourceNode
+from tidemark.graph.model.source_specs import FormatSpec
 from tidemark.spark.sources.intake_limits import KAFKA
 from tidemark.state.encoding.redaction import redacted
 

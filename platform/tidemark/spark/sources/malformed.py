@@ -14,7 +14,8 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from tidemark.graph.model.nodes import FilesSpec, FormatSpec, SourceNode
+from tidemark.graph.model.nodes import SourceNode
+from tidemark.graph.model.source_specs import FilesSpec, FormatSpec
 from tidemark.savepoints.model.stored_types import shown_type
 from tidemark.semantics.watermarks.event_time import (
     MAX_EVENT_TIME,

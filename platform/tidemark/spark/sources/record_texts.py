@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from tidemark.graph.model.nodes import PATTERN_CHARACTERS, FilesSpec, SourceNode
+from tidemark.graph.model.nodes import PATTERN_CHARACTERS, SourceNode
+from tidemark.graph.model.source_specs import FilesSpec
 from tidemark.spark.columns.expressions import CORRUPT, RAW, quoted
 from tidemark.spark.columns.schemas import ddl_of, struct_of
 from tidemark.spark.env.file_systems import readable

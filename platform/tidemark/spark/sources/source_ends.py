@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from tidemark.graph.model.nodes import ElementsSpec, FilesSpec, FormatSpec, SourceNode
+from tidemark.graph.model.nodes import SourceNode
+from tidemark.graph.model.source_specs import ElementsSpec, FilesSpec, FormatSpec
 from tidemark.semantics.watermarks.source_state import SourceEnd, SourceState
 from tidemark.spark.sources.intake_limits import DEFAULT_BYTES_PER_EPOCH, KAFKA, KAFKA_MAX_OFFSETS, bounds_of
 from tidemark.state.log.records import EpochRecord

@@ -14,17 +14,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from tidemark.errors import SourceError
-from tidemark.graph.model.nodes import (
-    PATTERN_CHARACTERS,
-    DeltaTableSpec,
-    ElementsSpec,
-    FilesSpec,
-    FormatSpec,
-    RateSpec,
-    SourceNode,
-    SourceSpec,
-)
+from tidemark.graph.model.nodes import PATTERN_CHARACTERS, SourceNode
 from tidemark.graph.model.postgres_changes_spec import PostgresChangesSpec
+from tidemark.graph.model.source_specs import DeltaTableSpec, ElementsSpec, FilesSpec, FormatSpec, RateSpec, SourceSpec
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.columns.expressions import CORRUPT, SOURCE, SPLIT, quoted
 from tidemark.spark.columns.few_rows import in_one_task

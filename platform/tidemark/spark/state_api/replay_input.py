@@ -10,8 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidemark.graph.job.job import Job
-from tidemark.graph.model.nodes import DeltaTableSpec, FormatSpec, SourceNode
+from tidemark.graph.model.nodes import SourceNode
 from tidemark.graph.model.postgres_changes_spec import PostgresChangesSpec
+from tidemark.graph.model.source_specs import DeltaTableSpec, FormatSpec
 from tidemark.graph.operators.keyed_process.node import KeyedProcessNode
 from tidemark.spark.epoch.port_input import port_input
 from tidemark.spark.epoch.stateless import StatelessPlan

@@ -17,7 +17,8 @@ from tidemark.errors import TidemarkError, UserCodeError
 from tidemark.graph.checks.output_columns import added_columns
 from tidemark.graph.checks.schema_inference import schema_of
 from tidemark.graph.job.job import Job
-from tidemark.graph.model.nodes import ElementsSpec, FilesSpec, RateSpec, SourceNode, StatefulNode, UnionNode
+from tidemark.graph.model.nodes import SourceNode, StatefulNode, UnionNode
+from tidemark.graph.model.source_specs import ElementsSpec, FilesSpec, RateSpec
 from tidemark.spark.columns.aggregate_functions import register_functions
 from tidemark.spark.columns.expressions import CORRUPT, visible_of
 from tidemark.spark.columns.schemas import no_rows, nullable, struct_of

@@ -16,8 +16,9 @@ from tidemark.graph.expressions.ddl import parse_schema
 from tidemark.graph.expressions.expressions import Site
 from tidemark.graph.expressions.name_checks import check_column_names, column_names
 from tidemark.graph.model.call_site import call_site
-from tidemark.graph.model.nodes import OutputTag, RecordReasons, SourceNode, SourceSpec
+from tidemark.graph.model.nodes import OutputTag, RecordReasons, SourceNode
 from tidemark.graph.model.schema import Schema
+from tidemark.graph.model.source_specs import SourceSpec
 from tidemark.names import is_blank, validate_source_name
 from tidemark.semantics.watermarks.watermarks import WatermarkStrategy
 

@@ -12,7 +12,8 @@ from tidemark.graph.api.streams import Stream
 from tidemark.graph.expressions.ddl import parse_schema
 from tidemark.graph.expressions.name_checks import column_names
 from tidemark.graph.model.call_site import call_site
-from tidemark.graph.model.nodes import DeltaTableSpec, OutputTag, SourceSpec
+from tidemark.graph.model.nodes import OutputTag
+from tidemark.graph.model.source_specs import DeltaTableSpec, SourceSpec
 from tidemark.locations import Location
 from tidemark.names import is_blank, location_fix
 from tidemark.semantics.watermarks.watermarks import WatermarkStrategy

@@ -14,9 +14,9 @@ from tidemark.graph.connectors.kafka.checks import SECRET, check_servers, check_
 from tidemark.graph.connectors.kafka.decoding import decoding_of
 from tidemark.graph.expressions.expression_text import shortened
 from tidemark.graph.model.call_site import call_site
-from tidemark.graph.model.nodes import FormatSpec
 from tidemark.graph.model.record_decoding import ValueFormat
 from tidemark.graph.model.secret_options import OptionChecks
+from tidemark.graph.model.source_specs import FormatSpec
 from tidemark.names import is_blank
 
 Start = Literal["earliest", "latest"]

@@ -12,7 +12,8 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from tidemark.clock import format_ms
 from tidemark.errors import SourceError
-from tidemark.graph.model.nodes import DeltaTableSpec, SourceNode
+from tidemark.graph.model.nodes import SourceNode
+from tidemark.graph.model.source_specs import DeltaTableSpec
 from tidemark.locations import Location
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.sources.delta_tables.logged_versions import LoggedVersion, TableMetadata, logged_version

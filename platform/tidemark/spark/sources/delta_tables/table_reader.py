@@ -14,7 +14,8 @@ from pyspark.sql import types as T
 
 from tidemark.errors import SourceError
 from tidemark.graph.expressions.ddl import parse_schema
-from tidemark.graph.model.nodes import DeltaTableSpec, SourceNode
+from tidemark.graph.model.nodes import SourceNode
+from tidemark.graph.model.source_specs import DeltaTableSpec
 from tidemark.locations import Location
 from tidemark.spark.sources.delta_tables.logged_versions import (
     DataFile,

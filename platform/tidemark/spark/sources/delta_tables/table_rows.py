@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from tidemark.graph.model.nodes import DeltaTableSpec
+from tidemark.graph.model.source_specs import DeltaTableSpec
 from tidemark.spark.columns.expressions import quoted
 from tidemark.spark.columns.schemas import no_rows, nullable, struct_of
 from tidemark.spark.sources.delta_tables.logged_versions import DataFile

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from tidemark.graph.model.nodes import FormatSpec, SourceNode
+from tidemark.graph.model.nodes import SourceNode
+from tidemark.graph.model.source_specs import FormatSpec
 from tidemark.spark.columns.expressions import CORRUPT, VALUE, quoted
 from tidemark.spark.columns.schemas import ddl_of, nullable, struct_of, with_all_columns
 from tidemark.spark.sources.kafka.avro import decoded_record

@@ -6,7 +6,8 @@ import os
 from dataclasses import replace
 
 from tidemark.errors import DefinitionError
-from tidemark.graph.model.nodes import FormatSpec, SourceNode
+from tidemark.graph.model.nodes import SourceNode
+from tidemark.graph.model.source_specs import FormatSpec
 
 
 def resolved(source: SourceNode, spec: FormatSpec) -> FormatSpec:

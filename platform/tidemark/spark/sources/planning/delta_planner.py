@@ -7,7 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tidemark.errors import SourceError
-from tidemark.graph.model.nodes import DeltaTableSpec, SourceNode
+from tidemark.graph.model.nodes import SourceNode
+from tidemark.graph.model.source_specs import DeltaTableSpec
 from tidemark.spark.sources.delta_tables.logged_versions import DataFile
 from tidemark.spark.sources.delta_tables.positions import TablePosition, UnreadVersion, take
 from tidemark.spark.sources.delta_tables.table_reader import TableReader

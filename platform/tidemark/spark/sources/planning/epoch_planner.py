@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tidemark.errors import SourceError
-from tidemark.graph.model.nodes import DeltaTableSpec, FormatSpec, SourceNode
+from tidemark.graph.model.nodes import SourceNode
 from tidemark.graph.model.postgres_changes_spec import PostgresChangesSpec
+from tidemark.graph.model.source_specs import DeltaTableSpec, FormatSpec
 from tidemark.spark.sources.checkpoint import SparkCheckpoint
 from tidemark.spark.sources.epoch_input import EpochInput
 from tidemark.spark.sources.kafka.options import resolved

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 
-from tidemark.graph.model.nodes import ElementsSpec, FilesSpec, SourceNode
+from tidemark.graph.model.nodes import SourceNode
+from tidemark.graph.model.source_specs import ElementsSpec, FilesSpec
 from tidemark.spark.env.file_systems import readable
 from tidemark.spark.sources.checkpoint import SparkCheckpoint
 from tidemark.spark.sources.intake_limits import DEFAULT_BYTES_PER_EPOCH

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tidemark.errors import SourceError
-from tidemark.graph.model.nodes import FilesSpec
+from tidemark.graph.model.source_specs import FilesSpec
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject

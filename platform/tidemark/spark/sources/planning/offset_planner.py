@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from tidemark.graph.model.nodes import FormatSpec, SourceNode
+from tidemark.graph.model.nodes import SourceNode
+from tidemark.graph.model.source_specs import FormatSpec
 from tidemark.spark.sources.intake_limits import KAFKA, KAFKA_MAX_OFFSETS
 from tidemark.spark.sources.planning.offset_stream import OffsetStream
 from tidemark.spark.sources.planning.source_planner import Taken
