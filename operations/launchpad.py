@@ -70,7 +70,7 @@ def operate_job(operations: Sequence[Operation], job: str | None, *, savepoints:
     first: dict[str, object] = {operations[0].verb: {}}
     schema = {
         "job": dg.Field(str, description=_JOB_HELP) if job is None else dg.Field(str, default_value=job, description=_JOB_HELP),
-        "do": dg.Field(dg.Selector(choices), description=_DO_HELP, default_value=first),  # type: ignore[no-untyped-call],
+        "do": dg.Field(dg.Selector(choices), description=_DO_HELP, default_value=first),  # type: ignore[no-untyped-call]
     }
 
     def operate(context: dg.OpExecutionContext) -> None:
