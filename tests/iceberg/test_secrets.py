@@ -63,7 +63,7 @@ def test_a_catalog_that_is_not_configured(lake: Lake, tmp_path: Path, monkeypatc
 
 def test_without_pyiceberg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyiceberg.utils.config", None)
-    with pytest.raises(SetupError, match=r"pyiceberg is not installed.*Fix: pip install 'tidemark\[iceberg\]'"):
+    with pytest.raises(SetupError, match=r"pyiceberg is not installed.*Fix: run pip install -e '\.\[iceberg\]'"):
         Rig(tmp_path).sink.require_whole()
 
 

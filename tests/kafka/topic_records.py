@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from tests.control.drivers import until
+
 if TYPE_CHECKING:
     from confluent_kafka import Message
+    from confluent_kafka.admin import AdminClient
 
 kafka = pytest.importorskip("confluent_kafka")
 
@@ -34,7 +37,13 @@ def create_topic(address: str, name: str, *, partitions: int = 3, settings: Mapp
     admin = AdminClient({"bootstrap.servers": address})
     topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(settings or {}))
     admin.create_topics([topic])[name].result(_SECONDS)
+    until(lambda: _is_led(admin, name, partitions), f"leaders of {name}")
     return name
+
+
+def _is_led(admin: AdminClient, name: str, partitions: int) -> bool:
+    found = admin.list_topics(name, timeout=_SECONDS).topics[name]
+    return found.error is None and len(found.partitions) == partitions and all(each.leader >= 0 for each in found.partitions.values())
 
 
 def delete_group(address: str, group: str) -> None:

@@ -19,6 +19,9 @@ from tidemark.spark.sources.planning.source_planner import PlannedJob
 from tidemark.spark.sources.postgres_changes.positions import ChangesPosition
 from tidemark.state.store.store import JobStore
 
+OPENED: list[PostgresPlanner] = []
+"""Planners of a test, whose connections end with it."""
+
 Content = dict[tuple[str, ...], dict[str, str | None]]
 
 
@@ -57,6 +60,7 @@ class Source:
         self.close()
         job = PlannedJob("shop", self.store, self.lineage, planned or {})
         self.planner = PostgresPlanner(cast("Any", None), self.node, job, self.position)
+        OPENED.append(self.planner)
         return self.planner
 
     def close(self) -> None:

@@ -236,9 +236,9 @@ def test_no_error_shows_the_password(server: Server, schema: str, tmp_path: Path
 
 def test_a_user_without_rights(server: Server, schema: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_orders(server, schema, FEW)
-    server.query(f"CREATE ROLE {schema}_r LOGIN PASSWORD 'p'")
+    server.query(f"CREATE ROLE {schema}_r LOGIN PASSWORD 'reads-only'")
     server.query(f"GRANT USAGE ON SCHEMA {schema} TO {schema}_r")
-    monkeypatch.setenv(VARIABLE, server.dsn(password="p").replace("//writer:", f"//{schema}_r:"))  # noqa: S106
+    monkeypatch.setenv(VARIABLE, server.dsn(password="reads-only").replace("//writer:", f"//{schema}_r:"))  # noqa: S106
     node = source_node(schema, ORDERS)
     with pytest.raises(SourceError, match=r"may not publish .*Fix: as the tables' owner: CREATE PUBLICATION"):
         Source(tmp_path, node).open()

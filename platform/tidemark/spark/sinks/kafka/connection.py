@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from tidemark.clock import SYSTEM_CLOCK
 from tidemark.spark.sinks.kafka.client import Access, library
 from tidemark.spark.sinks.kafka.staged_records import Record
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, KafkaError, Producer
+    from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 WAIT_S: Final = 30.0
 """How long a request to the brokers may take, seconds."""
@@ -19,6 +20,10 @@ WAIT_S: Final = 30.0
 FIND_S: Final = 15.0
 """How long a topic is looked for, seconds."""
 
+COORDINATED_S: Final = 15.0
+"""How long a group's coordinator may be unknown, seconds: it is chosen when a group is first used, and when its broker restarts."""
+
+_PAUSE_S: Final = 0.2
 _FULL_S: Final = 0.1
 _GRACE_S: Final = 5.0
 
@@ -58,6 +63,29 @@ def require_topic(reader: Consumer, access: Access) -> None:
     topic = reader.list_topics(access.topic, timeout=FIND_S).topics[access.topic]
     if topic.error is not None:
         raise library(access.output).KafkaException(topic.error)
+
+
+def committed_offset(reader: Consumer, access: Access) -> TopicPartition:
+    """Return the group's committed offset of the topic's first partition.
+
+    Raises:
+        KafkaException: it cannot be read.
+    """
+    kafka = library(access.output)
+    codes = kafka.KafkaError
+    unknown = {codes.NOT_COORDINATOR, codes.COORDINATOR_NOT_AVAILABLE, codes.COORDINATOR_LOAD_IN_PROGRESS}
+    until = SYSTEM_CLOCK.monotonic() + COORDINATED_S
+    while True:
+        try:
+            (found,) = reader.committed([kafka.TopicPartition(access.topic, 0)], timeout=WAIT_S)
+            if found.error is None:
+                return found
+            error = found.error
+        except kafka.KafkaException as failure:
+            error = failure.args[0]
+        if error.code() not in unknown or SYSTEM_CLOCK.monotonic() > until:
+            raise kafka.KafkaException(error)
+        SYSTEM_CLOCK.sleep(_PAUSE_S)
 
 
 def send(producer: Producer, topic: str, batch: Iterable[Record], *, failed: list[KafkaError] | None = None) -> None:

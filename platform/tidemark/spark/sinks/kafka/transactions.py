@@ -14,7 +14,7 @@ from tidemark.clock import SYSTEM_CLOCK
 from tidemark.crashpoints import crash_point
 from tidemark.errors import SinkError
 from tidemark.spark.sinks.kafka.client import Access, library
-from tidemark.spark.sinks.kafka.connection import WAIT_S, bounded, end, require_topic, send
+from tidemark.spark.sinks.kafka.connection import WAIT_S, bounded, committed_offset, end, require_topic, send
 from tidemark.spark.sinks.kafka.marker import Marker, rows_done
 from tidemark.spark.sinks.kafka.staged_records import Record
 
@@ -137,9 +137,7 @@ class Transactions:
         self._producer = kafka.Producer(self._access.producer_settings(transactional=True))
         self._producer.init_transactions(WAIT_S)
         self._confirm()
-        (found,) = self._reader.committed([kafka.TopicPartition(self._access.topic, 0)], timeout=WAIT_S)
-        if found.error is not None:
-            raise kafka.KafkaException(found.error)
+        found = committed_offset(self._reader, self._access)
         try:
             self.marker = Marker.parse(found.metadata if found.offset >= 0 else None)
         except ValueError as error:
