@@ -105,7 +105,7 @@ def _chart(root: JobStore, job: str, epochs: Sequence[EpochProgress], mark: JobM
     """Return the chart of a job's newest epochs for the first observation in an hour, nothing for the others."""
     if mark is not None and now // CHART_MS == mark.at // CHART_MS:
         return {}
-    return chart_metadata(epochs if len(epochs) >= MAX_POINTS else read_history(root, job, MAX_POINTS) or epochs)
+    return chart_metadata(epochs if mark is None or len(epochs) >= MAX_POINTS else read_history(root, job, MAX_POINTS) or epochs)
 
 
 def report_corrections(root: JobStore, job: FollowedJob, mark: JobMark, *, reported: ReportedEvents) -> JobReport | None:

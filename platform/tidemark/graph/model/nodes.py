@@ -313,8 +313,8 @@ class Output:
     node: Node = field(repr=False)
     sink: SinkSpec
     place: str = ""
-    description: str = ""
-    column_texts: tuple[tuple[str, str], ...] = ()
+    description: str = field(default="", repr=False)
+    column_texts: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     if not TYPE_CHECKING:
 
