@@ -77,3 +77,5 @@ def writers(server: Server, table: str, keys: int, count: int = 3) -> Iterator[l
         ended.set()
         for thread in threads:
             thread.join()
+        # It waits for the disk, and so for all before it: what is not there yet would be read later.
+        server.query("SELECT pg_logical_emit_message(true, 'writers', 'ended')")
