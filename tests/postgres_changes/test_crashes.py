@@ -15,8 +15,9 @@ from tests.crash.fares import run as run_epochs
 from tests.crash.warm_jvm import CHECKOUT
 from tests.postgres.server import NEEDS_POSTGRES, Server
 from tests.postgres_changes import jobs
+from tests.seeds import PROFILE
 from tidemark.spark.sources.postgres_changes.positions import ChangesPosition
-from tidemark.state.log.epoch_intent import read_intent
+from tidemark.state.log.epoch_intent import EpochIntent, read_intent
 from tidemark.state.log.joblog import JobLog
 from tidemark.state.log.offset_log import files_of, positions
 from tidemark.state.store.store import JobStore
@@ -27,8 +28,10 @@ if TYPE_CHECKING:
 
 pytestmark = [NEEDS_POSTGRES, pytest.mark.crash, pytest.mark.spark, pytest.mark.slow]
 
-POINTS = ["slot-created", "changes-copied:2", "epoch-planned:3", "before-commit:5", "after-commit:6", "slot-advanced:8"]
-"""In the first start, within the snapshot of the first table and of the second, and among the changes after it."""
+POINTS = ("slot-created", "changes-copied:2", "epoch-planned:2", "before-commit:2", "after-commit:2", "slot-advanced:2")
+"""Each in the driver after the one before it: within the snapshot of the first table and of the second, and among the changes."""
+
+CHAINS = [POINTS] if PROFILE != "long" else [POINTS, *((point,) for point in POINTS)]
 
 
 def rows_of(path: Path, names: str) -> list[tuple[Any, ...]]:
@@ -64,28 +67,38 @@ def require_planned_files(folder: Path) -> None:
         assert store.get(path)
 
 
-@pytest.mark.parametrize("point", POINTS)
-def test_killed(point: str, jvm: Mapping[str, str], *, spark: SparkSession, server: Server, schema: str, tmp_path: Path) -> None:
+def require_replayed(store: JobStore, planned: EpochIntent) -> None:
+    """Make sure that a planned epoch was read from its files."""
+    records = {record.epoch: record for record in JobLog(store, "shop").epochs()}
+    assert files_of(positions(records[planned.epoch].offsets)["shop"]) == files_of(planned.inputs["shop"])
+
+
+@pytest.mark.parametrize("points", CHAINS, ids=" then ".join)
+def test_killed(
+    points: tuple[str, ...], jvm: Mapping[str, str], *, spark: SparkSession, server: Server, schema: str, tmp_path: Path
+) -> None:
     jobs.make_tables(server.dsn(), schema)
-    arguments = [str(tmp_path), schema, server.dsn()]
-    run_until_crash("tests.postgres_changes.jobs:drive", point, arguments, environment=jvm, cwd=CHECKOUT).require_killed()
-    jobs.write(server.dsn(), schema, 1_000)
     store = JobStore.open(str(tmp_path / "store")).at("shop")
-    planned = read_intent(store)
-    if planned is not None:
-        require_planned_files(tmp_path)
-    job = jobs.make_job(tmp_path, schema)
-    run_epochs(job, spark, clock_of(1))
+    replayed: EpochIntent | None = None
+    for attempt, point in enumerate(points):
+        arguments = [str(tmp_path), schema, server.dsn(), str(attempt)]
+        run_until_crash("tests.postgres_changes.jobs:drive", point, arguments, environment=jvm, cwd=CHECKOUT).require_killed()
+        if replayed is not None:
+            require_replayed(store, replayed)
+        planned = read_intent(store)
+        if planned is not None:
+            require_planned_files(tmp_path)
+        replayed = planned if point.startswith(("epoch-planned", "before-commit")) else None
+    jobs.write(server.dsn(), schema, 1_000)
+    run_epochs(jobs.make_job(tmp_path, schema), spark, clock_of(len(points)))
+    if replayed is not None:
+        require_replayed(store, replayed)
     assert rows_of(tmp_path / "orders", "id, total, note") == server_rows(server, f"{schema}.orders", "id, total, note")
     assert rows_of(tmp_path / "lines", "order_id, line, at") == server_rows(server, f"{schema}.lines", "order_id, line, at")
     assert content_of_history(tmp_path / "history") == server_rows(server, f"{schema}.orders", "id, total, note")
     records = {record.epoch: record for record in JobLog(store, "shop").epochs()}
-    if planned is not None and point.startswith(("epoch-planned", "before-commit")):
-        # The epoch that was planned was replayed from its files.
-        assert files_of(positions(records[planned.epoch].offsets)["shop"]) == files_of(planned.inputs["shop"])
     head = ChangesPosition.parse(positions(records[max(records)].offsets)["shop"])
     assert head is not None
     assert head.unfinished is None
     (slot,) = server.query("SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = %s", head.slot)
     assert slot[0] == json.loads(json.dumps(head.as_stored()))["lsn"]
-    server.query(f"SELECT pg_drop_replication_slot('{head.slot}')")
