@@ -13,6 +13,7 @@ import pytest
 
 import tidemark as tm
 from tests.changelog.changes import Histories, Row, sorted_rows
+from tests.seeds import only_long
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -109,7 +110,7 @@ def shown(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> list[Row]:
     return sorted_rows({name: row[name] for name in (*names, "operation")} for row in rows)
 
 
-@pytest.mark.parametrize(("parallelism", "limit"), [(1, 200_000), (7, -1)])
+@pytest.mark.parametrize(("parallelism", "limit"), [pytest.param(1, 200_000, marks=only_long), (7, -1)])
 def test_groups_without_rows_expire(spark: SparkSession, tmp_path: Path, parallelism: int, limit: int) -> None:
     inserted, changed = program(parallelism, deletes=False), program(parallelism + 10, deletes=True)
     ttl = tm.state_ttl("10 milliseconds", domain="event")

@@ -99,7 +99,7 @@ def instant(ms: int | None) -> datetime | None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("seed", new_seeds("changelogs in tables", 2))
+@pytest.mark.parametrize("seed", new_seeds("changelogs in tables"))
 def test_tables_hold_what_the_changelog_says(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     given = list(changes(Random(seed), 6))
     rows = tm.source("rows", tm.from_elements(epochs=given, schema=SCHEMA), watermarks=tm.ascending(timestamp="t"))

@@ -23,8 +23,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.slow]
 @pytest.mark.parametrize(
     "points",
     [
-        ("epoch-planned:2", "before-commit:3"),
-        ("after-commit:5", "output-published:2"),
+        ("epoch-planned:2", "before-commit:3", "after-commit:2", "output-published:2"),
         pytest.param(("state-staged:3",), marks=only_long),
         pytest.param(("epoch-done:4",), marks=only_long),
     ],

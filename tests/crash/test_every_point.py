@@ -104,7 +104,7 @@ def test_the_job_reaches_every_point(undisturbed: Undisturbed) -> None:
 # Those that any successor reaches come last: tables are created once.
 _ORDER = (*RUN_POINTS[2:], *RUN_POINTS[:2])
 TURNS: list[tuple[str, ...]] = (
-    [(point, point) for point in RUN_POINTS] if PROFILE == "long" else [_ORDER[first : first + 3] for first in range(0, len(_ORDER), 3)]
+    [(point, point) for point in RUN_POINTS] if PROFILE == "long" else [_ORDER[first : first + 4] for first in range(0, len(_ORDER), 4)]
 )
 """Where a job is killed at first, and where each of its successors is: every point is one of them."""
 

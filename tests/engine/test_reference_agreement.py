@@ -20,7 +20,7 @@ from tests.engine.drive import Seen, run_engine
 from tests.engine.expected import run_expected
 from tests.engine.streams import LOCAL_CHANGES, Case, Scenario, assigners, local_assigners, scenarios, sliced_assigners, triggers_with_rules
 from tests.few_rows import compiling
-from tests.seeds import REPEATABLE, times
+from tests.seeds import REPEATABLE, some, times
 from tidemark.semantics.windows.assigners import GlobalWindows
 from tidemark.spark.prepared.prepared_pass import PreparedPass
 
@@ -128,7 +128,7 @@ def test_windows_with_triggers_that_have_rules(spark: SparkSession, tmp_path: Pa
     require_variety(cases, least=90 * examples, settings_least=4 * examples)
 
 
-@pytest.mark.parametrize("zone", LOCAL_CHANGES)
+@pytest.mark.parametrize("zone", some(LOCAL_CHANGES, 3))
 def test_windows_of_local_days_where_clocks_change(zone: str, spark: SparkSession, tmp_path: Path) -> None:
     examples = times(1)
     drawn = scenarios(
