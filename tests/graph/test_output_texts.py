@@ -24,6 +24,7 @@ SINKS = {
     "upsert": lambda **texts: tm.delta(HOURLY, "lake/hourly", mode="upsert", **texts),
     "parquet": lambda **texts: tm.parquet(HOURLY, "lake/hourly", **texts),
     "postgres": lambda **texts: tm.postgres(HOURLY, table="hourly", dsn_env="SHOP_DSN", **texts),
+    "iceberg": lambda **texts: tm.iceberg(HOURLY, table="shop.hourly", catalog="lake", **texts),
     "kafka": lambda **texts: tm.kafka_sink(HOURLY, servers="broker:9092", topic="hourly", **texts),
 }
 
