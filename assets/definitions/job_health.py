@@ -54,6 +54,7 @@ _ENDING: Final = frozenset[Lifecycle](("draining", "upgrading"))
 _ENDS_WITHIN_MS: Final = 120_000
 """How long a driver that was asked to end may send no heartbeat: a sensor sees its end within a minute."""
 
+_ENDS_NOT: Final = ("it was asked to end, and its driver sends no heartbeat", f"a reconciler ends it: {_WATCH}")
 _UNSUBMITTED: Final = "start it with the same command, or submit it: `tidemark submit` keeps it running"
 
 
@@ -107,6 +108,8 @@ def health_verdict(view: JobView, store: str, sensor: Callable[[], ReconcileSens
         keeps = _LAGS if lagging_sources(view, ratio=_NEAR) else ""
         return HealthVerdict(view.health, passed=True, description=text, metadata=metadata, settled=view.health != "starting", keeps=keeps)
     said, way_out = _MEANING.get(view.health, (f"it is {view.health}", _START))
+    if view.health == "silent" and view.driver_lifecycle in _ENDING:
+        said, way_out = _ENDS_NOT
     if view.spec is None:
         way_out = _UNSUBMITTED
     if _WATCH in way_out:

@@ -17,6 +17,9 @@ from tidemark.assets.values.annotations import with_types
 from tidemark.errors import DefinitionError
 from tidemark.graph import Job
 
+_KIND: Final = "dagster/kind/"
+"""Prefix of the tags in which Dagster keeps an asset's kinds, which are given apart."""
+
 SOURCES: Final = "sources"
 """Group of sources that several jobs read."""
 
@@ -135,10 +138,12 @@ def _shared(readers: Sequence[_Reader]) -> dg.AssetSpec:
     names = list(dict.fromkeys(f"`{reader.job}`" for reader in readers))
     if len(names) == 1 or spec.group_name != group_of(first.job):
         return spec
+    tags = ((key, value) for key, value in spec.tags.items() if not key.startswith(_KIND))
+    common = [(key, value) for key, value in tags if all(reader.spec.tags.get(key) == value for reader in readers)]
     text = f"Source `{first.source}` of the streaming jobs {', '.join(names[:-1])} and {names[-1]}; it is written outside Dagster."
     return spec.replace_attributes(
         group_name=SOURCES,
         description=text if spec.description == describe_source(first.job, first.source) else ...,
         owners=list(dict.fromkeys(owner for reader in readers for owner in reader.spec.owners)),
-        tags={key: value for key, value in spec.tags.items() if all(reader.spec.tags.get(key) == value for reader in readers)},
+        tags=dict(common),
     )

@@ -43,7 +43,7 @@ def test_an_hour_of_a_code_location_is_ticks_and_an_observation_every_five_minut
     assert found.ticks == {"tidemark_reconcile": 44, "tidemark_job_health": 22, "tidemark_checks": 22, "tidemark_progress": 11}
     # The first report of each job, two observations later; each job's health once.
     assert found.events == {"AssetObservation": 2 * 3, "AssetCheckEvaluation": 2}
-    assert found.runs == 1, "the check of stored state is executed once"
+    assert found.runs == 2, "the check of stored state is executed once for each job"
     ways = {loaded.way: (loaded.jobs, loaded.sensors, loaded.schedules) for loaded in measure_loading(codes, str(tmp_path / "store"))}
     assert ways == {
         "a Dagster job for each operation": (2 * 18, 4, 4),
