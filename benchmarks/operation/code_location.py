@@ -57,7 +57,7 @@ class Loaded:
 
 @dataclass
 class Written:
-    """What Dagster's daemon writes: ticks by sensor, events by type, the bytes of their metadata, runs requested; and the seconds of all ticks."""
+    """What Dagster's daemon writes: ticks by sensor, events by type, bytes of their metadata, runs requested, and seconds."""
 
     ticks: Counter[str] = field(default_factory=Counter)
     events: Counter[str] = field(default_factory=Counter)
