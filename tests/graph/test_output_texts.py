@@ -49,6 +49,10 @@ def test_what_is_no_description_is_refused(kind: str) -> None:
             SINKS[kind](columns=wrong)
     with pytest.raises(DefinitionError, match="description=3 is no text"):
         SINKS[kind](description=3)
+    for long in ({"description": "a" * 4_001}, {"columns": {"tips": "a" * 4_001}}):
+        with pytest.raises(DefinitionError, match="has 4,001 characters, and tables keep 4,000"):
+            SINKS[kind](**long)
+    assert SINKS[kind](description="a" * 4_000).description
 
 
 def test_columns_that_the_sink_adds_can_be_described() -> None:
