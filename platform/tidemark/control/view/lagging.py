@@ -44,7 +44,7 @@ def _lagging(view: JobView, ratio: float) -> Iterator[str]:
             yield _text(name, source, view.pressure)
 
 
-def _falls_behind(view: JobView, limit: int, ratio: float) -> bool:
+def _falls_behind(view: JobView, limit: float, ratio: float) -> bool:
     pressure = view.pressure
     waits = any((pressure.waiting_files, pressure.waiting_bytes, pressure.waiting_rows))
     busy = pressure.busy_share is not None and pressure.busy_share >= _BUSY * ratio
