@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Literal
 import dagster as dg
 
 from tidemark.assets.streams.translator import TidemarkTranslator
-from tidemark.assets.values.instants import instant_or_none
-from tidemark.assets.values.metadata_values import MetadataItem, MetadataValues
-from tidemark.clock import SYSTEM_CLOCK, Clock, format_ms
+from tidemark.assets.values.metadata_values import MetadataValues
+from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control import (
     Goal,
     JobClient,
@@ -31,7 +30,7 @@ from tidemark.durations import to_ms
 from tidemark.errors import DefinitionError
 from tidemark.graph import Job
 from tidemark.operations.control_config import RequestForm, ResumeForm, StartForm, StopForm, SuspendForm
-from tidemark.operations.wait import require_reached, status_line, wait_for_goal
+from tidemark.operations.wait import require_reached, status_line, view_metadata, wait_for_goal
 from tidemark.state import JobStore
 
 if TYPE_CHECKING:
@@ -148,28 +147,10 @@ def outcome(view: JobView, made: SpecGeneration, *, seconds: float) -> MetadataV
         made: the generation that the request wrote.
         seconds: how long it took.
     """
-    metadata: dict[str, MetadataItem] = {
-        "tidemark/job": view.job,
-        "tidemark/lifecycle": view.lifecycle,
-        "tidemark/health": view.health,
+    return {
+        **view_metadata(view),
         "tidemark/generation": made.generation,
         "tidemark/wanted": made.spec.wanted,
         "tidemark/asked_by": made.by,
         "tidemark/seconds": round(seconds, 3),
     }
-    if view.attempt:
-        metadata["tidemark/attempt"] = view.attempt
-    if view.epoch is not None:
-        metadata |= {"tidemark/epoch": view.epoch, "tidemark/lineage": view.lineage}
-    watermark = instant_or_none(view.watermark)
-    if watermark is not None:
-        metadata["tidemark/watermark"] = dg.MetadataValue.timestamp(watermark / 1000)
-    if view.process is not None and view.process.log is not None:
-        metadata["tidemark/log"] = dg.MetadataValue.path(view.process.log)
-    if view.standby is not None:
-        metadata["tidemark/standby"] = str(view.standby)
-    if view.reason:
-        metadata["tidemark/reason"] = view.reason
-    if view.next_start_at is not None:
-        metadata["tidemark/next_start"] = format_ms(view.next_start_at)
-    return metadata

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
+from typing import Final, Literal
 
 import dagster as dg
 
@@ -49,7 +49,7 @@ class LoadedJobs:
     broken: Mapping[str, str] = field(default_factory=dict)
 
 
-EVERY_QUARTER_HOUR = "*/15 * * * *"
+EVERY_QUARTER_HOUR: Final = "*/15 * * * *"
 
 
 def build_job_definitions(
@@ -63,7 +63,7 @@ def build_job_definitions(
     operations: Literal["each", "store"] = "each",
     single_jobs: bool = False,
     savepoints: bool = True,
-    cron: str = EVERY_QUARTER_HOUR,
+    cron: str | None = None,
     spark_config: Mapping[str, str] | None = None,
     alert_key: str | None = "alerts",
     launchers: Callable[[], Mapping[str, Launcher]] = launchers_here,
@@ -94,7 +94,7 @@ def build_job_definitions(
         single_jobs: also have a Dagster job for each operation, such as ``<job>_start``, and not only ``<job>_operate``.
         savepoints: have the operations on savepoints and code, too, and the check ``state_fits`` of each job; where ``each`` job has its
             own operations, also a savepoint every six hours and maintenance every night.
-        cron: when jobs that are not continuous read their input.
+        cron: when jobs that are not continuous read their input; every quarter of an hour by default.
         spark_config: Spark settings of runs of jobs that are not continuous.
         alert_key: key of the resource that alerts go through; None sends none.
         launchers: launchers of drivers, by name.
@@ -103,19 +103,29 @@ def build_job_definitions(
             ``DefaultSensorStatus.STOPPED`` to all but one.
 
     Raises:
-        DefinitionError: partitions, checks or the spec of a job that loads do not fit it; or jobs that are not continuous have a spec or
-            partitions.
+        DefinitionError: partitions, checks or the spec of a job that loads do not fit it; or an argument is given that belongs to the
+            other kind of jobs.
     """
+    kinds = {
+        True: {
+            "spec": spec is not None,
+            "partitions": partitions is not None,
+            "operations": operations != "each",
+            "single_jobs": single_jobs,
+            "savepoints": not savepoints,
+            "launchers": launchers is not launchers_here,
+        },
+        False: {"cron": cron is not None, "spark_config": spark_config is not None},
+    }
+    _require_none([name for name, given in kinds[not continuous].items() if given], continuous=continuous)
     if not continuous:
-        if spec is not None or partitions is not None:
-            raise DefinitionError("`spec` and `partitions` belong to continuous jobs", fix="leave them out, or pass continuous=True")
         return _drained_definitions(
             load_jobs(codes, translator=translator),
             checks or (lambda _: ()),
             spark_config=dict(spark_config or {}),
             translator=translator,
             options=SensorOptions(store=store, alert_key=alert_key, default_status=default_status),
-            cron=cron,
+            cron=cron or EVERY_QUARTER_HOUR,
         )
     loaded = load_jobs(codes, partitions=partitions, translator=translator, single_jobs=single_jobs)
     broken = [broken_spec(code, error) for code, error in loaded.broken.items()]
@@ -165,6 +175,16 @@ def build_job_definitions(
 
 build_continuous_definitions = build_job_definitions
 """The former name of ``build_job_definitions``."""
+
+
+def _require_none(given: Sequence[str], *, continuous: bool) -> None:
+    """Make sure that no argument of the other kind of jobs is given: it would have no effect."""
+    if given:
+        what = f"{' and '.join(f'`{name}`' for name in given)} belong{'s' if len(given) == 1 else ''} to"
+        if continuous:
+            fix = "leave that out (Spark settings of a continuous job are `conf` of its `spec`), or pass continuous=False"
+            raise DefinitionError(f"{what} jobs that a run drains", fix=fix)
+        raise DefinitionError(f"{what} continuous jobs", fix="leave that out, or pass continuous=True")
 
 
 def _drained_definitions(

@@ -8,14 +8,10 @@ from typing import Any, Final
 
 import dagster as dg
 
-from tidemark.assets.definitions.start_operations import OPERATE
+from tidemark.assets.definitions.start_operations import OPERATE, STORE_STEM
 from tidemark.assets.streams.translator import group_of
 
-_STORE: Final = "tidemark"
-"""First part of the names of operations that take a job's name."""
-
 _JOB_HELP: Final = "Name of the streaming job; a fork's to operate that."
-_SAVEPOINT: Final = "savepoint"
 _DO_HELP: Final = "The operation, one of these, with its settings; `{}` for none."
 
 
@@ -28,12 +24,14 @@ class Operation:
         form: its config schema, with a field ``job``.
         help: its description, with ``{job}``.
         carry_out: runs it; called with the op's context and config.
+        chooses: fields of its config that name savepoints which exist.
     """
 
     verb: str
     form: type[dg.Config]
     help: str
     carry_out: Callable[[dg.OpExecutionContext, Any], None]
+    chooses: tuple[str, ...] = ()
 
 
 def single_job(operation: Operation, job: str | None) -> dg.JobDefinition:
@@ -66,7 +64,7 @@ def operate_job(operations: Sequence[Operation], job: str | None, *, savepoints:
         savepoints: names of the job's savepoints when the code location was loaded, newest first, for the help.
     """
     known = {operation.verb: operation for operation in operations}
-    choices = {verb: dg.Field(_fields(each.form, savepoints), description=_help(each, job)) for verb, each in known.items()}
+    choices = {verb: dg.Field(_fields(each, savepoints), description=_help(each, job)) for verb, each in known.items()}
     first: dict[str, object] = {operations[0].verb: {}}
     schema = {
         "job": dg.Field(str, description=_JOB_HELP) if job is None else dg.Field(str, default_value=job, description=_JOB_HELP),
@@ -97,20 +95,20 @@ def _launchpad(name: str, op: dg.OpDefinition, description: str, job: str | None
 
 
 def _stem(job: str | None) -> str:
-    return group_of(job) if job is not None else _STORE
+    return group_of(job) if job is not None else STORE_STEM
 
 
 def _help(operation: Operation, job: str | None) -> str:
     return operation.help.format(job=f"`{job}`" if job is not None else "a job")
 
 
-def _fields(form: type[dg.Config], savepoints: Sequence[str]) -> dict[str, dg.Field]:
-    """Return the fields of an operation's config but for the job; that of a savepoint names those there are."""
-    fields = {name: field for name, field in form.to_fields_dict().items() if name != "job"}
-    if _SAVEPOINT in fields and savepoints:
-        field = fields[_SAVEPOINT]
+def _fields(operation: Operation, savepoints: Sequence[str]) -> dict[str, dg.Field]:
+    """Return the fields of an operation's config but for the job; those that choose a savepoint name the ones there are."""
+    fields = {name: field for name, field in operation.form.to_fields_dict().items() if name != "job"}
+    for name in operation.chooses if savepoints else ():
+        field = fields[name]
         given: dict[str, Any] = {"default_value": field.default_value} if field.default_provided else {}
-        fields[_SAVEPOINT] = dg.Field(
+        fields[name] = dg.Field(
             field.config_type, is_required=field.is_required, description=f"{field.description} Known: {', '.join(savepoints)}.", **given
         )
     return fields

@@ -159,7 +159,15 @@ def savepoint_operations(
         return _carried_out(SavepointOperator(lambda: open_root(store), launchers, job, keys, clock, judge or judge_code))[verb]
 
     name = job.name if job is not None else None
-    return [Operation(verb, job_form(form, name), help_, partial(_carry_out, carried_out, verb)) for verb, (form, help_) in _VERBS.items()]
+    return [
+        Operation(verb, job_form(form, name), help_, partial(_carry_out, carried_out, verb), _chooses(form))
+        for verb, (form, help_) in _VERBS.items()
+    ]
+
+
+def _chooses(form: type[JobForm]) -> tuple[str, ...]:
+    """Return the fields that name savepoints which exist; ``name`` is that of one to take."""
+    return tuple(name for name in ("savepoint", "names") if name in form.model_fields)
 
 
 def _carried_out(operator: SavepointOperator) -> Mapping[str, CarryOut]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 import dagster as dg
@@ -20,7 +21,7 @@ NAMES: Final = 12
 
 
 def known_savepoints(store: str | dg.EnvVar, jobs: Iterable[str]) -> Mapping[str, Sequence[str]]:
-    """Return the newest savepoints of jobs, newest first; without jobs whose store cannot be read, or not in time.
+    """Return the newest savepoints of jobs, newest first; without jobs whose savepoints cannot be read, or not in time.
 
     Args:
         store: folder or bucket of the job stores.
@@ -32,12 +33,13 @@ def known_savepoints(store: str | dg.EnvVar, jobs: Iterable[str]) -> Mapping[str
     def read() -> None:
         try:
             root = JobStore.open(store_location(store), make=False)
-            for job in names:
-                times = Pins(JobLog(root.at(job_folder(job)), job)).files()
-                found[job] = sorted(times, key=lambda name: times[name], reverse=True)[:NAMES]
         except (TidemarkError, OSError):
             # Definitions load without the store; whatever needs it says what is wrong with it.
             return
+        for job in names:
+            with suppress(TidemarkError, OSError):
+                times = Pins(JobLog(root.at(job_folder(job)), job)).files()
+                found[job] = sorted(times, key=lambda name: times[name], reverse=True)[:NAMES]
 
     reader = threading.Thread(target=read, name="tidemark-savepoints", daemon=True)
     reader.start()

@@ -10,14 +10,11 @@ from pydantic import Field, create_model
 
 from tidemark.assets.report.output_metadata import chart_metadata
 from tidemark.assets.report.watermark_chart import MAX_POINTS
-from tidemark.assets.values.instants import instant_or_none
 from tidemark.assets.values.markdown import as_plain
-from tidemark.assets.values.metadata_values import MetadataItem
 from tidemark.clock import Clock, format_ms
-from tidemark.control import UNHEALTHY, JobView, Launcher, observe, view_of
-from tidemark.durations import short_duration
+from tidemark.control import UNHEALTHY, Launcher, observe, view_of
 from tidemark.operations.launchpad import Operation
-from tidemark.operations.wait import status_line
+from tidemark.operations.wait import status_line, view_metadata
 from tidemark.sensors.store_sensor import open_root
 from tidemark.state import JobStore, read_history
 
@@ -58,32 +55,10 @@ def _show(
     view = view_of(observe(root, form.job, launchers()), clock.now_ms())
     context.log.info("%s", status_line(view))
     chart = chart_metadata(read_history(root, form.job, MAX_POINTS))
-    metadata = {**chart, **_view_metadata(view), "tidemark/savepoints": dg.MetadataValue.md(_savepoints(root, form.job, clock))}
+    metadata = {**chart, **view_metadata(view), "tidemark/savepoints": dg.MetadataValue.md(_savepoints(root, form.job, clock))}
     if form.check and view.health in UNHEALTHY:
         raise dg.Failure(status_line(view), metadata=dict(metadata), allow_retries=False)
     context.add_output_metadata(metadata)
-
-
-def _view_metadata(view: JobView) -> dict[str, MetadataItem]:
-    metadata: dict[str, MetadataItem] = {
-        "tidemark/job": view.job,
-        "tidemark/state": view.state,
-        "tidemark/lifecycle": view.lifecycle,
-        "tidemark/health": view.health,
-        "tidemark/generation": view.generation,
-        "tidemark/attempt": view.attempt,
-    }
-    if view.epoch is not None:
-        metadata |= {"tidemark/epoch": view.epoch, "tidemark/lineage": view.lineage}
-    watermark = instant_or_none(view.watermark)
-    if watermark is not None:
-        metadata["tidemark/watermark"] = dg.MetadataValue.timestamp(watermark / 1000)
-    if view.lag_ms is not None:
-        metadata["tidemark/watermark_lag"] = short_duration(view.lag_ms)
-    if view.process is not None and view.process.log is not None:
-        metadata["tidemark/log"] = dg.MetadataValue.path(view.process.log)
-    texts = {"reason": view.reason, "advice": view.advice, "error": view.error.message if view.error is not None else ""}
-    return metadata | {f"tidemark/{key}": text for key, text in texts.items() if text}
 
 
 def _savepoints(root: JobStore, job: str, clock: Clock) -> str:

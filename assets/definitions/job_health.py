@@ -41,14 +41,20 @@ _MEANING: Final[Mapping[Health, tuple[str, str]]] = {
     "hung": ("its driver seems to hang", f"a reconciler kills it and starts another: {_WATCH}"),
     "failing": ("its driver failed, and another one is to be started", "`tidemark logs {job} --store {store}` shows its log"),
     "failed": ("it failed and is not restarted", f"fix the cause, then {_START}"),
+    "damaged": ("its state is unknown", "its driver writes its status again; if it does not, `tidemark restart {job} --store {store}`"),
 }
 """The meaning of each health, and its fix."""
 
 _LAGGING: Final = "`tidemark status {job} --store {store}` shows its backlog and what holds its watermark back"
+_LAGS: Final = "lagging"
 _NEAR: Final = 0.8
-"""The part of the limit from which a job neither begins nor ends to lag."""
+"""The part of the limit below which a job that lagged no longer does."""
 
 _ENDING: Final = frozenset[Lifecycle](("draining", "upgrading"))
+_ENDS_WITHIN_MS: Final = 120_000
+"""How long a driver that was asked to end may send no heartbeat: a sensor sees its end within a minute."""
+
+_ENDS_NOT: Final = ("it was asked to end, and its driver sends no heartbeat", f"a reconciler ends it: {_WATCH}")
 _UNSUBMITTED: Final = "start it with the same command, or submit it: `tidemark submit` keeps it running"
 
 
@@ -57,7 +63,7 @@ class HealthVerdict:
     """The check's verdict on a job.
 
     ``settled`` is False for a transitional verdict, as for a job that restarts after a failure: a failed verdict then stays until the job
-    runs, and a passed one stays, too.
+    runs, and a passed one stays, too. ``keeps`` is the health whose failed verdict this one does not end, empty for none.
     """
 
     health: str
@@ -65,6 +71,7 @@ class HealthVerdict:
     description: str
     metadata: MetadataValues = field(default_factory=dict)
     settled: bool = True
+    keeps: str = ""
 
     @property
     def result(self) -> Mapping[str, object]:
@@ -87,20 +94,22 @@ def health_verdict(view: JobView, store: str, sensor: Callable[[], ReconcileSens
         operation: how to launch the operation that starts the job (``start_operation``); empty if there is none.
     """
     metadata = dict(_metadata(view))
-    if view.health == "silent" and view.driver_lifecycle in _ENDING:
+    if view.health == "silent" and view.driver_lifecycle in _ENDING and (view.heartbeat_age_ms or 0) < _ENDS_WITHIN_MS:
         # Its process has just ended as requested; a reconciler is about to see that.
         return HealthVerdict("stopping", passed=True, description="its driver is being stopped", metadata=metadata, settled=False)
     if lags := lagging_sources(view):
         way_out = _LAGGING.format(job=view.job, store=redacted(store))
         metadata["tidemark/way_out"] = dg.MetadataValue.md(way_out)
         text = f"{as_plain('; '.join(lags))}. {way_out}"
-        return HealthVerdict("lagging", passed=False, description=text, metadata=metadata)
+        return HealthVerdict(_LAGS, passed=False, description=text, metadata=metadata)
     if view.health not in UNHEALTHY:
         text = _WELL.get(view.health, "its driver runs")
         # A job near its limit of lag stays as it was reported, so that the check does not change at each tick.
-        settled = view.health != "starting" and not lagging_sources(view, ratio=_NEAR)
-        return HealthVerdict(view.health, passed=True, description=text, metadata=metadata, settled=settled)
+        keeps = _LAGS if lagging_sources(view, ratio=_NEAR) else ""
+        return HealthVerdict(view.health, passed=True, description=text, metadata=metadata, settled=view.health != "starting", keeps=keeps)
     said, way_out = _MEANING.get(view.health, (f"it is {view.health}", _START))
+    if view.health == "silent" and view.driver_lifecycle in _ENDING:
+        said, way_out = _ENDS_NOT
     if view.spec is None:
         way_out = _UNSUBMITTED
     if _WATCH in way_out:
@@ -148,7 +157,7 @@ def build_health_checks(
     """Return the check ``job_health`` on each output of a submitted job.
 
     ``build_reconcile_sensor`` and ``build_job_health_sensor`` report it when it changes; executed manually, it observes the job itself.
-    ``control_jobs`` and ``build_continuous_definitions`` include it.
+    ``build_operations``, ``control_jobs`` and ``build_job_definitions`` include it.
 
     Args:
         job: the job.

@@ -8,6 +8,9 @@ import dagster as dg
 
 from tidemark.assets.streams.translator import group_of
 
+STORE_STEM: Final = "tidemark"
+"""First part of the names of operations that take a job's name."""
+
 OPERATE: Final = "operate"
 """Last part of the name of the Dagster job that has all operations on a streaming job."""
 
@@ -20,9 +23,10 @@ def start_operation(repository: dg.RepositoryDefinition | None, job: str) -> str
         job: the job's name.
     """
     names = frozenset(repository.job_names) if repository is not None else frozenset()
-    for stem in (group_of(job), "tidemark"):
+    # Operations of a whole store take the job's name.
+    for stem, named in ((group_of(job), ""), (STORE_STEM, f"`job: {job}`")):
         if f"{stem}_{OPERATE}" in names:
-            return f"launch `{stem}_{OPERATE}` with `do: {{start: {{}}}}`"
+            return f"launch `{stem}_{OPERATE}` with {f'{named} and ' if named else ''}`do: {{start: {{}}}}`"
         if f"{stem}_start" in names:
-            return f"launch `{stem}_start`"
+            return f"launch `{stem}_start`{f' with {named}' if named else ''}"
     return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import dagster as dg
@@ -15,6 +16,9 @@ from tidemark.assets.streams.translator import TidemarkTranslator, describe_sour
 from tidemark.assets.values.annotations import with_types
 from tidemark.errors import DefinitionError
 from tidemark.graph import Job
+
+_KIND: Final = "dagster/kind/"
+"""Prefix of the tags in which Dagster keeps an asset's kinds, which are given apart."""
 
 SOURCES: Final = "sources"
 """Group of sources that several jobs read."""
@@ -96,36 +100,50 @@ def build_source_asset_specs(*jobs: Job, translator: TidemarkTranslator | None =
         DefinitionError: two jobs read different locations under one asset key.
     """
     chosen = translator or TidemarkTranslator()
-    found: dict[dg.AssetKey, tuple[dg.AssetSpec, object, str]] = {}
-    readers: dict[dg.AssetKey, dict[str, str]] = {}
+    read: dict[dg.AssetKey, list[_Reader]] = {}
     made = {chosen.get_asset_spec(stream).key for job in jobs for stream in output_streams(job)}
     for stream in (stream for job in jobs for stream in source_streams(job)):
         spec = chosen.get_asset_spec(stream)
         if spec.key in made:
             continue
         origin = source_address(stream.source.spec) if stream.source is not None else None
-        if spec.key in found and found[spec.key][1] != origin:
+        readers = read.setdefault(spec.key, [])
+        if readers and readers[0].origin != origin:
             raise DefinitionError(
-                f"source {stream.name!r} reads another location than the source of job {found[spec.key][2]!r} with the same asset key",
+                f"source {stream.name!r} reads another location than the source of job {readers[0].job!r} with the same asset key",
                 fix="rename one of the sources, or give them different keys in a TidemarkTranslator",
                 job=stream.job.name,
                 uid=stream.name,
             )
-        found.setdefault(spec.key, (spec, origin, stream.job.name))
-        readers.setdefault(spec.key, {})[stream.job.name] = stream.name
-    return [spec if len(readers[key]) == 1 else _shared(spec, readers[key]) for key, (spec, _, _) in found.items()]
+        readers.append(_Reader(stream.job.name, stream.name, origin, spec))
+    return [_shared(readers) for readers in read.values()]
 
 
-def _shared(spec: dg.AssetSpec, readers: Mapping[str, str]) -> dg.AssetSpec:
-    """Return the asset of a source that several jobs read; one that a translator has put into a group of its own stays there.
+@dataclass(frozen=True)
+class _Reader:
+    """A job that reads a source, the source's name there, where it reads from, and the source's asset as that job alone has it."""
 
-    Args:
-        spec: as the first job's source.
-        readers: the source's name by job.
+    job: str
+    source: str
+    origin: object
+    spec: dg.AssetSpec
+
+
+def _shared(readers: Sequence[_Reader]) -> dg.AssetSpec:
+    """Return the asset of a source: with several jobs that of none, with the owners of all and the tags that all have.
+
+    One that a translator has put into a group of its own stays as it is for the first job.
     """
-    first, name = next(iter(readers.items()))
-    if spec.group_name != group_of(first):
+    first, spec = readers[0], readers[0].spec
+    names = list(dict.fromkeys(f"`{reader.job}`" for reader in readers))
+    if len(names) == 1 or spec.group_name != group_of(first.job):
         return spec
-    jobs = [f"`{job}`" for job in readers]
-    text = f"Source `{name}` of the streaming jobs {', '.join(jobs[:-1])} and {jobs[-1]}; it is written outside Dagster."
-    return spec.replace_attributes(group_name=SOURCES, description=text if spec.description == describe_source(first, name) else ...)
+    tags = ((key, value) for key, value in spec.tags.items() if not key.startswith(_KIND))
+    common = [(key, value) for key, value in tags if all(reader.spec.tags.get(key) == value for reader in readers)]
+    text = f"Source `{first.source}` of the streaming jobs {', '.join(names[:-1])} and {names[-1]}; it is written outside Dagster."
+    return spec.replace_attributes(
+        group_name=SOURCES,
+        description=text if spec.description == describe_source(first.job, first.source) else ...,
+        owners=list(dict.fromkeys(owner for reader in readers for owner in reader.spec.owners)),
+        tags=dict(common),
+    )

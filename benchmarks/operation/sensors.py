@@ -44,18 +44,19 @@ class Ticked:
     said: str
 
 
-class _StandingClock(ManualClock):
+class StandingClock(ManualClock):
     """The time stands still, so that all jobs are well; how long a tick takes is measured all the same."""
 
     def monotonic(self) -> float:
+        """Return the time that passes."""
         return SYSTEM_CLOCK.monotonic()
 
 
 def measure(store: JobStore, jobs: int, epochs: int) -> Iterator[Ticked]:
     """Fill a store, and tick."""
-    clock = _StandingClock(fill(store, jobs).now_ms())
+    clock = StandingClock(fill(store, jobs).now_ms())
     for number in range(jobs):
-        _commit(store, f"job-{number:04}", 1, clock)
+        commit(store, f"job-{number:04}", 1, clock)
     uri = store.uri
     with dg.DagsterInstance.local_temp(overrides={"telemetry": {"enabled": False}}) as instance:
         for name, sensor in (
@@ -76,7 +77,7 @@ def measure(store: JobStore, jobs: int, epochs: int) -> Iterator[Ticked]:
             found, cursor = _tick(sensor, instance, cursor, ("progress", "nothing new"))
             yield found
             for number in range(jobs):
-                _commit(store, f"job-{number:04}", epochs, clock)
+                commit(store, f"job-{number:04}", epochs, clock)
             clock.advance(300_000)
 
 
@@ -123,7 +124,7 @@ def _hours(start_ms: int) -> dg.HourlyPartitionsDefinition:
     return dg.HourlyPartitionsDefinition(datetime.fromtimestamp(start_ms / 1000, UTC))
 
 
-def _commit(store: JobStore, name: str, epochs: int, clock: ManualClock) -> None:
+def commit(store: JobStore, name: str, epochs: int, clock: ManualClock) -> None:
     """Add epochs to a job's history, and the last of them to its status."""
     status = read_status(store, name)
     if status is None or status.last is None:

@@ -44,5 +44,7 @@ def _outdated(instance: dg.DagsterInstance, verdicts: Mapping[dg.AssetCheckKey, 
                 yield key
             continue
         before = said.metadata.get(HEALTH_KEY)
-        if verdict.settled and (said.passed != verdict.passed or before is None or before.value != verdict.health):
+        health = before.value if before is not None else None
+        kept = bool(verdict.keeps) and health == verdict.keeps
+        if verdict.settled and not kept and (said.passed != verdict.passed or health != verdict.health):
             yield key

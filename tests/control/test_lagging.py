@@ -45,9 +45,39 @@ def test_what_is_no_lag(view: JobView) -> None:
     assert lagging_sources(view) == ()
 
 
+@pytest.mark.parametrize(
+    "view",
+    [
+        replace(VIEW, started_at=NOW - 60_000),
+        replace(VIEW, pressure=replace(SLOW, busy_share=0.73)),
+        replace(VIEW, pressure=replace(SLOW, catch_up_ms=13 * 60_000)),
+        replace(VIEW, sources={"trips": replace(TRIPS, lag_ms=13 * 60_000)}),
+    ],
+    ids=["restarted", "a short pause", "nearly catches up", "nearly in time"],
+)
+def test_what_does_not_end_a_lag(view: JobView) -> None:
+    assert lagging_sources(view) == ()
+    assert lagging_sources(view, ratio=0.8) != ()
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        replace(VIEW, pressure=replace(SLOW, waiting_files=0)),
+        replace(VIEW, pressure=replace(SLOW, busy_share=0.5)),
+        replace(VIEW, pressure=replace(SLOW, catch_up_ms=11 * 60_000)),
+        replace(VIEW, health="starting"),
+    ],
+    ids=["all read", "pauses", "catches up", "starts"],
+)
+def test_what_is_not_near_a_lag_either(view: JobView) -> None:
+    assert lagging_sources(view, ratio=0.8) == ()
+
+
 def test_with_limits_of_its_own_the_watermark_alone_counts() -> None:
     idle = replace(VIEW, pressure=Backpressure(), spec=JobSpec("fares", "fares:job", alerts=AlertThresholds(lag_error_ms=2 * HOUR)))
     assert lagging_sources(idle) != ()
+    assert lagging_sources(replace(idle, started_at=NOW)) != (), "however short it has run"
     sooner = replace(idle, sources={"trips": replace(TRIPS, lag_ms=2 * HOUR - 1)})
     assert lagging_sources(sooner) == ()
     assert lagging_sources(sooner, ratio=0.8) != ()

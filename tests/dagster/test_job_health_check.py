@@ -21,7 +21,7 @@ from tidemark.assets.definitions.start_operations import start_operation
 from tidemark.control import JobSpec, JobView
 from tidemark.control.model.spec import AlertThresholds
 from tidemark.errors import SourceError
-from tidemark.operations import control_jobs
+from tidemark.operations import build_operations, control_jobs
 from tidemark.sensors import build_check_sensor, build_job_health_sensor, build_reconcile_sensor
 from tidemark.state.log.progress import SourceProgress
 from tidemark.state.status.status import read_status, write_status
@@ -224,10 +224,52 @@ def test_a_job_behind_its_limit_is_red_until_it_is_well_below_it(rig: Rig, watch
     assert "`tidemark status fares" in str(red.description)
 
 
+@pytest.mark.parametrize("watcher", ["health", "reconcile"])
+def test_a_job_that_was_dead_and_runs_near_its_limit_is_green(rig: Rig, watcher: str) -> None:
+    running(rig)
+    rig.world.want(alerts=AlertThresholds(lag_error_ms=600_000))
+    rig.world.driver().end(-9)
+    rig.tick(watcher)
+    assert not rig.passes()
+    # Another reconciler starts it, so that the sensor sees it again only now.
+    rig.world.run(rig.world.reconciler(), 20)
+    lag(rig, 599)
+    rig.tick(watcher)
+    assert rig.passes(), "it was red for its dead driver, and not for a lag"
+
+
+def test_a_driver_that_hangs_while_it_is_stopped_is_not_green_for_ever() -> None:
+    view = JobView("fares", 1_000_000, "draining", "silent", spec=JobSpec("fares", "fares:job"), driver_lifecycle="draining")
+    soon, late = (health_verdict(replace(view, heartbeat_at=at), "jobs", lambda: None) for at in (900_000, 800_000))
+    assert (soon.health, soon.passed, soon.settled) == ("stopping", True, False)
+    assert (late.health, late.passed, late.settled) == ("silent", False, True)
+    assert "it was asked to end, and its driver sends no heartbeat" in late.description
+
+
+def test_a_driver_whose_status_is_damaged_is_red_and_is_not_to_be_started(rig: Rig) -> None:
+    running(rig)
+    rig.tick("health")
+    rig.world.store.put("fares/status.json", b"{oops")
+    rig.tick("health")
+    shown = rig.shown()
+    assert shown is not None
+    assert (shown.passed, shown.metadata["tidemark/health"].value) == (False, "damaged")
+    assert "status.json" in str(shown.description)
+    assert "tidemark start" not in way_out(rig)
+    assert f"`tidemark restart fares --store {rig.world.store.uri}`" in way_out(rig)
+
+
 def test_a_fix_names_the_operation_that_the_code_location_has(rig: Rig) -> None:
-    job = make_job(Path(rig.world.store.location.path), "fares", store=rig.world.store.uri)
-    assert start_operation(rig.defs.get_repository_def(), "fares") == "launch `fares_start`"
-    assert start_operation(control_jobs(store=rig.world.store.uri).get_repository_def(), "rides") == "launch `tidemark_start`"
+    job, store = make_job(Path(rig.world.store.location.path), "fares", store=rig.world.store.uri), rig.world.store.uri
+
+    def named(defs: dg.Definitions, job: str) -> str:
+        return start_operation(defs.get_repository_def(), job)
+
+    assert named(rig.defs, "fares") == "launch `fares_start`"
+    assert named(build_operations(job), "fares") == "launch `fares_operate` with `do: {start: {}}`"
+    # Those of a whole store ask which job.
+    assert named(build_operations(store=store), "rides") == "launch `tidemark_operate` with `job: rides` and `do: {start: {}}`"
+    assert named(control_jobs(store=store), "rides") == "launch `tidemark_start` with `job: rides`"
     assert start_operation(dg.Definitions(assets=build_output_asset_specs(job)).get_repository_def(), "fares") == ""
     assert start_operation(None, "fares") == ""
 

@@ -6,6 +6,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -227,8 +228,21 @@ def test_jobs_that_are_not_continuous_are_drained_by_runs(modules: Path) -> None
     # A continuous job of another call goes with it.
     other = build_job_definitions(write_job(modules, "wet_a", source="rides"), store=str(modules / "store"))
     assert "wet_a/hourly" in keys_of(loadable(dg.Definitions.merge(drained, other)))
-    with pytest.raises(DefinitionError, match="belong to continuous jobs"):
-        build_job_definitions(*codes, continuous=False, store="jobs", spec=lambda code, job: JobSpec(job.name, code))
+
+
+@pytest.mark.parametrize(
+    ("continuous", "given", "words"),
+    [
+        (False, {"spec": lambda code, job: JobSpec(job.name, code)}, "`spec` belongs to continuous jobs"),
+        (False, {"single_jobs": True, "savepoints": False}, "`single_jobs` and `savepoints` belong to continuous jobs"),
+        (False, {"operations": "store"}, "`operations` belongs to continuous jobs"),
+        (True, {"cron": "0 * * * *"}, r"`cron` belongs to jobs that a run drains.*continuous=False"),
+        (True, {"spark_config": {"spark.ui.enabled": "false"}}, r"Spark settings of a continuous job are `conf` of its `spec`"),
+    ],
+)
+def test_an_argument_that_would_have_no_effect_is_refused(continuous: bool, given: dict[str, Any], words: str) -> None:  # noqa: FBT001
+    with pytest.raises(DefinitionError, match=words):
+        build_job_definitions("no_such:job", continuous=continuous, store="jobs", **given)
 
 
 def test_a_job_that_reads_another_one_s_table_is_downstream_of_it(modules: Path) -> None:

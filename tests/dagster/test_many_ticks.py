@@ -11,6 +11,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from benchmarks.operation.code_location import measure_loading, measure_ticks, write_codes
 from benchmarks.operation.sensors import measure
 from tests.dagster.fake_engine import FakeEpoch, commit_status, make_job, window_rows
 from tests.dagster.instances import temporary_instance
@@ -33,6 +34,22 @@ def test_ticks_over_many_jobs_see_all_of_them(tmp_path: Path) -> None:
     assert sum(tick.events for tick in first) == 2 * JOBS
     assert found["progress", "nothing new"].events == 0
     assert found["progress", "all due"].events > 0
+
+
+def test_an_hour_of_a_code_location_is_ticks_and_an_observation_every_five_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    codes = write_codes(tmp_path, 2)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = measure_ticks(codes, JobStore.open(str(tmp_path / "store")), 11)
+    assert found.ticks == {"tidemark_reconcile": 44, "tidemark_job_health": 22, "tidemark_checks": 22, "tidemark_progress": 11}
+    # The first report of each job, two observations later; each job's health once.
+    assert found.events == {"AssetObservation": 2 * 3, "AssetCheckEvaluation": 2}
+    assert found.runs == 2, "the check of stored state is executed once for each job"
+    ways = {loaded.way: (loaded.jobs, loaded.sensors, loaded.schedules) for loaded in measure_loading(codes, str(tmp_path / "store"))}
+    assert ways == {
+        "a Dagster job for each operation": (2 * 18, 4, 4),
+        "one for all operations": (2 * 3, 4, 4),
+        "one for the store": (1, 4, 0),
+    }
 
 
 def test_a_job_without_news_costs_one_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

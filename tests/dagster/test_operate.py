@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -12,11 +14,16 @@ import yaml  # type: ignore[import-untyped]
 from tests.dagster.fake_engine import make_job
 from tests.dagster.instances import temporary_instance
 from tests.upgrade.upgrade_worlds import JOB, UpgradeWorld, fits
+from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control import JobSpec
-from tidemark.errors import DefinitionError
+from tidemark.errors import DefinitionError, StoreError
 from tidemark.operations import build_operations
+from tidemark.operations.control_jobs import control_operations
+from tidemark.operations.launchpad import operate_job
+from tidemark.operations.savepoint_definitions import savepoint_operations
 from tidemark.operations.savepoint_names import NAMES, known_savepoints
 from tidemark.savepoints.core.savepoint_store import SavepointStore
+from tidemark.state.gc.pins import Pins
 
 pytestmark = pytest.mark.dagster
 
@@ -109,13 +116,43 @@ def test_its_help_names_the_operations_and_the_savepoints(pad: Launchpad) -> Non
     fields = getattr(node.config_schema.config_type, "fields")  # noqa: B009 - of some types only
     choices = getattr(fields["do"].config_type, "fields")  # noqa: B009
     assert all(choice.description for choice in choices.values())
+    known = {name for name in (f"sp-{number:02}" for number in range(NAMES + 2)) if name in text}
+    assert len(known) == NAMES
+    assert "sp-13" in known
+    for verb, choice in choices.items():
+        for name, field in getattr(choice.config_type, "fields").items():  # noqa: B009
+            chosen = (verb, name) == ("dispose_savepoints", "names") or (name == "savepoint" and verb != "stop")
+            assert {known_ for known_ in known if known_ in str(field.description)} == (known if chosen else set()), (verb, name)
     rewind = getattr(choices["rewind"].config_type, "fields")["savepoint"]  # noqa: B009
-    assert {name for name in (f"sp-{number:02}" for number in range(NAMES + 2)) if name in text} == {
-        name for name in (f"sp-{number:02}" for number in range(NAMES + 2)) if name in str(rewind.description)
-    }
-    assert "sp-13" in text
     assert (rewind.is_required, rewind.default_value) == (False, "")
     assert dg.validate_run_config(job)["ops"][f"operate_{JOB}"]["config"] == {"job": JOB, "do": {"status": {"check": False}}}
+
+
+def test_all_settings_reach_the_operation_as_they_are_given(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    job = make_job(tmp_path, JOB, store=str(tmp_path))
+    given = {"launchers": dict, "clock": SYSTEM_CLOCK, "translator": None, "store": str(tmp_path)}
+    operations = [
+        *control_operations(job, spec=None, **given),  # type: ignore[arg-type]
+        *savepoint_operations(job, judge=None, **given),  # type: ignore[arg-type]
+    ]
+    assert [operation.verb for operation in operations] == [*CONTROL, *SAVING]
+    reached: list[dg.Config] = []
+
+    def note(_: dg.OpExecutionContext, form: dg.Config) -> None:
+        reached.append(form)
+
+    noted = [replace(operation, carry_out=note) for operation in operations]
+    launched = operate_job(noted, JOB)
+    special = {"columns": {"hourly": {"fares": "sums", "old": None}}, "uids": {"a": "b"}, "keep": 3, "epoch": 7, "savepoint": "good"}
+    for operation in noted:
+        fields = operation.form.model_fields
+        settings: dict[str, Any] = {name: value for name, value in special.items() if name in fields}
+        wanted = operation.form(job="other", **settings)
+        # Every setting is written out, as the launchpad may do.
+        config = {name: value for name, value in wanted.model_dump().items() if name != "job"}
+        run = {"ops": {f"operate_{JOB}": {"config": {"job": "other", "do": {operation.verb: config}}}}}
+        assert launched.execute_in_process(run_config=run, instance=instance).success
+        assert reached.pop().model_dump() == wanted.model_dump(), operation.verb
 
 
 def test_what_is_built(tmp_path: Path) -> None:
@@ -151,3 +188,16 @@ def test_a_store_that_cannot_be_read_does_not_keep_definitions_from_loading(tmp_
     assert not (tmp_path / "jobs").exists(), "reading makes nothing"
     (tmp_path / "jobs").mkdir()
     assert known_savepoints(str(tmp_path / "jobs"), ["fares"]) == {"fares": []}
+
+
+def test_a_job_whose_savepoints_cannot_be_read_does_not_hide_those_of_others(pad: Launchpad, monkeypatch: pytest.MonkeyPatch) -> None:
+    pad.savepoints.take("good")
+    files = Pins.files
+
+    def refused(pins: Pins) -> dict[str, int]:
+        if pins.log.job == "locked":
+            raise StoreError("access is denied", fix="allow it")
+        return files(pins)
+
+    monkeypatch.setattr(Pins, "files", refused)
+    assert known_savepoints(pad.world.store.uri, ["locked", JOB]) == {JOB: ["good"]}

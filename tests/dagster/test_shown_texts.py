@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import dagster as dg
@@ -22,6 +23,15 @@ def test_a_source_of_several_jobs_is_in_the_group_of_none(tmp_path: Path) -> Non
     (alone,), (shared,) = build_source_asset_specs(one), build_source_asset_specs(one, two)
     assert (alone.group_name, shared.group_name) == ("one", "sources")
     assert shared.description == "Source `trips` of the streaming jobs `one` and `two`; it is written outside Dagster."
+
+    owned = (
+        replace(one, owners=("team:rides", "team:data"), tags={"tier": "gold", "area": "rides"}),
+        replace(two, owners=("team:data", "team:fares"), tags={"tier": "gold", "area": "fares"}),
+    )
+    (shared,) = build_source_asset_specs(*owned)
+    assert list(shared.owners) == ["team:rides", "team:data", "team:fares"]
+    assert {key: value for key, value in shared.tags.items() if not key.startswith("dagster/")} == {"tier": "gold"}
+    assert shared.kinds == {"json"}
 
     class Ours(TidemarkTranslator):
         def get_asset_spec(self, data: StreamData) -> dg.AssetSpec:

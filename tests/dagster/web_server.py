@@ -77,9 +77,12 @@ def make_tables(home: Path) -> None:
 
 
 @contextmanager
-def web_server(home: Path, workspace: Path, environment: Mapping[str, str], *, by_make: bool = False) -> Iterator[WebServer]:
+def web_server(
+    home: Path, workspace: Path, environment: Mapping[str, str], *, by_make: bool = False, daemon: bool = True
+) -> Iterator[WebServer]:
     """Start a web server and a daemon on a new instance in a folder, and end them with all they started.
 
+    Without ``daemon`` there is no daemon, so no sensor ticks.
     With ``by_make`` they are those of ``make ui``, where there is a make, which serves the checkout's own workspace.
     """
     home.mkdir(parents=True, exist_ok=True)
@@ -99,7 +102,7 @@ def web_server(home: Path, workspace: Path, environment: Mapping[str, str], *, b
     started: list[subprocess.Popen[bytes]] = []
     with log.open("wb") as out:
         try:
-            started.extend(_start(program, env, out.fileno()) for program in programs)
+            started.extend(_start(program, env, out.fileno()) for program in programs[: None if daemon else 1])
             server = WebServer(f"http://127.0.0.1:{port}", log)
             wait_for("the web server's code location", server.is_up, log=log)
             yield server

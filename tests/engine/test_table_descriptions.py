@@ -72,6 +72,19 @@ def test_a_table_gets_them_after_a_publication_and_then_no_more_versions(upsert:
     assert [commit[EPOCH] for commit in tags(table) if EPOCH in commit] == ["0", "1", "2", "3"]
 
 
+@pytest.mark.parametrize("upsert", [None, UPSERT], ids=["append", "upsert"])
+def test_a_column_that_comes_later_than_the_driver_s_first_epoch_has_its_comment(upsert: Upsert | None, tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    sink = sink_at(table, TEXTS, upsert)
+    # As after an upgrade: the new driver first finishes an epoch of the old code, which lacks a column.
+    epoch(sink, 0, {"k": "a", "n": 1})
+    epoch(sink, 1, {"k": "b", "n": 2, "top": 0.5})
+    assert shown(table) == ("Counts by key.", {"k": "The key.", "n": "How many.", "top": "The highest."})
+    version = DeltaTable(str(table)).version()
+    epoch(sink, 2, {"k": "c", "n": 3, "top": 1.5})
+    assert DeltaTable(str(table)).version() == version + 1, "it has all"
+
+
 def test_a_changed_text_is_changed_and_what_is_not_described_stays(tmp_path: Path) -> None:
     table = tmp_path / "table"
     epoch(sink_at(table, TEXTS), 0, {"k": "a", "n": 1})

@@ -24,6 +24,7 @@ SINKS = {
     "upsert": lambda **texts: tm.delta(HOURLY, "lake/hourly", mode="upsert", **texts),
     "parquet": lambda **texts: tm.parquet(HOURLY, "lake/hourly", **texts),
     "postgres": lambda **texts: tm.postgres(HOURLY, table="hourly", dsn_env="SHOP_DSN", **texts),
+    "iceberg": lambda **texts: tm.iceberg(HOURLY, table="shop.hourly", catalog="lake", **texts),
     "kafka": lambda **texts: tm.kafka_sink(HOURLY, servers="broker:9092", topic="hourly", **texts),
 }
 
@@ -48,6 +49,10 @@ def test_what_is_no_description_is_refused(kind: str) -> None:
             SINKS[kind](columns=wrong)
     with pytest.raises(DefinitionError, match="description=3 is no text"):
         SINKS[kind](description=3)
+    for long in ({"description": "a" * 4_001}, {"columns": {"tips": "a" * 4_001}}):
+        with pytest.raises(DefinitionError, match="has 4,001 characters, and tables keep 4,000"):
+            SINKS[kind](**long)
+    assert SINKS[kind](description="a" * 4_000).description
 
 
 def test_columns_that_the_sink_adds_can_be_described() -> None:

@@ -14,6 +14,7 @@ from pyiceberg.table import Table
 from pyspark.sql.types import StructType
 
 from tidemark.graph.connectors.iceberg.node import IcebergTable, PartitionBy
+from tidemark.savepoints.iceberg.columns import NO_TEXTS, TableTexts
 from tidemark.spark.sinks.iceberg.iceberg_sink import DATA, IcebergSink
 from tidemark.spark.sinks.staging.missing import Expected
 from tidemark.spark.sinks.staging.sink_owner import SinkOwner
@@ -83,6 +84,7 @@ class Rig:
     job: str = "job"
     columns: Mapping[str, str] = field(default_factory=lambda: dict(COLUMNS))
     partition_by: tuple[PartitionBy, ...] = ()
+    texts: TableTexts = NO_TEXTS
 
     def __post_init__(self) -> None:
         self.sink = self.open()
@@ -90,7 +92,7 @@ class Rig:
     def open(self, *, before: SinkPosition | None = None) -> IcebergSink:
         """Return the sink as another driver opens it."""
         owner = SinkOwner(JobStore.open(str(self.folder)).at(self.job))
-        sink = IcebergSink("orders", IcebergTable(CATALOG, "shop.orders"), owner, partition_by=self.partition_by)
+        sink = IcebergSink("orders", IcebergTable(CATALOG, "shop.orders"), owner, partition_by=self.partition_by, texts=self.texts)
         sink.expect(Expected(before))
         return sink
 

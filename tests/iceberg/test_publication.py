@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from pyiceberg.table import Table, Transaction
 
-from tests.iceberg.rig import LINEAGE, Lake, Rig
+from tests.iceberg.rig import COLUMNS, LINEAGE, Lake, Rig
 from tidemark.errors import MissingEpochsError, PublishError, StoreError
 from tidemark.savepoints.iceberg import commits
+from tidemark.savepoints.iceberg.columns import TableTexts
 from tidemark.savepoints.iceberg.history import Ledger
 from tidemark.state.encoding.codec import to_jsonable
 from tidemark.testing import run_until_crash
@@ -44,6 +45,25 @@ def test_an_epoch_that_is_published_twice(lake: Lake, tmp_path: Path) -> None:
     rig.publish(1, [{"k": "b", "v": 3}])
     assert len(lake.rows()) == 5
     assert snapshots(lake.table()) == ["0", "1"]
+
+
+def test_texts_are_in_a_new_table_and_changed_with_the_next_epoch_s_commit(lake: Lake, tmp_path: Path) -> None:
+    def shown() -> tuple[str | None, dict[str, str | None]]:
+        return lake.table().properties.get("comment"), {column.name: column.doc for column in lake.table().schema().fields}
+
+    Rig(tmp_path, texts=TableTexts("Orders.", {"k": "The key.", "gone": "Not there."})).publish(0, [{"k": "a", "v": 1}])
+    assert shown() == ("Orders.", {"k": "The key.", "v": None})
+    later = Rig(tmp_path, texts=TableTexts("", {"k": "Its key.", "v": "The value."}))
+    later.publish(1, [{"k": "b", "v": 2}])
+    assert shown() == ("Orders.", {"k": "Its key.", "v": "The value."}), "what is not described stays"
+    schemas = len(lake.table().schemas())
+    later.publish(2, [{"k": "c", "v": 3}])
+    wider = Rig(tmp_path, columns={**COLUMNS, "w": "long"}, texts=TableTexts("All orders.", {"w": "New."}))
+    wider.publish(3, [{"k": "d", "v": 4, "w": 5}])
+    assert shown() == ("All orders.", {"k": "Its key.", "v": "The value.", "w": "New."})
+    assert len(lake.table().schemas()) - schemas in {1, 2}, "an epoch without a new text makes no schema"
+    assert snapshots(lake.table()) == ["0", "1", "2", "3"]
+    assert lake.rows() == [("a", 1), ("b", 2), ("c", 3), ("d", 4)]
 
 
 def test_an_epoch_without_its_files_is_missed_unless_it_was_published(lake: Lake, tmp_path: Path) -> None:

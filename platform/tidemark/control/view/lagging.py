@@ -25,7 +25,7 @@ def lagging_sources(view: JobView, *, ratio: float = 1.0) -> tuple[str, ...]:
 
     Args:
         view: the job's view.
-        ratio: multiplies the limits; below 1 to learn whether a job is near them.
+        ratio: multiplies the limits and the busy share; below 1 to learn whether a job is near them, also one that has not run for long.
     """
     if view.health != "ok" or view.lifecycle != "running":
         return ()
@@ -40,16 +40,17 @@ def _lagging(view: JobView, ratio: float) -> Iterator[str]:
         most = limits.error if limits.error is not None else limits.warn
         if source.lag_ms is None or most is None or source.lag_ms < most * ratio:
             continue
-        if given or _falls_behind(view, most * ratio):
+        if given or _falls_behind(view, most, ratio):
             yield _text(name, source, view.pressure)
 
 
-def _falls_behind(view: JobView, limit: float) -> bool:
+def _falls_behind(view: JobView, limit: float, ratio: float) -> bool:
     pressure = view.pressure
     waits = any((pressure.waiting_files, pressure.waiting_bytes, pressure.waiting_rows))
-    busy = pressure.busy_share is not None and pressure.busy_share >= _BUSY
-    long = view.started_at is not None and view.at - view.started_at >= limit
-    return waits and busy and long and (pressure.catch_up_ms is None or pressure.catch_up_ms >= limit)
+    busy = pressure.busy_share is not None and pressure.busy_share >= _BUSY * ratio
+    # A restart does not end a lag.
+    long = ratio < 1 or (view.started_at is not None and view.at - view.started_at >= limit)
+    return waits and busy and long and (pressure.catch_up_ms is None or pressure.catch_up_ms >= limit * ratio)
 
 
 def _text(name: str, source: SourceView, pressure: Backpressure) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 from tidemark.errors import ColumnError, DefinitionError
 from tidemark.graph.checks.output_columns import output_schema
@@ -13,6 +14,9 @@ from tidemark.graph.model.nodes import Output
 
 ColumnTexts = Mapping[str, str]
 """Descriptions of columns, by name."""
+
+MOST: Final = 4_000
+"""Greatest number of characters of a description; Delta's writer keeps no more."""
 
 
 def described(output: Output, description: str, columns: ColumnTexts | None) -> Output:
@@ -24,7 +28,7 @@ def described(output: Output, description: str, columns: ColumnTexts | None) -> 
         columns: what its columns are, by name; those that the sink adds are among them.
 
     Raises:
-        DefinitionError: a description is no text.
+        DefinitionError: a description is no text, or too long.
         ColumnError: the output has no such column.
     """
     if not isinstance(description, str):
@@ -34,6 +38,13 @@ def described(output: Output, description: str, columns: ColumnTexts | None) -> 
         raise DefinitionError(
             f"columns={shortened(repr(columns))} has no text for each column",
             fix="write names and texts, such as columns={'tips': 'Sum of the tips, in dollars.'}",
+            place=output.place,
+        )
+    long = next((text for text in (description, *map(str, given.values())) if len(text) > MOST), None)
+    if long is not None:
+        raise DefinitionError(
+            f"a description has {len(long):,} characters, and tables keep {MOST:,}: {shortened(repr(long))}",
+            fix="say it shorter, and link to the rest",
             place=output.place,
         )
     schema = output_schema(output)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
@@ -76,7 +77,28 @@ def spark_type(kind: IcebergType) -> object:
     return f"decimal({decimal[1]},{decimal[2]})" if decimal else _NAMES.get(text, text)
 
 
-def iceberg_schema(wanted: Columns, output: str) -> Schema:
+COMMENT: Final = "comment"
+"""Property of a table that readers show as its description."""
+
+
+@dataclass(frozen=True)
+class TableTexts:
+    """What an output says of its table and of columns, by name; what is not named here is left as the table has it."""
+
+    description: str
+    columns: Mapping[str, str]
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The property that has the table's description; none if there is no description."""
+        return {COMMENT: self.description} if self.description else {}
+
+
+NO_TEXTS: Final = TableTexts("", {})
+"""Of an output that says nothing."""
+
+
+def iceberg_schema(wanted: Columns, output: str, texts: TableTexts) -> Schema:
     """Return the columns of a table that is created; the numbers of its fields are given by the catalog.
 
     Raises:
@@ -87,7 +109,10 @@ def iceberg_schema(wanted: Columns, output: str) -> Schema:
 
     numbers = count(1)
     require_types(wanted, output)
-    fields = [NestedField(next(numbers), name, iceberg_type(kind, numbers), required=False) for name, kind in wanted.items()]
+    fields = [
+        NestedField(next(numbers), name, iceberg_type(kind, numbers), required=False, doc=texts.columns.get(name))
+        for name, kind in wanted.items()
+    ]
     return Schema(*fields)
 
 

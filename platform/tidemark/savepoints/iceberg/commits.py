@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from tidemark.crashpoints import crash_point
-from tidemark.savepoints.iceberg.columns import iceberg_type
+from tidemark.savepoints.iceberg.columns import NO_TEXTS, TableTexts, iceberg_type
 from tidemark.savepoints.iceberg.history import LineageEpochs
 from tidemark.savepoints.model.table_columns import Columns
 
@@ -29,8 +29,10 @@ _MERGES: Final = "commit.manifest-merge.enabled"
 _MAPPING: Final = "schema.name-mapping.default"
 
 
-def append(table: Table, ledger: Ledger, lineage: str, epoch: int, *, wanted: Columns, files: Sequence[str]) -> None:
-    """Add an epoch's data files in a new snapshot, with columns that the table lacks and the epoch's property, in one commit.
+def append(
+    table: Table, ledger: Ledger, lineage: str, epoch: int, *, wanted: Columns, files: Sequence[str], texts: TableTexts = NO_TEXTS
+) -> None:
+    """Add an epoch's data files in a new snapshot, with columns and texts that the table lacks and the epoch's property, in one commit.
 
     Args:
         table: as it is now; the commit fails if another writer is faster.
@@ -39,12 +41,14 @@ def append(table: Table, ledger: Ledger, lineage: str, epoch: int, *, wanted: Co
         epoch: its number.
         wanted: types of the rows' columns.
         files: addresses of the data files.
+        texts: what the output says of the table and its columns.
 
     Raises:
         ValueError: a file does not fit the table.
     """
     transaction = _once(table)
     prepare(transaction, wanted)
+    describe(transaction, texts)
     found = data_files(table, transaction, files)
     update = transaction.update_snapshot(snapshot_properties=ledger.summary(lineage, epoch))
     # As add_files does, which would read the footers again.
@@ -67,6 +71,19 @@ def prepare(transaction: Transaction, wanted: Columns) -> None:
         with transaction.update_schema() as update:
             for name, kind in missing.items():
                 update.add_column((name,), iceberg_type(kind), required=False)
+
+
+def describe(transaction: Transaction, texts: TableTexts) -> None:
+    """Give a table the texts that it lacks, in the transaction's commit."""
+    metadata = transaction.table_metadata
+    if new := {name: text for name, text in texts.properties.items() if metadata.properties.get(name) != text}:
+        transaction.set_properties(new)
+    there = {column.name: column.doc for column in metadata.schema().fields}
+    changed = {name: text for name, text in texts.columns.items() if name in there and there[name] != text}
+    if changed:
+        with transaction.update_schema() as update:
+            for name, text in changed.items():
+                update.update_column((name,), doc=text)
 
 
 def data_files(table: Table, transaction: Transaction, files: Sequence[str]) -> list[DataFile]:

@@ -7,6 +7,8 @@ from tidemark.graph.connectors.iceberg.node import IcebergSpec, IcebergTable
 from tidemark.graph.connectors.kafka.spec import KafkaSpec
 from tidemark.graph.connectors.postgres.node import PostgresSpec, PostgresTable
 from tidemark.graph.model.connector_spec import ConnectorSpec
+from tidemark.graph.model.nodes import Output
+from tidemark.savepoints.iceberg.columns import TableTexts
 from tidemark.spark.sinks.iceberg.iceberg_sink import IcebergSink
 from tidemark.spark.sinks.kafka.sink import KafkaSink
 from tidemark.spark.sinks.postgres.postgres_sink import PostgresSink
@@ -15,15 +17,22 @@ from tidemark.spark.sinks.staging.sink_owner import SinkOwner
 from tidemark.state.log.records import OutputRecord
 
 
-def open_connector(name: str, spec: ConnectorSpec, owner: SinkOwner) -> ConnectorSink:
+def open_connector(name: str, output: Output, spec: ConnectorSpec, owner: SinkOwner) -> ConnectorSink:
     """Return the sink of an output, as it is declared.
+
+    Args:
+        name: of the output.
+        output: as it is declared.
+        spec: its sink.
+        owner: whose output it is.
 
     Raises:
         SinkError: this engine has no such connector.
     """
     match spec:
         case IcebergSpec(table, partition_by):
-            return IcebergSink(name, table, owner, partition_by=partition_by)
+            texts = TableTexts(output.description, dict(output.column_texts))
+            return IcebergSink(name, table, owner, partition_by=partition_by, texts=texts)
         case KafkaSpec():
             return KafkaSink(name, spec, owner)
         case PostgresSpec(table, mode, keys, with_epoch):

@@ -372,7 +372,7 @@ def _sink(name: str, output: Output, owner: SinkOwner) -> Sink:
         case MemorySpec(table):
             return MemorySink(name, table, job)
         case ConnectorSpec() as spec:
-            return open_connector(name, spec, owner)
+            return open_connector(name, output, spec, owner)
     raise SinkError(
         f"output {name!r} has no sink that this engine knows", fix="use tm.delta, tm.parquet, tm.console or tm.memory", uid=name
     )

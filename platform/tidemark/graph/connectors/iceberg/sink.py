@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from tidemark.errors import DefinitionError
 from tidemark.graph.api.sinks import bind_output
 from tidemark.graph.checks.output_columns import check_added_columns, output_schema
+from tidemark.graph.checks.output_texts import ColumnTexts, described
 from tidemark.graph.connectors.iceberg.checks import check_columns, checked_partitions, checked_table
 from tidemark.graph.connectors.iceberg.node import IcebergSpec
 from tidemark.graph.expressions.expression_text import shortened
@@ -19,7 +20,16 @@ if TYPE_CHECKING:
     from tidemark.graph.api.streams import Stream
 
 
-def iceberg(stream: Stream, *, table: str, catalog: str, mode: Literal["append"] = "append", partition_by: Sequence[str] = ()) -> Output:
+def iceberg(
+    stream: Stream,
+    *,
+    table: str,
+    catalog: str,
+    mode: Literal["append"] = "append",
+    partition_by: Sequence[str] = (),
+    description: str = "",
+    columns: ColumnTexts | None = None,
+) -> Output:
     """Add a stream's rows to a table of Iceberg; the table is created if it does not exist. Needs ``.[iceberg]``.
 
     Guarantee: exactly once. All rows of an epoch appear in one snapshot; the same commit notes the epoch in the table's properties.
@@ -34,10 +44,13 @@ def iceberg(stream: Stream, *, table: str, catalog: str, mode: Literal["append"]
         mode: ``append`` adds every row; there is no other.
         partition_by: of a table that is created: columns, or ``year(at)``, ``month(at)``, ``day(at)``, ``hour(at)``,
             ``truncate(4, zone)``. An existing table must have the same, if any are given.
+        description: what the rows are, for readers: the table's property ``comment``, and the description of the asset in Dagster. One
+            that was changed is in the table with the next epoch.
+        columns: what the columns are, by name, likewise: the ``doc`` of the table's columns.
 
     Raises:
         DefinitionError: not a stream, no such table, catalog or mode.
-        ColumnError: Iceberg has no type for a column, or the stream lacks a column of the partitions.
+        ColumnError: Iceberg has no type for a column, or the stream lacks a column of the partitions, or one that is described.
     """
     place = call_site()
     spec = IcebergSpec(checked_table(table, catalog, place))
@@ -53,4 +66,5 @@ def iceberg(stream: Stream, *, table: str, catalog: str, mode: Literal["append"]
     check_added_columns(output)
     schema = output_schema(output)
     check_columns(schema.columns if schema is not None else (), place)
-    return replace(output, sink=replace(spec, partition_by=checked_partitions(partition_by, schema, place)))
+    output = replace(output, sink=replace(spec, partition_by=checked_partitions(partition_by, schema, place)))
+    return described(output, description, columns)

@@ -309,12 +309,14 @@ class DeltaSink:
             logger.warning("output %r: maintenance of its table is postponed: %s", self._name, first_line(error))
 
     def _describe(self, table: DeltaTable) -> None:
-        """Give the table its texts, once; a failure is logged, since the epoch is published already."""
+        """Give the table its texts, until it has all; a failure is logged, since the epoch is published already."""
         if self._described:
             return
         self._described = True
         try:
             self._texts.describe(table, self._job)
+            # The first epoch may be one that older code staged: what it lacks is described when it is there.
+            self._described = self._texts.columns.keys() <= {column.name for column in table.schema().fields}
         except (DeltaError, OSError) as error:
             self._table = None
             logger.warning("output %r: descriptions of its table are not up to date: %s", self._name, first_line(error))

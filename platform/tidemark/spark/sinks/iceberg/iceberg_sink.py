@@ -15,7 +15,15 @@ from tidemark.graph.connectors.iceberg.node import IcebergTable, PartitionBy
 from tidemark.savepoints.delta.missing_records import Retained
 from tidemark.savepoints.delta.table_position import LostEpochs
 from tidemark.savepoints.iceberg.catalogs import IcebergError, catalog_of, load
-from tidemark.savepoints.iceberg.columns import iceberg_schema, partition_spec, partitions_of, require_types, table_findings
+from tidemark.savepoints.iceberg.columns import (
+    NO_TEXTS,
+    TableTexts,
+    iceberg_schema,
+    partition_spec,
+    partitions_of,
+    require_types,
+    table_findings,
+)
 from tidemark.savepoints.iceberg.commits import append, data_files, staged_transaction
 from tidemark.savepoints.iceberg.history import Ledger
 from tidemark.savepoints.model.stored_types import stored_columns
@@ -65,17 +73,26 @@ class IcebergSink(ConnectorSink):
         table: its table.
         owner: whose output it is.
         partition_by: of a table that is created.
+        texts: what the output says of its table and of columns.
         clock: for waits between attempts to commit.
     """
 
     kind = "iceberg"
 
     def __init__(
-        self, name: str, table: IcebergTable, owner: SinkOwner, *, partition_by: tuple[PartitionBy, ...] = (), clock: Clock | None = None
+        self,
+        name: str,
+        table: IcebergTable,
+        owner: SinkOwner,
+        *,
+        partition_by: tuple[PartitionBy, ...] = (),
+        texts: TableTexts = NO_TEXTS,
+        clock: Clock | None = None,
     ) -> None:
         super().__init__(name, table.location, owner)
         self._table = table
         self._partition_by = partition_by
+        self._texts = texts
         self._ledger = Ledger(owner.job, name)
         self._clock = clock or SystemClock()
         self._checked: str | None = None
@@ -195,7 +212,8 @@ class IcebergSink(ConnectorSink):
                 raise staged_files_lost(self.name, self.owner.job, self.location, epoch)
             wanted = stored_columns(json.loads(record.schema or "{}"))
             found = table or self._created(catalog, wanted)
-            append(found, self._ledger, lineage, epoch, wanted=wanted, files=[f"{base}/{file.path}" for file in record.files])
+            files = [f"{base}/{file.path}" for file in record.files]
+            append(found, self._ledger, lineage, epoch, wanted=wanted, files=files, texts=self._texts)
 
     def check(self, schema: StructType) -> None:
         """Raise SinkError when the table cannot take rows of this type."""
@@ -250,8 +268,8 @@ class IcebergSink(ConnectorSink):
     def _created(self, catalog: Catalog, wanted: Columns) -> Table:
         from pyiceberg.exceptions import NoSuchNamespaceError, TableAlreadyExistsError
 
-        schema = iceberg_schema(wanted, self.name)
-        properties = {**NEW_TABLE, **self._ledger.created()}
+        schema = iceberg_schema(wanted, self.name, self._texts)
+        properties = {**NEW_TABLE, **self._texts.properties, **self._ledger.created()}
         try:
             return catalog.create_table(self._table.name, schema, None, partition_spec(self._partition_by, schema), properties=properties)
         except TableAlreadyExistsError:

@@ -1,0 +1,191 @@
+"""What many continuous jobs cost Dagster: ``python -m benchmarks.operation.code_location [--jobs 10] [--minutes 60]``.
+
+The jobs are those of ``benchmarks.operation.control``, each with an epoch every ten seconds. Counted are the Dagster jobs, sensors and
+schedules of a code location with all of them, and how long its definitions take to load: with a Dagster job for each operation on each job,
+with one for all, and with one for the whole store. Then what Dagster's daemon would write: the ticks of the sensors by their intervals, the
+events that they report and the runs that they request. The clock is set forward, so an hour takes as long as its ticks do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+import dagster as dg
+
+from benchmarks.operation.control import NoLauncher, fill
+from benchmarks.operation.sensors import StandingClock, commit
+from tidemark.assets import build_output_asset_specs, build_source_asset_specs
+from tidemark.clock import SYSTEM_CLOCK, Clock
+from tidemark.control import RULES, Launcher, load_job
+from tidemark.graph import Job
+from tidemark.operations import build_job_definitions, control_jobs, savepoint_jobs
+from tidemark.sensors import SensorOptions, build_check_sensor, build_job_health_sensor, build_progress_sensor, build_reconcile_sensor
+from tidemark.state.log.heartbeat import read_heartbeat, write_heartbeat
+from tidemark.state.store.store import JobStore
+
+STEP_S: Final = 15
+"""Seconds by which the clock is set forward; the intervals of the sensors are multiples of it."""
+
+_MODULE: Final = """
+    import tidemark as tm
+
+    files = tm.files({place!r}, format="json", schema="k STRING, t TIMESTAMP")
+    source = tm.source({source!r}, files, watermarks=tm.ascending(timestamp="t"))
+    hourly = source.key_by("k").window(tm.tumbling("1 hour")).aggregate(n=tm.count()).uid("window-0")
+    job = tm.Job({name!r}, outputs={{"output_0": tm.delta(hourly, {place!r} + "/0")}})
+"""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a code location has, and how many seconds its definitions took to load."""
+
+    way: str
+    jobs: int
+    sensors: int
+    schedules: int
+    seconds: float
+
+
+@dataclass
+class Written:
+    """What Dagster's daemon writes: ticks by sensor, events by type, bytes of their metadata, runs requested, and seconds."""
+
+    ticks: Counter[str] = field(default_factory=Counter)
+    events: Counter[str] = field(default_factory=Counter)
+    size: int = 0
+    runs: int = 0
+    seconds: float = 0.0
+
+
+def write_codes(folder: Path, jobs: int) -> list[str]:
+    """Write the code of so many jobs, whose names are those of ``fill``; returns each as ``module:job``, to be imported from the folder."""
+    for number in range(jobs):
+        name, source = f"job-{number:04}", f"source_{number}"
+        text = textwrap.dedent(_MODULE.format(name=name, source=source, place=f"/lake/{name}"))
+        (folder / f"located_{number:04}.py").write_text(text)
+    return [f"located_{number:04}:job" for number in range(jobs)]
+
+
+def measure_loading(codes: Sequence[str], store: str) -> Iterator[Loaded]:
+    """Load a code location with these jobs in each way. The code is imported before that."""
+    jobs = [load_job(code) for code in codes]
+    ways: Mapping[str, Callable[[], dg.Definitions]] = {
+        "a Dagster job for each operation": lambda: _singly(jobs, store),
+        "one for all operations": lambda: build_job_definitions(*codes, continuous=True, store=store, alert_key=None),
+        "one for the store": lambda: build_job_definitions(*codes, continuous=True, store=store, alert_key=None, operations="store"),
+    }
+    for way, build in ways.items():
+        begun = SYSTEM_CLOCK.monotonic()
+        defs = build()
+        names = [name for name in defs.get_repository_def().job_names if not name.startswith("__")]
+        seconds = SYSTEM_CLOCK.monotonic() - begun
+        yield Loaded(way, len(names), len(list(defs.sensors or ())), len(list(defs.schedules or ())), seconds)
+
+
+def measure_ticks(codes: Sequence[str], store: JobStore, minutes: int) -> Written:
+    """Let so many minutes pass over a store with these jobs, in which all run well."""
+    clock, found = StandingClock(fill(store, len(codes)).now_ms()), Written()
+    jobs = [load_job(code) for code in codes]
+    repository = build_job_definitions(*codes, continuous=True, store=store.uri, alert_key=None).get_repository_def()
+    sensors = _sensors(jobs, store.uri, clock)
+    intervals = {sensor.name: sensor.minimum_interval_seconds for sensor in sensors}
+    if intervals != {sensor.name: sensor.minimum_interval_seconds for sensor in repository.sensor_defs}:
+        raise ValueError("the sensors that tick are not those of the code location")
+    cursors: dict[str, str | None] = {}
+    with dg.DagsterInstance.local_temp(overrides={"telemetry": {"enabled": False}}) as instance:
+        for second in range(0, 60 * minutes, STEP_S):
+            _work(store, [job.name for job in jobs], clock)
+            for sensor in sensors:
+                if second % (sensor.minimum_interval_seconds or STEP_S) == 0:
+                    begun = SYSTEM_CLOCK.monotonic()
+                    with dg.build_sensor_context(instance=instance, cursor=cursors.get(sensor.name), repository_def=repository) as context:
+                        result = sensor(context)
+                    found.seconds += SYSTEM_CLOCK.monotonic() - begun
+                    if not isinstance(result, dg.SensorResult):
+                        raise TypeError(f"{sensor.name} returned {result!r}")
+                    cursors[sensor.name] = result.cursor
+                    _note(found, sensor.name, result, instance)
+    return found
+
+
+def _note(found: Written, sensor: str, result: dg.SensorResult, instance: dg.DagsterInstance) -> None:
+    found.ticks[sensor] += 1
+    for request in result.run_requests or ():
+        found.runs += 1
+        # As if the run had executed them.
+        for check in request.asset_check_keys or ():
+            made = dg.AssetCheckEvaluation(asset_key=check.asset_key, check_name=check.name, passed=True)
+            instance.report_runless_asset_event(made)
+    for event in result.asset_events or ():
+        found.events[type(event).__name__] += 1
+        found.size += sum(len(str(value.value)) for value in event.metadata.values())
+        instance.report_runless_asset_event(event)
+
+
+def _singly(jobs: Sequence[Job], store: str) -> dg.Definitions:
+    """Return the definitions with a Dagster job for each operation on each job."""
+    assets = [*build_source_asset_specs(*jobs), *(spec for job in jobs for spec in build_output_asset_specs(job))]
+    operations = [defs for job in jobs for defs in (control_jobs(job, store=store), savepoint_jobs(job, store=store))]
+    return dg.Definitions.merge(dg.Definitions(assets=assets, sensors=_sensors(jobs, store, SYSTEM_CLOCK)), *operations)
+
+
+def _sensors(jobs: Sequence[Job], store: str, clock: Clock) -> list[dg.SensorDefinition]:
+    """Return the sensors of ``build_job_definitions`` with a clock."""
+    specs = [spec for job in jobs for spec in build_output_asset_specs(job)]
+    return [
+        build_progress_sensor(specs, options=SensorOptions(store=store), clock=clock),
+        build_reconcile_sensor(store, launchers=_launchers, clock=clock),
+        build_job_health_sensor(store, rules=RULES, alert_key=None, launchers=_launchers, clock=clock),
+        build_check_sensor(store, clock=clock),
+    ]
+
+
+def _launchers() -> Mapping[str, Launcher]:
+    return {"local": NoLauncher()}
+
+
+def _work(store: JobStore, names: Sequence[str], clock: StandingClock) -> None:
+    """Let the time pass, and each job commit an epoch every ten seconds and give a sign of life."""
+    clock.advance(STEP_S * 1000)
+    for name in names:
+        commit(store, name, 1 + clock.now_ms() // (STEP_S * 1000) % 2, clock)
+        beat = read_heartbeat(store.at(name))
+        if beat is None:
+            raise ValueError(f"{name} has no heartbeat")
+        write_heartbeat(store.at(name), replace(beat, at=clock.now_ms()))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print; returns 0."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.operation.code_location", description=__doc__)
+    parser.add_argument("--jobs", type=int, default=10)
+    parser.add_argument("--minutes", type=int, default=60)
+    given = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        codes = write_codes(Path(folder), given.jobs)
+        sys.path.insert(0, folder)
+        for loaded in measure_loading(codes, folder):
+            print(
+                f"{loaded.way}: {loaded.jobs} Dagster jobs, {loaded.sensors} sensors, {loaded.schedules} schedules, "
+                f"loaded in {loaded.seconds:.2f} s",
+                flush=True,
+            )
+        found = measure_ticks(codes, JobStore.open(f"{folder}/store"), given.minutes)
+    ticks = ", ".join(f"{count} of {name}" for name, count in found.ticks.items())
+    events = ", ".join(f"{count} {name}" for name, count in found.events.items())
+    print(f"{given.minutes} minutes: {found.ticks.total()} ticks in {found.seconds:.1f} s ({ticks}), {found.runs} runs requested")
+    print(f"{found.events.total()} events, {found.size / 1024:.0f} KiB of metadata ({events})")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
