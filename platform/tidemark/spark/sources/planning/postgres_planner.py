@@ -294,14 +294,11 @@ class PostgresPlanner:
 
     def _seen(self, found: Sequence[Transaction]) -> tuple[Transaction, ...]:
         """Return the transactions before the first that is not visible; if that is the first of all, it will be in a moment."""
-        if not found:
-            return ()
-        for _ in range(_VISIBLE_LOOKS):
-            seen = seen_first(found, self.server.snapshot())
-            if seen:
-                break
+        for _ in range(_VISIBLE_LOOKS if found else 0):
+            if seen := seen_first(found, self.server.snapshot()):
+                return seen
             SYSTEM_CLOCK.sleep(_VISIBLE_SECONDS)
-        return seen
+        return ()
 
     def _readable(self, changes: ReadChanges) -> ReadChanges:
         """Return the changes before the first that cannot be read.

@@ -84,7 +84,7 @@ class Publications:
             if not now:
                 what = f"table {label} is no longer in publication {name!r}: it was dropped or taken out, and changes since are unknown"
             elif now != label:
-                what = f"a captured table, {label}, was renamed to {now}"
+                what = f"captured table {label} was renamed to {now}"
             elif table.published not in (0, entry):
                 what = f"table {label} was taken out of publication {name!r} and added again, and its changes between are not known"
             elif condition is not None or persistence != "p":
