@@ -92,7 +92,7 @@ def test_publications(server: Server, schema: str, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="leaves out inserts, updates or deletes"):
         Source(tmp_path, node).open()
     server.query(f"ALTER PUBLICATION {schema}_p SET (publish = 'insert, update, delete')")
-    with pytest.raises(SourceError, match="leaves out TRUNCATE.*or on_truncate='skip'"):
+    with pytest.raises(SourceError, match=r"leaves out TRUNCATE.*or on_truncate='skip'"):
         Source(tmp_path, node).open()
     server.query(f"ALTER PUBLICATION {schema}_p SET (publish = 'insert, update, delete, truncate')")
     with pytest.raises(SourceError, match=rf"does not have table {schema}.orders.*ADD TABLE {schema}.orders"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,8 +19,8 @@ pytestmark = pytest.mark.spark
 
 COLUMNS = {
     "id": ("BIGINT", "7", 7),
-    "day": ("DATE", "2026-02-28", datetime.date(2026, 2, 28)),
-    "plain": ("TIMESTAMP_NTZ", "2026-02-28 23:59:59.123456", datetime.datetime(2026, 2, 28, 23, 59, 59, 123456)),  # noqa: DTZ001
+    "day": ("DATE", "2026-02-28", dt.date(2026, 2, 28)),
+    "plain": ("TIMESTAMP_NTZ", "2026-02-28 23:59:59.123456", dt.datetime(2026, 2, 28, 23, 59, 59, 123456)),  # noqa: DTZ001
     "share": ("DOUBLE", "-Infinity", float("-inf")),
     "total": ("DECIMAL(12, 2)", "12.50", None),
     "raw": ("BINARY", "\\x00ff", bytearray(b"\x00\xff")),
@@ -45,14 +45,13 @@ def test_values(spark: SparkSession) -> None:
     given += [("delete", row) for row in wrong]
     ddl = ", ".join(f"{name}: STRING" for name in COLUMNS)
     schema = f"operation STRING, committed_at TIMESTAMP, {table.row_column} STRUCT<{ddl}>"
-    at = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
+    at = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
     captured = spark.createDataFrame([(operation, at, tuple(row.values())) for operation, row in given], schema)
     time = rows.time("coalesce(day, committed_at)", Site("test", ""))
     found = captured.selectExpr(*(f"{sql} AS {name}" for name, sql in rows.columns.items()), f"{time} AS time", "operation").collect()
     first = found[0].asDict()
-    assert {name: first[name] for name in COLUMNS if name != "total"} == {
-        name: value for name, (_, _, value) in COLUMNS.items() if name != "total"
-    }
+    expected = {name: value for name, (_, _, value) in COLUMNS.items() if name != "total"}
+    assert {name: first[name] for name in expected} == expected
     assert str(first["total"]) == "12.50"
     whole = round(at.timestamp() * 1000)
     assert found[1]["time"] == whole
