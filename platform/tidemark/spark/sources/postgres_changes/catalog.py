@@ -1,4 +1,4 @@
-"""What the server's catalog says of the captured tables, the publication and the slot; makes what the job may make."""
+"""What the server's catalog says of the captured tables and the slot; makes the slot."""
 
 from __future__ import annotations
 

@@ -20,14 +20,9 @@ RESTART: Final = (
 """What to do where changes were lost."""
 
 
-def in_use(error: PostgresError) -> bool:
-    """Return whether a slot is read by another connection."""
-    return error.state == _IN_USE
-
-
 def again(error: PostgresError) -> bool:
-    """Return whether the same call may succeed in a moment."""
-    return (error.lost and error.state != _CANCELLED) or in_use(error)
+    """Return whether the same call may succeed in a moment: the connection was lost, or another one reads the slot."""
+    return error.state == _IN_USE or (error.lost and error.state != _CANCELLED)
 
 
 def explained(error: PostgresError, spec: PostgresChangesSpec) -> tuple[str, str]:
