@@ -85,10 +85,10 @@ class Publications:
                 what = f"table {label} is no longer in publication {name!r}: it was dropped or taken out, and changes since are unknown"
             elif now != label:
                 what = f"captured table {label} was renamed to {now}"
-            elif table.published not in (0, entry):
-                what = f"table {label} was taken out of publication {name!r} and added again, and its changes between are not known"
             elif condition is not None or persistence != "p":
                 what = f"publication {name!r} no longer has all changes of {label}: it has a condition on rows, or the table is unlogged"
+            elif table.published not in (0, entry):
+                what = f"table {label} was taken out of publication {name!r} and added again, and its changes between are not known"
             else:
                 entries[label] = entry
                 continue
