@@ -76,13 +76,18 @@ def test_a_slot_that_is_moved_on_between_two_epochs(server: Server, schema: str,
 )
 def test_a_publication_that_is_changed(server: Server, schema: str, tmp_path: Path, *, statements: list[str], message: str) -> None:
     source = opened(server, schema, tmp_path)
-    for statement in statements:
-        server.query(f"ALTER PUBLICATION {position_of(source).publication} {statement.format(schema)}")
-    server.query(f"UPDATE {schema}.orders SET total = 0")
-    with pytest.raises(SourceError, match=message):
-        source.run()
-    with pytest.raises(SourceError, match=message):
-        source.open()
+    publication = position_of(source).publication
+    try:
+        for statement in statements:
+            server.query(f"ALTER PUBLICATION {publication} {statement.format(schema)}")
+        server.query(f"UPDATE {schema}.orders SET total = 0")
+        with pytest.raises(SourceError, match=message):
+            source.run()
+        with pytest.raises(SourceError, match=message):
+            source.open()
+    finally:
+        # Other tests have a source of that name, too.
+        server.query(f"ALTER PUBLICATION {publication} SET (publish = 'insert, update, delete, truncate')")
 
 
 def test_another_publication(server: Server, schema: str, tmp_path: Path) -> None:
