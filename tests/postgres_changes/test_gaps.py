@@ -167,6 +167,19 @@ def test_a_replayed_epoch_is_followed_by_what_came_since(server: Server, schema:
     assert planner.has_unread  # a run until the sources are drained does not look again
 
 
+def test_a_first_epoch_that_is_replayed(server: Server, schema: str, tmp_path: Path) -> None:
+    make_orders(server, schema, FEW)
+    source = Source(tmp_path, source_node(schema, ORDERS, max_rows_per_epoch=3))
+    planned = source.take()
+    assert planned is not None
+    server.query(f"UPDATE {schema}.orders SET total = 0")
+    source.open({"shop": planned.as_stored()})
+    assert source.take() == planned
+    source.commit(planned)
+    source.run()
+    assert source.contents[f"{schema}.orders"] == content_of(server, f"{schema}.orders", "id, total, note")
+
+
 @pytest.fixture
 def own_server(schema: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """A server that a test may stop."""

@@ -127,8 +127,11 @@ class PostgresPlanner:
             )
 
     def _begin(self, name: str, slot: Slot) -> int:
-        """Return where to begin with a slot that exists; the rows of the snapshot have what was written before they are read."""
-        if not self._spec.snapshot:
+        """Return where to begin with a slot that exists; the rows of the snapshot have what was written before they are read.
+
+        A plan that is to be replayed began with the slot as it is.
+        """
+        if not self._spec.snapshot or self._replayed is not None:
             return slot.confirmed
         begin = max(slot.confirmed, self.server.settled())
         self.server.advance(name, begin)
