@@ -146,7 +146,7 @@ class PostgresPlanner:
                 raise self.server.error(f"table {label} was dropped and created again, and its changes are not known", RESTART)
             found[label] = known
         entries = self._publications.require(position.publication, found)
-        self.server.flushed()  # identifies the server
+        self.server.flushed()
         tables = {label: replace(known, published=entries[label]) for label, known in found.items()}
         return replace(position, tables=tables, server=self.server.identity)
 
@@ -279,7 +279,8 @@ class PostgresPlanner:
         position, most = self._position, self._most
         self._publications.require(position.publication, position.tables)
         messages = self.server.changes(position.slot, position.publication, until=until, most=most)
-        # A slot that another reader moved on before the messages were read is further on now.
+        # A slot that another reader moved on before the messages were read is further on now, and a server that was replaced is another.
+        self.server.flushed()
         self._catalog.require_whole(position.slot, self._catalog.slot(position.slot), position.lsn)
         found = [each for each in self._assembled(messages) if each.end_lsn > position.lsn]
         seen = self._seen(found)
