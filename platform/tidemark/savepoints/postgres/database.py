@@ -31,7 +31,7 @@ LEAST_VERSION: Final = 15
 """The first release whose unique indexes can take nulls as equal."""
 
 _KEEPALIVES: Final = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 60_000}
-"""By which a connection to a machine that is gone breaks after a minute; the connection string may have others."""
+"""By which a connection breaks a minute after its machine was switched off; the connection string may have others."""
 
 _SECRET_PARTS: Final = ("password", "sslpassword")
 
