@@ -120,6 +120,26 @@ def test_whole_rows_have_the_large_values_that_did_not_change() -> None:
     ]
 
 
+def test_an_old_row_that_has_only_the_key_although_it_is_called_whole() -> None:
+    # So it is in a partition with another replica identity than its partitioned table.
+    (found,) = transactions(
+        wire.begin(10, AT, 1),
+        wire.relation(OID, "shop", "orders", COLUMNS, "f"),
+        wire.update(OID, ["3", ...], ["1", None], b"O"),
+        wire.commit(10, 20, AT),
+    )
+    assert [(change.operation, dict(change.row)) for change in found.changes] == [
+        ("delete", {"id": "1", "note": None}),
+        ("update", {"id": "3", "note": UNCHANGED}),
+    ]
+
+
+@pytest.mark.parametrize("change", [wire.delete(OID, [None, "a"]), wire.update(OID, ["1", "b"], [None, "a"])])
+def test_a_change_without_the_primary_key(change: bytes) -> None:
+    with pytest.raises(DecodeError, match="has no 'id' of the primary key"):
+        transactions(wire.begin(10, AT, 1), ORDERS, change, wire.commit(10, 20, AT))
+
+
 def test_a_renamed_table_is_among_the_changes() -> None:
     (found,) = transactions(
         wire.begin(10, AT, 1), wire.relation(OID, "shop", "renamed", COLUMNS), wire.insert(OID, ["1", "a"]), wire.commit(10, 20, AT)
@@ -183,8 +203,9 @@ def test_positions_as_they_are_stored() -> None:
         "slot",
         "publication",
         parse_lsn("1/A0"),
-        {"shop.orders": TableProgress(1, ("7", "é")), "shop.done": TableProgress(2, done=True), "shop.new": TableProgress(3)},
+        {"shop.orders": TableProgress(1, ("7", "é"), published=9), "shop.done": TableProgress(2, done=True), "shop.new": TableProgress(3)},
         (CapturedFile("sources/shop/rows-1.parquet", 3, 100),),
+        "7000/1",
     )
     assert ChangesPosition.parse(json.loads(json.dumps(position.as_stored()))) == position
     assert position.unfinished == "shop.orders"

@@ -74,8 +74,8 @@ class Writing(ChangesServer):
         self.there: Content = {}
         self.parts = 0
 
-    def part(self, table: CapturedTable, types: Sequence[str], after: Sequence[str] | None, most: int) -> TablePart:
-        found = super().part(table, types, after, most)
+    def part(self, table: CapturedTable, types: Sequence[str], after: Sequence[str] | None, most: int, *, whole: bool = False) -> TablePart:
+        found = super().part(table, types, after, most, whole=whole)
         self.parts += 1
         if self.parts % 2:
             self.there = self.content()

@@ -30,6 +30,9 @@ LOCK_SECONDS: Final = 120
 LEAST_VERSION: Final = 15
 """The first release whose unique indexes can take nulls as equal."""
 
+_KEEPALIVES: Final = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 60_000}
+"""By which a connection breaks a minute after its machine was switched off; the connection string may have others."""
+
 _SECRET_PARTS: Final = ("password", "sslpassword")
 
 
@@ -108,6 +111,7 @@ class ConnectionString:
             "connect_timeout": self.parts.get("connect_timeout", CONNECT_SECONDS),
             "application_name": self.parts.get("application_name", "tidemark"),
             "client_encoding": "utf8",
+            **{name: self.parts.get(name, value) for name, value in _KEEPALIVES.items()},
             **({"options": whole} if whole else {}),
         }
         return psycopg.connect(self.text, prepare_threshold=None, **parameters)

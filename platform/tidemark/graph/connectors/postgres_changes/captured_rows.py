@@ -34,11 +34,12 @@ class CapturedRows:
 
     @property
     def unreadable(self) -> Mapping[str, str]:
-        """Of each column whose text may not be a value of its type: a condition that it is not."""
+        """Of each column whose text may not be a value of its type: a condition that it is not; a deletion needs only its key."""
         found = {}
         for column in self.table.columns.columns:
             if _is_cast(column.type):
-                found[column.name] = f"({self._text(column.name)} IS NOT NULL AND {self._value(column.name)} IS NULL)"
+                needed = "" if column.name in self.table.keys else "operation <> 'delete' AND "
+                found[column.name] = f"({needed}{self._text(column.name)} IS NOT NULL AND {self._value(column.name)} IS NULL)"
         return found
 
     def over_row(self, expression: str, site: Site) -> tuple[str, str | None]:
@@ -56,7 +57,7 @@ class CapturedRows:
         return with_columns_replaced(expression, self._part, site), type_of(parsed, known)
 
     def time(self, expression: str, site: Site) -> str:
-        """Return SQL of the event time in milliseconds: null for malformed rows; a deletion without the columns has that of its commit.
+        """Return SQL of the event time in milliseconds: null for malformed rows; a deletion has that of its commit.
 
         Raises:
             ColumnError, ExpressionError: as ``over_row`` does.
@@ -69,7 +70,8 @@ class CapturedRows:
         else:
             text = f"CAST({value} AS STRING)"
             milliseconds = f"coalesce(try_cast({text} AS BIGINT), unix_millis(try_cast({text} AS TIMESTAMP)))"
-        deletion = f"if(operation = 'delete', coalesce({milliseconds}, unix_millis(committed_at)), {milliseconds})"
+        # Whether a deletion has the other columns depends on the replica identity.
+        deletion = f"if(operation = 'delete', unix_millis(committed_at), {milliseconds})"
         unreadable = " OR ".join(self.unreadable.values())
         return f"if({unreadable}, NULL, {deletion})" if unreadable else deletion
 
@@ -97,6 +99,9 @@ class CapturedRows:
         text = self._text(name)
         if column.type == "BINARY":
             return f"unhex(substring({text}, 3))"
+        if column.type == "DATE":
+            # Spark reads what follows a date's blank as nothing: years before Christ.
+            return f"if(right({text}, 2) = 'BC', NULL, try_cast({text} AS DATE))"
         return f"try_cast({text} AS {column.type})" if _is_cast(column.type) else text
 
 

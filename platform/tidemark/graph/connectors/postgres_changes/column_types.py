@@ -53,6 +53,16 @@ def reads(kind: str, stored: str) -> bool:
     return kind in _READS.get(_PRECISION.sub("", stored), ())
 
 
+def tells_apart(kind: str, stored: str) -> bool:
+    """Return whether a type of Spark that ``reads`` a column of Postgres has different values for different keys.
+
+    >>> tells_apart("DECIMAL(38, 9)", "numeric"), tells_apart("DOUBLE", "numeric(20,2)"), tells_apart("STRING", "numeric")
+    (False, False, True)
+    """
+    numeric = _NUMERIC.fullmatch(stored)
+    return numeric is None or kind == "STRING" or (kind != "DOUBLE" and numeric[1] is not None)
+
+
 def types_for(stored: str) -> str:
     """Return what to declare for a type of Postgres.
 

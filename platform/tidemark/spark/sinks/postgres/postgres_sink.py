@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from tidemark.savepoints.model.verdict import OutputVerdict, incompatible_output
 from tidemark.savepoints.postgres.database import PostgresError, transaction
 from tidemark.savepoints.postgres.fit import is_blank
 from tidemark.savepoints.postgres.ledger import HISTORY, Ledger, LineageEpochs
+from tidemark.savepoints.postgres.privileges import Missing, may_delete, may_have_rows, missing_privileges
 from tidemark.savepoints.postgres.tables import (
     column_types,
     create_table,
@@ -93,6 +94,7 @@ class PostgresSink(ConnectorSink):
         self._former = former
         self._ledger = Ledger(table, owner.job, name)
         self._checked: str | None = None
+        self._may_delete = False
         self._required: frozenset[str] = frozenset()
         self._position: SinkPosition | None = None
         self.upserts = mode == "upsert"
@@ -130,6 +132,8 @@ class PostgresSink(ConnectorSink):
         folder = self.staging_folder(staging)
         files = write_folder(copied, self.staging, folder, compression=SINK_COMPRESSION, apart=apart)
         staged = tuple(file.as_staged_file() for file in files)
+        if any(map(is_deletion, staged)):
+            self._require_deletes()
         count = sum(file.rows for file in files)
         if changed is not None:
             counts = changes_options(changed.emitted(files, self.name), changed.counts)
@@ -178,7 +182,7 @@ class PostgresSink(ConnectorSink):
             raise staged_files_lost(self.name, self.owner.job, self.location, epoch)
 
     def check(self, schema: StructType) -> None:
-        """Raise SinkError when the table cannot take rows of this type, or identify them by their keys."""
+        """Raise SinkError when the table cannot take rows of this type, or identify them by their keys, or the user may not write them."""
         text = schema.json()
         if text == self._checked:
             return
@@ -190,6 +194,7 @@ class PostgresSink(ConnectorSink):
             stored = read_table(connection, self._table)
             own = self._ledger.is_own(connection)
             blank = stored is not None and is_blank(connection, self._ledger)
+            lacks = missing_privileges(connection, self._ledger, stored, wanted, self._keys) if not blank else []
         if blank:
             self.create(schema)
         elif stored is not None:
@@ -199,16 +204,34 @@ class PostgresSink(ConnectorSink):
                 raise incompatible_outputs_error([verdict])
             for finding in findings:
                 logger.info("output %r: %s", self.name, finding.text())
+        self._refuse(lacks)
         self._required = frozenset() if stored is None or blank else stored.required
         self._checked = text
 
+    def _require_deletes(self) -> None:
+        if not self._may_delete:
+            with self._reading("checked") as connection:
+                exists = read_table(connection, self._table) is not None
+                lacks = may_delete(connection, self._table) if exists else []
+            self._refuse(lacks)
+            self._may_delete = True
+
+    def _refuse(self, lacks: Sequence[Missing]) -> None:
+        if lacks:
+            raise SinkError(
+                f"the user of {self._table.dsn_env} lacks what output {self.name!r} needs: {', '.join(each.what for each in lacks)}",
+                fix="; ".join(dict.fromkeys(each.grant for each in lacks)),
+                uid=self.name,
+                place=self.location,
+            )
+
     @property
     def occupancy(self) -> Occupancy:
-        """Whether there is no table yet, or one without rows that this output has created."""
+        """Whether there is no table yet, or one without rows."""
         with self._reading("read") as connection:
             if read_table(connection, self._table) is None:
                 return "missing"
-            return "empty" if is_blank(connection, self._ledger) else "taken"
+            return "taken" if may_have_rows(connection, self._table) else "empty"
 
     def create(self, schema: StructType) -> None:
         """Create the table, without rows; one that this output created, and that never had rows, gets these columns.

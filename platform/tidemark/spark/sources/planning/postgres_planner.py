@@ -16,10 +16,11 @@ from tidemark.graph.model.postgres_changes_spec import CapturedTable, PostgresCh
 from tidemark.spark.sources.intake_limits import DEFAULT_CHANGES_PER_EPOCH
 from tidemark.spark.sources.planning.source_planner import PlannedJob, Taken
 from tidemark.spark.sources.postgres_changes.captured_files import read_rows, write_rows
-from tidemark.spark.sources.postgres_changes.catalog import Catalog, StoredTable, own_name
+from tidemark.spark.sources.postgres_changes.catalog import Catalog, Slot, StoredTable, own_name
 from tidemark.spark.sources.postgres_changes.epoch_changes import LargeValues, ReadChanges, rows_in_order, seen_first, unread_values
-from tidemark.spark.sources.postgres_changes.messages import Relation
-from tidemark.spark.sources.postgres_changes.positions import ChangesPosition, TableProgress
+from tidemark.spark.sources.postgres_changes.messages import DecodeError, Message, Relation
+from tidemark.spark.sources.postgres_changes.positions import ChangesPosition, TableProgress, lsn_text
+from tidemark.spark.sources.postgres_changes.publications import Publications
 from tidemark.spark.sources.postgres_changes.server import ChangesServer, TablePart
 from tidemark.spark.sources.postgres_changes.server_errors import RESTART
 from tidemark.spark.sources.postgres_changes.transactions import Assembler, Transaction
@@ -61,11 +62,14 @@ class PostgresPlanner:
         self._most = self._spec.max_rows_per_epoch or DEFAULT_CHANGES_PER_EPOCH
         self.server = ChangesServer(source, self._spec)
         self._catalog = Catalog(self.server)
+        self._publications = Publications(self.server)
         self._replayed = ChangesPosition.parse(job.planned.get(source.name))
         self._next: ReadChanges | None = None
         self._checked: set[Relation] = set()
         self._end: int | None = None
         self._rows = 0
+        self._fence = 0
+        self._has_more = False
         try:
             self._tables: Mapping[str, StoredTable] = {}
             self._position = self._open(ChangesPosition.parse(position))
@@ -80,22 +84,58 @@ class PostgresPlanner:
         """Return the position to resume from; makes publication and slot where they are to be made."""
         catalog, spec, job = self._catalog, self._spec, self._job
         catalog.check_server()
+        if stored is not None:
+            self._require_same(stored)
         self._tables = catalog.tables()
         own = own_name(job.name, self._name, job.lineage)
         if stored is None:
-            publication = catalog.publication(own)
+            publication = self._publications.ready(own)
             name = spec.slot or own
-            slot = catalog.slot(name) or catalog.create_slot(name)
+            slot = catalog.slot(name)
+            begin = catalog.create_slot(name).confirmed if slot is None else self._begin(name, slot)
             crash_point("slot-created")
-            return self._fitted(ChangesPosition(job.name, name, publication, slot.confirmed))
-        if stored.job != job.name:
-            raise self.server.error(f"its changes are read by job {stored.job!r}, from which this one was started: {RESTART}", RESTART)
+            return self._fitted(ChangesPosition(job.name, name, publication, begin))
         if spec.publication is None:
-            self._require_published(stored.publication, {label: each.oid for label, each in stored.tables.items() if label in self._tables})
-        position = replace(stored, slot=spec.slot or stored.slot, publication=catalog.publication(stored.publication))
+            self._publications.require(
+                stored.publication, {label: stored.tables[label] for label in self._tables if label in stored.tables}
+            )
+        position = replace(stored, slot=spec.slot or stored.slot, publication=self._publications.ready(stored.publication))
+        if any(label not in stored.tables for label in self._tables):
+            # What was written before a table was published is not among its changes: no part is read before those that wrote have ended,
+            # and the slot is after them.
+            self._fence = self.server.settled()
         catalog.require_whole(position.slot, catalog.slot(position.slot), position.lsn)
         self.server.advance(position.slot, position.lsn)
         return self._fitted(position)
+
+    def _require_same(self, stored: ChangesPosition) -> None:
+        """Make sure that a position is one of this job, this server and this publication."""
+        if stored.job != self._job.name:
+            raise self.server.error(f"its changes are read by job {stored.job!r}, from which this one was started: {RESTART}", RESTART)
+        if self._spec.publication not in (None, stored.publication):
+            raise self.server.error(
+                f"its changes were read by publication {stored.publication!r}, and what {self._spec.publication!r} had since is not known",
+                f"write publication={stored.publication!r}, or: {RESTART}",
+            )
+        self.server.identity = stored.server
+        self._require_log(self.server.flushed(), stored.lsn)
+
+    def _require_log(self, flushed: int, lsn: int) -> None:
+        if flushed < lsn:
+            raise self.server.error(
+                f"the server's log ends at {lsn_text(flushed)}, and the job has read to {lsn_text(lsn)}: the server was set back", RESTART
+            )
+
+    def _begin(self, name: str, slot: Slot) -> int:
+        """Return where to begin with a slot that exists; the rows of the snapshot have what was written before they are read.
+
+        A plan that is to be replayed began with the slot as it is.
+        """
+        if not self._spec.snapshot or self._replayed is not None:
+            return slot.confirmed
+        begin = max(slot.confirmed, self.server.settled())
+        self.server.advance(name, begin)
+        return begin
 
     def _fitted(self, position: ChangesPosition) -> ChangesPosition:
         """Return a position with the progress of the tables that are captured now; a new one is read from its beginning."""
@@ -105,7 +145,10 @@ class PostgresPlanner:
             if known.oid != table.oid:
                 raise self.server.error(f"table {label} was dropped and created again, and its changes are not known", RESTART)
             found[label] = known
-        return replace(position, tables=found)
+        entries = self._publications.require(position.publication, found)
+        self.server.flushed()
+        tables = {label: replace(known, published=entries[label]) for label, known in found.items()}
+        return replace(position, tables=tables, server=self.server.identity)
 
     @property
     def has_unread(self) -> bool:
@@ -139,8 +182,10 @@ class PostgresPlanner:
             taken, self._replayed = self._replayed, None
             self._position = self._fitted(taken)
             self._is_new = False
+            self._has_more = True
             return self._taken(taken, caught_up=False)
         changes, part = self._next_input()
+        self._has_more = changes is not None and not changes.reached and self._is_due(changes)
         if part is None and not self._is_new and not self._is_due(changes):
             return None
         found = changes or ReadChanges((), self._position.lsn, reached=True)
@@ -153,15 +198,18 @@ class PostgresPlanner:
         return self._taken(position, caught_up=found.reached and position.unfinished is None)
 
     def committed(self, position: object) -> None:
-        """Move the slot on to the position of a committed epoch.
+        """Move the slot on to the position of a committed epoch, and look for what that epoch left.
 
         Raises:
-            SourceError: the server cannot be reached.
+            SourceError: the server cannot be reached, or as ``look`` does.
         """
         read = ChangesPosition.parse(position)
         if read is not None and read.slot == self._position.slot:
             self.server.advance(read.slot, read.lsn)
             crash_point("slot-advanced")
+        if self._has_more:
+            self._has_more = False
+            self.look()
 
     def metrics(self) -> Mapping[str, object]:
         """Return the rows of the last epoch, and how many bytes of the server's log are behind it."""
@@ -180,7 +228,8 @@ class PostgresPlanner:
         if changes is None:
             return False
         moved = changes.lsn - self._position.lsn
-        return changes.has_rows or moved >= EMPTY_BYTES or (moved > 0 and not changes.reached)
+        is_fenced = self._position.lsn < self._fence and moved > 0
+        return changes.has_rows or is_fenced or moved >= EMPTY_BYTES or (moved > 0 and not changes.reached)
 
     def _next_input(self) -> tuple[ReadChanges | None, tuple[CapturedTable, TablePart] | None]:
         """Return the changes of the next epoch, and the part of a table that it reads.
@@ -194,14 +243,9 @@ class PostgresPlanner:
             if label is None or self._is_due(changes) or not self._caught_up:
                 return changes, None
         table, progress = self._captured(label), self._position.tables[label]
-        part = self.server.part(table, self._tables[label].key_types(table), progress.after, self._most)
+        stored = self._tables[label]
+        part = self.server.part(table, stored.key_types(table), progress.after, self._most, whole=stored.partitioned)
         changes = self._read(part.lsn)
-        for _ in range(_VISIBLE_LOOKS):
-            if changes.reached or self._is_due(changes):
-                break
-            # The next transaction is committed, and will be visible in a moment.
-            SYSTEM_CLOCK.sleep(_VISIBLE_SECONDS)
-            changes = self._read(part.lsn)
         self._caught_up = changes.reached
         return changes, (table, part) if changes.reached else None
 
@@ -212,15 +256,16 @@ class PostgresPlanner:
         return found
 
     def _progress_after(self, table: CapturedTable, part: TablePart) -> TableProgress:
-        oid = self._position.tables[table.label].oid
-        if len(part.rows) < self._most:
-            return TableProgress(oid, done=True)
+        before = self._position.tables[table.label]
+        if part.is_last:
+            return replace(before, after=None, done=True)
         last = dict(zip(part.columns, part.rows[-1], strict=True))
-        return TableProgress(oid, tuple(str(last[key]) for key in table.keys))
+        return replace(before, after=tuple(str(last[key]) for key in table.keys))
 
     def _newer(self) -> ReadChanges | None:
         """Return the changes that came since those that were read, None where the log is as it was."""
         self._flushed = self.server.flushed()
+        self._require_log(self._flushed, self._position.lsn)
         until = self._flushed if self._end is None else min(self._flushed, self._end)
         if until <= self._covered:
             return None
@@ -232,28 +277,32 @@ class PostgresPlanner:
     def _read(self, until: int) -> ReadChanges:
         """Return changes up to an LSN: as many as an epoch may have, and those of the last transaction."""
         position, most = self._position, self._most
-        self._require_published(position.publication, {label: table.oid for label, table in self._tables.items()})
+        self._publications.require(position.publication, position.tables)
         messages = self.server.changes(position.slot, position.publication, until=until, most=most)
-        keys = {table.label: table.keys for table in self._spec.tables}
-        assembler = Assembler(keys, keys, {table.oid for table in self._tables.values()})
-        found = [each for each in assembler.transactions(messages) if each.end_lsn > position.lsn]
-        seen = seen_first(found, self.server.snapshot()) if found else ()
+        # A slot that another reader moved on before the messages were read is further on now, and a server that was replaced is another.
+        self.server.flushed()
+        self._catalog.require_whole(position.slot, self._catalog.slot(position.slot), position.lsn)
+        found = [each for each in self._assembled(messages) if each.end_lsn > position.lsn]
+        seen = self._seen(found)
         reached = len(messages) < most and len(seen) == len(found)
         last = seen[-1].end_lsn if seen else position.lsn
         return self._readable(ReadChanges(seen, max(until, last) if reached else last, reached))
 
-    def _require_published(self, publication: str, oids: Mapping[str, int]) -> None:
-        """Make sure that a publication has the tables that the job began with: of one that is created again it has no changes.
+    def _assembled(self, messages: Sequence[Message]) -> list[Transaction]:
+        keys = {table.label: table.keys for table in self._spec.tables}
+        assembler = Assembler(keys, keys, {table.oid for table in self._tables.values()})
+        try:
+            return list(assembler.transactions(messages))
+        except DecodeError as error:
+            raise self.server.error(f"its changes cannot be read: {error}", f"correct that, and {RESTART}") from None
 
-        Raises:
-            SourceError: it has not.
-        """
-        for label in self._catalog.unpublished(publication, oids):
-            raise self.server.error(
-                f"table {label} is no longer in publication {publication!r}: it was dropped, renamed or taken out, and "
-                "its changes since then are not known",
-                RESTART,
-            )
+    def _seen(self, found: Sequence[Transaction]) -> tuple[Transaction, ...]:
+        """Return the transactions before the first that is not visible; if that is the first of all, it will be in a moment."""
+        for _ in range(_VISIBLE_LOOKS if found else 0):
+            if seen := seen_first(found, self.server.snapshot()):
+                return seen
+            SYSTEM_CLOCK.sleep(_VISIBLE_SECONDS)
+        return ()
 
     def _readable(self, changes: ReadChanges) -> ReadChanges:
         """Return the changes before the first that cannot be read.
@@ -298,7 +347,8 @@ class PostgresPlanner:
             table = self._captured(label)
             keys = sorted({tuple(str(row.get(name)) for name in table.keys) for row in wanted})
             places = [table.columns.names.index(name) for name in table.keys]
-            for values in self.server.rows_of(table, self._tables[label].key_types(table), keys):
+            stored = self._tables[label]
+            for values in self.server.rows_of(table, stored.key_types(table), keys, whole=stored.partitioned):
                 rows[label, tuple(values[place] for place in places)] = values
         return LargeValues(rows)
 

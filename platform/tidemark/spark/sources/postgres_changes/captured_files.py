@@ -84,7 +84,8 @@ def write_rows(store: JobStore, source: str, rows: Iterable[tuple[CapturedTable,
 
 def _arrow(table: CapturedTable, rows: Sequence[tuple[int, CapturedRow]]) -> pa.Table:
     names = table.columns.names
-    values = [pa.array([row.values[place] for _, row in rows], pa.string()) for place in range(len(names))]
+    # Texts of more than 2 GiB need 64 bits.
+    values = [pa.array([row.values[place] for _, row in rows], pa.large_string()) for place in range(len(names))]
     columns = [
         pa.array([table.label] * len(rows), pa.string()),
         pa.array([row.operation for _, row in rows], pa.string()),

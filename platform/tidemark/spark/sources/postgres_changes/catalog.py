@@ -1,4 +1,4 @@
-"""What the server's catalog says of the captured tables, the publication and the slot; makes what the job may make."""
+"""What the server's catalog says of the captured tables and the slot; makes the slot."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from tidemark.clock import SYSTEM_CLOCK
 from tidemark.errors import SourceError
 from tidemark.graph.connectors.postgres.node import MAX_NAME_BYTES
-from tidemark.graph.connectors.postgres_changes.column_types import reads, types_for
+from tidemark.graph.connectors.postgres_changes.column_types import reads, tells_apart, types_for
 from tidemark.graph.model.postgres_changes_spec import CapturedTable
 from tidemark.savepoints.postgres.database import LEAST_VERSION
 from tidemark.spark.sources.postgres_changes.messages import Relation
 from tidemark.spark.sources.postgres_changes.positions import lsn_text, parse_lsn
-from tidemark.spark.sources.postgres_changes.server import ChangesServer
+from tidemark.spark.sources.postgres_changes.server import WRITERS_SECONDS, ChangesServer
 from tidemark.spark.sources.postgres_changes.server_errors import RESTART
 
 if TYPE_CHECKING:
@@ -34,14 +35,6 @@ SELECT a.attname::text, a.attgenerated <> '',
     CASE WHEN t.typtype = 'd' THEN format_type(t.typbasetype, t.typtypmod) ELSE format_type(a.atttypid, a.atttypmod) END
 FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
 """
-_PUBLISHED: Final = b"""
-SELECT schemaname::text || '.' || tablename::text, to_jsonb(p) -> 'attnames', to_jsonb(p) ->> 'rowfilter'
-FROM pg_publication_tables p WHERE pubname = %s
-"""
-_PUBLISHED_OIDS: Final = b"""
-SELECT c.oid::bigint FROM pg_publication_tables p JOIN pg_namespace n ON n.nspname = p.schemaname
-JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = p.tablename WHERE p.pubname = %s
-"""
 _SLOT: Final = b"""
 SELECT plugin::text, coalesce(database = current_database(), false), coalesce(wal_status, ''), confirmed_flush_lsn::text, temporary
 FROM pg_replication_slots WHERE slot_name = %s
@@ -50,7 +43,7 @@ _TYPES: Final = b"""
 SELECT w.type, w.modifier, CASE WHEN t.typtype = 'd' THEN format_type(t.typbasetype, t.typtypmod) ELSE format_type(t.oid, w.modifier) END
 FROM unnest(%s::bigint[], %s::int[]) AS w(type, modifier) JOIN pg_type t ON t.oid = w.type::oid
 """
-_CREATE_SECONDS: Final = 300
+_PAUSE_SECONDS: Final = 0.2
 _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9_]")
 
 
@@ -67,10 +60,11 @@ def own_name(job: str, source: str, lineage: str) -> str:
 
 @dataclass(frozen=True)
 class StoredTable:
-    """A captured table as it is on the server: its OID, and the types of its columns."""
+    """A captured table as it is on the server: its OID, the types of its columns, whether it is partitioned."""
 
     oid: int
     types: Mapping[str, str]
+    partitioned: bool = False
 
     def key_types(self, table: CapturedTable) -> tuple[str, ...]:
         """Return the types of the columns of the key."""
@@ -145,7 +139,7 @@ class Catalog:
         types = {str(name): str(kind) for name, _, kind in columns}
         computed = {str(name) for name, generated, _ in columns if generated}
         self.check_columns(table, types, computed)
-        return StoredTable(int(oid), types)
+        return StoredTable(int(oid), types, partitioned=kind == "p")
 
     def check_columns(self, table: CapturedTable, types: Mapping[str, str], computed: set[str] | frozenset[str] = frozenset()) -> None:
         """Make sure that the declared columns can be read.
@@ -169,6 +163,12 @@ class Catalog:
                 raise self._server.error(
                     f"column {name!r} of {table.label} is computed, and changes do not have it", "leave it out, and compute it by SQL"
                 )
+            if name in table.keys and reads(kind, types[name]) and not tells_apart(kind, types[name]):
+                raise self._server.error(
+                    f"column {name!r} of the primary key of {table.label} is {types[name]}, of which {kind} does not hold every digit: "
+                    "several rows would be one",
+                    f"read it as STRING, and convert it by SQL after {table.label} was read",
+                )
             if not reads(kind, types[name]):
                 raise self._server.error(
                     f"column {name!r} of {table.label} is {types[name]}, whose values {kind} does not hold",
@@ -179,8 +179,15 @@ class Catalog:
         """Make sure that a table, as it is described with its changes, can be read; returns its columns that are not.
 
         Raises:
-            SourceError: a column was dropped, renamed, or changed its type.
+            SourceError: a column was dropped, renamed, or changed its type, or the changes no longer have the primary key.
         """
+        identity = {column.name for column in relation.columns if column.is_key}
+        if relation.identity not in ("d", "f") or (relation.identity == "d" and identity != set(table.keys)):
+            raise self._server.error(
+                f"the changes of {table.label} have {', '.join(sorted(identity)) or 'no columns'} as their key, and not the primary key "
+                f"{', '.join(table.keys)}: it was changed, or the replica identity",
+                RESTART,
+            )
         wanted = [(column.type, column.modifier) for column in relation.columns]
         given = [[kind for kind, _ in wanted], [modifier for _, modifier in wanted]]
         found = self._server.attempt(lambda connection: connection.execute(_TYPES, given).fetchall())
@@ -188,109 +195,33 @@ class Catalog:
         self.check_columns(table, {column.name: names.get((column.type, column.modifier), "text") for column in relation.columns})
         return [column.name for column in relation.columns if column.name not in table.columns.names]
 
-    def publication(self, own: str) -> str:
-        """Return the publication of the source; the one of its own is made, or given the tables that it lacks.
-
-        Raises:
-            SourceError: it does not publish what is captured.
-        """
-        given = self._server.spec.publication
-        name = given or own
-        published = self._published(name)
-        if given is None:
-            missing = [table for table in self._server.spec.tables if published is None or table.label not in published]
-            if missing:
-                self._publish(name, missing, new=published is None)
-                published = self._published(name)
-        self._check_publication(name, published)
-        return name
-
-    def _published(self, name: str) -> dict[str, tuple[Any, Any]] | None:
-        exists = self._server.attempt(lambda connection: _row(connection, b"SELECT 1 FROM pg_publication WHERE pubname = %s", [name]))
-        if exists is None:
-            return None
-        found = self._server.attempt(lambda connection: connection.execute(_PUBLISHED, [name]).fetchall())
-        return {str(label): (columns, condition) for label, columns, condition in found}
-
-    def _publish(self, name: str, tables: Sequence[CapturedTable], *, new: bool) -> None:
-        from psycopg import errors, sql
-
-        listed = sql.SQL(", ").join(map(_quoted, tables))
-        create = "CREATE PUBLICATION {} FOR TABLE {} WITH (publish = 'insert, update, delete, truncate', publish_via_partition_root = true)"
-        statement = sql.SQL(create if new else "ALTER PUBLICATION {} ADD TABLE {}").format(sql.Identifier(name), listed)
-
-        def publish(connection: PostgresConnection) -> bool:
-            try:
-                connection.execute(statement)
-            except errors.InsufficientPrivilege:
-                return False
-            return True
-
-        if not self._server.attempt(publish):
-            labels = ", ".join(table.label for table in tables)
-            raise self._server.error(
-                f"the user of {self._server.spec.dsn_env} may not publish {labels}",
-                f"as the tables' owner: CREATE PUBLICATION {name} FOR TABLE {labels} WITH (publish_via_partition_root = true); "
-                f"and give publication={name!r}",
-            )
-
-    def unpublished(self, name: str, oids: Mapping[str, int]) -> list[str]:
-        """Return the tables, of some labels with their OIDs, that a publication does not have, whatever they are called now."""
-        found = self._server.attempt(lambda connection: connection.execute(_PUBLISHED_OIDS, [name]).fetchall())
-        there = {int(oid) for (oid,) in found}
-        return [label for label, oid in oids.items() if oid not in there]
-
-    def _check_publication(self, name: str, published: Mapping[str, tuple[Any, Any]] | None) -> None:
-        server = self._server
-        if published is None:
-            raise server.error(
-                f"there is no publication {name!r}", f"CREATE PUBLICATION {name} FOR TABLE ..., or leave publication= out; {RESTART}"
-            )
-        query = b"SELECT pubinsert AND pubupdate AND pubdelete FROM pg_publication WHERE pubname = %s"
-        whole = server.attempt(lambda connection: _row(connection, query, [name]))
-        if whole is not None and not whole[0]:
-            raise server.error(
-                f"publication {name!r} leaves out inserts, updates or deletes",
-                f"ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, truncate')",
-            )
-        for table in server.spec.tables:
-            if table.label not in published:
-                raise server.error(
-                    f"publication {name!r} does not have table {table.label}",
-                    f"ALTER PUBLICATION {name} ADD TABLE {table.label}; of a partitioned one also SET (publish_via_partition_root = true)",
-                )
-            columns, condition = published[table.label]
-            if condition is not None:
-                raise server.error(
-                    f"publication {name!r} has only some rows of {table.label}", f"ALTER PUBLICATION {name} SET TABLE {table.label}"
-                )
-            left_out = [each for each in table.columns.names if columns is not None and each not in columns]
-            if left_out:
-                raise server.error(
-                    f"publication {name!r} does not have column {left_out[0]!r} of {table.label}",
-                    f"publish it, or leave it out of the schema: ALTER PUBLICATION {name} SET TABLE {table.label}",
-                )
-
     def slot(self, name: str) -> Slot | None:
-        """Return a slot, None where there is none.
+        """Return a slot, None where there is none; one that another connection is creating is waited for.
 
         Raises:
-            SourceError: it has lost changes, or is none of this database and of pgoutput.
+            SourceError: it has lost changes, is none of this database and of pgoutput, or is not created.
         """
-        found = self._server.attempt(lambda connection: _row(connection, _SLOT, [name]))
-        if found is None:
-            return None
-        plugin, is_here, status, confirmed, temporary = found
-        if plugin != "pgoutput" or not is_here or temporary:
-            raise self._server.error(
-                f"the replication slot {name!r} is none of pgoutput and of this database", "give another name, slot='...'"
-            )
-        if status == "lost" or confirmed is None:
-            raise self._server.error(
-                f"the replication slot {name!r} is lost: the server deleted changes that were not read (max_slot_wal_keep_size)",
-                f"SELECT pg_drop_replication_slot('{name}'), and {RESTART}",
-            )
-        return Slot(parse_lsn(confirmed))
+        until = SYSTEM_CLOCK.monotonic() + WRITERS_SECONDS
+        while True:
+            found = self._server.attempt(lambda connection: _row(connection, _SLOT, [name]))
+            if found is None:
+                return None
+            plugin, is_here, status, confirmed, temporary = found
+            if plugin != "pgoutput" or not is_here or temporary:
+                raise self._server.error(
+                    f"the replication slot {name!r} is none of pgoutput and of this database", "give another name, slot='...'"
+                )
+            if status == "lost":
+                raise self._server.error(
+                    f"the replication slot {name!r} is lost: the server deleted changes that were not read (max_slot_wal_keep_size)",
+                    RESTART,
+                )
+            if confirmed is not None:
+                return Slot(parse_lsn(confirmed))
+            # A driver that was killed has left the connection that creates it.
+            if SYSTEM_CLOCK.monotonic() > until:
+                raise self._waits(name)
+            SYSTEM_CLOCK.sleep(_PAUSE_SECONDS)
 
     def create_slot(self, name: str) -> Slot:
         """Make a slot; it waits for the transactions that are writing.
@@ -298,23 +229,29 @@ class Catalog:
         Raises:
             SourceError: the server has no free one, the user may not, or transactions do not end.
         """
+        from psycopg import errors
 
-        def create(connection: PostgresConnection) -> str | None:
-            with connection.transaction():
-                connection.execute(f"SET LOCAL statement_timeout = '{_CREATE_SECONDS}s'".encode())
-                made = _row(connection, b"SELECT lsn::text FROM pg_create_logical_replication_slot(%s, 'pgoutput')", [name])
-            return None if made is None else str(made[0])
+        def create(connection: PostgresConnection) -> bool:
+            if _row(connection, _SLOT, [name]) is not None:  # the connection was lost when it had been created
+                return True
+            try:
+                with connection.transaction():
+                    connection.execute(f"SET LOCAL statement_timeout = '{WRITERS_SECONDS:.0f}s'".encode())
+                    connection.execute(b"SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [name])
+            except errors.QueryCanceled:
+                return False
+            return True
 
-        try:
-            made = self._server.attempt(create)
-        except SourceError as error:
-            if "statement timeout" not in error.what:
-                raise
-            raise self._server.error(
-                f"the replication slot {name!r} waits for a transaction that has been open for {_CREATE_SECONDS} seconds",
-                "end it: SELECT pid, xact_start, query FROM pg_stat_activity WHERE backend_xid IS NOT NULL",
-            ) from None
-        return Slot(parse_lsn(made or "0/0"))
+        slot = self.slot(name) if self._server.attempt(create) else None
+        if slot is None:
+            raise self._waits(name)
+        return slot
+
+    def _waits(self, name: str) -> SourceError:
+        return self._server.error(
+            f"the replication slot {name!r} waits for a transaction that has been open for {WRITERS_SECONDS:.0f} seconds",
+            "end it: SELECT pid, xact_start, query FROM pg_stat_activity WHERE backend_xid IS NOT NULL",
+        )
 
     def require_whole(self, name: str, slot: Slot | None, lsn: int) -> None:
         """Make sure that a slot has all changes after an LSN.
@@ -323,9 +260,7 @@ class Catalog:
             SourceError: it does not exist any more, or is further on.
         """
         if slot is None:
-            raise self._server.error(
-                f"the replication slot {name!r} no longer exists, and with it the changes that were not read", f"{RESTART}"
-            )
+            raise self._server.error(f"the replication slot {name!r} no longer exists, and with it the changes that were not read", RESTART)
         if slot.confirmed > lsn:
             raise self._server.error(
                 f"the replication slot {name!r} is at {lsn_text(slot.confirmed)}, and the job has read to {lsn_text(lsn)}: what is between "

@@ -30,11 +30,15 @@ def parse_lsn(text: str) -> int:
 
 @dataclass(frozen=True)
 class TableProgress:
-    """How far the rows of a table were read: up to the key ``after``, None before the first; all if ``done``. ``oid`` is the table's."""
+    """How far the rows of a table were read: up to the key ``after``, None before the first; all if ``done``.
+
+    ``oid`` is the table's, ``published`` that of its entry in the publication, 0 where it is not known.
+    """
 
     oid: int
     after: tuple[str, ...] | None = None
     done: bool = False
+    published: int = 0
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,8 @@ class CapturedFile:
 class ChangesPosition:
     """The position after an epoch: all transactions that end at ``lsn`` or before were read, and of each table what its progress says.
 
-    ``job`` is the one that reads the slot, by the ``publication``. ``files`` are those that the epoch read.
+    ``job`` is the one that reads the slot, by the ``publication``. ``files`` are those that the epoch read. ``server`` identifies the
+    server and the timeline of its log, empty where they are not known.
     """
 
     job: str
@@ -59,6 +64,7 @@ class ChangesPosition:
     lsn: int
     tables: Mapping[str, TableProgress] = field(default_factory=dict)
     files: tuple[CapturedFile, ...] = ()
+    server: str = ""
 
     @property
     def unfinished(self) -> str | None:
@@ -78,6 +84,7 @@ class ChangesPosition:
             "lsn": lsn_text(self.lsn),
             "tables": {label: _stored(table) for label, table in self.tables.items()},
             "files": [{"path": file.path, "rows": file.rows, "bytes": file.bytes} for file in self.files],
+            "server": self.server,
         }
 
     @classmethod
@@ -88,19 +95,21 @@ class ChangesPosition:
         try:
             tables = {str(label): _parsed(table) for label, table in stored["tables"].items()}
             files = tuple(CapturedFile(str(file["path"]), int(file["rows"]), int(file["bytes"])) for file in stored["files"])
-            return cls(str(stored["job"]), str(stored["slot"]), str(stored["publication"]), parse_lsn(stored["lsn"]), tables, files)
+            names = (str(stored["job"]), str(stored["slot"]), str(stored["publication"]))
+            return cls(*names, parse_lsn(stored["lsn"]), tables, files, str(stored.get("server", "")))
         except (AttributeError, KeyError, TypeError, ValueError):
             return None
 
 
 def _stored(table: TableProgress) -> dict[str, object]:
     read: dict[str, object] = {"done": True} if table.done else {} if table.after is None else {"after": list(table.after)}
-    return {"oid": table.oid, **read}
+    return {"oid": table.oid, "published": table.published, **read}
 
 
 def _parsed(stored: Any) -> TableProgress:  # noqa: ANN401 - JSON
     after = stored.get("after")
-    return TableProgress(int(stored["oid"]), None if after is None else tuple(map(str, after)), done=bool(stored.get("done")))
+    read = None if after is None else tuple(map(str, after))
+    return TableProgress(int(stored["oid"]), read, done=bool(stored.get("done")), published=int(stored.get("published", 0)))
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from tidemark.errors import SourceError
 from tidemark.graph.model.nodes import SourceNode
 from tidemark.graph.model.postgres_changes_spec import CapturedTable, PostgresChangesSpec
 from tidemark.savepoints.postgres.database import ConnectionString, PostgresError
-from tidemark.spark.sources.postgres_changes.messages import Message, decode
+from tidemark.spark.sources.postgres_changes.messages import DecodeError, Message, decode
 from tidemark.spark.sources.postgres_changes.positions import Snapshot, lsn_text, parse_lsn
-from tidemark.spark.sources.postgres_changes.server_errors import explained, in_use
+from tidemark.spark.sources.postgres_changes.server_errors import RESTART, again, explained
 
 if TYPE_CHECKING:
     from psycopg import sql
@@ -31,6 +31,13 @@ _FLUSH_SECONDS: Final = 10.0
 _FLUSH_PAUSE_SECONDS: Final = 0.005
 _FLUSH_LOOKS: Final = 20
 _FETCHED: Final = 5_000
+WRITERS_SECONDS: Final = 300.0
+"""How long transactions are waited for that were writing when a slot was created, or a table added."""
+
+_FLUSHED: Final = b"""
+SELECT pg_current_wal_flush_lsn()::text, (SELECT system_identifier FROM pg_control_system())::text || '/' ||
+    ('x' || left(pg_walfile_name(pg_current_wal_flush_lsn()), 8))::bit(32)::int
+"""
 
 SETTINGS: Final = {
     "TimeZone": "UTC",
@@ -39,19 +46,32 @@ SETTINGS: Final = {
     "extra_float_digits": "1",
     "bytea_output": "hex",
     "default_transaction_read_only": "off",
+    "row_security": "off",
 }
-"""By which the texts of values are the same in changes and in parts of tables, whatever the server's own settings are."""
+"""By which the texts of values are the same in changes and in parts of tables, whatever the server's own settings are.
+
+A part of a table of which the user sees only some rows is an error: changes have them all.
+"""
+
+PART_BYTES: Final = 64 * 1024 * 1024
+"""After so many bytes a part of a table ends."""
+
+_PART_ROWS: Final = 500
 
 
 @dataclass(frozen=True)
 class TablePart:
-    """Rows of a table with their values as texts, as one snapshot sees them, which is older than ``lsn``, at a time in microseconds."""
+    """Rows of a table with their values as texts, as one snapshot sees them, which is older than ``lsn``, at a time in microseconds.
+
+    ``is_last`` says whether no rows follow them.
+    """
 
     columns: tuple[str, ...]
     rows: Sequence[tuple[str | None, ...]]
     snapshot: Snapshot
     lsn: int
     at: int
+    is_last: bool = False
 
 
 class ChangesServer:
@@ -60,6 +80,9 @@ class ChangesServer:
     Args:
         source: that captures changes.
         spec: of the source.
+
+    Attributes:
+        identity: of the server and the timeline of its log, which must not change; empty where it is not known yet.
     """
 
     def __init__(self, source: SourceNode, spec: PostgresChangesSpec) -> None:
@@ -69,6 +92,7 @@ class ChangesServer:
             spec.dsn_env, what=f"source {source.name!r}", place=f"postgres://{spec.dsn_env}", error=SourceError
         )
         self._connection: PostgresConnection | None = None
+        self.identity = ""
 
     def error(self, what: str, fix: str) -> SourceError:
         """Return an error of the source."""
@@ -87,14 +111,48 @@ class ChangesServer:
                     return call(self._connected())
             except PostgresError as error:
                 self.close()
-                if not (error.lost or in_use(error)) or SYSTEM_CLOCK.monotonic() > until:
+                if not again(error) or SYSTEM_CLOCK.monotonic() > until:
                     what, fix = explained(error, self.spec)
                     raise self.error(what, fix) from None
             SYSTEM_CLOCK.sleep(_PAUSE_SECONDS)
 
     def flushed(self) -> int:
-        """Return up to where the write-ahead log is on disk."""
-        return self.attempt(lambda connection: parse_lsn(_one(connection, "SELECT pg_current_wal_flush_lsn()::text")))
+        """Return up to where the write-ahead log is on disk.
+
+        Raises:
+            SourceError: it is the log of another server, or another timeline of it.
+        """
+        lsn, identity = self.attempt(lambda connection: _row(connection, _FLUSHED))
+        self.identity = self.identity or identity
+        if identity != self.identity:
+            raise self.error(
+                f"the server's log is another one (system and timeline {identity}, before {self.identity}): the server is another, was "
+                "restored from a backup, or was a standby. It may lack changes that were read, and have others",
+                RESTART,
+            )
+        return parse_lsn(lsn)
+
+    def settled(self) -> int:
+        """Wait for the transactions that are writing now, and return an LSN after them.
+
+        They may have changed a table before it was published.
+
+        Raises:
+            SourceError: they do not end.
+        """
+        until = SYSTEM_CLOCK.monotonic() + WRITERS_SECONDS
+        # The server gives this number to a transaction of its own, after those of all that have written.
+        last = int(self.attempt(lambda connection: _one(connection, "SELECT pg_current_xact_id()::text")))
+        while int(self.attempt(lambda connection: _one(connection, "SELECT pg_snapshot_xmin(pg_current_snapshot())::text"))) <= last:
+            if SYSTEM_CLOCK.monotonic() > until:
+                raise self.error(
+                    f"a transaction that has been open for {WRITERS_SECONDS:.0f} seconds may have changed a table before it was published",
+                    "end it: SELECT pid, xact_start, query FROM pg_stat_activity WHERE backend_xid IS NOT NULL",
+                )
+            SYSTEM_CLOCK.sleep(_PAUSE_SECONDS)
+        found = self.attempt(lambda connection: parse_lsn(_one(connection, "SELECT pg_current_wal_insert_lsn()::text")))
+        self._flush(found)
+        return found
 
     def snapshot(self) -> Snapshot:
         """Return which transactions are seen now."""
@@ -118,7 +176,10 @@ class ChangesServer:
                 cursor.execute(peek.encode(), [slot, lsn_text(until), most, publication], binary=True)
                 return [decode(bytes(data)) for (data,) in cursor]
 
-        return self.attempt(read)
+        try:
+            return self.attempt(read)
+        except DecodeError as error:
+            raise self.error(f"its changes cannot be decoded: {error}", "report it, with the release of the server") from None
 
     def advance(self, slot: str, lsn: int) -> None:
         """Move a slot on to an LSN, so that the server may delete what is before it; one that is there already stays."""
@@ -131,14 +192,15 @@ class ChangesServer:
 
         self.attempt(move)
 
-    def part(self, table: CapturedTable, types: Sequence[str], after: Sequence[str] | None, most: int) -> TablePart:
+    def part(self, table: CapturedTable, types: Sequence[str], after: Sequence[str] | None, most: int, *, whole: bool = False) -> TablePart:
         """Return the rows of a table that follow a key, in the order of the primary key, as they are now.
 
         Args:
             table: the table.
             types: of the columns of the key, as the catalog names them.
             after: the key as texts, None for the first rows.
-            most: how many rows.
+            most: how many rows; fewer if they are large.
+            whole: whether the table is partitioned, and its rows are in other tables.
         """
         from psycopg import sql
 
@@ -147,25 +209,36 @@ class ChangesServer:
         if after is not None:
             values = sql.SQL(", ").join(sql.SQL("%s::") + sql.SQL(kind) for kind in types)
             following = sql.SQL("WHERE ({}) > ({})").format(keys, values)
-        query = sql.SQL("SELECT {} FROM {} {} ORDER BY {} LIMIT {}").format(
-            _columns(table), _identifier(table), following, keys, sql.Literal(most)
+        query = sql.SQL("DECLARE tidemark_part NO SCROLL CURSOR FOR SELECT {} FROM {} {} ORDER BY {} LIMIT {}").format(
+            _columns(table), _rows_of(table, whole=whole), following, keys, sql.Literal(most)
         )
 
         def read(connection: PostgresConnection) -> TablePart:
             with _one_snapshot(connection) as (snapshot, lsn, at):
-                return TablePart(table.columns.names, _texts(connection, query, after), snapshot, lsn, at)
+                connection.execute(query, after)
+                rows, is_last = _fetched(connection, most)
+            return TablePart(table.columns.names, rows, snapshot, lsn, at, is_last)
 
         found = self.attempt(read)
         self._flush(found.lsn)
         return found
 
-    def rows_of(self, table: CapturedTable, types: Sequence[str], keys: Sequence[Sequence[str]]) -> list[tuple[str | None, ...]]:
+    def rows_of(
+        self, table: CapturedTable, types: Sequence[str], keys: Sequence[Sequence[str]], *, whole: bool = False
+    ) -> list[tuple[str | None, ...]]:
         """Return the rows with some keys as they are now, with their values as texts, in the order of the declared columns."""
         from psycopg import sql
 
-        arrays = sql.SQL(", ").join(sql.SQL("%s::text[]::") + sql.SQL(f"{kind}[]") for kind in types)
-        wanted = sql.SQL("SELECT {} FROM {} WHERE ({}) IN (SELECT * FROM unnest({}))").format(
-            _columns(table), _identifier(table), sql.SQL(", ").join(map(sql.Identifier, table.keys)), arrays
+        names = [sql.Identifier(f"k{number}") for number in range(len(types))]
+        typed = sql.SQL(", ").join(sql.SQL("{}::").format(name) + sql.SQL(kind) for name, kind in zip(names, types, strict=True))
+        arrays = sql.SQL(", ").join([sql.SQL("%s::text[]")] * len(types))
+        wanted = sql.SQL("SELECT {} FROM {} WHERE ({}) IN (SELECT {} FROM unnest({}) AS k({}))").format(
+            _columns(table),
+            _rows_of(table, whole=whole),
+            sql.SQL(", ").join(map(sql.Identifier, table.keys)),
+            typed,
+            arrays,
+            sql.SQL(", ").join(names),
         )
         given = [list(column) for column in zip(*keys, strict=True)]
         return self.attempt(lambda connection: list(_texts(connection, wanted, given)))
@@ -206,9 +279,7 @@ def _one_snapshot(connection: PostgresConnection) -> Iterator[tuple[Snapshot, in
         connection.execute(b"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         # The snapshot is taken before the functions are called.
         query = b"SELECT pg_current_snapshot()::text, pg_current_wal_insert_lsn()::text, (extract(epoch FROM now()) * 1000000)::bigint"
-        found = connection.execute(query).fetchone()
-        if found is None:
-            raise TypeError("a query without a row")
+        found = _row(connection, query)
         yield Snapshot.parse(found[0]), parse_lsn(found[1]), int(found[2])
 
 
@@ -216,6 +287,21 @@ def _write_message(connection: PostgresConnection) -> None:
     with connection.transaction():
         connection.execute(b"SET LOCAL synchronous_commit = on")
         connection.execute(b"SELECT pg_logical_emit_message(true, 'tidemark', '')")
+
+
+def _fetched(connection: PostgresConnection, most: int) -> tuple[list[tuple[str | None, ...]], bool]:
+    """Return rows of a part until there are enough, or many bytes, and whether they are all that follow."""
+    from psycopg import sql
+
+    rows: list[tuple[str | None, ...]] = []
+    size, fetch = 0, sql.SQL("FETCH FORWARD {} FROM tidemark_part").format(sql.Literal(_PART_ROWS))
+    while size < PART_BYTES:
+        found = _texts(connection, fetch, None)
+        rows += found
+        if len(found) < _PART_ROWS:
+            return rows, len(rows) < most
+        size += sum(len(value) for row in found for value in row if value is not None)
+    return rows, False
 
 
 def _texts(connection: PostgresConnection, query: sql.Composed, values: Sequence[object] | None) -> Sequence[tuple[str | None, ...]]:
@@ -238,10 +324,18 @@ def _columns(table: CapturedTable) -> sql.Composed:
     return sql.SQL(", ").join(map(sql.Identifier, table.columns.names))
 
 
-def _identifier(table: CapturedTable) -> sql.Identifier:
+def _rows_of(table: CapturedTable, *, whole: bool) -> sql.Composed:
+    """Return a table without those that inherit from it, whose changes are of other tables."""
     from psycopg import sql
 
-    return sql.Identifier(table.schema, table.name)
+    return sql.SQL("{}" if whole else "ONLY {}").format(sql.Identifier(table.schema, table.name))
+
+
+def _row(connection: PostgresConnection, query: bytes) -> tuple[Any, ...]:
+    found = connection.execute(query).fetchone()
+    if found is None:
+        raise TypeError("a query without a row")
+    return found
 
 
 def _one(connection: PostgresConnection, query: str) -> Any:  # noqa: ANN401 - of any type

@@ -12,14 +12,17 @@ _NO_SLOTS: Final = "53400"
 _DENIED: Final = "42501"
 _MISSING: Final = "42704"
 _STATE: Final = "55000"
+_CANCELLED: Final = "57014"
 
-RESTART: Final = "give the source another name: it then begins with a new snapshot"
+RESTART: Final = (
+    "give the source another name: it then begins with a new snapshot; and drop its replication slot, which keeps the server's log"
+)
 """What to do where changes were lost."""
 
 
-def in_use(error: PostgresError) -> bool:
-    """Return whether a slot is read by another connection."""
-    return error.state == _IN_USE
+def again(error: PostgresError) -> bool:
+    """Return whether the same call may succeed in a moment: the connection was lost, or another one reads the slot."""
+    return error.state == _IN_USE or (error.lost and error.state != _CANCELLED)
 
 
 def explained(error: PostgresError, spec: PostgresChangesSpec) -> tuple[str, str]:
@@ -42,7 +45,13 @@ def explained(error: PostgresError, spec: PostgresChangesSpec) -> tuple[str, str
     if error.state == _MISSING:
         return f"what it reads is missing: {error.what}", f"create it again; if changes were made since: {RESTART}"
     if error.state == _STATE:
-        return f"its replication slot cannot be read: {error.what}", f"if the slot is lost or invalid, drop it, and {RESTART}"
+        return f"its replication slot cannot be read: {error.what}", f"if the slot is lost or invalid: {RESTART}"
+    return _of_user(error, spec)
+
+
+def _of_user(error: PostgresError, spec: PostgresChangesSpec) -> tuple[str, str]:
+    if error.state == _CANCELLED:
+        return f"the server ended a statement: {error.what}", "raise the user's limit: ALTER ROLE ... SET statement_timeout = 0"
     if error.state.startswith("28"):
         return f"the server refuses the user: {error.what}", f"correct the user and the password in {spec.dsn_env}"
     if error.lost:

@@ -66,7 +66,7 @@ class Assembler:
         """Yield the transactions of messages, in order.
 
         Raises:
-            DecodeError: a message comes where none of its kind may be.
+            DecodeError: a message comes where none of its kind may be, or a change has no primary key.
         """
         begin: Begin | None = None
         changes: list[Change] = []
@@ -112,6 +112,9 @@ def changes_of(relation: Relation, message: Insert | Update | Delete, keys: tupl
         relation: the table.
         message: the change.
         keys: the columns of the table's primary key.
+
+    Raises:
+        DecodeError: a row that is deleted or replaced has no primary key.
     """
     if isinstance(message, Insert):
         return [Change(relation, "insert", _row(relation, message.new))]
@@ -122,7 +125,8 @@ def changes_of(relation: Relation, message: Insert | Update | Delete, keys: tupl
         return [Change(relation, "update", new)]
     old = _old(relation, message.old, keys, whole=message.whole)
     if message.whole:
-        new = {name: old.get(name) if value is UNCHANGED else value for name, value in new.items()}
+        # The old row of a partition may have only the key, whatever the partitioned table has.
+        new = {name: value if value is not UNCHANGED or old.get(name) is None else old[name] for name, value in new.items()}
     # A large value of the key that stays is not in the new row, but in the old one.
     new = {name: old[name] if value is UNCHANGED and name in keys and name in old else value for name, value in new.items()}
     if any(old.get(key) != new.get(key) for key in keys):
@@ -136,4 +140,9 @@ def _row(relation: Relation, values: Values) -> dict[str, Value]:
 
 def _old(relation: Relation, values: Values, keys: tuple[str, ...], *, whole: bool) -> dict[str, Value]:
     row = _row(relation, values)
-    return row if whole else {name: row.get(name) for name in keys}
+    missing = [name for name in keys if row.get(name) is None]
+    if missing:
+        raise DecodeError(
+            f"a change of {relation.label} does not have column {missing[0]!r} of the primary key: its replica identity is another"
+        )
+    return row if whole else {name: row[name] for name in keys}
