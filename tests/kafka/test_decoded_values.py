@@ -179,14 +179,26 @@ def test_json_in_a_query(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(JobDriver, "plans_epochs", False)
     world.topics.create("queried.json", 1)
     at = datetime.fromtimestamp(START / 1000, UTC).isoformat()
-    for value in (f'{{"zone": 7, "at": "{at}", "amount": 2.5, "kind": "x"}}', '{"zone": "seven"}', "", f'{{"at": "{at}"}}', '{"zone":'):
+    whole = f'{{"zone": 7, "at": "{at}", "amount": 2.5, "kind": "x"}}'
+    torn = ['{"zone": 3000000000}', '{"zone": 1.5}', '{"zone": 1, "amount": 1234567.5}', '{"zone": 1, "stops": [1, "x"]}', "[1]", "null"]
+    for value in (whole, '{"zone": "seven"}', "", f'{{"at": "{at}"}}', '{"zone":', f"{whole}{whole}", f"{whole} 1", *torn):
         world.topics.send("queried.json", 0, value)
+    latin = f'{{"zone": 7, "at": "{at}", "kind": "Zoë"}}'.encode("latin-1")
+    world.topics.send("queried.json", 0, latin)
+    world.topics.send("queried.json", 0, f'  {{"at": "{at}", "extra": {{"a": [1]}}, "zone": 6, "zone": 7, "kind": null}} \n')
     world.topics.flush()
     job = world.job(tm.kafka_source(servers=world.address, topics="queried.json", format="json", schema=SCHEMA))
     job.run()
-    assert {place: (row["zone"], row["amount"], row["kind"]) for place, row in job.rows().items()} == {(0, 0): (7, Decimal("2.50"), "x")}
+    rows = {place: (row["zone"], row["amount"], row["kind"]) for place, row in job.rows().items()}
+    assert rows == {(0, 0): (7, Decimal("2.50"), "x"), (0, 14): (7, None, None)}
     no_json = "value is no JSON object with the columns of the schema"
-    assert job.malformed() == {
+    found = job.malformed()
+    record = json.loads(found.pop("value is not UTF-8 (partition 0, offset 13)"))
+    assert base64.b64decode(record["value"]) == latin
+    assert found == {
+        **{f"{no_json} (partition 0, offset {offset})": value for offset, value in enumerate(torn, start=7)},
+        f"{no_json} (partition 0, offset 5)": f"{whole}{whole}",
+        f"{no_json} (partition 0, offset 6)": f"{whole} 1",
         f"{no_json} (partition 0, offset 1)": '{"zone": "seven"}',
         f"{no_json} (partition 0, offset 2)": "",
         "column 'value.zone' is null, and the schema declares it NOT NULL (partition 0, offset 3)": f'{{"at": "{at}"}}',
