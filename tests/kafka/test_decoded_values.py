@@ -17,7 +17,7 @@ import tidemark as tm
 from tests.engine.lab import require_conservation
 from tests.kafka.broker import NEEDS_AVRO, NEEDS_JARS, Broker, Topics
 from tests.kafka.fares import MINUTE, START
-from tests.kafka.schema_registry import Registry, schema_registry, wire
+from tests.kafka.schema_registry import Registry, encoded, schema_registry, wire
 from tidemark.errors import SourceError
 from tidemark.graph.model.source_specs import FormatSpec
 from tidemark.spark.loop.driver import JobDriver
@@ -144,7 +144,10 @@ def test_avro_of_several_writers(world: World, caplog: pytest.LogCaptureFixture)
     topics.send(topic, 0, wire(second, SECOND, {**fare, "driver": {"age": 41, "stars": 4.5, "name": "Zoë"}}))
     topics.send(topic, 0, wire(first, FIRST, {"zone": 8, "at": millis(3), "amount": None}))
     torn = wire(second, SECOND, {**fare, "driver": None})[:-9]
-    for value in (torn, wire(other, OTHER, {"zone": "seven", "at": millis(2)}), b"\0\0\0\0\x11x", b'{"zone": 7}', b"\0\0", None):
+    # Its amount is of more bytes than the JVM has.
+    huge = b"\0" + first.to_bytes(4, "big") + b"".join(encoded("long", each) for each in (7, millis(2), 1, 1_900_000_000)) + b"x"
+    other_type = wire(other, OTHER, {"zone": "seven", "at": millis(2)})
+    for value in (torn, other_type, b"\0\0\0\0\x11x", b'{"zone": 7}', b"\0\0", None, huge):
         topics.send(topic, 1, value)
     topics.flush()
     registry.failures = 2
@@ -167,10 +170,11 @@ def test_avro_of_several_writers(world: World, caplog: pytest.LogCaptureFixture)
         f"{no_wire} (partition 1, offset 4)",
         f"{no_wire} (partition 1, offset 5)",
         "event time 'value.at' is null (partition 1, offset 6)",
+        f"value cannot be read with schema {first} (partition 1, offset 7)",
     }
     raw = json.loads(found[f"value cannot be read with schema {second} (partition 1, offset 1)"])
     assert base64.b64decode(raw["value"]) == torn
-    assert [epoch.sources["fares"].rows_malformed for epoch in job.epochs] == [0, 6]
+    assert [epoch.sources["fares"].rows_malformed for epoch in job.epochs] == [0, 7]
     everything = "".join(path.read_bytes().decode("latin-1") for path in world.folder.rglob("*") if path.is_file())
     assert SECRET not in everything + caplog.text + repr(spec) + str(job.job.explain())
 
