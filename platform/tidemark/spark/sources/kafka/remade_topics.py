@@ -11,8 +11,8 @@ from tidemark.graph.model.nodes import SourceNode
 from tidemark.graph.model.source_specs import FormatSpec
 
 
-def resumed(spec: FormatSpec, *, start: str = "earliest") -> FormatSpec:
-    """Return a spec whose start is another than the declared one, which is of no use to a source that has a position.
+def resumed(spec: FormatSpec) -> FormatSpec:
+    """Return the spec of a source that has a position: it begins with the earliest offsets, whatever was declared.
 
     Spark looks for the declared start each time, and fails where it names offsets of some partitions only, as after more were added.
 
@@ -20,7 +20,7 @@ def resumed(spec: FormatSpec, *, start: str = "earliest") -> FormatSpec:
     {'subscribe': 'fares', 'startingOffsets': 'earliest'}
     """
     kept = {name: value for name, value in spec.options.items() if not name.lower().startswith("starting")}
-    return replace(spec, options={**kept, "startingOffsets": start})
+    return replace(spec, options={**kept, "startingOffsets": "earliest"})
 
 
 def is_remade(start: object, end: object) -> bool:
