@@ -55,8 +55,9 @@ def kafka_error(error: BaseException, sources: Iterable[SourceNode]) -> SourceEr
         what = f"Kafka no longer has records that come next: {reason}"
         fix = (
             "restore a savepoint from which on Kafka still has all records, or set the source's option failOnDataLoss='false' "
-            "(kafka_source: on_loss='skip'): it continues with the records that are left, and the rest is missing from the results; then give the topic a longer "
-            "retention.ms. Of a topic that was deleted and made again, kafka_source(on_remade='restart') reads all records"
+            "(kafka_source: on_loss='skip'): it continues with the records that are left, and the rest is missing from the results; then "
+            "give the topic a longer retention.ms. Of a topic that was deleted and made again, kafka_source(on_remade='restart') reads all "
+            "records"
         )
     elif kafka and _NO_TOPIC.search(text):
         reason = text
