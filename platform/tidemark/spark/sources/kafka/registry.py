@@ -115,16 +115,18 @@ class SchemaRegistry:
         return found
 
     def _versions(self, subject: str, numbers: Sequence[int]) -> Iterable[WriterSchema]:
-        known = _known.setdefault((self._url, subject), {})
+        # Jobs of one process share what is known, so a new mapping takes the place of the other.
+        known = dict(_known.get((self._url, subject), {}))
         if not known.keys() <= set(numbers):
             # A subject that was deleted for good, and registered again, has other schemas by the same numbers.
-            known.clear()
+            known = {}
         for number in numbers:
             if number not in known:
                 version = self._get(_path(subject, number))
                 if version is None:
                     continue  # deleted for good since the numbers were asked for
                 known[number] = self._schema(self._checked(version))
+        _known[self._url, subject] = known
         return known.values()
 
     def _schema(self, version: Mapping[str, object]) -> WriterSchema:
