@@ -42,13 +42,16 @@ def test_values_may_become_wider(have: T.DataType, want: T.DataType, *, fits: bo
 
 
 def test_fields_are_found_by_name() -> None:
-    have = T.StructType().add("Zone", "integer").add("zone", "string").add("at", "long")
+    have = T.StructType().add("zone", "string").add("at", "long")
     want = T.StructType().add("zone", "string").add("AT", "long").add("no`ne", "integer")
     found = read_as(have, want, "v")
     fields = "'zone', v.`zone`, 'AT', v.`at`, 'no`ne', CAST(NULL AS int)"
     assert found == f"CAST(if(v IS NULL, NULL, named_struct({fields})) AS struct<`zone`: string, `AT`: bigint, `no``ne`: int>)"
     with pytest.raises(UnreadableTypeError, match=r"value\.AT is bigint, and the source declares int"):
         read_as(have, T.StructType().add("AT", "integer"), "v")
+    # Spark refuses v.`zone` of a struct that has both.
+    with pytest.raises(UnreadableTypeError, match="value has Zone and zone, which Spark does not tell apart"):
+        read_as(T.StructType().add("Zone", "integer").add("zone", "string"), want, "v")
 
 
 def test_types_of_other_schemas_are_put_in_once() -> None:
@@ -62,3 +65,4 @@ def test_types_of_other_schemas_are_put_in_once() -> None:
     assert found.count('"name": "geo.Unit"') == 1
     assert found.count('"name": "Point"') == 1
     assert found.endswith('"items": "geo.Point"}}, {"name": "c", "type": "Unit"}, {"name": "d", "type": "int"}]}')
+    assert with_references('{"type": {"type": "geo.Unit"}}', {"geo.Unit": unit}) == f'{{"type": {{"type": {unit}}}}}'

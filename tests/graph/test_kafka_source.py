@@ -53,6 +53,8 @@ def test_options_of_spark() -> None:
     assert json.loads(spec(from_offsets={"fares": {0: 5, 1: -2}}).options["startingOffsets"]) == {"fares": {"0": 5, "1": -2}}
     since = spec(from_timestamp="2026-11-26T09:00:00+01:00").options
     assert (since["startingTimestamp"], since["startingOffsetsByTimestampStrategy"]) == ("1795680000000", "latest")
+    # The first record that is not older has the next millisecond.
+    assert spec(from_timestamp="2026-11-26T08:00:00.000400+00:00").options["startingTimestamp"] == "1795680000001"
 
 
 def test_columns_and_identity() -> None:
@@ -96,6 +98,7 @@ def test_columns_and_identity() -> None:
         ({"start": "now"}, "kafka_source(start='now') is not one of earliest, latest"),
         ({"start": "latest", "from_offsets": {"fares": {0: 1}}}, "begins at one place"),
         ({"from_timestamp": "2026-11-26T08:00:00"}, "is no time with an offset from UTC"),
+        ({"from_timestamp": "1969-12-31T23:59:59.999+00:00"}, "is no time with an offset from UTC, 1970 or later"),
         ({"isolation": "serializable"}, "is not one of read_committed, read_uncommitted"),
         ({"on_remade": "skip"}, "is not one of fail, restart"),
         ({"on_remade": "restart", "options": {"minOffsetsPerTrigger": 5}}, "does not go with the options"),

@@ -17,7 +17,7 @@ import tidemark as tm
 from tests.engine.lab import require_conservation
 from tests.kafka.broker import NEEDS_AVRO, NEEDS_JARS, Broker, Topics
 from tests.kafka.fares import MINUTE, START
-from tests.kafka.schema_registry import Registry, schema_registry, wire
+from tests.kafka.schema_registry import Registry, encoded, schema_registry, wire
 from tidemark.errors import SourceError
 from tidemark.graph.model.source_specs import FormatSpec
 from tidemark.spark.loop.driver import JobDriver
@@ -144,7 +144,10 @@ def test_avro_of_several_writers(world: World, caplog: pytest.LogCaptureFixture)
     topics.send(topic, 0, wire(second, SECOND, {**fare, "driver": {"age": 41, "stars": 4.5, "name": "Zoë"}}))
     topics.send(topic, 0, wire(first, FIRST, {"zone": 8, "at": millis(3), "amount": None}))
     torn = wire(second, SECOND, {**fare, "driver": None})[:-9]
-    for value in (torn, wire(other, OTHER, {"zone": "seven", "at": millis(2)}), b"\0\0\0\0\x11x", b'{"zone": 7}', b"\0\0", None):
+    # Its amount is of more bytes than the JVM has.
+    huge = b"\0" + first.to_bytes(4, "big") + b"".join(encoded("long", each) for each in (7, millis(2), 1, 1_900_000_000)) + b"x"
+    other_type = wire(other, OTHER, {"zone": "seven", "at": millis(2)})
+    for value in (torn, other_type, b"\0\0\0\0\x11x", b'{"zone": 7}', b"\0\0", None, huge):
         topics.send(topic, 1, value)
     topics.flush()
     registry.failures = 2
@@ -167,10 +170,11 @@ def test_avro_of_several_writers(world: World, caplog: pytest.LogCaptureFixture)
         f"{no_wire} (partition 1, offset 4)",
         f"{no_wire} (partition 1, offset 5)",
         "event time 'value.at' is null (partition 1, offset 6)",
+        f"value cannot be read with schema {first} (partition 1, offset 7)",
     }
     raw = json.loads(found[f"value cannot be read with schema {second} (partition 1, offset 1)"])
     assert base64.b64decode(raw["value"]) == torn
-    assert [epoch.sources["fares"].rows_malformed for epoch in job.epochs] == [0, 6]
+    assert [epoch.sources["fares"].rows_malformed for epoch in job.epochs] == [0, 7]
     everything = "".join(path.read_bytes().decode("latin-1") for path in world.folder.rglob("*") if path.is_file())
     assert SECRET not in everything + caplog.text + repr(spec) + str(job.job.explain())
 
@@ -179,14 +183,26 @@ def test_json_in_a_query(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(JobDriver, "plans_epochs", False)
     world.topics.create("queried.json", 1)
     at = datetime.fromtimestamp(START / 1000, UTC).isoformat()
-    for value in (f'{{"zone": 7, "at": "{at}", "amount": 2.5, "kind": "x"}}', '{"zone": "seven"}', "", f'{{"at": "{at}"}}', '{"zone":'):
+    whole = f'{{"zone": 7, "at": "{at}", "amount": 2.5, "kind": "x"}}'
+    torn = ['{"zone": 3000000000}', '{"zone": 1.5}', '{"zone": 1, "amount": 1234567.5}', '{"zone": 1, "stops": [1, "x"]}', "[1]", "null"]
+    for value in (whole, '{"zone": "seven"}', "", f'{{"at": "{at}"}}', '{"zone":', f"{whole}{whole}", f"{whole} 1", *torn):
         world.topics.send("queried.json", 0, value)
+    latin = f'{{"zone": 7, "at": "{at}", "kind": "Zoë"}}'.encode("latin-1")
+    world.topics.send("queried.json", 0, latin)
+    world.topics.send("queried.json", 0, f'  {{"at": "{at}", "extra": {{"a": [1]}}, "zone": 6, "zone": 7, "kind": null}} \n')
     world.topics.flush()
     job = world.job(tm.kafka_source(servers=world.address, topics="queried.json", format="json", schema=SCHEMA))
     job.run()
-    assert {place: (row["zone"], row["amount"], row["kind"]) for place, row in job.rows().items()} == {(0, 0): (7, Decimal("2.50"), "x")}
+    rows = {place: (row["zone"], row["amount"], row["kind"]) for place, row in job.rows().items()}
+    assert rows == {(0, 0): (7, Decimal("2.50"), "x"), (0, 14): (7, None, None)}
     no_json = "value is no JSON object with the columns of the schema"
-    assert job.malformed() == {
+    found = job.malformed()
+    record = json.loads(found.pop("value is not UTF-8 (partition 0, offset 13)"))
+    assert base64.b64decode(record["value"]) == latin
+    assert found == {
+        **{f"{no_json} (partition 0, offset {offset})": value for offset, value in enumerate(torn, start=7)},
+        f"{no_json} (partition 0, offset 5)": f"{whole}{whole}",
+        f"{no_json} (partition 0, offset 6)": f"{whole} 1",
         f"{no_json} (partition 0, offset 1)": '{"zone": "seven"}',
         f"{no_json} (partition 0, offset 2)": "",
         "column 'value.zone' is null, and the schema declares it NOT NULL (partition 0, offset 3)": f'{{"at": "{at}"}}',

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from tests.kafka.fares import MINUTE, START, millis
 from tidemark.errors import SourceError
 from tidemark.graph.model.nodes import SourceNode
 from tidemark.graph.model.source_specs import FormatSpec
+from tidemark.spark.loop.driver import JobDriver
 from tidemark.spark.sources.backlog import by_metrics
 from tidemark.spark.sources.planning.offset_planner import OffsetPlanner
 
@@ -148,7 +149,8 @@ def test_a_topic_that_is_made_again(topics: Topics, read: Callable[..., Reader])
             topics.send("remade", partition, "old", at=START)
     topics.flush()
     strict, restarted = read("strict", topics="remade"), read("restarted", topics="remade", on_remade="restart")
-    for reader in (strict, restarted):
+    skipping = read("skipping", topics="remade", on_loss="skip")
+    for reader in (strict, skipping, restarted):
         assert len(reader.run()) == 6
     topics.delete("remade")
 
@@ -162,16 +164,45 @@ def test_a_topic_that_is_made_again(topics: Topics, read: Callable[..., Reader])
     until(made, "a topic")
     topics.send("remade", 0, "new", at=START)
     topics.flush()
-    with pytest.raises(SourceError) as caught:
-        strict.run()
-    assert not caught.value.transient
-    assert "on_remade='restart'" in caught.value.fix
+    for reader in (strict, skipping):
+        with pytest.raises(SourceError) as caught:
+            reader.run()
+        assert (caught.value.transient, caught.value.job, caught.value.uid) == (False, "records", "records")
+        assert "remade-0 go from 3 to 1" in caught.value.what
+        assert "on_remade='restart'" in caught.value.fix
     assert restarted.run() == places("remade", 0, 0)
     assert restarted.found["remade", 0, 0]["value"] == b"new"
     topics.send("remade", 0, "newer", at=START)
     topics.send("remade", 1, "newer", at=START)
     topics.flush()
     assert restarted.run() == [*places("remade", 0, 1), *places("remade", 1, 0)]
+
+
+def test_a_start_is_of_no_use_after_the_first_epoch(
+    topics: Topics, read: Callable[..., Reader], broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics.create("resumed", 1)
+    for _ in range(3):
+        topics.send("resumed", 0, "x")
+    topics.flush()
+    beyond = read("beyond", topics="resumed", from_offsets={"resumed": {0: 9}}, on_remade="restart")
+    with pytest.raises(SourceError, match="to begin behind the end of a partition: the offsets of resumed-0 go from 9 to 3") as caught:
+        beyond.run()
+    assert caught.value.uid == "records"
+    # Jobs of Spark's options and of arguments share positions.
+    options = {"kafka.bootstrap.servers": broker.address, "subscribe": "resumed", "startingOffsets": '{"resumed": {"0": 1}}'}
+    job = replace(beyond, spec=tm.streaming_format("kafka", options=options))
+    assert job.run() == places("resumed", 0, 1, 2)
+    topics.grow("resumed", 2)
+    topics.send("resumed", 1, "x")
+    topics.flush()
+    # Spark wants a start of each partition, and partition 1 has none.
+    job.spec = tm.kafka_source(servers=broker.address, topics="resumed", from_offsets={"resumed": {0: 1}})
+    assert job.run() == places("resumed", 1, 0)
+    topics.send("resumed", 0, "x")
+    topics.flush()
+    monkeypatch.setattr(JobDriver, "plans_epochs", False)
+    assert job.run() == places("resumed", 0, 3)
 
 
 def test_consumer_lag_of_each_partition(topics: Topics, broker: Broker, spark: SparkSession, tmp_path: Path) -> None:

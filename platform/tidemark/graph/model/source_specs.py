@@ -35,7 +35,8 @@ class FormatSpec:
     """Any Structured Streaming source by its format name and options.
 
     ``environment`` names the environment variables that hold options. ``decoding`` is how a topic's values become columns, None where
-    they are bytes. ``on_remade`` is what to do where a topic's offsets go back, since it was deleted and made again.
+    they are bytes. ``on_remade`` is what to do where a topic's offsets go back, since it was deleted and made again; None leaves that
+    to Spark.
     """
 
     format: str
@@ -43,7 +44,7 @@ class FormatSpec:
     schema: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     decoding: RecordDecoding | None = None
-    on_remade: Literal["fail", "restart"] = "fail"
+    on_remade: Literal["fail", "restart"] | None = None
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from tidemark.errors import TidemarkError
 from tidemark.spark.columns.engine_causes import root_cause, whole_text
 from tidemark.spark.columns.error_text import first_line
+from tidemark.spark.env.avro_limits import EXECUTOR_OPTIONS, executor_options
 from tidemark.spark.env.class_archive import archive_options
 from tidemark.spark.env.connector_jars import connector_settings
 from tidemark.spark.env.crash_reports import is_in_spark_defaults
@@ -89,7 +90,8 @@ def start_settings(master: str, *, app_name: str = "tidemark", conf: Mapping[str
     """
     ensure_java()
     local = local_settings() if master.startswith("local") else {}
-    given = {**local, **START, **SETTINGS, **(conf or {})}
+    executors = {} if local or is_in_spark_defaults(EXECUTOR_OPTIONS) else {EXECUTOR_OPTIONS: executor_options()}
+    given = {**local, **executors, **START, **SETTINGS, **(conf or {})}
     found = {**connector_settings(given), **given, "spark.master": master, "spark.app.name": app_name}
     return {key: value for key, value in found.items() if value}
 

@@ -53,6 +53,10 @@ class EpochInput:
         """Whether a source may have rows in this epoch."""
         return self.batch and source in self.now and self.now[source] != self.before.get(source)
 
+    def moved(self, source: str) -> tuple[object, object]:
+        """Return a source's positions before and after the epoch, None for none."""
+        return self.before.get(source), self.now.get(source)
+
     def has_few_bytes(self, source: str) -> bool:
         """Whether a source's rows come from files that are small together; False where that is not known."""
         addresses = self.files.get(source, ())

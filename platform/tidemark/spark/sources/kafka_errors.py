@@ -54,14 +54,16 @@ def kafka_error(error: BaseException, sources: Iterable[SourceNode]) -> SourceEr
         reason = re.sub(r"\s*SQLSTATE: \w+$", "", found["reason"].strip()).rstrip(".")
         what = f"Kafka no longer has records that come next: {reason}"
         fix = (
-            "restore a savepoint from which on Kafka still has all records, or set the source's option failOnDataLoss='false': it "
-            "continues with the records that are left, and the rest is missing from the results; then give the topic a longer "
-            "retention.ms. Of a topic that was deleted and made again, kafka_source(on_remade='restart') reads all records"
+            "restore a savepoint from which on Kafka still has all records, or set the source's option failOnDataLoss='false' "
+            "(kafka_source: on_loss='skip'): it continues with the records that are left, and the rest is missing from the results; then "
+            "give the topic a longer retention.ms. Of a topic that was deleted and made again, kafka_source(on_remade='restart') reads all "
+            "records"
         )
     elif kafka and _NO_TOPIC.search(text):
         reason = text
-        what = f"Kafka has no such topic or partition: {', '.join(topic for source in kafka for topic in _topics(source))}"
-        fix = "create the topic, or correct the source's option 'subscribe'"
+        named = ", ".join(topic for source in kafka for topic in _topics(source))
+        what = f"Kafka has no such topic or partition{f': {named}' if named else ''}"
+        fix = "create the topic, or correct topics= of kafka_source, or the source's option 'subscribe'"
     else:
         return None
     source = _meant(kafka, reason)

@@ -29,6 +29,7 @@ from tidemark.spark.sources.intake import BLOCK, PATH, ROW, SourceRows
 from tidemark.spark.sources.intake_limits import DEFAULT_BYTES_PER_EPOCH, KAFKA
 from tidemark.spark.sources.kafka.decoding import decoded
 from tidemark.spark.sources.kafka.options import resolved
+from tidemark.spark.sources.kafka.remade_topics import require_same_topics, resumed
 from tidemark.spark.sources.kafka_errors import connector_missing
 from tidemark.spark.sources.postgres_changes.captured_files import captured_schema
 from tidemark.state.encoding.redaction import without_secrets
@@ -43,7 +44,9 @@ _NEVER_TOO_OLD = "36500d"
 MARKS_CORRUPT = ("json", "csv")
 
 
-def open_source(spark: SparkSession, node: SourceNode, elements: JobStore, *, ordered: bool, read: int) -> DataFrame:
+def open_source(
+    spark: SparkSession, node: SourceNode, elements: JobStore, *, ordered: bool, read: int, position: object = None
+) -> DataFrame:
     """Return a source as a streaming DataFrame.
 
     Args:
@@ -52,6 +55,7 @@ def open_source(spark: SparkSession, node: SourceNode, elements: JobStore, *, or
         elements: the store of elements given in the program.
         ordered: whether rows need a position.
         read: the number of files of elements that the job has committed.
+        position: after the newest epoch, None before the first.
 
     Raises:
         SourceError: the files' folder is missing, or the format is missing or rejects its options.
@@ -71,7 +75,8 @@ def open_source(spark: SparkSession, node: SourceNode, elements: JobStore, *, or
             return _no_stream(reader, table_schema(spec))
         if isinstance(spec, PostgresChangesSpec):
             return _no_stream(reader, captured_schema(spec))
-        return _format(reader, resolved(node, spec))
+        given = resolved(node, spec)
+        return _format(reader, given if position is None or given.format.lower() != KAFKA else resumed(given))
     except (PySparkException, Py4JJavaError) as error:
         raise SourceError(
             f"source {node.name!r} cannot be opened: {first_line(error)}",
@@ -99,7 +104,14 @@ def open_sources(
     before = positions(offsets)
     return pack(
         {
-            source.name: open_source(spark, source, elements, ordered=source.name in ordered, read=log_offset(before.get(source.name)) + 1)
+            source.name: open_source(
+                spark,
+                source,
+                elements,
+                ordered=source.name in ordered,
+                read=log_offset(before.get(source.name)) + 1,
+                position=before.get(source.name),
+            )
             for source in sources
         }
     )
@@ -155,17 +167,18 @@ def rows_of_epoch(
     for source in sources:
         if not taken.has_new_data(source.name):
             continue
+        require_same_topics(source, *taken.moved(source.name))
         if reads_files(source):
             found[source.name] = _rows_of_files(spark, source, taken, ordered=source.name in ordered, few_tasks=few_tasks)
         elif source.name in taken.reads:
             found[source.name] = SourceRows(partial(_rows_read, source, taken, few_tasks=few_tasks))
         elif source.name in frames:
-            found[source.name] = SourceRows(partial(decoded, frames[source.name], source, taken.now[source.name]))
+            found[source.name] = SourceRows(partial(decoded, frames[source.name], source, *taken.moved(source.name)))
     return found
 
 
 def _rows_read(source: SourceNode, taken: EpochInput, *, few_tasks: bool) -> DataFrame:
-    rows = decoded(_with_origin(source.spec, taken.reads[source.name]()), source, taken.now[source.name])
+    rows = decoded(_with_origin(source.spec, taken.reads[source.name]()), source, *taken.moved(source.name))
     return in_one_task(rows) if few_tasks and taken.has_few_rows(source.name) else rows
 
 

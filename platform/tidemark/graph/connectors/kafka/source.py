@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, get_args
 
 from tidemark.errors import DefinitionError
@@ -47,6 +47,7 @@ _OWN: Final[Mapping[str, str]] = {
 }
 _OPTIONS: Final = OptionChecks(_CALLER, _OWN, "{'kafka.client.id': 'fares'}", SECRET | {f"kafka.{name}" for name in SECRET})
 _NEEDS_QUERY: Final = ("minoffsetspertrigger", "maxtriggerdelay")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SPECIAL_OFFSET: Final = -2
 """The least offset that can be named: -2 is the earliest, -1 the latest."""
 
@@ -227,10 +228,12 @@ def _milliseconds(text: object, place: str) -> int:
         found = datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:
         found = None
-    if found is None or found.tzinfo is None or re.fullmatch(r"\d+", str(text)):
+    # To Kafka a time before 1970 means the newest or the earliest record.
+    if found is None or found.tzinfo is None or re.fullmatch(r"\d+", str(text)) or found < _EPOCH:
         raise DefinitionError(
-            f"kafka_source(from_timestamp={shortened(repr(text))}) is no time with an offset from UTC",
+            f"kafka_source(from_timestamp={shortened(repr(text))}) is no time with an offset from UTC, 1970 or later",
             fix="write '2026-11-26T08:00:00+00:00'",
             place=place,
         )
-    return round(found.timestamp() * 1000)
+    # Records have whole milliseconds: the first that is not older.
+    return -((_EPOCH - found) // timedelta(milliseconds=1))

@@ -15,6 +15,7 @@ from pyspark.sql import types as T
 from tidemark.errors import SourceError
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.columns.schemas import ddl_of
+from tidemark.spark.env.avro_limits import limit_avro
 from tidemark.spark.sources.kafka.reading_types import UnreadableTypeError, literal, read_as
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def decoded_record(schemas: Mapping[int, WriterSchema], want: T.StructType, subj
         SourceError: the session lacks Spark's module for Avro.
     """
     kind = ddl_of(want)
+    limit_avro(SparkSession.active())
     try:
         cases = [
             f"WHEN substring(value, 2, 4) = X'{id_:08X}' THEN {_of_schema(schema, want, kind)}" for id_, schema in sorted(schemas.items())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 
 _DECODED: Final = "__tm_decoded"
 _TEXT: Final = "__tm_text"
+_PERMISSIVE: Final = f"map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '{_TEXT}')"
+_NO_JSON: Final = "value is no JSON object with the columns of the schema"
 
 
-def decoded(rows: DataFrame, source: SourceNode, position: object) -> DataFrame:
+def decoded(rows: DataFrame, source: SourceNode, before: object, now: object) -> DataFrame:
     """Return the rows of an epoch with their values decoded, ``VALUE`` as received, and in ``CORRUPT`` the reason of those that are not.
 
     Each value is decoded once, whatever the job makes of it. Rows of a source without a format are returned as they are.
@@ -33,7 +35,8 @@ def decoded(rows: DataFrame, source: SourceNode, position: object) -> DataFrame:
     Args:
         rows: of a source.
         source: that has them.
-        position: after the epoch, by topic.
+        before: the position before the epoch, by topic; None before the first.
+        now: the position after it.
 
     Raises:
         SourceError: the registry cannot be used, or Spark's module for Avro is missing.
@@ -42,7 +45,7 @@ def decoded(rows: DataFrame, source: SourceNode, position: object) -> DataFrame:
     decoding = _decoding(source)
     if decoding is None:
         return rows
-    record = _json(decoding) if decoding.format == "json" else _avro(decoding, source, position)
+    record = _json(decoding) if decoding.format == "json" else _avro(decoding, source, before, now)
     names = [F.col(f"{_DECODED}.value").alias("value") if name == "value" else F.col(quoted(name)) for name in rows.columns]
     timed = rows.withColumn(_DECODED, F.expr(record))
     return with_all_columns(timed.select(*names, F.col("value").alias(VALUE), F.col(f"{_DECODED}.reason").alias(CORRUPT)))
@@ -72,22 +75,31 @@ def _columns(decoding: RecordDecoding) -> T.StructType:
 
 def _json(decoding: RecordDecoding) -> str:
     """Return SQL of a struct of the decoded value, and the reason why there is none."""
-    columns = _columns(decoding)
-    ddl = ", ".join(f"{quoted(field.name)} {ddl_of(field.dataType)}" for field in (*columns, T.StructField(_TEXT, T.StringType())))
-    read = f"from_json(CAST(value AS STRING), {literal(ddl)}, map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '{_TEXT}'))"
-    fields = ", ".join(f"{literal(field.name)}, record.{quoted(field.name)}" for field in columns)
-    # An empty text is no JSON, and Spark returns null for it.
-    broken = f"value IS NOT NULL AND (record IS NULL OR record.{_TEXT} IS NOT NULL)"
-    reason = literal("value is no JSON object with the columns of the schema")
-    value = f"CAST(named_struct({fields}) AS {ddl_of(columns)})"
+    kind = ddl_of(_columns(decoding))
+    # As a field of an object: Spark stops reading where the first value of a text ends, and would leave out what is behind it.
+    ddl = literal(f"`value` {kind}, `{_TEXT}` STRING")
+    read = f"from_json(concat('{{\"value\":', CAST(value AS STRING), '}}'), {ddl}, {_PERMISSIVE})"
+    # Spark would put other characters in the place of bytes that are no text.
+    reason = (
+        f"CASE WHEN value IS NULL THEN NULL WHEN NOT is_valid_utf8(CAST(value AS STRING)) THEN {literal('value is not UTF-8')} "
+        f"WHEN record.value IS NULL OR record.{_TEXT} IS NOT NULL THEN {literal(_NO_JSON)} END"
+    )
     return (
-        f"transform(array({read}), record -> named_struct('value', if(value IS NULL OR {broken}, NULL, {value}), "
-        f"'reason', if({broken}, {reason}, NULL)))[0]"
+        f"transform(transform(array({read}), record -> named_struct('value', record.value, 'reason', {reason})), "
+        "record -> named_struct('value', if(record.reason IS NULL, record.value, NULL), 'reason', record.reason))[0]"
     )
 
 
-def _avro(decoding: RecordDecoding, source: SourceNode, position: object) -> str:
-    topics = sorted(map(str, position)) if isinstance(position, Mapping) else []
-    subjects = decoding.subjects or tuple(f"{topic}-value" for topic in topics)
+def _avro(decoding: RecordDecoding, source: SourceNode, before: object, now: object) -> str:
+    read = _subjects(decoding, {topic for topic, offsets in _topics(now).items() if offsets != _topics(before).get(topic)})
     registry = SchemaRegistry(decoding.registry or "", decoding.registry_env, source)
-    return decoded_record(registry.schemas(subjects), _columns(decoding), subjects, source)
+    schemas = registry.schemas(read, others=_subjects(decoding, _topics(now)))
+    return decoded_record(schemas, _columns(decoding), read, source)
+
+
+def _subjects(decoding: RecordDecoding, topics: Collection[str]) -> tuple[str, ...]:
+    return decoding.subjects or tuple(f"{topic}-value" for topic in sorted(topics))
+
+
+def _topics(position: object) -> Mapping[str, object]:
+    return position if isinstance(position, Mapping) else {}

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from typing import Final
 
 from tidemark.errors import DefinitionError
 from tidemark.graph.model.nodes import SourceNode
 from tidemark.graph.model.source_specs import FormatSpec
+
+REGISTRY_CREDENTIALS: Final = "the credentials of the registry"
 
 
 def resolved(source: SourceNode, spec: FormatSpec) -> FormatSpec:
@@ -20,6 +23,16 @@ def resolved(source: SourceNode, spec: FormatSpec) -> FormatSpec:
         return spec
     secrets = {option: secret(variable, f"the option {option}", source) for option, variable in spec.environment.items()}
     return replace(spec, options={**spec.options, **secrets}, environment={})
+
+
+def require_credentials(source: SourceNode, spec: FormatSpec) -> None:
+    """Check before the first epoch that the credentials of a schema registry are there.
+
+    Raises:
+        DefinitionError: their environment variable is not set.
+    """
+    if spec.decoding is not None and spec.decoding.registry_env is not None:
+        secret(spec.decoding.registry_env, REGISTRY_CREDENTIALS, source)
 
 
 def secret(variable: str, what: str, source: SourceNode) -> str:

@@ -28,7 +28,7 @@ class UnreadableTypeError(Exception):
 def read_as(have: T.DataType, want: T.DataType, value: str, path: str = "value") -> str:
     """Return SQL that reads a value of one type as another.
 
-    Fields are found by name, without regard to case where no name is equal; those that the value lacks are null, those that are not
+    Fields are found by name without regard to case, as Spark does; those that the value lacks are null, those that are not
     wanted are left out. Numbers may become wider.
 
     Args:
@@ -59,11 +59,12 @@ def _read_as(have: T.DataType, want: T.DataType, value: str, path: str, depth: i
 
 
 def _field(have: T.StructType, want: T.StructField, value: str, path: str, depth: int) -> str:
-    names = have.names
-    name = want.name if want.name in names else next((each for each in names if each.lower() == want.name.lower()), None)
-    if name is None:
+    found = [each for each in have.names if each.lower() == want.name.lower()]
+    if not found:
         return f"CAST(NULL AS {ddl_of(want.dataType)})"
-    return _read_as(have[name].dataType, want.dataType, f"{value}.{quoted(name)}", f"{path}.{want.name}", depth)
+    if len(found) > 1:
+        raise UnreadableTypeError(f"{path} has {' and '.join(found)}, which Spark does not tell apart")
+    return _read_as(have[found[0]].dataType, want.dataType, f"{value}.{quoted(found[0])}", f"{path}.{want.name}", depth)
 
 
 def _is_wider_decimal(have: T.DataType, want: T.DataType) -> bool:

@@ -39,7 +39,8 @@ class _Inliner:
             return [self.schema(each, namespace) for each in found]
         if not isinstance(found, dict):
             return found
-        if found.get("type") in _NAMED:
+        kind = found.get("type")
+        if isinstance(kind, str) and kind in _NAMED:
             full = str(found.get("name", ""))
             inner = full.rpartition(".")[0] if "." in full else str(found.get("namespace", namespace))
             fields = [{**field, "type": self.schema(field.get("type"), inner)} for field in found.get("fields", ())]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+import re
+import ssl
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPMessage
 from typing import IO, Final
@@ -13,10 +16,10 @@ from urllib.parse import quote
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.errors import SourceError, SourceUnavailableError, TidemarkError
+from tidemark.errors import DefinitionError, SourceError, SourceUnavailableError, TidemarkError
 from tidemark.graph.model.nodes import SourceNode
 from tidemark.spark.columns.error_text import first_line
-from tidemark.spark.sources.kafka.options import secret
+from tidemark.spark.sources.kafka.options import REGISTRY_CREDENTIALS, secret
 from tidemark.spark.sources.kafka.references import with_references
 
 TIMEOUT_S: Final = 10.0
@@ -30,6 +33,7 @@ _DENIED: Final = frozenset({401, 403})
 _NOT_FOUND: Final = 404
 _NO_SUBJECT: Final = frozenset({40401, 40402, 40403})
 _NO_REGISTRY: Final = "name the address of a schema registry: registry='https://...'"
+_TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 _ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
 
 
@@ -54,8 +58,8 @@ class WriterSchema:
     text: str
 
 
-_known: dict[tuple[str, str, int], WriterSchema] = {}
-"""Versions never change, so a driver asks once for each: by address, subject and number."""
+_known: dict[tuple[str, str], dict[int, WriterSchema]] = {}
+"""Versions do not change while a subject exists, so a driver asks once for each: by address and subject, then by number."""
 
 
 class SchemaRegistry:
@@ -71,10 +75,14 @@ class SchemaRegistry:
         self._url, self._source = url, source
         self._headers = {"Accept": _ACCEPT}
         if variable is not None:
-            self._headers["Authorization"] = _authorization(secret(variable, "the credentials of the registry", source))
+            self._headers["Authorization"] = _authorization(variable, source)
 
-    def schemas(self, subjects: Sequence[str]) -> Mapping[int, WriterSchema]:
+    def schemas(self, subjects: Sequence[str], *, others: Sequence[str] = ()) -> Mapping[int, WriterSchema]:
         """Return the schemas of all versions of subjects by their ids, also of versions that are deleted, but not for good.
+
+        Args:
+            subjects: to ask for.
+            others: of which one at least has to exist, where none of ``subjects`` does.
 
         Raises:
             SourceUnavailableError: the registry does not answer, or cannot answer now.
@@ -83,44 +91,68 @@ class SchemaRegistry:
         found: dict[int, WriterSchema] = {}
         missing = []
         for subject in subjects:
-            versions = self._get(f"/subjects/{quote(subject, safe='')}/versions?deleted=true")
-            if versions is None:
+            numbers = self._numbers(subject)
+            if numbers is None:
                 missing.append(subject)
-            elif not isinstance(versions, list):
-                raise self._no_registry()
-            for version in versions or ():
-                schema = self._version(subject, int(version))
+            for schema in self._versions(subject, numbers or ()):
                 found[schema.id] = schema
         if subjects and len(missing) == len(subjects):
-            raise self._error(
-                f"has no subject {' or '.join(missing)}", "register the schema, or name the subjects of the records: subjects=['...']"
-            )
+            more = [other for other in others if other not in missing]
+            if all(self._numbers(other) is None for other in more):
+                raise self._error(
+                    f"has no subject {' or '.join([*missing, *more])}",
+                    "register the schema, or name the subjects of the records: subjects=['...']",
+                )
         return found
 
-    def _version(self, subject: str, number: int) -> WriterSchema:
-        key = (self._url, subject, number)
-        if key not in _known:
-            version = self._required(subject, number)
-            others = self._referenced(version)
-            text = with_references(str(version["schema"]), others) if others else str(version["schema"])
-            _known[key] = WriterSchema(int(str(version["id"])), str(version.get("schemaType") or "AVRO").upper(), text)
-        return _known[key]
+    def _numbers(self, subject: str) -> Sequence[int] | None:
+        """Return the numbers of a subject's versions, None where there is no such subject."""
+        found = self._get(f"/subjects/{quote(subject, safe='')}/versions?deleted=true")
+        if found is None:
+            return None
+        if not isinstance(found, list) or not all(type(number) is int for number in found):
+            raise self._no_registry()
+        return found
+
+    def _versions(self, subject: str, numbers: Sequence[int]) -> Iterable[WriterSchema]:
+        # Jobs of one process share what is known, so a new mapping takes the place of the other.
+        known = dict(_known.get((self._url, subject), {}))
+        if not known.keys() <= set(numbers):
+            # A subject that was deleted for good, and registered again, has other schemas by the same numbers.
+            known = {}
+        for number in numbers:
+            if number not in known:
+                version = self._get(_path(subject, number))
+                if version is None:
+                    continue  # deleted for good since the numbers were asked for
+                known[number] = self._schema(self._checked(version))
+        _known[self._url, subject] = known
+        return known.values()
+
+    def _schema(self, version: Mapping[str, object]) -> WriterSchema:
+        kind, text = str(version.get("schemaType") or "AVRO").upper(), str(version["schema"])
+        others = self._referenced(version) if kind == "AVRO" else {}
+        with suppress(ValueError):  # what is no JSON makes its records malformed
+            text = with_references(text, others) if others else text
+        return WriterSchema(int(str(version["id"])), kind, text)
 
     def _referenced(self, version: Mapping[str, object]) -> dict[str, str]:
         """Return the schemas that a schema names, with those that these name, by name."""
         references, found = version.get("references"), dict[str, str]()
         for reference in references if isinstance(references, list) else ():
-            other = self._required(str(reference["subject"]), int(reference["version"]))
-            found |= {**self._referenced(other), str(reference["name"]): str(other["schema"])}
+            if not isinstance(reference, dict) or not {"name", "subject", "version"} <= reference.keys():
+                raise self._no_registry()
+            subject, number = str(reference["subject"]), reference["version"]
+            other = self._get(_path(subject, number))
+            if other is None:
+                raise self._error(f"has no version {number} of subject {subject}", "register it again")
+            found |= {**self._referenced(self._checked(other)), str(reference["name"]): str(self._checked(other)["schema"])}
         return found
 
-    def _required(self, subject: str, number: int) -> Mapping[str, object]:
-        found = self._get(f"/subjects/{quote(subject, safe='')}/versions/{number}?deleted=true")
-        if found is None:
-            raise self._error(f"has no version {number} of subject {subject}", "register it again")
-        if not isinstance(found, dict) or not {"id", "schema"} <= found.keys():
+    def _checked(self, version: object) -> Mapping[str, object]:
+        if not isinstance(version, dict) or type(version.get("id")) is not int or not isinstance(version.get("schema"), str):
             raise self._no_registry()
-        return found
+        return version
 
     def _get(self, path: str) -> object:
         """Return an answer, None for what the registry does not have."""
@@ -151,6 +183,11 @@ class SchemaRegistry:
             return None
         except (URLError, OSError, HTTPException) as error:
             reason = error.reason if isinstance(error, URLError) else error
+            if isinstance(reason, ssl.SSLCertVerificationError):
+                raise self._error(
+                    f"has a certificate that is not trusted: {first_line(reason)}",
+                    "set SSL_CERT_FILE to the certificates of its authority where the driver of the job runs",
+                ) from None
             raise self._unavailable(first_line(Exception(str(reason) or type(reason).__name__))) from None
 
     def _raise_unless_missing(self, error: HTTPError) -> None:
@@ -182,9 +219,23 @@ class SchemaRegistry:
         return SourceError(what, fix=fix, uid=self._source.name, place=self._source.place)
 
 
-def _authorization(credentials: str) -> str:
+def _path(subject: str, number: object) -> str:
+    return f"/subjects/{quote(subject, safe='')}/versions/{quote(str(number), safe='')}?deleted=true"
+
+
+def _authorization(variable: str, source: SourceNode) -> str:
+    # A value that was read from a file may end with a line break.
+    credentials = secret(variable, REGISTRY_CREDENTIALS, source).strip("\r\n")
     if ":" in credentials:
         return f"Basic {base64.b64encode(credentials.encode()).decode()}"
+    # An HTTP client's error would repeat the token.
+    if not _TOKEN.fullmatch(credentials):
+        raise DefinitionError(
+            f"the environment variable {variable} of source {source.name!r} holds neither user:password nor a token",
+            fix="write user:password, or a token of visible ASCII characters",
+            uid=source.name,
+            place=source.place,
+        )
     return f"Bearer {credentials}"
 
 

@@ -11,7 +11,7 @@ from tidemark.graph.model.postgres_changes_spec import PostgresChangesSpec
 from tidemark.graph.model.source_specs import DeltaTableSpec, FormatSpec
 from tidemark.spark.sources.checkpoint import SparkCheckpoint
 from tidemark.spark.sources.epoch_input import EpochInput
-from tidemark.spark.sources.kafka.options import resolved
+from tidemark.spark.sources.kafka.options import require_credentials, resolved
 from tidemark.spark.sources.planning.delta_planner import DeltaPlanner
 from tidemark.spark.sources.planning.file_planner import FilePlanner, has_files, written_by_query
 from tidemark.spark.sources.planning.offset_planner import OffsetPlanner, has_offsets
@@ -90,6 +90,7 @@ class EpochPlanner:
             for source in sources:
                 spec, position = source.spec, read.get(source.name)
                 if isinstance(spec, FormatSpec):
+                    require_credentials(source, spec)
                     planner: SourcePlanner = OffsetPlanner(
                         spark, resolved(source, spec), position, f"{checkpoint.path}/offsets-{source.name}"
                     )

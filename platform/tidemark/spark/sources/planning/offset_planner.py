@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from tidemark.graph.model.nodes import SourceNode
 from tidemark.graph.model.source_specs import FormatSpec
 from tidemark.spark.sources.intake_limits import KAFKA, KAFKA_MAX_OFFSETS
+from tidemark.spark.sources.kafka.remade_topics import is_remade, require_start_in_topic, restarted, resumed
 from tidemark.spark.sources.planning.offset_stream import OffsetStream
 from tidemark.spark.sources.planning.source_planner import Taken
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 PLANNED_FORMATS: Final = {KAFKA}
 """Formats whose streams are planned without a query."""
 
+_LOOKS: Final = count(1)
 _NEEDS_QUERY: Final = frozenset({"minoffsetspertrigger", "maxtriggerdelay"})
 """Options by which a query leaves out triggers."""
 
@@ -51,7 +53,8 @@ class OffsetPlanner:
 
     def __init__(self, spark: SparkSession, spec: FormatSpec, position: object, folder: str) -> None:
         self._spark, self._spec, self._folder = spark, spec, folder
-        self._stream = OffsetStream(spark, spec.format, spec.options, folder)
+        begun = spec if position is None else resumed(spec)
+        self._stream = OffsetStream(spark, begun.format, begun.options, folder)
         try:
             self._read = self._stream.initial() if position is None else json.dumps(position)
         except BaseException:
@@ -86,6 +89,8 @@ class OffsetPlanner:
         if position == json.loads(start) and not self._begins_later:
             self._latest = start
             return None
+        if self._begins_later:
+            require_start_in_topic(source, start, end)
         self._begins_later = False
         self._read, self._latest = end, self._stream.latest(end)
         start = first_offsets(self._spark, self._spec, start, end, self._folder)
@@ -127,54 +132,17 @@ def first_offsets(spark: SparkSession, spec: FormatSpec, start: str, end: str, f
     """
     if spec.on_remade != "restart" or not is_remade(json.loads(start), json.loads(end)):
         return start
-    # A stream notes its first offsets in its folder.
-    digest = hashlib.sha256(start.encode()).hexdigest()[:12]
-    return restarted(start, end, earliest(spark, spec, f"{folder}-{digest}"))
-
-
-def is_remade(start: object, end: object) -> bool:
-    """Return whether a partition's offsets go back, or it is gone: its topic was made again.
-
-    >>> is_remade({"a": {"0": 3}}, {"a": {"0": 4}}), is_remade({"a": {"0": 3}}, {"a": {"0": 1}}), is_remade({"a": {"0": 3}}, {})
-    (False, True, True)
-    """
-    before, after = _offsets(start), _offsets(end)
-    return any(place not in after or after[place] < offset for place, offset in before.items())
-
-
-def restarted(start: str, end: str, first: str) -> str:
-    """Return offsets to begin with: of partitions that were made again the first ones, of others those that were read.
-
-    Args:
-        start: the offsets read.
-        end: of the epoch; it has no partitions that are gone.
-        first: the earliest offsets.
-
-    >>> restarted('{"a": {"0": 3, "1": 5, "2": 7}}', '{"a": {"0": 1, "1": 6}}', '{"a": {"0": 0, "1": 2}}')
-    '{"a": {"0": 0, "1": 5}}'
-    """
-    earliest_offsets, after = _offsets(json.loads(first)), _offsets(json.loads(end))
-    found: dict[str, dict[str, int]] = {}
-    for (topic, number), offset in _offsets(json.loads(start)).items():
-        place = (topic, number)
-        if place in after:
-            found.setdefault(topic, {})[number] = offset if offset <= after[place] else earliest_offsets.get(place, 0)
-    return json.dumps(found)
+    # A stream notes its first offsets in its folder, and a topic may be made again several times.
+    return restarted(start, end, earliest(spark, spec, f"{folder}-{next(_LOOKS)}"))
 
 
 def earliest(spark: SparkSession, spec: FormatSpec, folder: str) -> str:
     """Return the earliest offsets that Kafka has of a source's partitions."""
-    begin = {name: value for name, value in spec.options.items() if not name.lower().startswith("starting")}
-    stream = OffsetStream(spark, spec.format, {**begin, "startingOffsets": "earliest"}, folder)
+    stream = OffsetStream(spark, spec.format, resumed(spec).options, folder)
     try:
         return stream.initial()
     finally:
         stream.close()
-
-
-def _offsets(position: object) -> dict[tuple[str, str], int]:
-    items = position.items() if isinstance(position, Mapping) else ()
-    return {(topic, number): int(offset) for topic, numbers in items for number, offset in numbers.items()}
 
 
 def _rows_between(start: object, end: object) -> int | None:
