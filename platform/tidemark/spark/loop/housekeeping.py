@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
@@ -78,12 +78,13 @@ class Housekeeping:
         self._protected = ProtectedVersionsSearch(SavepointStore(store, job.name, clock))
         self.gauge: LoadGauge | None = None
 
-    def begin(self, head: EpochRecord | None, lineage: str) -> None:
+    def begin(self, head: EpochRecord | None, lineage: str, finished: Collection[tuple[str, int]] = ()) -> None:
         """Write the history that a crash left unwritten, set the status to running, and sweep the files that it left.
 
         Args:
             head: the epoch that the driver resumes from.
             lineage: of the epochs to come.
+            finished: lineage and number of epochs whose publication this start has finished.
 
         Raises:
             FencedError: a newer driver has begun; nothing was written.
@@ -91,7 +92,7 @@ class Housekeeping:
         log = self._term.log
         self._record, self._lineage = head, lineage
         self._term.confirm()
-        self._history.backfill(log.epochs())
+        self._history.backfill(log.epochs(), finished)
         known = self._known_status()
         if known is not None:
             self._deferred = DeferredWork(self._clock, known.put_off)
@@ -101,7 +102,8 @@ class Housekeeping:
         else:
             for record in reversed(list(log.epochs())):
                 self._remember(record)
-        self._write("running")
+        resumed = head.progress if head is not None and (head.lineage, head.epoch) in finished else None
+        self._write("running", None if resumed is None else replace(resumed, finished_at_start=True))
         self._sweep()
 
     def after_epoch(self, record: EpochRecord, progress: EpochProgress) -> None:
