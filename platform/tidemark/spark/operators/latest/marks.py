@@ -83,7 +83,7 @@ def _without_incomplete(fed: DataFrame, keys: Sequence[str]) -> DataFrame:
     )
     start = f"struct(false AS alive, CAST(NULL AS {kind}) AS greatest, CAST(array() AS ARRAY<BOOLEAN>) AS marks)"
     marks = f"aggregate({_MARKS}, {start}, (a, e) -> {step}, a -> a.marks)"
-    again = F.expr(f"if({_FLAGGED}, element_at({marks}, {_NUMBER}), {OUTDATED_ROW})")
+    again = F.expr(f"if({_FLAGGED}, coalesce(try_element_at({marks}, {_NUMBER}), false), {OUTDATED_ROW})")
     return numbered.withColumn(OUTDATED_ROW, again).drop(INCOMPLETE_ROW, _FLAGGED, _NUMBER, _MARKS, _LIFE, _WHOLE)
 
 
