@@ -228,6 +228,8 @@ def test_a_start_says_that_it_finishes_what_a_killed_driver_committed(tmp_path: 
     assert "fares: epoch 2 was committed by a driver that ended before its publication was noted" in caplog.text
     status = status_of(office)
     assert "  epoch 2 was committed by a driver" in "\n".join(progress_lines(status))
+    office.keeping.write_status("stopped")
+    assert "  epoch 2 was committed by a driver" in "\n".join(progress_lines(status_of(office)))
     office.run(1, every=SECOND)
     assert [epoch.finished_at_start for epoch in read_history(office.store, "fares")] == [False, False, True, False]
     assert "was committed by a driver" not in "\n".join(progress_lines(status_of(office)))

@@ -71,6 +71,7 @@ class Housekeeping:
         self._started = clock.now_ms()
         self._history = HistoryWriter(store, job.name)
         self._record = term.head.epoch
+        self._finished: frozenset[tuple[str, int]] = frozenset()
         self._outputs: dict[str, OutputStatus] = {}
         self._sources = {name: source_status(node) for name, node in job.sources.items()}
         self._status: JobStatus | None = None
@@ -102,8 +103,8 @@ class Housekeeping:
         else:
             for record in reversed(list(log.epochs())):
                 self._remember(record)
-        resumed = head.progress if head is not None and (head.lineage, head.epoch) in finished else None
-        self._write("running", None if resumed is None else replace(resumed, finished_at_start=True))
+        self._finished = frozenset(finished)
+        self._write("running")
         self._sweep()
 
     def after_epoch(self, record: EpochRecord, progress: EpochProgress) -> None:
@@ -165,7 +166,7 @@ class Housekeeping:
             heartbeat_at=self._clock.now_ms(),
             started_at=self._started,
             code_version=record.code_version if record else "",
-            last=progress or (record.progress if record else None),
+            last=progress or self._newest(),
             totals=record.totals if record else empty_totals(),
             outputs=self._outputs,
             owner=self._term.owner,
@@ -175,6 +176,13 @@ class Housekeeping:
         )
         self._status = status.with_error(error)
         write_status(self._store, self._status)
+
+    def _newest(self) -> EpochProgress | None:
+        """Return the newest epoch's progress, marked if this start has finished its publication."""
+        if self._record is None:
+            return None
+        finished = (self._record.lineage, self._record.epoch) in self._finished
+        return replace(self._record.progress, finished_at_start=True) if finished else self._record.progress
 
     def _sweep(self) -> None:
         self._swept_at, self._epochs_since_sweep = self._clock.now_ms(), 0
