@@ -42,7 +42,8 @@ def zone_error(error: BaseException, nodes: Sequence[Node]) -> UserCodeError | N
         return _error(f"the zone {_zone_by(node)} of an element of {node.uid} {what}", [node])
     if windows and (found := _UNKNOWN.search(text)) and not _other_reads_zones(nodes):
         operators = " or ".join(f"{_zone_by(node)} of an element of {node.uid}" for node in windows)
-        return _error(f"the zone {operators} is {shortened(found['name'])!r}, which is no time zone", windows)
+        name = shortened(found["name"].strip("`'\""))
+        return _error(f"the zone {operators} is {name!r}, which is no time zone", windows)
     return None
 
 
