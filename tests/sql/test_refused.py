@@ -200,6 +200,14 @@ def test_functions_of_the_session_are_declared() -> None:
         tm.sql("SELECT id FROM functions", functions=RIDES)
 
 
+def test_a_month_may_be_in_where() -> None:
+    keyed = {"rides": RIDES.as_changelog(["id"]), "fares": FARES.as_changelog(["fid"])}
+    for condition in ("f.at < r.at + INTERVAL 1 MONTH", "r.at >= r.at - INTERVAL 1 YEAR", "f.at >= r.at"):
+        query = f"SELECT r.id, f.fid, f.fare FROM rides r LEFT JOIN fares f ON r.id = f.ride WHERE {condition}"
+        made = tm.sql(query, uid="month", **keyed)
+        assert "filter" in tm.Job("month", {"month": tm.memory(made, "a_month")}).explain()
+
+
 def test_a_closer_bound_may_be_in_where() -> None:
     query = """SELECT r.id, f.fare FROM rides r JOIN fares f
         ON r.id = f.ride AND f.at BETWEEN r.at - INTERVAL 10 MINUTES AND r.at + INTERVAL '1' HOUR WHERE f.at > r.at"""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from tidemark.durations import format_duration, to_ms
-from tidemark.errors import DurationError
+from tidemark.errors import DurationError, ExpressionError
 from tidemark.graph.api.streams import Stream
 from tidemark.graph.checks.changelogs import changelog_keys
 from tidemark.graph.model.nodes import Expression, FilterNode, Node, SelectNode, SourceNode, WithColumnsNode
@@ -239,17 +239,26 @@ def _refuse_misplaced_bounds(left: Relation, right: Relation, found: _Condition,
     if len(found.bounds) == _BOUNDS:
         return
     for part in where:
-        if _time_bounds(left, right, _inclusive(part), site):
+        if _compares_times(left, right, part, site):
             raise site.refused(
                 f"WHERE has the bound {shown(part)} on the times of both sides of a join, which would keep its rows for ever",
                 f"move it to ON: JOIN {right.tables[0]} ON ... AND {shown(_inclusive(part))}, which makes it an interval join",
             )
     for part in found.rest:
-        if _time_bounds(left, right, _inclusive(part), site):
+        if _compares_times(left, right, part, site):
             raise site.refused(
                 f"the bound {shown(part)} of the times of a join is not inclusive, as those of an interval join are",
                 f"write {shown(_inclusive(part))}",
             )
+
+
+def _compares_times(left: Relation, right: Relation, part: exp.Expr, site: QuerySite) -> bool:
+    """Return whether a condition bounds the distance of both times, inclusively or not."""
+    try:
+        return _time_bounds(left, right, _inclusive(part), site) is not None
+    except ExpressionError:
+        # An interval without a fixed length, such as a month, may stand in a condition of rows.
+        return False
 
 
 def _inclusive(part: exp.Expr) -> exp.Expr:
