@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
 
-def sql(query: str, /, *, uid: str | None = None, functions: Collection[str] = (), **streams: Stream) -> Stream:
+def sql(query: str, /, *, uid: str | None = None, functions: Collection[str] | Stream = (), **streams: Stream) -> Stream:
     """Return the stream that an SQL query makes of others: the same operators as those of the fluent API, by another notation.
 
     Covered: SELECT with expressions, WHERE, inner, left, right, full, semi and anti joins by equal columns (with bounds on both event
