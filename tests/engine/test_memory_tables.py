@@ -83,10 +83,10 @@ def test_relative_paths_start_from_where_python_is(spark: SparkSession, tmp_path
     monkeypatch.chdir(tmp_path)
     Path("landing").mkdir()
     Path("landing", "1.json").write_text('{"id": 1, "at": "2025-01-06T09:00:00Z"}\n')
-    write_deltalake("lake", pa.table({"id": pa.array([2], pa.int32())}))
+    write_deltalake("lake", pa.table({"id": pa.array([2], pa.int32()), "zone": ["north"]}))
     files = tm.source("files", tm.files("landing", format="json", schema="id INT, at TIMESTAMP"), watermarks=tm.ascending(timestamp="at"))
-    table = tm.source("table", tm.delta_source("lake", schema="id INT"), watermarks=tm.ingestion_time())
-    zones = files.lookup(tm.delta_table("lake", schema="id INT"), on="id", how="left")
+    table = tm.source("table", tm.delta_source("lake", schema="id INT, zone STRING"), watermarks=tm.ingestion_time())
+    zones = files.lookup(tm.delta_table("lake", schema="id INT, zone STRING"), on="id", how="left")
     outputs = {"files": tm.delta(zones.select("id"), "out/files"), "table": tm.parquet(table.select("id"), "out/table")}
     tm.run(tm.Job("relative", outputs, store="jobs"), spark=spark)
     found = pa.concat_tables(pq.read_table(path).select(["id"]) for path in sorted(Path("out").rglob("part-*[0-9a-z].parquet")))
