@@ -79,12 +79,13 @@ def require_environment(job: Job, environment: Mapping[str, str] | None = None) 
 
 def _of_source(source: SourceNode) -> Mapping[str, str]:
     """Return what the environment variables of a source hold, by their names."""
-    match source.spec:
+    spec = source.spec
+    match spec:
         case PostgresChangesSpec():
-            return {source.spec.dsn_env: "the connection string"}
+            return {spec.dsn_env: "the connection string"}
         case FormatSpec():
-            found = {variable: f"the option {option}" for option, variable in source.spec.environment.items()}
-            decoding = source.spec.decoding
+            found = {variable: f"the option {option}" for option, variable in spec.environment.items()}
+            decoding = spec.decoding
             if decoding is not None and decoding.registry_env is not None:
                 found[decoding.registry_env] = "the credentials of the registry"
             return found
