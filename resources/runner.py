@@ -16,7 +16,7 @@ from tidemark.assets.report.output_table import OutputTable, TableState
 from tidemark.assets.report.run_report import RunReport
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.errors import DefinitionError, SinkError
-from tidemark.graph import Job
+from tidemark.graph import Job, require_environment
 from tidemark.resources.epoch_reporter import EpochReporter
 from tidemark.resources.run_events import StreamingEvent, TidemarkEvents
 from tidemark.resources.spark import SparkResource, session_of
@@ -93,6 +93,8 @@ class TidemarkResource(dg.ConfigurableResource[Any]):
             on_epoch: to be called once per committed epoch, in order.
             run_id: the Dagster run's id, which identifies this driver to other drivers of the job.
         """
+        # Before Spark starts.
+        require_environment(job)
         from tidemark.spark import run
 
         return run(

@@ -23,6 +23,7 @@ _SCHEMES: dict[str, Scheme] = {
     "abfss": "az",
 }
 _GLOB = re.compile(r"[*?\[\]{}]")
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _FIX = "use a local path, or file:///…, s3://bucket/…, gs://bucket/…, az://container/…"
 
 
@@ -103,6 +104,15 @@ class Location:
                 fix="set AZURE_STORAGE_ACCOUNT_NAME, or write abfss://container@account.dfs.core.windows.net/…",
             )
         return account
+
+
+def absolute_path(path: str) -> str:
+    """Return a local path or pattern as an absolute one, from the working directory of this process; an address as it is.
+
+    >>> absolute_path("s3://lake/landing"), absolute_path("/landing/../trips/*.json")
+    ('s3://lake/landing', '/trips/*.json')
+    """
+    return path if _ADDRESS.match(path) else os.path.abspath(Path(path).expanduser())  # noqa: PTH100 - resolve() would follow links
 
 
 def stays_within(path: str) -> bool:

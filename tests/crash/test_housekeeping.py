@@ -10,10 +10,12 @@ from click.testing import CliRunner
 
 import tidemark as tm
 from tidemark.cli.program.main import main
+from tidemark.cli.show.tables import progress_lines
 from tidemark.clock import format_ms
 from tidemark.crashpoints import reached
 from tidemark.errors import FencedError
 from tidemark.spark.loop.housekeeping import RETENTION_SLACK, SWEEP_EPOCHS, SWEEP_INTERVAL_MS, Housekeeping
+from tidemark.spark.loop.recovery import Recovery
 from tidemark.spark.sinks.delta.delta_sink import DeltaSink
 from tidemark.spark.sinks.sinks import BoundSink
 from tidemark.state.gc.file_references import FileReference, FileReferences
@@ -202,3 +204,32 @@ def test_a_fenced_driver_stops_at_the_next_sweep(tmp_path: Path) -> None:
     office.clock.advance(SWEEP_INTERVAL_MS)
     with pytest.raises(FencedError):
         office.keeping.after_epoch(last, last.progress)
+
+
+def test_a_start_says_that_it_finishes_what_a_killed_driver_committed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    office = Office(tmp_path)
+    office.run(2, every=SECOND)
+
+    def start() -> tuple[bool, bool | None]:
+        """Begin as a driver does; returns whether the status and the history of the newest epoch say so."""
+        found = Recovery(office.store, office.driver, {}, frozenset({"fares"}), (), lambda record, _: record)
+        head = found.resume_point()
+        office.keeping.begin(head, LINEAGE, found.finished)
+        past, status = history_and_status(office)
+        assert status is not None
+        return past[-1].finished_at_start, None if status.last is None else status.last.finished_at_start
+
+    with caplog.at_level(logging.INFO, "tidemark"):
+        assert start() == (False, False)
+        assert "was committed by a driver" not in caplog.text
+        # Killed between its commit and the note of its publication.
+        office.commit()
+        assert start() == (True, True)
+    assert "fares: epoch 2 was committed by a driver that ended before its publication was noted" in caplog.text
+    status = status_of(office)
+    assert "  epoch 2 was committed by a driver" in "\n".join(progress_lines(status))
+    office.keeping.write_status("stopped")
+    assert "  epoch 2 was committed by a driver" in "\n".join(progress_lines(status_of(office)))
+    office.run(1, every=SECOND)
+    assert [epoch.finished_at_start for epoch in read_history(office.store, "fares")] == [False, False, True, False]
+    assert "was committed by a driver" not in "\n".join(progress_lines(status_of(office)))

@@ -92,5 +92,6 @@ def test_the_page_in_the_shell_says_only_what_the_run_does(folder: Path) -> None
     assert again.returncode == 0, again.stderr
     lines = iter(again.stderr.splitlines())
     assert "ERROR" not in log_of(lines)
+    assert "epoch 1 was committed by a driver that ended before its publication was noted" in next(lines)
     assert [bool(EPOCH.fullmatch(line)) for line in lines] == [True]
     assert again.stdout.startswith("fares: 1 epochs, 2 rows read\n")

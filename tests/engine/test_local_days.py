@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,6 +20,7 @@ from tidemark.semantics.watermarks.watermark_generators import Ascending
 from tidemark.semantics.watermarks.watermarks import WatermarkStrategy
 from tidemark.semantics.windows.local_time import LocalClock, local_clock, zone_names
 from tidemark.semantics.windows.local_windows import LocalWindows
+from tidemark.spark.operators.aligned.local import ZONE_NAME
 from tidemark.spark.operators.aligned.local_time import first_instant, reading, zone_literal
 
 if TYPE_CHECKING:
@@ -160,15 +162,36 @@ def test_windows_go_on_after_a_restart(spark: SparkSession, tmp_path: Path) -> N
     assert sorted(apart, key=str) == at_once
 
 
+def test_the_pattern_of_names_has_all_of_the_database_and_no_distance() -> None:
+    assert [name for name in zone_names() if not re.search(ZONE_NAME, name)] == []
+    others = ["+01:00", "-5", "Z", "UTC+1", "UTC+01:00", "GMT-10", "UT+1", "PST", "IST", "", " UTC", "1:00", "Europe Berlin"]
+    assert [name for name in others if re.search(ZONE_NAME, name)] == []
+
+
 @pytest.mark.spark
-@pytest.mark.parametrize(("zone", "says"), [(None, "the zone z of an element of w is null"), ("Mars/Olympus", "Mars/Olympus")])
+@pytest.mark.parametrize(
+    ("zone", "says"),
+    [
+        (None, "the zone z of an element of w is null"),
+        ("Mars/Olympus", "the zone z of an element of w is 'Mars/Olympus', which is no time zone"),
+        ("+01:00", "the zone z of an element of w is '+01:00', no name in the IANA database"),
+    ],
+)
 def test_a_row_without_a_known_zone_ends_the_job(zone: str | None, says: str, spark: SparkSession, tmp_path: Path) -> None:
     rows = [("a", NOON, "Asia/Tokyo"), ("a", NOON, zone)]
     windows = elements(rows, schema=SCHEMA).key_by("k").window(tm.tumbling("1 day", zone_by="z"))
     with pytest.raises(UserCodeError) as caught:
         Lab(spark, tmp_path).run({"panes": windows.aggregate(n=tm.count()).uid("w")})
     assert says in str(caught.value)
-    assert "Fix:" in str(caught.value)
+    assert caught.value.uid == "w"
+    assert str(caught.value.place).startswith(__file__)
+    condition = re.search(r'Fix: .*\.filter\("(.*?)", rejects_to=', str(caught.value))
+    assert condition is not None
+    names = [*sorted(zone_names() - {"GMT"}), "Asia/Tokyo ", "Mars/Olympus", "+01:00", "UTC+01:00", "PST", None]
+    known = spark.createDataFrame([(name,) for name in names], "z STRING").where(condition[1]).collect()
+    slashed = {name for name in zone_names() if "/" in name or name == "UTC"}
+    assert len(slashed - {row.z for row in known}) <= 5, "zones that are newer than Java's database"
+    assert not {"Mars/Olympus", "+01:00", "UTC+01:00", "PST", None} & {row.z for row in known}
 
 
 @pytest.mark.spark

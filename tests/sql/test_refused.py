@@ -130,6 +130,43 @@ FIRST = "SELECT {outer} FROM (SELECT id, row_number() OVER (PARTITION BY zone OR
         ),
         (FIRST.format(outer="*", where="id = 1").replace("AS n", "AS id"), "two columns of the result are named 'id'"),
         (FIRST.format(outer="*", where="n = 1").replace("DESC", "DESC ROWS 3 PRECEDING"), "ROWS or RANGE after OVER is not covered"),
+        # Windows, as SQL of Flink and of Spark writes them.
+        (
+            "SELECT window_start FROM TABLE(\n  TUMBLE(TABLE rides, DESCRIPTOR(at), INTERVAL '10' MINUTES))",
+            "the window TUMBLE(...) at line 2, column 3 is not covered",
+        ),
+        ("SELECT * FROM HOP(TABLE rides, DESCRIPTOR(at), INTERVAL '5' MINUTES, INTERVAL '1' HOUR)", "the window HOP(...)"),
+        ("SELECT * FROM CUMULATE(TABLE rides, DESCRIPTOR(at), INTERVAL '1' HOUR, INTERVAL '1' DAY)", "the window CUMULATE(...)"),
+        ("SELECT * FROM SESSION(TABLE rides PARTITION BY zone, DESCRIPTOR(at), INTERVAL '5' MINUTES)", "the window SESSION(...)"),
+        ("SELECT TUMBLE_START(at, INTERVAL '1' HOUR) s FROM rides GROUP BY TUMBLE(at, INTERVAL '1' HOUR)", "the window TUMBLE_START(...)"),
+        ("SELECT zone, count(*) n FROM rides GROUP BY zone, hop(at, INTERVAL '1' HOUR, INTERVAL '2' HOUR)", "the window HOP(...)"),
+        ("SELECT zone, count(*) n FROM rides GROUP BY window(at, '10 minutes'), zone", "the window WINDOW(...) at line 1, column 45"),
+        ("SELECT zone FROM rides GROUP BY session_window(at, '10 minutes'), zone", "the window SESSION_WINDOW(...)"),
+        ("SELECT window_time(window) t FROM rides", "WINDOW_TIME(...) at line 1, column 8, the time of a window, is not covered"),
+        ("SELECT * FROM rides MATCH_RECOGNIZE (PARTITION BY zone ORDER BY at PATTERN (A B))", "MATCH_RECOGNIZE(...)"),
+        ("SELECT sum(id) OVER (ORDER BY at ROWS BETWEEN 2 PRECEDING AND CURRENT ROW) n FROM rides", "ROWS or RANGE after OVER"),
+        ("SELECT sum(id) OVER w AS n FROM rides WINDOW w AS (PARTITION BY zone)", "WINDOW is not covered"),
+        ("SELECT sum(id) OVER (PARTITION BY zone ORDER BY at) n FROM rides", ".running_aggregate(total=tm.sum('fare'))"),
+        ("SELECT r.id FROM rides r JOIN fares FOR SYSTEM_TIME AS OF r.at AS f ON r.id = f.ride", "rides.join_asof("),
+        # Bounds of times where a join does not see them.
+        (
+            "SELECT r.id FROM rides r JOIN fares f ON r.id = f.ride WHERE f.at BETWEEN r.at AND r.at + INTERVAL 1 HOUR",
+            "move it to ON: JOIN f ON ... AND f.at BETWEEN r.at AND r.at + INTERVAL '1' HOUR",
+        ),
+        ("SELECT r.id FROM rides r LEFT JOIN fares f ON r.id = f.ride WHERE r.at < f.at", "WHERE has the bound r.at < f.at"),
+        ("SELECT r.id FROM rides r JOIN fares f ON r.id = f.ride AND f.at >= r.at WHERE f.at <= r.at + INTERVAL 1 HOUR", "move it to ON"),
+        (
+            "SELECT r.id FROM rides r JOIN fares f ON r.id = f.ride AND f.at >= r.at AND f.at < r.at + INTERVAL 1 HOUR",
+            "the bound f.at < r.at + INTERVAL '1' HOUR of the times of a join is not inclusive",
+        ),
+        # Functions that nothing has.
+        (
+            "SELECT zone,\n  uper(zone) AS z FROM rides",
+            "the query calls 'uper' at line 2, column 3, which Spark SQL does not have; did you mean 'upper'?",
+        ),
+        ("SELECT id FROM rides WHERE tax_of(id) > 1", "declare it here and for the job: tm.sql(..., functions=['tax_of'])"),
+        ("SELECT zone, sum(tax_of(id)) AS s FROM rides GROUP BY zone", "calls 'tax_of' at line 1, column 18"),
+        ("SELECT r.id FROM rides r JOIN fares f ON tax_of(r.id) = f.ride", "calls 'tax_of' at line 1, column 42"),
     ],
 )
 def test_what_is_not_covered(query: str, message: str) -> None:
@@ -151,3 +188,28 @@ def test_an_interval_of_both_times_is_an_interval_join() -> None:
     join = tm.sql(query, uid="near", rides=RIDES, fares=FARES).node.input
     assert isinstance(join, IntervalJoinNode)
     assert (join.uid, join.how, join.lower_ms, join.upper_ms) == ("near-join-f", "left", -600_000, 3_600_000)
+
+
+def test_functions_of_the_session_are_declared() -> None:
+    made = tm.sql("SELECT tax_of(id) AS tax, lake.`tax of`(id) AS other, left(zone, 1) AS l FROM rides", functions=["TAX_OF"], rides=RIDES)
+    job = tm.Job("taxes", {"taxes": tm.memory(made, "declared_taxes")}, functions=["tax_of"])
+    assert job.functions == ("tax_of",)
+    with pytest.raises(TidemarkError, match="is not a list of names of functions"):
+        tm.sql("SELECT id FROM rides", functions="tax_of", rides=RIDES)
+    with pytest.raises(TidemarkError, match="no table of the name 'functions'"):
+        tm.sql("SELECT id FROM functions", functions=RIDES)
+
+
+def test_a_month_may_be_in_where() -> None:
+    keyed = {"rides": RIDES.as_changelog(["id"]), "fares": FARES.as_changelog(["fid"])}
+    for condition in ("f.at < r.at + INTERVAL 1 MONTH", "r.at >= r.at - INTERVAL 1 YEAR", "f.at >= r.at"):
+        query = f"SELECT r.id, f.fid, f.fare FROM rides r LEFT JOIN fares f ON r.id = f.ride WHERE {condition}"
+        made = tm.sql(query, uid="month", **keyed)
+        assert "filter" in tm.Job("month", {"month": tm.memory(made, "a_month")}).explain()
+
+
+def test_a_closer_bound_may_be_in_where() -> None:
+    query = """SELECT r.id, f.fare FROM rides r JOIN fares f
+        ON r.id = f.ride AND f.at BETWEEN r.at - INTERVAL 10 MINUTES AND r.at + INTERVAL '1' HOUR WHERE f.at > r.at"""
+    made = tm.sql(query, uid="near", rides=RIDES, fares=FARES)
+    assert "filter" in tm.Job("near", {"near": tm.memory(made, "closer_bound")}).explain()

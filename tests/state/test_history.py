@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tidemark.cli.show.tables import history_table
 from tidemark.errors import CorruptStoreError, FormatError, InvalidNameError
 from tidemark.state.log.progress import EpochProgress
 from tidemark.state.log.records import EpochRecord
@@ -134,3 +135,17 @@ def test_a_damaged_full_block_is_not_appended_again(
     assert HistoryWriter(root, "taxi").backfill(iter(records)) == 0
     root.put(full, b"\n".join(whole[:-1]) + b"\n")
     assert [item.epoch for item in read_history(root, "taxi", 1000)] == list(range(14))
+
+
+def test_what_a_start_has_finished_is_marked(root: JobStore, make_progress: MakeProgress, make_record: MakeRecord) -> None:
+    writer = HistoryWriter(root, "taxi")
+    writer.append(make_progress(0))
+    records = [make_record(epoch) for epoch in (2, 1, 0)]
+    lineage = records[0].progress.lineage
+    assert writer.backfill(records, {(lineage, 2), (lineage, 0)}) == 2
+    assert [epoch.finished_at_start for epoch in read_history(root, "taxi")] == [False, False, True]
+    line = history_table(read_history(root, "taxi")).splitlines()[-1]
+    assert (
+        line
+        == "epoch 2 was committed by a driver that ended before its publication was noted; the next start published what was left of it"
+    )

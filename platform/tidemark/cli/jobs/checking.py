@@ -8,6 +8,7 @@ from tidemark.cli.jobs.rename_options import map_options, maps_of
 from tidemark.cli.program.check_exit import EXIT_NO, YesNoCommand
 from tidemark.cli.program.options import echo_json, existing_store, json_option, store_option
 from tidemark.control.desired.job_import import load_job
+from tidemark.graph.job.environment import unset_variables
 from tidemark.savepoints.compatibility.checking import HEAD, check
 from tidemark.savepoints.model.verdict import Verdict
 from tidemark.state.encoding.codec import to_jsonable
@@ -47,6 +48,9 @@ def check_job(
         columns=maps.columns,
         allow_non_restored_state=maps.allow_non_restored_state,
     )
+    for needed in unset_variables(changed):
+        # The machine that checks code need not be one that may open its places.
+        click.echo(f"note: the environment variable {needed.name}, which holds {needed.holds}, is not set here; a run needs it", err=True)
     if as_json:
         echo_json(plain_verdict(found))
     else:

@@ -15,6 +15,7 @@ from tidemark.control.desired.job_import import load_job
 from tidemark.control.desired.spec_checks import checked_settings
 from tidemark.durations import to_ms
 from tidemark.errors import DefinitionError
+from tidemark.graph.job.environment import require_environment
 from tidemark.savepoints.compatibility.checking import check
 from tidemark.savepoints.model.restore import Restore
 from tidemark.state.log.progress import EpochProgress, MissingEpochs, encode_progress, format_progress
@@ -80,6 +81,7 @@ def run(
             allow_non_restored_state=restore.allow_non_restored_state,
         )
         fit.require()
+    require_environment(found)
     log_to_console()
     # At INFO it logs every call between Python and the JVM.
     logging.getLogger("py4j").setLevel(logging.WARNING)

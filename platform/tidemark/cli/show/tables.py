@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from tidemark.clock import format_ms
 from tidemark.control.model.view import JobView
 from tidemark.durations import short_duration
-from tidemark.state.log.progress import EpochProgress, OperatorProgress
+from tidemark.state.log.progress import EpochProgress, OperatorProgress, finished_text
 from tidemark.state.status.status import JobStatus
 
 _COLUMNS = ("epoch", "time", "took", "rows in", "rows out", "late", "malformed", "watermark", "lag", "state rows", "state bytes")
@@ -35,6 +35,7 @@ def progress_lines(status: JobStatus) -> list[str]:
     last, totals = status.last, status.totals
     if last is not None:
         lines.append(f"  lineage {last.lineage}, epoch {last.epoch}, watermark {format_ms(last.watermark)}")
+        lines += [f"  {finished_text(last)}"] if last.finished_at_start else []
     lines += [f"  source {n}: read {c['read']} = passed {c['passed']} + malformed {c['malformed']}" for n, c in totals["sources"].items()]
     lines += [f"  filter {n}: in {c['in']} = passed {c['passed']} + rejected {c['rejected']}" for n, c in totals["filters"].items()]
     lines += [f"  transform {n}: in {c['in']}, out {c['out']}" for n, c in totals.get("transforms", {}).items()]
@@ -57,10 +58,11 @@ def _operator(uid: str, counts: Mapping[str, int], progress: OperatorProgress | 
 
 
 def history_table(epochs: Sequence[EpochProgress]) -> str:
-    """Return epochs as a table with aligned columns, followed by the repairs of outputs that had lost epochs."""
+    """Return epochs as a table with aligned columns, followed by what starts have finished, and repairs of outputs that had lost epochs."""
     rows = [_COLUMNS, *(_row(epoch) for epoch in epochs)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    lines += [finished_text(epoch) for epoch in epochs if epoch.finished_at_start]
     lines += [str(output.repair) for epoch in epochs for output in epoch.outputs.values() if output.repair is not None]
     return "\n".join(lines)
 

@@ -41,6 +41,7 @@ from tidemark.control.model.standby_files import LOG as STANDBY_LOG
 from tidemark.control.model.standby_files import OUT as STANDBY_OUT
 from tidemark.control.model.standby_files import Standby, assigned_attempt
 from tidemark.errors import DefinitionError, EngineError, FencedError, JobRunningError, StateMismatchError, StoreError, TidemarkError
+from tidemark.graph.job.environment import require_environment
 from tidemark.graph.job.job import Job
 from tidemark.savepoints.model.isolation import redirect_outputs
 from tidemark.state.encoding.redaction import redacted, without_secrets
@@ -252,6 +253,7 @@ def _prepare(spec: JobSpec, start: StartReport, log: Path | None) -> PreparedDri
     from tidemark.spark.loop import run  # noqa: F401
 
     job = _load(spec)
+    require_environment(job)
     start.enter(SPARK)
     return PreparedDriver(job, spark.session())
 

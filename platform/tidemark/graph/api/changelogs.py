@@ -100,7 +100,8 @@ class ChangelogMethods:
             deleted: an SQL condition; a row for which it is true deletes its key. With a sequence it is remembered, so that an older row
                 does not bring the key back.
             unchanged: columns of which a row may have no value, each with the SQL condition for that: ``{"note": "note = '?'"}``. The row
-                then keeps the value that the key's row before has; one without a row before is incomplete, and changes nothing.
+                then keeps the value that the key's row before has; one without a row before is incomplete, and changes
+                nothing: with a ``sequence`` it makes no other row outdated.
             outdated_to: takes outdated rows; without it they are counted only.
             incomplete_to: takes incomplete rows; without it they are counted only.
             ttl: how long a key without rows is kept; its row is then dropped from the state and counted as expired, and no delete is

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import ClassVar, Self
 
 from tidemark.graph.model.schema import SchemaColumn
@@ -32,6 +33,11 @@ class ConnectorSpec(ABC):
     @abstractmethod
     def on_rewind(self) -> str:
         """What a rewind does to it, in words."""
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """What the environment variables that it reads hold, in words, by their names."""
+        return {}
 
     @property
     @abstractmethod

@@ -119,6 +119,10 @@ class OperatorKind(ABC, Generic[N]):
         del node
         yield from ()
 
+    def variables(self, node: N) -> Mapping[str, str]:  # noqa: ARG002
+        """Return what the environment variables that a node reads hold, in words, by their names."""
+        return {}
+
     @abstractmethod
     def encode(self, node: N) -> dict[str, object]:
         """Return its definition as plain JSON: recorded with its state, and compared before the state is read again."""

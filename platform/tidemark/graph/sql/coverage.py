@@ -49,7 +49,10 @@ _NAMES: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
     ("Union", "distinct"): ("UNION without ALL", "write UNION ALL, or SELECT DISTINCT over it"),
     ("Union", "by_name"): ("UNION BY NAME", "write the columns of both queries in the same order"),
     ("With", "recursive"): ("WITH RECURSIVE", "leave RECURSIVE out"),
-    ("Table", "version"): ("VERSION AS OF and TIMESTAMP AS OF", "a stream has no versions: start its source where it should begin"),
+    ("Table", "version"): (
+        "VERSION AS OF and TIMESTAMP AS OF",
+        "start the source where it should begin; for FOR SYSTEM_TIME AS OF write rides.join_asof(prices, ...)",
+    ),
     ("Table", "db"): ("a table of a database", "name a stream that is passed: tm.sql('... FROM rides', rides=rides)"),
     ("Table", "joins"): ("a join in parentheses", "write the joins one after the other, or a subquery"),
     ("TableAlias", "columns"): ("a list of columns after an alias", "name the columns in the query: SELECT id AS ride"),
@@ -61,7 +64,10 @@ _NAMES: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
     ("Group", "cube"): ("GROUP BY CUBE", "name the expressions of the groups"),
     ("Group", "rollup"): ("GROUP BY ROLLUP", "name the expressions of the groups"),
     ("Group", "all"): ("GROUP BY ALL", "name the expressions of the groups"),
-    ("Window", "spec"): ("ROWS or RANGE after OVER", "leave it out: ROW_NUMBER() has no frame"),
+    ("Window", "spec"): (
+        "ROWS or RANGE after OVER",
+        "ROW_NUMBER() has no frame; aggregates of the rows so far are .key_by('zone').running_aggregate(total=tm.sum('fare'))",
+    ),
     ("Window", "alias"): ("a named window", "write PARTITION BY and ORDER BY after OVER"),
     ("Star", "except_"): ("* EXCEPT", "name the columns"),
     ("Column", "db"): ("a name of three parts", "the field of a struct in a table is written (rides.trip).miles"),

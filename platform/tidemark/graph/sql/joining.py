@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from tidemark.durations import format_duration, to_ms
-from tidemark.errors import DurationError
+from tidemark.errors import DurationError, ExpressionError
 from tidemark.graph.api.streams import Stream
 from tidemark.graph.checks.changelogs import changelog_keys
 from tidemark.graph.model.nodes import Expression, FilterNode, Node, SelectNode, SourceNode, WithColumnsNode
@@ -35,6 +35,10 @@ _SIDES: Final[dict[tuple[str, str], How]] = {
 }
 
 
+_BOUNDS: Final = 2
+"""A lower and an upper one."""
+
+
 @dataclass(frozen=True)
 class _Condition:
     """The parts of a join's condition: pairs of equal expressions, bounds of right time - left time, and the rest."""
@@ -44,7 +48,7 @@ class _Condition:
     rest: tuple[exp.Expr, ...]
 
 
-def joined(left: Relation, right: Relation, join: exp.Join, site: QuerySite, uid: str | None) -> Relation:
+def joined(left: Relation, right: Relation, join: exp.Join, site: QuerySite, *, uid: str | None, where: Sequence[exp.Expr]) -> Relation:
     """Return the join of two relations.
 
     Args:
@@ -53,6 +57,7 @@ def joined(left: Relation, right: Relation, join: exp.Join, site: QuerySite, uid
         join: how.
         site: of the query.
         uid: of the operator.
+        where: the conditions of the query's rows, none of which may bound the times of the join.
 
     Raises:
         ExpressionError: a kind of join, or a condition, that is not covered.
@@ -71,6 +76,7 @@ def joined(left: Relation, right: Relation, join: exp.Join, site: QuerySite, uid
             f"the condition {shown(found.rest[0])} of a join that keeps rows without a partner is not covered",
             "filter before the join, in a subquery, or join by equal columns alone",
         )
+    _refuse_misplaced_bounds(left, right, found, where, site)
     on = _compared(found.pairs)
     if found.bounds:
         stream = left.stream.join(right.stream, on=on, how=how, within=_interval(found.bounds, site))
@@ -224,6 +230,46 @@ def _time_bounds(left: Relation, right: Relation, part: exp.Expr, site: QuerySit
     return None
 
 
+def _refuse_misplaced_bounds(left: Relation, right: Relation, found: _Condition, where: Sequence[exp.Expr], site: QuerySite) -> None:
+    """Check that the times of a join without both bounds are not compared where the join does not see it.
+
+    Raises:
+        ExpressionError: WHERE has a bound, or ON has one by ``<`` or ``>``.
+    """
+    if len(found.bounds) == _BOUNDS:
+        return
+    for part in where:
+        if _compares_times(left, right, part, site):
+            raise site.refused(
+                f"WHERE has the bound {shown(part)} on the times of both sides of a join, which would keep its rows for ever",
+                f"move it to ON: JOIN {right.tables[0]} ON ... AND {shown(_inclusive(part))}, which makes it an interval join",
+            )
+    for part in found.rest:
+        if _compares_times(left, right, part, site):
+            raise site.refused(
+                f"the bound {shown(part)} of the times of a join is not inclusive, as those of an interval join are",
+                f"write {shown(_inclusive(part))}",
+            )
+
+
+def _compares_times(left: Relation, right: Relation, part: exp.Expr, site: QuerySite) -> bool:
+    """Return whether a condition bounds the distance of both times, inclusively or not."""
+    try:
+        return _time_bounds(left, right, _inclusive(part), site) is not None
+    except ExpressionError:
+        # An interval without a fixed length, such as a month, may stand in a condition of rows.
+        return False
+
+
+def _inclusive(part: exp.Expr) -> exp.Expr:
+    """Return a comparison by ``<`` or ``>`` as one by ``<=`` or ``>=``, any other condition as it is."""
+    from sqlglot import exp
+
+    kinds: dict[type[exp.Expr], type[exp.Expr]] = {exp.GT: exp.GTE, exp.LT: exp.LTE}
+    kind = kinds.get(type(part))
+    return part if kind is None else kind(this=part.this.copy(), expression=part.expression.copy())
+
+
 def _both(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
     """Return the bounds of times that are within those of both."""
     found = {**one, **other}
@@ -290,7 +336,7 @@ def _interval(bounds: dict[str, int], site: QuerySite) -> tuple[str, str]:
     if missing:
         raise site.refused(
             "the times of a join have a bound on one side only: its state would have no end",
-            "write f.at BETWEEN r.at - INTERVAL 10 MINUTES AND r.at + INTERVAL 1 HOUR",
+            "write f.at BETWEEN r.at - INTERVAL 10 MINUTES AND r.at + INTERVAL 1 HOUR after ON",
         )
     return _text(bounds["lower"]), _text(bounds["upper"])
 

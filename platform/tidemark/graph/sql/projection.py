@@ -102,7 +102,8 @@ def refuse_windows(expression: exp.Expr, site: QuerySite) -> None:
     if expression.find(exp.Window):
         raise site.refused(
             f"{shown(expression)} is not covered",
-            "covered is ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ...) in a subquery of FROM, with a bound in the query over it",
+            "covered is ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ...) in a subquery of FROM, with a bound in the query over it; "
+            "for aggregates of the rows so far write .key_by('zone').running_aggregate(total=tm.sum('fare'))",
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from tidemark.graph.checks.changelogs import changelog_keys
 from tidemark.graph.expressions.expressions import Site
 from tidemark.graph.model.call_site import call_site
 from tidemark.graph.model.nodes import StatefulNode, walk
+from tidemark.graph.sql.calls import declared_functions, refuse_window_calls, require_functions
 from tidemark.graph.sql.coverage import require_covered
 from tidemark.graph.sql.grouping import grouped, has_aggregate, is_grouped
 from tidemark.graph.sql.joining import conjuncts, joined, pushed_down
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
 
-def sql(query: str, /, *, uid: str | None = None, **streams: Stream) -> Stream:
+def sql(query: str, /, *, uid: str | None = None, functions: Collection[str] | Stream = (), **streams: Stream) -> Stream:
     """Return the stream that an SQL query makes of others: the same operators as those of the fluent API, by another notation.
 
     Covered: SELECT with expressions, WHERE, inner, left, right, full, semi and anti joins by equal columns (with bounds on both event
@@ -36,10 +37,12 @@ def sql(query: str, /, *, uid: str | None = None, **streams: Stream) -> Stream:
     Args:
         query: in Spark's SQL.
         uid: the name that the operators with state get, each followed by what it does, such as ``fares-join-f`` and ``fares-group``.
+        functions: SQL functions that the session has besides Spark's own, as for ``tm.Job``.
         streams: the tables of the query, by name.
 
     Raises:
-        ExpressionError: the query cannot be parsed, or has a part that is not covered.
+        ExpressionError: the query cannot be parsed, has a part that is not covered, or calls a function that neither Spark has nor
+            ``functions`` declares.
         ColumnError: a column does not exist.
         DefinitionError: a table is no stream, or operators with state have no ``uid``.
 
@@ -58,9 +61,12 @@ def sql(query: str, /, *, uid: str | None = None, **streams: Stream) -> Stream:
             raise DefinitionError(
                 f"tm.sql is given {name}={stream!r}, not a stream", fix=f"pass a stream: tm.sql(..., {name}=rides)", place=place
             )
-    site = QuerySite(place, uid)
+    site, declared = QuerySite(place, uid), declared_functions(functions, place)
+    if isinstance(query, str):
+        refuse_window_calls(query, site)
     parsed = parse_query(query, Site("tm.sql", place, uid))
     require_covered(parsed, site)
+    require_functions(query, declared, site)
     made = _Query(site, {name.lower(): stream for name, stream in streams.items()}).run(parsed)
     known = {id(node) for stream in streams.values() for node in walk([stream.node])}
     unnamed = [node for node in walk([made.node]) if isinstance(node, StatefulNode) and node.uid is None and id(node) not in known]
@@ -161,7 +167,7 @@ class _Query:
             relations, conditions = pushed_down(relations, conditions, self._site)
         relation = relations[0]
         for join, right in zip(joins, relations[1:], strict=True):
-            relation = joined(relation, right, join, self._site, self._uid(f"join-{right.tables[0]}"))
+            relation = joined(relation, right, join, self._site, uid=self._uid(f"join-{right.tables[0]}"), where=conditions)
         return relation, conditions
 
     def _table(self, table: exp.Expr) -> Relation:

@@ -11,7 +11,7 @@ from tidemark.errors import SetupError
 from tidemark.graph.job.job import Job
 from tidemark.graph.model.nodes import DeltaSpec, ParquetSpec
 from tidemark.graph.model.source_specs import DeltaTableSpec, FilesSpec
-from tidemark.locations import Location
+from tidemark.locations import Location, absolute_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,7 +56,12 @@ def require_file_systems(spark: SparkSession, job: Job, store: Location) -> None
 
 
 def readable(spark: SparkSession, path: str) -> str:
-    """Return a path, or a pattern, as Spark reads it: ``s3://`` is ``s3a://``, unless the session has a file system of that name."""
+    """Return a path, or a pattern, as Spark reads it.
+
+    ``s3://`` is ``s3a://``, unless the session has a file system of that name. A relative path starts from the working directory of this
+    process, as all paths of a job do: Java has its own, which stays what it was when Spark started.
+    """
+    path = absolute_path(path)
     scheme, separator, rest = path.partition("://")
     also = _ALSO.get(scheme.lower())
     return f"{also}://{rest}" if separator and also is not None and not _has(spark, scheme) else path

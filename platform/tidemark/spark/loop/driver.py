@@ -159,7 +159,7 @@ class JobDriver:
         prepare_session(self.session, self.job, self._elements, self._context.runtimes)
         make_tables(self.session, self.job, self._elements, self._context.sinks, head=self.head, version=self._version)
         self._seed()
-        self._housekeeping.begin(self.head, self.lineage)
+        self._housekeeping.begin(self.head, self.lineage, recovery.finished)
         self._on_stage("first epoch")
         self._repairs = recovery.repairs
         if self.head is not None and self._repairs:

@@ -13,6 +13,7 @@ from tidemark.graph.operators.keys import NO_MAP_KEYS
 from tidemark.spark.columns.engine_causes import engine_cause, root_cause, whole_text
 from tidemark.spark.columns.error_text import first_line, message_text
 from tidemark.spark.columns.origins import USER_RAISED, Origin, origin_of_expression, origin_of_function
+from tidemark.spark.loop.zone_errors import zone_error
 from tidemark.spark.sources.kafka_errors import kafka_error
 from tidemark.state.encoding.redaction import redacted
 
@@ -60,7 +61,7 @@ def translate(error: BaseException, *, job: str, epoch: int | None, state: str, 
         state: path of the job's state files, which distinguishes an unreadable state file from a source's file.
         nodes: the job's operators, one of which may be the origin.
     """
-    error = kafka_error(error, [node for node in nodes if isinstance(node, SourceNode)]) or error
+    error = kafka_error(error, [node for node in nodes if isinstance(node, SourceNode)]) or zone_error(error, nodes) or error
     if isinstance(error, TidemarkError):
         found = error.with_job(job)
         found.epoch = epoch if found.epoch is None else found.epoch

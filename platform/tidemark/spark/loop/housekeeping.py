@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
@@ -71,6 +71,7 @@ class Housekeeping:
         self._started = clock.now_ms()
         self._history = HistoryWriter(store, job.name)
         self._record = term.head.epoch
+        self._finished: frozenset[tuple[str, int]] = frozenset()
         self._outputs: dict[str, OutputStatus] = {}
         self._sources = {name: source_status(node) for name, node in job.sources.items()}
         self._status: JobStatus | None = None
@@ -78,12 +79,13 @@ class Housekeeping:
         self._protected = ProtectedVersionsSearch(SavepointStore(store, job.name, clock))
         self.gauge: LoadGauge | None = None
 
-    def begin(self, head: EpochRecord | None, lineage: str) -> None:
+    def begin(self, head: EpochRecord | None, lineage: str, finished: Collection[tuple[str, int]] = ()) -> None:
         """Write the history that a crash left unwritten, set the status to running, and sweep the files that it left.
 
         Args:
             head: the epoch that the driver resumes from.
             lineage: of the epochs to come.
+            finished: lineage and number of epochs whose publication this start has finished.
 
         Raises:
             FencedError: a newer driver has begun; nothing was written.
@@ -91,7 +93,7 @@ class Housekeeping:
         log = self._term.log
         self._record, self._lineage = head, lineage
         self._term.confirm()
-        self._history.backfill(log.epochs())
+        self._history.backfill(log.epochs(), finished)
         known = self._known_status()
         if known is not None:
             self._deferred = DeferredWork(self._clock, known.put_off)
@@ -101,6 +103,7 @@ class Housekeeping:
         else:
             for record in reversed(list(log.epochs())):
                 self._remember(record)
+        self._finished = frozenset(finished)
         self._write("running")
         self._sweep()
 
@@ -163,7 +166,7 @@ class Housekeeping:
             heartbeat_at=self._clock.now_ms(),
             started_at=self._started,
             code_version=record.code_version if record else "",
-            last=progress or (record.progress if record else None),
+            last=progress or self._newest(),
             totals=record.totals if record else empty_totals(),
             outputs=self._outputs,
             owner=self._term.owner,
@@ -173,6 +176,13 @@ class Housekeeping:
         )
         self._status = status.with_error(error)
         write_status(self._store, self._status)
+
+    def _newest(self) -> EpochProgress | None:
+        """Return the newest epoch's progress, marked if this start has finished its publication."""
+        if self._record is None:
+            return None
+        finished = (self._record.lineage, self._record.epoch) in self._finished
+        return replace(self._record.progress, finished_at_start=True) if finished else self._record.progress
 
     def _sweep(self) -> None:
         self._swept_at, self._epochs_since_sweep = self._clock.now_ms(), 0

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from tidemark.errors import MissingEpochsError, TidemarkError
+from tidemark.errors import CorruptStoreError, FormatError, MissingEpochsError, TidemarkError
 from tidemark.graph.operators.changes import Names
 from tidemark.savepoints.delta.folder_note import position_after
 from tidemark.savepoints.delta.table_position import NO_TABLE, lost_of_record
@@ -24,8 +24,9 @@ from tidemark.spark.sinks.staging.sink_owner import SinkOwner
 from tidemark.state.gc.state_file_check import require_state_files
 from tidemark.state.log.accepted_gaps import write_accepted
 from tidemark.state.log.joblog import Driver
-from tidemark.state.log.progress import MissingEpochs, OutputRepair
+from tidemark.state.log.progress import MissingEpochs, OutputRepair, finished_text
 from tidemark.state.log.records import EpochRecord, OutputRecord
+from tidemark.state.status.status import read_status
 from tidemark.state.store.store import JobStore
 
 logger = logging.getLogger("tidemark")
@@ -45,6 +46,7 @@ class Recovery:
             as in ``Restore``.
         missing_epochs: how to treat epochs that an output's place no longer holds; None raises.
         repairs: of such places, by output; filled in by ``resume_point``.
+        finished: lineage and number of an epoch that a driver committed without noting its publication; filled in by ``resume_point``.
     """
 
     root: JobStore
@@ -55,6 +57,7 @@ class Recovery:
     migrate: Callable[[EpochRecord, Mapping[str, Names]], EpochRecord]
     missing_epochs: MissingEpochs | None = None
     repairs: dict[str, OutputRepair] = field(default_factory=dict)
+    finished: set[tuple[str, int]] = field(default_factory=set)
 
     def resume_point(self, restore: Restore | None = None) -> EpochRecord | None:
         """Return the epoch to resume from, published and compatible with the job; None before the first.
@@ -108,6 +111,7 @@ class Recovery:
     def _publish(self, head: EpochRecord) -> None:
         """Publish the newest epoch, after checking that the places hold all epochs before it."""
         log = self.term.log
+        unnoted = self._is_unnoted(head)
         former = {
             name: sink for name, sink in sinks_of(head, self.sinks, SinkOwner.of(self.term)).items() if sink is not self.sinks.get(name)
         }
@@ -126,6 +130,17 @@ class Recovery:
             logger.warning("%s", self.repairs[name])
 
         publish(head, {**self.sinks, **former}, lost=accepted)
+        if unnoted:
+            self.finished.add((head.lineage, head.epoch))
+            logger.info("%s: %s", head.job, finished_text(head.progress))
+
+    def _is_unnoted(self, head: EpochRecord) -> bool:
+        """Return whether the last driver committed an epoch and ended before its status had it, which is written after the publication."""
+        try:
+            known = read_status(self.root, self.term.log.job)
+        except (CorruptStoreError, FormatError):
+            return False
+        return known is not None and (known.last is None or (known.last.lineage, known.last.epoch) != (head.lineage, head.epoch))
 
     def _current_positions(self, stored: EpochRecord, begun: EpochRecord) -> dict[str, OutputRecord]:
         """Return the outputs that a lineage begins with, at the current positions of their places, which a restore leaves as they are.

@@ -13,6 +13,7 @@ from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.durations import Duration, to_ms
 from tidemark.errors import DefinitionError, StoreError, TidemarkError
 from tidemark.graph.expressions.expression_text import shortened
+from tidemark.graph.job.environment import require_environment
 from tidemark.graph.job.job import Job, require_job
 from tidemark.graph.model.call_site import call_site, with_call_site
 from tidemark.savepoints.model.restore import Restore
@@ -185,6 +186,7 @@ def _kind_of_run(driver: JobDriver) -> type[PlannedRun | QueryRun]:
 
 
 def _session(job: Job, spark: SparkSession | None) -> SparkSession:
+    require_environment(job)
     if spark is None:
         return session_of_job(job.name)
     in_one_line(new_log)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import logging
 import sys
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tidemark.errors import SinkError
 from tidemark.savepoints.delta.missing_records import Retained
 from tidemark.spark.sinks.staging.missing import Expected
 from tidemark.spark.sinks.staging.staging import folder_of
@@ -19,7 +21,11 @@ from tidemark.state.store.store import JobStore
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+logger = logging.getLogger("tidemark")
+
 _tables: dict[str, dict[tuple[str, int], pa.Table]] = {}
+_owners: dict[str, str] = {}
+"""The job whose rows a table holds: the address of its folder in the store."""
 
 
 class _StagedInJob:
@@ -103,20 +109,43 @@ class ConsoleSink(_StagedInJob):
 
 
 class MemorySink(_StagedInJob):
-    """Keeps rows under a name for ``memory_table``. Exactly once while the process lives, and lost with it."""
+    """Keeps rows under a name for ``memory_table``. Exactly once while the process lives, and lost with it.
+
+    A table holds the rows of one job. The first rows of another job, or of a job of that name in another store, replace them.
+    """
 
     kind = "memory"
 
     def __init__(self, name: str, table: str, job: JobStore) -> None:
         super().__init__(name, job)
         self._table = table
+        self._has_written = False
 
     def publish(self, record: OutputRecord, lineage: str, epoch: int) -> None:
-        """Keep the rows, unless this epoch's are kept already."""
-        kept = _tables.setdefault(self._table, {})
-        if (lineage, epoch) not in kept and (table := self._read(record)) is not None:
-            kept[lineage, epoch] = table
+        """Keep the rows, unless this epoch's are kept already.
+
+        Raises:
+            SinkError: another job has replaced the table since this run wrote to it.
+        """
+        table = self._read(record)
+        if table is not None:
+            self._take_table()
+            _tables.setdefault(self._table, {}).setdefault((lineage, epoch), table)
         self.staging.remove_folder(folder_of(record))
+
+    def _take_table(self) -> None:
+        owner = _owners.setdefault(self._table, self.staging.uri)
+        if owner != self.staging.uri:
+            if self._has_written:
+                raise SinkError(
+                    f"the memory table {self._table!r} of output {self._name!r} has been replaced by that of another job, {owner}",
+                    fix=f"give each job of a process a table of its own: tm.memory(stream, '{self._table}-of-this-job')",
+                    uid=self._name,
+                )
+            logger.warning("the memory table %r holds the rows of this job now, and no longer those of %s", self._table, owner)
+            _owners[self._table] = self.staging.uri
+            _tables.pop(self._table, None)
+        self._has_written = True
 
 
 def memory_table(name: str) -> pa.Table | None:
@@ -128,3 +157,4 @@ def memory_table(name: str) -> pa.Table | None:
 def clear_memory(name: str) -> None:
     """Delete the rows kept under a name."""
     _tables.pop(name, None)
+    _owners.pop(name, None)

@@ -11,6 +11,7 @@ from typing import Final
 
 from tidemark.graph.model.nodes import PATTERN_CHARACTERS, SourceNode
 from tidemark.graph.model.source_specs import FilesSpec
+from tidemark.locations import absolute_path
 from tidemark.state.status.driver_load import Backlog
 
 MAX_ENTRIES: Final = 20_000
@@ -119,8 +120,8 @@ def _local_folder(spec: FilesSpec) -> str | None:
     """Return the folder of which Spark reads all files; None where it is not on a local disk, or Spark may skip some."""
     folder = spec.path.removeprefix("file://")
     odd = "://" in folder or any(character in folder for character in PATTERN_CHARACTERS)
-    # Spark's log has absolute addresses, also for a folder given relative to this process's.
-    return None if odd or _LEFT_OUT & {*map(str.lower, spec.options)} else os.path.abspath(folder)  # noqa: PTH100 - resolve() would follow links
+    # Spark's log has absolute addresses.
+    return None if odd or _LEFT_OUT & {*map(str.lower, spec.options)} else absolute_path(folder)
 
 
 def _entries(folder: str) -> Iterator[os.DirEntry[str]]:

@@ -6,7 +6,6 @@ import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
@@ -14,6 +13,7 @@ from pyspark.sql import types as T
 
 from tidemark.graph.model.nodes import PATTERN_CHARACTERS, SourceNode
 from tidemark.graph.model.source_specs import FilesSpec
+from tidemark.locations import absolute_path
 from tidemark.spark.columns.expressions import CORRUPT, RAW, quoted
 from tidemark.spark.columns.schemas import ddl_of, struct_of
 from tidemark.spark.env.file_systems import readable
@@ -112,7 +112,7 @@ def _depth(spec: FilesSpec) -> int:
     """Return the depth of a source's folder; 0 for a pattern, below which Spark infers no partition columns."""
     if any(character in spec.path for character in PATTERN_CHARACTERS):
         return 0
-    return len(_parts(spec.path if ":/" in spec.path else str(Path(spec.path).absolute())))
+    return len(_parts(absolute_path(spec.path)))
 
 
 def _parts(path: str) -> list[str]:

@@ -17,6 +17,7 @@ from tidemark.errors import SourceError
 from tidemark.graph.model.nodes import PATTERN_CHARACTERS, SourceNode
 from tidemark.graph.model.postgres_changes_spec import PostgresChangesSpec
 from tidemark.graph.model.source_specs import DeltaTableSpec, ElementsSpec, FilesSpec, FormatSpec, RateSpec, SourceSpec
+from tidemark.locations import absolute_path
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.columns.expressions import CORRUPT, SOURCE, SPLIT, quoted
 from tidemark.spark.columns.few_rows import in_one_task
@@ -251,14 +252,15 @@ def _require_folder(node: SourceNode, path: str) -> None:
     local = path.removeprefix("file://")
     if "://" in local or any(character in local for character in PATTERN_CHARACTERS):
         return
-    if not Path(local).exists():
+    folder = Path(absolute_path(local))
+    if not folder.exists():
         raise SourceError(
             f"folder {local!r} of source {node.name!r} does not exist",
             fix="create it, or correct the path given to tm.files(...)",
             uid=node.name,
             place=node.place,
         )
-    if not Path(local).is_dir():
+    if not folder.is_dir():
         raise SourceError(
             f"{local!r} of source {node.name!r} is a file, not a folder that files arrive in",
             fix=f"give its folder, tm.files({str(Path(local).parent)!r}, ...), or a pattern of files: tm.files({_pattern(local)!r}, ...)",

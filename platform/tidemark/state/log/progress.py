@@ -179,7 +179,8 @@ class EpochProgress:
     """One committed epoch.
 
     ``sources``, ``filters`` and ``transforms`` (by ``name``), ``operators`` (by uid), ``outputs`` (by output name); ``stages`` is
-    milliseconds by stage.
+    milliseconds by stage. ``finished_at_start``, of histories and statuses alone: a driver committed it and ended before it had noted its
+    publication; the next start published what of it was not published yet.
     """
 
     job: str
@@ -197,6 +198,7 @@ class EpochProgress:
     spark_jobs: int = 0
     end_of_input: bool = False
     transforms: Mapping[str, TransformProgress] = added_mapping_field()
+    finished_at_start: bool = added_field(False)
 
     @property
     def watermark(self) -> int | None:
@@ -229,6 +231,18 @@ def decode_progress(plain: object, *, path: str) -> EpochProgress:
         CorruptStoreError: a field is missing, unknown or of another type; ``path`` says where it was stored.
     """
     return from_jsonable(EpochProgress, plain, path=path)
+
+
+def finished_text(progress: EpochProgress) -> str:
+    """Return in words that a start has finished the publication of an epoch.
+
+    >>> finished_text(EpochProgress("taxi", "a1", 7, 1_000, 250, rows_in=1200, rows_out=24))
+    'epoch 7 was committed by a driver that ended before its publication was noted; the next start published what was left of it'
+    """
+    return (
+        f"epoch {progress.epoch} was committed by a driver that ended before its publication was noted; the next start published what was "
+        "left of it"
+    )
 
 
 def format_progress(progress: EpochProgress) -> str:

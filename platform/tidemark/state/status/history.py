@@ -7,8 +7,9 @@ Blocks are numbered in the order they were begun and hold up to ``BLOCK_LINES`` 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
+from dataclasses import replace
 
 from tidemark.crashpoints import crash_point
 from tidemark.errors import CorruptStoreError
@@ -34,11 +35,12 @@ class HistoryWriter:
         # As text: a line never changes, so it is encoded once, however often its block is written.
         self._lines = read_lines(self._store, self._block) if blocks else []
 
-    def backfill(self, records: Iterable[EpochRecord]) -> int:
+    def backfill(self, records: Iterable[EpochRecord], finished: Collection[tuple[str, int]] = ()) -> int:
         """Append epochs that a crash kept from being written; call it once at start, before ``append``.
 
         Args:
             records: the retained records, newest first (``JobLog.epochs()``); read until one is found that the history has.
+            finished: lineage and number of epochs whose publication this start has finished.
 
         Returns:
             How many epochs were appended.
@@ -52,7 +54,7 @@ class HistoryWriter:
             if identity not in known:
                 missing.append(record.progress)
         for progress in reversed(missing):
-            self._add(progress)
+            self._add(replace(progress, finished_at_start=True) if _identity(progress) in finished else progress)
         if missing:
             self._write()
         return len(missing)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Final
 
-from tidemark.errors import DefinitionError
+from tidemark.errors import DefinitionError, UnknownStoreError
 from tidemark.locations import Location
 from tidemark.names import location_fix
 from tidemark.state.store.store import JobStore
@@ -36,4 +37,14 @@ def root_store(store: str | JobStore | None, declared: str | None = None, *, mak
         return store
     if store is not None and not isinstance(store, str):
         raise DefinitionError(f"store={store!r} names no folder", fix=location_fix(store, "give a folder or bucket, or leave it out"))
-    return JobStore.open(store or declared or os.environ.get(STORE_VARIABLE) or DEFAULT_STORE, make=make)
+    named = store or declared or os.environ.get(STORE_VARIABLE)
+    try:
+        return JobStore.open(named or DEFAULT_STORE, make=make)
+    except UnknownStoreError as error:
+        if named:
+            raise
+        raise UnknownStoreError(
+            f"no job has run in {Path.cwd()}: it has no folder {DEFAULT_STORE}, which is the store where none is named",
+            fix=f"run this in the folder of the project, or name its store: --store PLACE, or {STORE_VARIABLE}=PLACE",
+            place=error.place,
+        ) from None

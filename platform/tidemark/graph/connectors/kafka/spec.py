@@ -68,6 +68,11 @@ class KafkaSpec(ConnectorSpec):
         return NOT_REVERTED
 
     @property
+    def variables(self) -> Mapping[str, str]:
+        """The variables of secret options."""
+        return {variable: f"the option {option}" for option, variable in self.environment.items()}
+
+    @property
     def row_keys(self) -> tuple[str, ...]:
         """The key of an upsert."""
         return self.key if self.mode == "upsert" else ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final, Literal
 
@@ -94,6 +95,11 @@ class PostgresSpec(ConnectorSpec):
             "rows of later epochs are deleted, by the column `epoch`; refused if there are any and the table has no such column, or was "
             "not created by this output"
         )
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """The variable of the connection string."""
+        return {self.table.dsn_env: "the connection string"}
 
     @property
     def row_keys(self) -> tuple[str, ...]:

@@ -104,6 +104,13 @@ class LookupKind(OperatorKind[LookupNode]):
         """Yield those that elements are compared by."""
         yield from ((f"key {key.name!r}", key.left) for key in node.on)
 
+    def variables(self, node: LookupNode) -> Mapping[str, str]:
+        """Return the variables of a database's password and options."""
+        database = node.table.database
+        if database is None:
+            return {}
+        return {variable: f"the {option} for the table {node.table.label!r}" for option, variable in database.environment.items()}
+
     def encode(self, node: LookupNode) -> dict[str, object]:
         """Return the table, what is compared, and how."""
         return {

@@ -39,6 +39,13 @@ _END_BEFORE: Final = "__tm_end_before"
 _FARTHEST: Final = 10**16
 """Milliseconds; more than any timestamp of Spark's is from 1970."""
 
+ZONE_NAME: Final = (
+    "^(?!(UTC|GMT|UT)[+-][0-9:]*[1-9])"
+    "(?!(ACT|AET|AGT|ART|AST|BET|BST|CAT|CNT|CST|CTT|EAT|ECT|IET|IST|JST|MIT|NET|NST|PLT|PNT|PRT|PST|SST|VST)$)"
+    "[A-Za-z][A-Za-z0-9_/+-]+$"
+)
+"""A pattern of the names of zones, without distances from UTC and the abbreviations of Java, which the IANA database does not have."""
+
 _OFFSETS_MS: Final = 900_000
 """Zones are whole quarters of an hour from UTC, so that only at these instants local days begin. Some were not, long ago; what fires at
 such an instant without new input does so up to a quarter of an hour later."""
@@ -96,9 +103,12 @@ class LocalRuntime(TriggeredRuntime):
                 place=self.node.place,
             )
         shown = text.replace("\\", "\\\\").replace("'", "\\'")
-        wrong = f"the zone {shown} of an element of {self.node.uid} is null; filter such elements, or give them one: coalesce(...)"
+        wrong = f"the zone {shown} of an element of {self.node.uid} is "
         # A CHAR is filled up with blanks.
-        return f"coalesce(rtrim({text}), CAST(raise_error('{wrong}') AS STRING))"
+        zone = f"rtrim({text})"
+        odd = f"concat('{wrong}', coalesce(concat('\\'', {zone}, '\\', no name in the IANA database'), 'null'))"
+        # Other forms, such as +01:00, would be taken by Spark, and not as a fixed zone. Names are not looked up here: Spark does that.
+        return f"CASE WHEN {zone} RLIKE '{ZONE_NAME}' THEN {zone} ELSE CAST(raise_error({odd}) AS STRING) END"
 
     def bounded(self, groups: DataFrame) -> DataFrame:
         """Return groups with the end of the last window that covers them, or that came before."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
@@ -20,6 +19,16 @@ from tidemark.spark.columns.schemas import nullable
 from tidemark.spark.operators.changelog.contents import GONE
 from tidemark.spark.operators.changelog.lifetimes import EXPIRED, renewed_column, renewed_fields
 from tidemark.spark.operators.changelog.pairs import ACCEPTED, HAD, KEPT, OTHERS, PairsFrames
+from tidemark.spark.operators.latest.marks import (
+    GIVEN,
+    INCOMPLETE_ROW,
+    ORDER,
+    OUTDATED_ROW,
+    STORED,
+    row_fields,
+    with_outdated,
+    with_unchanged,
+)
 from tidemark.spark.prepared.runtime_literals import literal
 
 if TYPE_CHECKING:
@@ -29,12 +38,7 @@ DELETED: Final = "__tm_deleted"
 """The column of the state that says whether a key's newest row deleted it."""
 
 _ROW: Final = "__tm_row"
-_ORDER: Final = "__tm_order"
-_STORED: Final = "__tm_stored"
-_GIVEN: Final = "__tm_given"
 _COUNTS: Final = "__tm_counts"
-_OUTDATED: Final = "__tm_is_outdated"
-_INCOMPLETE: Final = "__tm_is_incomplete"
 
 INCOMPLETE_ROWS: Final = "__tm_incomplete"
 """How many rows of a key are incomplete."""
@@ -97,34 +101,34 @@ class LatestFrames(PairsFrames):
         if kept is not None:
             fed = fed.unionByName(kept, allowMissingColumns=True)
         else:
-            fed = fed.withColumn(_STORED, F.lit(None).cast(self._stored_type(whole)))
+            fed = fed.withColumn(STORED, F.lit(None).cast(self._stored_type(whole)))
         fed = in_one_task(fed) if in_one else fed
         ordered = self._node.sequence is not None
-        fed = self._with_outdated(fed) if ordered else fed.withColumn(_OUTDATED, F.lit(False))
+        fed = with_outdated(fed, self._keys, may_lack=bool(self._node.unchanged)) if ordered else fed.withColumn(OUTDATED_ROW, F.lit(False))
         # An incomplete row counts as little as an outdated one.
-        left_out = f"({_OUTDATED} OR {_INCOMPLETE})" if self._node.unchanged else _OUTDATED
+        left_out = f"({OUTDATED_ROW} OR {INCOMPLETE_ROW})" if self._node.unchanged else OUTDATED_ROW
         incomplete = []
         if self._node.unchanged:
             fed = with_unchanged(fed, self._keys, [name for name, _ in self._node.unchanged])
-            incomplete.append(F.expr(f"count_if({_INCOMPLETE}) AS {INCOMPLETE_ROWS}"))
-        order = f"struct({_GIVEN}.sequence, {_ORDER})" if ordered else _ORDER
+            incomplete.append(F.expr(f"count_if({INCOMPLETE_ROW}) AS {INCOMPLETE_ROWS}"))
+        order = f"struct({GIVEN}.sequence, {ORDER})" if ordered else ORDER
         grouped = fed.groupBy(*self._keys).agg(
-            F.expr(f"any_value({_STORED}, true) AS {_STORED}"),
-            F.expr(f"max_by({_GIVEN}, if({_GIVEN} IS NULL OR {left_out}, NULL, {order})) AS {_GIVEN}"),
+            F.expr(f"any_value({STORED}, true) AS {STORED}"),
+            F.expr(f"max_by({GIVEN}, if({GIVEN} IS NULL OR {left_out}, NULL, {order})) AS {GIVEN}"),
             F.expr(f"count_if({_COUNTS} AND NOT {left_out}) AS {ACCEPTED}"),
-            F.expr(f"count_if({_OUTDATED}) AS {OTHERS}"),
+            F.expr(f"count_if({OUTDATED_ROW}) AS {OTHERS}"),
             *incomplete,
         )
         return self._compared(grouped)
 
     def outdated(self, rows: DataFrame, stored: DataFrame | None) -> DataFrame:
         """Return the rows that are outdated, with their columns."""
-        return self._marked(rows, stored).where(_OUTDATED).select(f"{_GIVEN}.row.*")
+        return self._marked(rows, stored).where(OUTDATED_ROW).select(f"{GIVEN}.row.*")
 
     def incomplete(self, rows: DataFrame, stored: DataFrame | None) -> DataFrame:
         """Return the rows that are incomplete, with their columns."""
         fed = with_unchanged(self._marked(rows, stored), self._keys, [name for name, _ in self._node.unchanged])
-        return fed.where(_INCOMPLETE).select(f"{_GIVEN}.row.*")
+        return fed.where(INCOMPLETE_ROW).select(f"{GIVEN}.row.*")
 
     def _marked(self, rows: DataFrame, stored: DataFrame | None) -> DataFrame:
         """Return rows of the input and of the state in one form, with those that are outdated."""
@@ -133,8 +137,12 @@ class LatestFrames(PairsFrames):
         if stored is not None:
             fed = fed.unionByName(self._stored(stored, whole), allowMissingColumns=True)
         else:
-            fed = fed.withColumn(_STORED, F.lit(None).cast(self._stored_type(whole)))
-        return self._with_outdated(fed) if self._node.sequence is not None else fed.withColumn(_OUTDATED, F.lit(False))
+            fed = fed.withColumn(STORED, F.lit(None).cast(self._stored_type(whole)))
+        return (
+            with_outdated(fed, self._keys, may_lack=bool(self._node.unchanged))
+            if self._node.sequence is not None
+            else fed.withColumn(OUTDATED_ROW, F.lit(False))
+        )
 
     def shown(self, stored: DataFrame) -> DataFrame:
         """Return the newest row of each key."""
@@ -156,8 +164,8 @@ class LatestFrames(PairsFrames):
         given = F.struct(F.expr(whole_row(rows)).alias("row"), sequence.alias("sequence"), deleted.alias("deleted"), *self._lacking())
         return rows.select(
             *(F.col(quoted(name)).alias(key) for name, key in zip(node.by, self._keys, strict=True)),
-            given.alias(_GIVEN),
-            F.expr(self._order(rows)).alias(_ORDER),
+            given.alias(GIVEN),
+            F.expr(self._order(rows)).alias(ORDER),
             F.lit(True).alias(_COUNTS),
         )
 
@@ -192,8 +200,8 @@ class LatestFrames(PairsFrames):
         given = F.struct(F.expr(whole_row(keyed)).alias("row"), F.lit(None).cast("int").alias("sequence"), F.lit(True).alias("deleted"))
         return keyed.select(
             *(F.col(quoted(name)).alias(key) for name, key in zip(self._node.by, self._keys, strict=True)),
-            given.alias(_GIVEN),
-            F.expr(f"struct({quoted(PANE_INDEX)}, 0 AS own, {TIME} AS time, {POSITION} AS position)").alias(_ORDER),
+            given.alias(GIVEN),
+            F.expr(f"struct({quoted(PANE_INDEX)}, 0 AS own, {TIME} AS time, {POSITION} AS position)").alias(ORDER),
             F.lit(False).alias(_COUNTS),
         )
 
@@ -213,45 +221,35 @@ class LatestFrames(PairsFrames):
         )
         return shown.select(
             *(F.col(quoted(name)).alias(key) for name, key in zip(self._node.by, self._keys, strict=True)),
-            value.cast(self._stored_type(rows)).alias(_STORED),
+            value.cast(self._stored_type(rows)).alias(STORED),
             F.lit(False).alias(_COUNTS),
         )
 
     def _stored_type(self, rows: DataFrame) -> T.StructType:
-        given = self._given(rows).schema[_GIVEN].dataType
+        given = self._given(rows).schema[GIVEN].dataType
         if not isinstance(given, T.StructType):
             raise TypeError(given.simpleString())
         return nullable(T.StructType([*given.fields, T.StructField("expired", T.BooleanType())]))
 
-    def _with_outdated(self, fed: DataFrame) -> DataFrame:
-        """Mark the rows with a lesser sequence than a row of their key that came before."""
-        live = f"if({_STORED} IS NULL OR {_STORED}.expired, NULL, struct({_STORED}.sequence))"
-        sequence = f"if({_GIVEN} IS NULL, {live}, struct({_GIVEN}.sequence))"
-        over = f"PARTITION BY {', '.join(self._keys)} ORDER BY {_STORED} IS NULL, {_ORDER}"
-        greatest = f"max({sequence}) OVER ({over} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
-        known = fed.withColumn("__tm_greatest", F.expr(greatest))
-        marked = f"{_GIVEN} IS NOT NULL AND __tm_greatest IS NOT NULL AND struct({_GIVEN}.sequence) < __tm_greatest"
-        return known.withColumn(_OUTDATED, F.expr(f"coalesce({marked}, false)")).drop("__tm_greatest")
-
     def _compared(self, grouped: DataFrame) -> DataFrame:
         """Return what changes for users, and in the state."""
-        had, new = f"{_STORED} IS NOT NULL", f"{_GIVEN} IS NOT NULL"
-        live = f"{had} AND NOT {_STORED}.expired AND NOT {_STORED}.deleted"
+        had, new = f"{STORED} IS NOT NULL", f"{GIVEN} IS NOT NULL"
+        live = f"{had} AND NOT {STORED}.expired AND NOT {STORED}.deleted"
         pairs = grouped.selectExpr(
             "*",
-            f"if({live}, {_STORED}.row, NULL) AS {BEFORE}",
-            f"CASE WHEN {new} THEN if({_GIVEN}.deleted, NULL, {_GIVEN}.row) WHEN {live} THEN {_STORED}.row END AS {AFTER}",
+            f"if({live}, {STORED}.row, NULL) AS {BEFORE}",
+            f"CASE WHEN {new} THEN if({GIVEN}.deleted, NULL, {GIVEN}.row) WHEN {live} THEN {STORED}.row END AS {AFTER}",
         )
         equal = same(pairs, BEFORE, AFTER)
         marked = pairs.withColumn("__tm_same", F.expr(equal))
         remembers = self._remembers
-        gone = "false" if remembers else f"coalesce({_GIVEN}.deleted, false)"
+        gone = "false" if remembers else f"coalesce({GIVEN}.deleted, false)"
         # A row that users see as the same keeps its time: what follows was given that.
-        row = f"if(__tm_same AND {BEFORE} IS NOT NULL, {BEFORE}, {_GIVEN}.row)"
-        names = visible_of(_fields(grouped, _GIVEN))
+        row = f"if(__tm_same AND {BEFORE} IS NOT NULL, {BEFORE}, {GIVEN}.row)"
+        names = visible_of(row_fields(grouped))
         values = [f"{row}.{quoted(name)} AS {quoted(element_column(name))}" for name in names]
         values += [f"{row}.{TIME} AS {TIME}", f"{row}.{POSITION} AS {POSITION}"]
-        values += [f"{_GIVEN}.deleted AS {DELETED}"] if remembers else []
+        values += [f"{GIVEN}.deleted AS {DELETED}"] if remembers else []
         values += [f"CAST(NULL AS BIGINT) AS {renewed_column(self.ttl.domain)}"] if self.ttl is not None else []
         unchanged = "__tm_same" if self.ttl is None else "false"
         if remembers:
@@ -264,48 +262,11 @@ class LatestFrames(PairsFrames):
             f"if({writes}, struct({', '.join(values)}), NULL) AS {KEPT}",
             f"{gone} AS {GONE}",
             f"{had} AS {HAD}",
-            f"coalesce({_STORED}.expired, false) AS {EXPIRED}",
+            f"coalesce({STORED}.expired, false) AS {EXPIRED}",
             ACCEPTED,
             OTHERS,
             *([INCOMPLETE_ROWS] if self._node.unchanged else []),
         )
-
-
-def with_unchanged(fed: DataFrame, keys: Sequence[str], names: Sequence[str]) -> DataFrame:
-    """Return rows with the values that they leave unchanged, and mark those that are incomplete.
-
-    From the stored row, the first row, or a deletion on, a key has a life: each of its columns is that of the last row with a value of
-    it. A row is incomplete if it lacks one and no row with all columns came before it in that life, so that all values are known.
-    """
-    stored = f"{_STORED} IS NOT NULL AND NOT {_STORED}.expired AND NOT {_STORED}.deleted"
-    counts = f"{_GIVEN} IS NOT NULL AND NOT {_OUTDATED}"
-    given = f"{counts} AND NOT {_GIVEN}.deleted"
-    order = f"ORDER BY {_STORED} IS NULL, {_ORDER} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
-    life = "__tm_life"
-    lives = fed.withColumn(life, F.expr(f"sum(if({counts} AND {_GIVEN}.deleted, 1, 0)) OVER (PARTITION BY {', '.join(keys)} {order})"))
-    within = f"OVER (PARTITION BY {', '.join(keys)}, {life} {order})"
-    lacks = [f"array_contains({_GIVEN}.lacks, {number})" for number in range(len(names))]
-    last = {
-        f"__tm_last_{number}": F.expr(
-            f"last_value(CASE WHEN {stored} THEN struct({_STORED}.row.{quoted(name)} AS value) "
-            f"WHEN {given} AND NOT {lacks[number]} THEN struct({_GIVEN}.row.{quoted(name)} AS value) END, true) {within}"
-        )
-        for number, name in enumerate(names)
-    }
-    whole = F.expr(f"max(coalesce(({stored}) OR ({given} AND size({_GIVEN}.lacks) = 0), false)) {within}")
-    known = lives.withColumns({**last, "__tm_whole": whole})
-    # Fields that are replaced one after the other would make an expression that doubles with each.
-    numbers = {name.lower(): number for number, name in enumerate(names)}
-    values = {}
-    for name in _fields(fed, _GIVEN):
-        value, number = f"{_GIVEN}.row.{quoted(name)}", numbers.get(name.lower())
-        values[name] = value if number is None else f"if({lacks[number]}, __tm_last_{number}.value, {value})"
-    row = ", ".join(f"{value} AS {quoted(name)}" for name, value in values.items())
-    filled = F.expr(f"struct(struct({row}) AS row, {_GIVEN}.sequence AS sequence, {_GIVEN}.deleted AS deleted, {_GIVEN}.lacks AS lacks)")
-    incomplete = F.expr(f"coalesce({given} AND size({_GIVEN}.lacks) > 0 AND NOT __tm_whole, false)")
-    marked = known.withColumn(_INCOMPLETE, incomplete)
-    used = F.expr(f"coalesce({given} AND NOT {_INCOMPLETE}, false)")
-    return marked.withColumn(_GIVEN, F.when(used, filled).otherwise(F.col(_GIVEN))).drop(life, "__tm_whole", *last)
 
 
 def with_position(rows: DataFrame) -> DataFrame:
@@ -329,11 +290,3 @@ def shown_rows(stored: DataFrame) -> DataFrame:
     """Return rows of the state with the columns of the stream."""
     names = ((name, element_name(name)) for name in stored.columns)
     return stored.select(*(F.col(quoted(name)).alias(shown) for name, shown in names if shown is not None))
-
-
-def _fields(frame: DataFrame, name: str) -> list[str]:
-    given = frame.schema[name].dataType
-    row = given["row"].dataType if isinstance(given, T.StructType) else None
-    if not isinstance(row, T.StructType):
-        raise TypeError(name)
-    return row.names
