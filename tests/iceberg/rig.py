@@ -76,13 +76,14 @@ def struct(columns: Mapping[str, str]) -> StructType:
 
 @dataclass
 class Rig:
-    """One output of a job, published to ``shop.orders``."""
+    """One output of a job, and its table."""
 
     folder: Path
     lineage: str = LINEAGE
     job: str = "job"
     columns: Mapping[str, str] = field(default_factory=lambda: dict(COLUMNS))
     partition_by: tuple[PartitionBy, ...] = ()
+    table: str = "shop.orders"
 
     def __post_init__(self) -> None:
         self.sink = self.open()
@@ -90,7 +91,7 @@ class Rig:
     def open(self, *, before: SinkPosition | None = None) -> IcebergSink:
         """Return the sink as another driver opens it."""
         owner = SinkOwner(JobStore.open(str(self.folder)).at(self.job))
-        sink = IcebergSink("orders", IcebergTable(CATALOG, "shop.orders"), owner, partition_by=self.partition_by)
+        sink = IcebergSink("orders", IcebergTable(CATALOG, self.table), owner, partition_by=self.partition_by)
         sink.expect(Expected(before))
         return sink
 
