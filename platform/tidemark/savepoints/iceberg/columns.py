@@ -228,8 +228,8 @@ def _renamed_findings(table: Table, wanted: Columns) -> Iterator[Finding]:
 
 def _partition_findings(table: Table, wanted: Columns, partition_by: Sequence[PartitionBy]) -> Iterator[Finding]:
     there = partitions_of(table)
-    for field in (field for field in table.spec().fields if str(field.transform) == _VOID):
-        what = f"the table was partitioned by {field.name!r}, of which its first format keeps an empty field (void)"
+    for name in (field.name for field in table.spec().fields if str(field.transform) == _VOID):
+        what = f"the table was partitioned by {name!r}, of which its first format keeps an empty field (void)"
         yield Finding(what, "incompatible", fix="write to another table")
     shown = ", ".join(field.text() for field in there) or "nothing"
     for field in there:
