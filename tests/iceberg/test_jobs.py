@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.expressions import EqualTo
+from pyiceberg.expressions import EqualTo, Reference, literal
 
 import tidemark as tm
 from tests.crash.fares import clock_of, run
@@ -97,7 +97,7 @@ def check_bounds(table: Table, given: list[dict[str, Any]]) -> None:
     """Check that readers that search for a value do not skip the file that has it."""
     for column in ("b", "i1", "i2", "i4", "i8", "f", "d", "m", "n", "s", "x", "day", "at", "local"):
         value = given[0][column]
-        found = table.scan(EqualTo(column, value), selected_fields=("t",)).to_arrow()["t"].to_pylist()
+        found = table.scan(EqualTo(term=Reference(column), value=literal(value)), selected_fields=("t",)).to_arrow()["t"].to_pylist()
         assert sorted(found) == [row["t"] for row in given if row[column] == value], column
 
 
