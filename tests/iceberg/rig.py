@@ -77,7 +77,7 @@ def struct(columns: Mapping[str, str]) -> StructType:
 
 @dataclass
 class Rig:
-    """One output of a job, published to ``shop.orders``."""
+    """One output of a job, and its table."""
 
     folder: Path
     lineage: str = LINEAGE
@@ -85,6 +85,7 @@ class Rig:
     columns: Mapping[str, str] = field(default_factory=lambda: dict(COLUMNS))
     partition_by: tuple[PartitionBy, ...] = ()
     texts: TableTexts = NO_TEXTS
+    table: str = "shop.orders"
 
     def __post_init__(self) -> None:
         self.sink = self.open()
@@ -92,7 +93,7 @@ class Rig:
     def open(self, *, before: SinkPosition | None = None) -> IcebergSink:
         """Return the sink as another driver opens it."""
         owner = SinkOwner(JobStore.open(str(self.folder)).at(self.job))
-        sink = IcebergSink("orders", IcebergTable(CATALOG, "shop.orders"), owner, partition_by=self.partition_by, texts=self.texts)
+        sink = IcebergSink("orders", IcebergTable(CATALOG, self.table), owner, partition_by=self.partition_by, texts=self.texts)
         sink.expect(Expected(before))
         return sink
 

@@ -76,8 +76,9 @@ def test_a_job_knows_its_place_and_guarantee() -> None:
 def test_a_fork_writes_to_a_table_of_its_own() -> None:
     job = tm.Job("shop", {"orders": tm.iceberg(PLAIN, table="lake.shop.orders", catalog="c-1")})
     names = set()
-    for fork in ("try", "try-1", "try.1", "x" * 100):
-        sink = redirect_outputs(job, name=fork, root="/forks").outputs["orders"].sink
+    sinks = [redirect_outputs(job, name=fork, root="/forks").outputs["orders"].sink for fork in ("try", "try-1", "try.1")]
+    long = IcebergSpec(IcebergTable("c-1", f"lake.shop.{'o' * 100}")).redirected("x" * 100)
+    for sink in (*sinks, long):
         assert isinstance(sink, IcebergSpec)
         assert sink.table.namespace == "lake.shop"
         assert len(sink.table.name.rpartition(".")[2]) <= 128

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.expressions import EqualTo, Reference, literal
 
 import tidemark as tm
 from tests.crash.fares import clock_of, run
@@ -20,6 +21,7 @@ from tidemark.errors import TidemarkError
 from tidemark.testing import run_until_crash
 
 if TYPE_CHECKING:
+    from pyiceberg.table import Table
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -79,6 +81,7 @@ def test_every_type_and_partition(spark: SparkSession, lake: Lake, tmp_path: Pat
         assert found == wanted, name
     kinds = {field.name: str(field.field_type) for field in lake.table("plain").schema().fields}
     assert (kinds["i1"], kinds["at"], kinds["local"], kinds["m"]) == ("int", "timestamptz", "timestamp", "decimal(20, 5)")
+    check_bounds(lake.table("plain"), given)
     parted = lake.table("parted")
     files = parted.inspect.files().to_pylist()
     assert len(files) == len(given)
@@ -88,6 +91,14 @@ def test_every_type_and_partition(spark: SparkSession, lake: Lake, tmp_path: Pat
     assert parted.scan("s = 'text'").to_arrow()["t"].to_pylist() == [1]
     assert len(list(parted.scan("s = 'text'").plan_files())) == 1
     assert parted.scan(f"at < '{INSTANT.isoformat()}'").to_arrow()["t"].to_pylist() == [2]
+
+
+def check_bounds(table: Table, given: list[dict[str, Any]]) -> None:
+    """Check that readers that search for a value do not skip the file that has it."""
+    for column in ("b", "i1", "i2", "i4", "i8", "f", "d", "m", "n", "s", "x", "day", "at", "local"):
+        value = given[0][column]
+        found = table.scan(EqualTo(term=Reference(column), value=literal(value)), selected_fields=("t",)).to_arrow()["t"].to_pylist()
+        assert sorted(found) == [row["t"] for row in given if row[column] == value], column
 
 
 def test_a_text_that_is_too_long_to_partition_by_fails_before_the_commit(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from pyiceberg.exceptions import CommitStateUnknownException
 from pyiceberg.table import Table, Transaction
+from sqlalchemy.exc import OperationalError
 
 from tests.iceberg.rig import COLUMNS, LINEAGE, Lake, Rig
 from tidemark.errors import MissingEpochsError, PublishError, StoreError
@@ -127,6 +129,49 @@ def test_without_that_the_library_would_add_them_twice(lake: Lake, tmp_path: Pat
     between(monkeypatch, lambda: newer.publish(record, LINEAGE, 1))
     rig.sink.publish(record, LINEAGE, 1)
     assert lake.rows() == [("a", 0), ("a", 1), ("a", 1)]
+
+
+@pytest.mark.parametrize("landed", [True, False])
+@pytest.mark.parametrize("error", [CommitStateUnknownException("it is not known"), OperationalError("COMMIT", {}, Exception("lost"))])
+def test_a_commit_whose_answer_is_lost(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, *, landed: bool
+) -> None:
+    rig = Rig(tmp_path)
+    rig.publish(0, [{"k": "a", "v": 0}])
+    record = rig.stage(1, [{"k": "a", "v": 1}])
+    commit, left = Transaction.commit_transaction, [error]
+
+    def lossy(transaction: Transaction) -> Table:
+        if not left:
+            return commit(transaction)
+        if landed:
+            commit(transaction)
+        raise left.pop()
+
+    monkeypatch.setattr(Transaction, "commit_transaction", lossy)
+    if isinstance(error, OperationalError):
+        with pytest.raises(PublishError, match="could not be published"):
+            rig.sink.publish(record, LINEAGE, 1)
+    rig.sink.publish(record, LINEAGE, 1)
+    assert not left
+    assert lake.rows() == [("a", 0), ("a", 1)]
+    assert snapshots(lake.table()) == ["0", "1"]
+
+
+def test_a_table_that_is_made_again_while_an_epoch_is_committed(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(tmp_path)
+    rig.publish(0, [{"k": "a", "v": 0}])
+    record = rig.stage(1, [{"k": "a", "v": 1}])
+    schema = lake.table().schema()
+
+    def make_again() -> None:
+        lake.catalog().drop_table("shop.orders")
+        lake.catalog().create_table("shop.orders", schema)
+
+    between(monkeypatch, make_again)
+    with pytest.raises(MissingEpochsError, match="by its properties its newest epoch is none"):
+        rig.sink.publish(record, LINEAGE, 1)
+    assert not lake.rows()
 
 
 def test_another_writer_that_is_faster(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

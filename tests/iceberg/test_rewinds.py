@@ -9,7 +9,7 @@ import pytest
 
 from tests.iceberg.rig import Lake, Rig
 from tests.savepoints.stored_jobs import LEASE, on_disk
-from tidemark.errors import PublishError, RewindError, SinkError
+from tidemark.errors import MissingEpochsError, PublishError, RewindError, SinkError
 from tidemark.savepoints.iceberg.rewinding import IcebergRewind
 from tidemark.savepoints.model.rewind_journal import RewindJournal, read_rewind
 from tidemark.savepoints.rewind.rewind_abort import abort_rewind
@@ -19,7 +19,7 @@ from tidemark.spark.sinks.publication import publish
 from tidemark.spark.sinks.sink_sweep import sweep_outputs
 from tidemark.spark.sinks.sinks import BoundSink
 from tidemark.spark.sinks.staging.sink_owner import SinkOwner
-from tidemark.state.log.records import EpochRecord
+from tidemark.state.log.records import EpochRecord, SinkPosition
 from tidemark.testing import run_until_crash
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -34,10 +34,10 @@ class Shop:
         self.job = on_disk(str(folder))
         self.open()
 
-    def open(self) -> None:
+    def open(self, table: str = "orders") -> None:
         last = self.job.driver.last
         lineage = self.job.log.origin() if last is None else last.lineage
-        self.rig = Rig(self.folder / "store", lineage=lineage, job="taxi")
+        self.rig = Rig(self.folder / "store", lineage=lineage, job="taxi", table=f"shop.{table}")
 
     def stage(self, *, rows: bool = True) -> EpochRecord:
         last = self.job.driver.last
@@ -106,11 +106,78 @@ def test_a_savepoint_before_the_first_rows(tmp_path: Path, lake: Lake) -> None:
     shop.job.savepoints.take("empty")
     shop.run(2)
     assert shop.shown == [1, 2]
+    lineage = shop.rig.lineage
+    shop.job.savepoints.take("full")
     shop.rewind("empty")
     assert shop.shown == []
+    # The snapshot of the epoch is an ancestor of the newest one, whose rows are none of its.
+    with pytest.raises(RewindError, match=r"no longer has the rows of epochs after 0, which an earlier rewind took back"):
+        shop.rewind("full")
+    with pytest.raises(MissingEpochsError, match=r"a rewind has taken back the epochs after 0"):
+        shop.rig.open(before=SinkPosition(lineage=lineage, epoch=2)).require_whole()
     shop.restart()
     shop.run(1)
     assert shop.shown == [1]
+    shop.rewind("empty")
+    assert shop.shown == []
+    shop.restart()
+    shop.run(2)
+    assert shop.shown == [1, 2]
+
+
+def test_an_output_that_moved_and_returned(tmp_path: Path, lake: Lake) -> None:
+    """Rows from before the savepoint stay, in both tables."""
+    shop = Shop(tmp_path, lake)
+    shop.run(2)
+    shop.open("other")
+    shop.run(1)
+    shop.job.savepoints.take("moved")
+    shop.run(1)
+    shop.open()
+    shop.run(1)
+    assert (shop.shown, lake.rows("other")) == ([0, 1, 4], [("e2", 2), ("e3", 3)])
+    shop.rewind("moved")
+    assert (shop.shown, lake.rows("other")) == ([0, 1], [("e2", 2)])
+    shop.restart()
+    shop.open("other")
+    shop.run(1)
+    assert (shop.shown, lake.rows("other")) == ([0, 1], [("e2", 2), ("e3", 3)])
+
+
+@pytest.mark.parametrize("ended", ["resumed", "aborted"])
+def test_a_rewind_of_two_tables_that_is_interrupted(tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch, ended: str) -> None:
+    shop = Shop(tmp_path, lake)
+    shop.run(1)
+    shop.job.savepoints.take("good")
+    shop.run(1)
+    shop.open("other")
+    shop.run(1)
+    fails = 0 if ended == "aborted" else 1
+
+    def revert(rewinds: IcebergRewind, job: str, output: str, location: str, journal: RewindJournal) -> bool:
+        done.append(location)
+        if len(done) > fails:
+            raise PublishError("the catalog is away", fix="wait", place=location)
+        return reverted(rewinds, job, output, location, journal)
+
+    done: list[str] = []
+    reverted = IcebergRewind.revert
+    with monkeypatch.context() as patch:
+        patch.setattr(IcebergRewind, "revert", revert)
+        with pytest.raises(PublishError):
+            shop.rewind("good")
+    journal = read_rewind(shop.job.folder)
+    assert journal is not None
+    assert {place.to.isdigit() for place in journal.places.values()} == {True, False}
+    if ended == "aborted":
+        shop.job.clock.advance(HOUR)
+        abort_rewind(shop.job.root, "taxi", clock=shop.job.clock)
+        assert (shop.shown, lake.rows("other")) == ([0, 1], [("e2", 2)])
+    shop.rewind("good")
+    assert (shop.shown, lake.rows("other")) == ([0], [])
+    shop.restart()
+    shop.run(1)
+    assert (shop.shown, lake.rows("other")) == ([0, 1], [])
 
 
 @pytest.mark.parametrize("seen", ["the epoch before", "only the savepoint's epoch"])
@@ -170,6 +237,20 @@ def test_an_expired_snapshot(shop: Shop) -> None:
     shop.restart()
     shop.run(1)
     assert shop.shown == [0, 1, 2, 3, 4]
+
+
+def test_what_a_rewind_took_back_is_missed_after_its_snapshots_are_expired(shop: Shop) -> None:
+    lineage = shop.rig.lineage
+    shop.rewind("good")
+    shop.restart()
+    shop.run(1)
+    shop.lake.table().maintenance.expire_snapshots().older_than(datetime.now(UTC) + timedelta(days=1)).commit()  # noqa: TID251 - the library's
+    shop.rig.open(before=SinkPosition(lineage=lineage, epoch=1)).require_whole()
+    sink = shop.rig.open(before=SinkPosition(lineage=lineage, epoch=3))
+    with pytest.raises(MissingEpochsError, match=r"a rewind has taken back the epochs after 1"):
+        sink.require_whole()
+    sink.adopt()
+    assert sink.position == SinkPosition(lineage=lineage, epoch=1)
 
 
 @pytest.mark.crash

@@ -54,6 +54,27 @@ def test_no_error_shows_it(lake: Lake, tmp_path: Path, monkeypatch: pytest.Monke
         assert SECRET not in repr(raised.value.__dict__)
 
 
+def test_settings_that_a_file_nests(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in lake.variables:
+        monkeypatch.delenv(name)
+    lines = [
+        "catalog:",
+        "  lake:",
+        "    type: rest",
+        f"    uri: http://127.0.0.1:1/{SECRET}",
+        "    auth:",
+        "      type: basic",
+        "      basic:",
+        "        username: me",
+        f"        password: {SECRET}",
+    ]
+    (tmp_path / ".pyiceberg.yaml").write_text("\n".join(lines))
+    monkeypatch.setenv("PYICEBERG_HOME", str(tmp_path))
+    with pytest.raises(StoreError, match="Connection") as raised:
+        Rig(tmp_path).sink.require_whole()
+    assert SECRET not in "".join(traceback.format_exception(raised.value))
+
+
 def test_a_catalog_that_is_not_configured(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in lake.variables:
         monkeypatch.delenv(name)
@@ -63,7 +84,7 @@ def test_a_catalog_that_is_not_configured(lake: Lake, tmp_path: Path, monkeypatc
 
 def test_without_pyiceberg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyiceberg.utils.config", None)
-    with pytest.raises(SetupError, match=r"pyiceberg is not installed.*Fix: run pip install -e '\.\[iceberg\]'"):
+    with pytest.raises(SetupError, match=r"pyiceberg is not installed.*Fix: run pip install -e '\.\[iceberg\]' in the checkout"):
         Rig(tmp_path).sink.require_whole()
 
 

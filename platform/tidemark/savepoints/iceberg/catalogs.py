@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -67,9 +68,9 @@ def catalog_of(table: IcebergTable) -> Iterator[Catalog]:
             "to .pyiceberg.yaml in the home folder",
             place=table.location,
         )
-    given = {name: str(value) for name, value in settings.items()}
+    given = _flat(settings)
     try:
-        yield _opened(table.catalog, tuple(sorted(given.items())))
+        yield _opened(table.catalog, json.dumps(settings, sort_keys=True))
     except (TidemarkError, IcebergError):
         raise
     except Exception as error:  # noqa: BLE001 - a catalog's client raises what it likes: SQLAlchemy's, boto3's, those of requests
@@ -78,11 +79,19 @@ def catalog_of(table: IcebergTable) -> Iterator[Catalog]:
 
 
 @lru_cache(maxsize=8)
-def _opened(name: str, settings: tuple[tuple[str, str], ...]) -> Catalog:
-    """Return a catalog, which keeps its connections and its token."""
+def _opened(name: str, settings: str) -> Catalog:
+    """Return a catalog by its settings as JSON; it keeps its connections and its token."""
     from pyiceberg.catalog import load_catalog
 
-    return load_catalog(name, **dict(settings))
+    return load_catalog(name, **json.loads(settings))
+
+
+def _flat(settings: Mapping[str, object], within: str = "") -> dict[str, str]:
+    """Return settings by their full names; those of ``auth`` are nested in ``.pyiceberg.yaml``."""
+    found: dict[str, str] = {}
+    for name, value in settings.items():
+        found |= _flat(value, f"{within}{name}.") if isinstance(value, Mapping) else {f"{within}{name}": str(value)}
+    return found
 
 
 def load(catalog: Catalog, table: IcebergTable) -> Table | None:

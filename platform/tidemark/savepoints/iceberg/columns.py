@@ -32,6 +32,8 @@ _NAMES: Final = {
 """Spark's names of types in JSON, by Iceberg's."""
 
 _DECIMAL: Final = re.compile(r"decimal\((\d+), ?(\d+)\)")
+_NEWEST_FORMAT: Final = 2
+_VOID: Final = "void"
 _LINEAR: Final = re.compile(r"identity|year|month|day|hour|truncate\[\d+\]")
 _OTHER: Final = "write to another table, or change the table's columns to match the output's"
 
@@ -195,7 +197,7 @@ def _name(field: PartitionBy) -> str:
 def partitions_of(table: Table) -> tuple[PartitionBy, ...]:
     """Return the fields by which a table is partitioned now."""
     schema = table.schema()
-    fields = [field for field in table.spec().fields if str(field.transform) != "void"]
+    fields = [field for field in table.spec().fields if str(field.transform) != _VOID]
     return tuple(PartitionBy(schema.find_column_name(field.source_id) or "", str(field.transform)) for field in fields)
 
 
@@ -210,19 +212,30 @@ def table_findings(table: Table, wanted: Columns, partition_by: Sequence[Partiti
     """
     fields = table.schema().fields
     columns = {field.name: spark_type(field.field_type) for field in fields}
+    if table.metadata.format_version > _NEWEST_FORMAT:
+        what = f"the table has format version {table.metadata.format_version}, and PyIceberg writes none after {_NEWEST_FORMAT}"
+        return (Finding(what, "incompatible", fix="write to another table: the version of a table cannot be lowered"),)
     required = frozenset(field.name for field in fields if field.required)
     same = {name: normal(kind) for name, kind in wanted.items()}
     stored = Stored("table", columns, follows=own or same.keys() == columns.keys(), fix=_OTHER, required=required)
     return (
         *column_findings(same, stored),
-        *_required_findings(same, required),
+        *_required_findings(table, same),
         *_renamed_findings(table, same),
         *_partition_findings(table, same, partition_by),
     )
 
 
-def _required_findings(wanted: Columns, required: frozenset[str]) -> Iterator[Finding]:
-    for name in sorted(required & wanted.keys()):
+def _required_findings(table: Table, wanted: Columns) -> Iterator[Finding]:
+    from pyiceberg.types import MapType
+
+    schema = table.schema()
+    for name in sorted(schema.column_names):
+        outer, _, inner = name.rpartition(".")
+        # Keys of maps always are.
+        is_key = inner == "key" and isinstance(schema.find_type(outer), MapType)
+        if not schema.find_field(name).required or is_key or name.partition(".")[0] not in wanted:
+            continue
         what = f"column {name!r} is required in the table, and Spark's files do not say that it has no nulls"
         yield Finding(what, "incompatible", fix=f"make it optional: table.update_schema().make_column_optional({name!r}).commit()")
 
@@ -240,6 +253,9 @@ def _renamed_findings(table: Table, wanted: Columns) -> Iterator[Finding]:
 
 def _partition_findings(table: Table, wanted: Columns, partition_by: Sequence[PartitionBy]) -> Iterator[Finding]:
     there = partitions_of(table)
+    for name in (field.name for field in table.spec().fields if str(field.transform) == _VOID):
+        what = f"the table was partitioned by {name!r}, of which its first format keeps an empty field (void)"
+        yield Finding(what, "incompatible", fix="write to another table")
     shown = ", ".join(field.text() for field in there) or "nothing"
     for field in there:
         kind = wanted.get(field.column)

@@ -17,6 +17,7 @@ from tidemark.savepoints.model.table_columns import Columns
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
+    from pyiceberg.schema import Schema
     from pyiceberg.table import Table, Transaction
 
     from tidemark.savepoints.iceberg.history import Ledger
@@ -99,11 +100,33 @@ def data_files(table: Table, transaction: Transaction, files: Sequence[str]) -> 
     threads = ExecutorFactory.get_or_create()
     found = list(threads.map(lambda path: parquet_file_to_data_file(table.io, metadata, path), files))
     for file in found:
+        if len(file.split_offsets or ()) > 1:
+            _leave_out_partial_bounds(table, metadata.schema(), file)
         for number, field in enumerate(metadata.spec().fields):
             nulls = file.null_value_counts or {}
             if file.partition[number] is None and nulls.get(field.source_id) != file.record_count and _is_written(file, field.source_id):
                 raise ValueError(f"the statistics of {file.file_path} do not show its partition {field.name}")
     return found
+
+
+def _leave_out_partial_bounds(table: Table, schema: Schema, file: DataFile) -> None:
+    """Take the bounds of columns out of a file's statistics where a row group has none: the library's are those of the other row groups.
+
+    Parquet has no bounds of long texts, and none of floating-point numbers among which is a NaN. Readers would skip the file for values
+    that it has.
+    """
+    import pyarrow.parquet as pq
+    from pyiceberg.io.pyarrow import parquet_path_to_id_mapping
+
+    numbers = parquet_path_to_id_mapping(schema)
+    with table.io.new_input(file.file_path).open() as stream:
+        footer = pq.read_metadata(stream)
+    for group in (footer.row_group(number) for number in range(footer.num_row_groups)):
+        for column in (group.column(number) for number in range(footer.num_columns)):
+            known = column.statistics
+            if known is None or not (known.has_min_max or known.null_count == column.num_values):
+                for bounds in (file.lower_bounds, file.upper_bounds):
+                    (bounds or {}).pop(numbers[column.path_in_schema], None)
 
 
 def _is_written(file: DataFile, column: int) -> bool:

@@ -26,6 +26,9 @@ EPOCH: Final = f"{PREFIX}.epoch"
 REWIND: Final = f"{PREFIX}.rewind"
 """Names in a snapshot's summary. ``REWIND`` marks an empty snapshot by which a rewind, or its abort, fences commits that are under way."""
 
+DELETE: Final = "delete"
+"""Operation of a snapshot that only removes files."""
+
 _EPOCH: Final = "epoch"
 _KEPT: Final = "kept"
 
@@ -40,6 +43,11 @@ class LineageEpochs:
     def encoded(self) -> str:
         """Return the property's value."""
         return json.dumps({_EPOCH: self.epoch, **({_KEPT: self.kept} if self.kept is not None else {})})
+
+    @property
+    def held(self) -> int:
+        """The newest epoch whose rows the table can still have."""
+        return self.epoch if self.kept is None else min(self.epoch, self.kept)
 
 
 @dataclass(frozen=True)
@@ -109,6 +117,8 @@ class Ledger:
         known = self.lineage(table, lineage)
         if known is None or known.epoch < epoch:
             return f"by its properties its newest epoch is {'none' if known is None else known.epoch}, as in an older copy of it"
+        if known.held < epoch:
+            return f"a rewind has taken back the epochs after {known.held}"
         shown = self.shown(table, lineage)
         if shown.epoch >= epoch or (shown.epoch < 0 and not shown.complete):
             return None
@@ -141,16 +151,28 @@ class Ledger:
 
 
 def ancestors(table: Table) -> Iterator[Snapshot]:
-    """Yield the newest snapshot of a table and those that it came from, as far as they are not expired."""
+    """Yield the newest snapshot of a table and those that it came from, as far as they are not expired.
+
+    They end with one by which a rewind emptied the table: no row of an older one is in it.
+    """
+    # The library's own search passes through all snapshots for each.
+    there = {snapshot.snapshot_id: snapshot for snapshot in table.snapshots()}
     snapshot = table.current_snapshot()
     while snapshot is not None:
         yield snapshot
-        parent = snapshot.parent_snapshot_id
-        snapshot = table.snapshot_by_id(parent) if parent is not None else None
+        parent = None if is_emptied(snapshot) else snapshot.parent_snapshot_id
+        snapshot = there.get(parent) if parent is not None else None
+
+
+def is_emptied(snapshot: Snapshot) -> bool:
+    """Return whether a rewind to before a table's first rows has made a snapshot."""
+    return operation_of(snapshot) == DELETE and REWIND in summary_of(snapshot)
 
 
 def is_first(snapshot: Snapshot) -> bool:
     """Return whether a snapshot is the first of its table; the library removes the number of a parent that it expires."""
+    if is_emptied(snapshot):
+        return True
     if snapshot.parent_snapshot_id is not None:
         return False
     summary = summary_of(snapshot)
@@ -163,3 +185,8 @@ def is_first(snapshot: Snapshot) -> bool:
 def summary_of(snapshot: Snapshot) -> Mapping[str, str]:
     """Return the summary of a snapshot, without its operation."""
     return snapshot.summary.additional_properties if snapshot.summary is not None else {}
+
+
+def operation_of(snapshot: Snapshot) -> str:
+    """Return the operation of a snapshot: ``append``, ``overwrite``, ``delete`` or ``replace``; empty where it names none."""
+    return snapshot.summary.operation.value if snapshot.summary is not None else ""

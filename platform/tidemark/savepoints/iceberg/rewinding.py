@@ -16,7 +16,7 @@ from tidemark.errors import PublishError, RewindError, SinkError
 from tidemark.graph.connectors.iceberg.node import IcebergTable
 from tidemark.savepoints.iceberg.catalogs import IcebergError, catalog_of, load
 from tidemark.savepoints.iceberg.commits import EMPTY, fence
-from tidemark.savepoints.iceberg.history import EPOCH, LINEAGE, REWIND, Ledger, LineageEpochs, ancestors, is_first, summary_of
+from tidemark.savepoints.iceberg.history import EPOCH, LINEAGE, REWIND, Ledger, LineageEpochs, ancestors, is_first, operation_of, summary_of
 from tidemark.savepoints.model.place_plan import PlacePlan
 from tidemark.savepoints.model.rewind_journal import RewindJournal, output_of
 from tidemark.state.gc.pins import LaterLineages
@@ -70,7 +70,7 @@ class IcebergRewind:
                 return PlacePlan(refusals=_about(output, name, reasons), unpublished=_has_rows(head, output, location))
             known = ledger.lineage(table, head.lineage)
             unpublished = _has_rows(head, output, location) and (known is None or known.epoch < head.epoch)
-            found = _later(table, ledger, wanted, frozenset({stored.lineage, *later.names}))
+            found = _later(table, ledger, wanted, stored, later)
             reasons = [*_lost(table, ledger, wanted, found), *_foreign(ledger, found, frozenset({stored.lineage, *later.names}))]
         return PlacePlan(found.changed, unpublished, _about(output, name, reasons), found.to)
 
@@ -142,8 +142,8 @@ def newest_published(stored: EpochRecord, output: str, *, published: bool = True
     return (before.lineage, before.epoch) if before is not None and before.epoch >= 0 else None
 
 
-def _later(table: Table, ledger: Ledger, wanted: tuple[str, int] | None, own: frozenset[str]) -> _Later:
-    """Return the snapshots after that of the wanted epoch; where none is wanted, those from the first of the job's on."""
+def _later(table: Table, ledger: Ledger, wanted: tuple[str, int] | None, stored: EpochRecord, later: LaterLineages) -> _Later:
+    """Return the snapshots after that of the wanted epoch; where none is wanted, those from the first later one of the job's on."""
     line = list(ancestors(table))
     expired = bool(line) and not is_first(line[-1])
     if wanted is not None:
@@ -153,15 +153,17 @@ def _later(table: Table, ledger: Ledger, wanted: tuple[str, int] | None, own: fr
                 # An earlier epoch is found only if the wanted one is lost, which is refused.
                 return _Later(tuple(line[:number]), snapshot, expired)
         return _Later((), None, expired)
-    mine = [number for number, snapshot in enumerate(line) if _is_later(ledger, snapshot, own)]
+    mine = [number for number, snapshot in enumerate(line) if _is_later(ledger, snapshot, stored, later)]
     if not mine:
         return _Later((), line[0] if line else None, expired)
     first = mine[-1] + 1
     return _Later(tuple(line[:first]), line[first] if first < len(line) else None, expired)
 
 
-def _is_later(ledger: Ledger, snapshot: Snapshot, own: frozenset[str]) -> bool:
-    return ledger.epoch_of(snapshot) is not None and summary_of(snapshot).get(LINEAGE) in own
+def _is_later(ledger: Ledger, snapshot: Snapshot, stored: EpochRecord, later: LaterLineages) -> bool:
+    """Return whether a snapshot has rows of an epoch after the savepoint's: the output may have been here before, and moved since."""
+    epoch, lineage = ledger.epoch_of(snapshot), summary_of(snapshot).get(LINEAGE)
+    return epoch is not None and (lineage in later.names or (lineage == stored.lineage and epoch > stored.epoch))
 
 
 def _lost(table: Table, ledger: Ledger, wanted: tuple[str, int] | None, found: _Later) -> Iterator[str]:
@@ -192,8 +194,9 @@ def _foreign(ledger: Ledger, found: _Later, own: frozenset[str]) -> Iterator[str
 
 def _is_own(ledger: Ledger, snapshot: Snapshot) -> bool:
     """Return whether a snapshot can be taken back: it is one of the output's, or has the same rows in other files."""
-    operation = snapshot.summary.operation.value if snapshot.summary is not None else ""
-    return operation == _REPLACE or (ledger.is_own(snapshot) and (EPOCH in summary_of(snapshot) or REWIND in summary_of(snapshot)))
+    return operation_of(snapshot) == _REPLACE or (
+        ledger.is_own(snapshot) and (EPOCH in summary_of(snapshot) or REWIND in summary_of(snapshot))
+    )
 
 
 def _has_epochs(snapshots: Sequence[Snapshot]) -> bool:
@@ -231,15 +234,18 @@ def _require_own(ledger: Ledger, taken: Sequence[Snapshot], to: str, table: Tabl
 def _newest(table: Table, ledger: Ledger, taken: Sequence[Snapshot], journal: RewindJournal) -> dict[str, LineageEpochs]:
     """Return what the properties are to say of the lineages whose epochs are taken back, and of the one that ends."""
     newest: dict[str, int] = {}
+    kept: dict[str, int] = {}
     for snapshot in taken:
         epoch = ledger.epoch_of(snapshot)
         if epoch is not None:
             lineage = summary_of(snapshot)[LINEAGE]
             known = ledger.lineage(table, lineage)
             newest[lineage] = max(epoch, known.epoch if known is not None else -1)
+            # A lineage that came after the savepoint may have begun at an earlier epoch.
+            kept[lineage] = min(epoch - 1, kept.get(lineage, journal.epoch))
     if journal.ended is not None:
         newest[journal.ended.lineage] = journal.ended.epoch
-    return {lineage: LineageEpochs(epoch, journal.epoch) for lineage, epoch in newest.items()}
+    return {lineage: LineageEpochs(epoch, kept.get(lineage, journal.epoch)) for lineage, epoch in newest.items()}
 
 
 def _is_fenced(table: Table, ledger: Ledger, journal: RewindJournal) -> bool:

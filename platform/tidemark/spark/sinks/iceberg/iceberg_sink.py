@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("tidemark")
 
 NEW_TABLE: Final = {
+    # Catalogs have defaults of their own, and PyIceberg writes no tables of the third format.
+    "format-version": "2",
     "commit.manifest-merge.enabled": "true",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
@@ -126,7 +128,8 @@ class IcebergSink(ConnectorSink):
             table = load(catalog, self._table)
             if table is None:
                 return frozenset()
-            begin = f"{table.location_provider().data_path}/"
+            # Where files were staged before the table's folder was changed, if it was since this sink was opened.
+            begin = f"{self._data or table.location_provider().data_path}/"
             manifests = {each.manifest_path: each for snapshot in table.snapshots() for each in snapshot.manifests(table.io)}
             entries = (entry for each in manifests.values() for entry in each.fetch_manifest_entry(table.io, discard_deleted=False))
             return frozenset(entry.data_file.file_path.removeprefix(begin) for entry in entries)
@@ -261,6 +264,8 @@ class IcebergSink(ConnectorSink):
             if table is not None:
                 if not self._ledger.is_blank(table) or not self._findings(table, wanted):
                     return
+                # A driver that was taken over must not drop what the newer one has begun to fill.
+                self.owner.confirm()
                 catalog.drop_table(self._table.name)
             self._created(catalog, wanted)
         crash_point("table-created")
@@ -321,7 +326,7 @@ class IcebergSink(ConnectorSink):
         if shown.epoch >= 0 or shown.complete:
             return shown.epoch
         known = self._ledger.lineage(table, lineage)
-        return known.epoch if known is not None else -1
+        return known.held if known is not None else -1
 
     def missing(self, retained: Retained) -> tuple[EpochRecord, ...]:
         """Return the retained epochs that the table does not show."""
