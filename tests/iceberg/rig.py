@@ -66,12 +66,12 @@ class Lake:
         return sorted((tuple(row[column] for column in columns) for row in found), key=repr)
 
 
-def schema_of(columns: Mapping[str, str]) -> str:
+def schema_of(columns: Mapping[str, object]) -> str:
     fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in columns.items()]
     return json.dumps({"type": "struct", "fields": fields})
 
 
-def struct(columns: Mapping[str, str]) -> StructType:
+def struct(columns: Mapping[str, object]) -> StructType:
     return StructType.fromJson(json.loads(schema_of(columns)))
 
 

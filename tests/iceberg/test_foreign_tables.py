@@ -14,9 +14,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
 
-from tests.iceberg.rig import COLUMNS, DATA, LINEAGE, Lake, Rig, struct
+from tests.iceberg.rig import COLUMNS, LINEAGE, Lake, Rig, struct
 from tidemark.errors import FencedError, SinkError
 from tidemark.savepoints.iceberg.columns import iceberg_type
+from tidemark.spark.sinks.iceberg.iceberg_sink import DATA
 from tidemark.spark.sinks.staging.sink_owner import SinkOwner
 
 PLAIN = Schema(NestedField(1, "k", StringType()), NestedField(2, "v", LongType()))

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.expressions import EqualTo, Reference, literal
+from pyiceberg.expressions import EqualTo, Reference
+from pyiceberg.expressions.literals import literal
 
 import tidemark as tm
 from tests.crash.fares import clock_of, run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import pytest
@@ -39,7 +40,8 @@ def test_values(spark: SparkSession) -> None:
     table = CapturedTable("shop", "orders", Schema.of([(name, kind) for name, (kind, _, _) in COLUMNS.items()]), ("id",))
     rows = CapturedRows(table)
     right = {name: text for name, (_, text, _) in COLUMNS.items()}
-    given = [("update", right), ("update", {name: right["id"] if name == "id" else None for name in right})]
+    nulls = {name: right["id"] if name == "id" else None for name in right}
+    given: list[tuple[str, Mapping[str, str | None]]] = [("update", right), ("update", nulls)]
     wrong = [{**right, name: text} for name, texts in WRONG.items() for text in texts]
     given += [("update", row) for row in wrong]
     given += [("delete", row) for row in wrong]
