@@ -99,9 +99,9 @@ class CapturedRows:
         text = self._text(name)
         if column.type == "BINARY":
             return f"unhex(substring({text}, 3))"
-        if column.type == "DATE":
-            # Spark reads what follows a date's blank as nothing: years before Christ.
-            return f"if(right({text}, 2) = 'BC', NULL, try_cast({text} AS DATE))"
+        if column.type in {"DATE", "TIMESTAMP", "TIMESTAMP_NTZ"}:
+            # Spark may read what follows a date's blank as nothing: years before Christ.
+            return f"if(right({text}, 2) = 'BC', NULL, try_cast({text} AS {column.type}))"
         return f"try_cast({text} AS {column.type})" if _is_cast(column.type) else text
 
 
