@@ -136,7 +136,7 @@ def test_an_old_row_that_has_only_the_key_although_it_is_called_whole() -> None:
 
 @pytest.mark.parametrize("change", [wire.delete(OID, [None, "a"]), wire.update(OID, ["1", "b"], [None, "a"])])
 def test_a_change_without_the_primary_key(change: bytes) -> None:
-    with pytest.raises(DecodeError, match="has no 'id' of the primary key"):
+    with pytest.raises(DecodeError, match="does not have column 'id' of the primary key"):
         transactions(wire.begin(10, AT, 1), ORDERS, change, wire.commit(10, 20, AT))
 
 
