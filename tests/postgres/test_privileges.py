@@ -23,10 +23,10 @@ COLUMNS = {"k": "string", "v": "long"}
 def limited(server: Server, schema: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A user who sees the schema, and may do nothing in it; the variable that sinks read has its connection string."""
     role = f"{schema}_w"
-    server.query(f"CREATE ROLE {role} LOGIN PASSWORD 'p'")
+    server.query(f"CREATE ROLE {role} LOGIN PASSWORD 'writes-only'")
     server.query(f"GRANT USAGE ON SCHEMA {schema} TO {role}")
     server.query("REVOKE TEMPORARY ON DATABASE postgres FROM PUBLIC")
-    monkeypatch.setenv(VARIABLE, server.dsn(password="p").replace("//writer:", f"//{role}:"))  # noqa: S106
+    monkeypatch.setenv(VARIABLE, server.dsn(password="writes-only").replace("//writer:", f"//{role}:"))  # noqa: S106
     try:
         yield role
     finally:
