@@ -58,7 +58,7 @@ def test_what_an_upsert_needs(server: Server, schema: str, tmp_path: Path, limit
     server.query(f"GRANT SELECT ON {epochs} TO {limited}")
     assert lacks(rig) == {*(f"{each} on the table {epochs}" for each in ("INSERT", "UPDATE", "DELETE")), *on_table}
     server.query(f"GRANT ALL ON {epochs} TO {limited}")
-    server.query(f"GRANT INSERT (k, v), SELECT (k), UPDATE (v) ON {table} TO {limited}")
+    server.query(f"GRANT INSERT (k, v), SELECT (k, v), UPDATE (v) ON {table} TO {limited}")
     rig.open().check(struct(COLUMNS))
     rig.publish(0, [{"k": "a", "v": 1}])
     rig.publish(1, [{"k": "a", "v": 2}])

@@ -88,7 +88,8 @@ def _of_stored(
     columns = [name for name in wanted if name in stored.columns]
     found = _of_table(connection, table, ("INSERT",), columns)
     if keys:
-        found += _of_table(connection, table, ("SELECT",), [key for key in keys if key in stored.columns])
+        # A column that is set to its EXCLUDED value counts as one that is read.
+        found += _of_table(connection, table, ("SELECT",), columns)
         changed = [name for name in columns if name not in keys]
         if changed:
             found += _of_table(connection, table, ("UPDATE",), changed)
