@@ -61,7 +61,7 @@ def test_all_of_a_job_are_known_and_no_value_is_shown(job: tm.Job) -> None:
     found = list(needed_variables(job))
     assert sorted({needed.name for needed in found}) == sorted(NEEDED)
     assert all("paying_code.py:" in needed.place for needed in found)
-    assert "the password for the table 'zones'" in {needed.holds for needed in found}
+    assert "the password for the table zones of jdbc:postgresql://db/shop" in {needed.holds for needed in found}
     all_set = dict.fromkeys(NEEDED, SECRET)
     require_environment(job, all_set)
     assert SECRET not in repr(found)
@@ -81,7 +81,7 @@ def test_a_run_ends_before_spark_starts(job: tm.Job, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("tidemark.spark.env.session.build_session", start)
     for variable in NEEDED[:-1]:
         monkeypatch.setenv(variable, SECRET)
-    message = "SHOP_DSN, which holds the connection string of output 'orders', is not set ('paying', 'orders', at "
+    message = "SHOP_DSN, which holds the connection string of output 'orders', is not set (job 'paying', 'orders', at "
     with pytest.raises(DefinitionError) as raised:
         tm.run(job, store="jobs")
     assert message in str(raised.value)

@@ -109,7 +109,7 @@ class LookupKind(OperatorKind[LookupNode]):
         database = node.table.database
         if database is None:
             return {}
-        return {variable: f"the {option} for the table {node.table.label!r}" for option, variable in database.environment.items()}
+        return {variable: f"the {option} for the table {node.table.label}" for option, variable in database.environment.items()}
 
     def encode(self, node: LookupNode) -> dict[str, object]:
         """Return the table, what is compared, and how."""
