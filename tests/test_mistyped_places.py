@@ -113,11 +113,13 @@ def test_a_store_is_made_where_there_is_something_to_write(tmp_path: Path) -> No
 
 
 def test_a_command_outside_of_a_project_names_the_folder_and_the_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
     monkeypatch.delenv("TIDEMARK_STORE", raising=False)
     for arguments in (["status"], ["list"], ["history", "rides"]):
         done = CliRunner().invoke(main, arguments)
         assert done.exit_code != 0
-        assert f"[TM404] no job has run in {tmp_path}: it has no folder .tidemark/jobs" in done.stderr
+        assert f"[TM404] no job has run in {folder}: it has no folder .tidemark/jobs" in done.stderr
         assert "run this in the folder of the project, or name its store: --store PLACE, or TIDEMARK_STORE=PLACE" in done.stderr
-    assert list(tmp_path.iterdir()) == []
+    assert list(folder.iterdir()) == []
