@@ -10,10 +10,13 @@ import dagster as dg
 from tests.dagster.pictured_jobs import FOLDER, NAMES
 from tidemark.operations import build_job_definitions
 
-defs = build_job_definitions(
-    *(f"tests.dagster.pictured_jobs:{name}" for name in NAMES),
-    continuous=True,
-    store=str(Path(os.environ[FOLDER]) / "store"),
-    alert_key=None,
-    default_status=dg.DefaultSensorStatus.STOPPED,
-)
+
+@dg.definitions
+def defs() -> dg.Definitions:
+    return build_job_definitions(
+        *(f"tests.dagster.pictured_jobs:{name}" for name in NAMES),
+        continuous=True,
+        store=str(Path(os.environ[FOLDER]) / "store"),
+        alert_key=None,
+        default_status=dg.DefaultSensorStatus.STOPPED,
+    )
