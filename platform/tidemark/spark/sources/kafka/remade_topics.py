@@ -103,4 +103,6 @@ def _went_back(before: object, now: object) -> str | None:
 def offsets_of(position: object) -> dict[tuple[str, str], int]:
     """Return the offset of each partition, by topic and number."""
     items = position.items() if isinstance(position, Mapping) else ()
-    return {(topic, number): int(offset) for topic, numbers in items for number, offset in numbers.items()}
+    # Offsets of other formats have another form.
+    topics = ((topic, numbers) for topic, numbers in items if isinstance(numbers, Mapping))
+    return {(topic, number): int(offset) for topic, numbers in topics for number, offset in numbers.items()}
