@@ -174,13 +174,13 @@ def test_every_operation_and_every_command_is_looked_at(forms: Mapping[str, obje
 
 
 def test_one_dagster_job_offers_what_the_single_ones_do(forms: Mapping[str, Mapping[str, dg.Field]]) -> None:
-    def told(fields: Mapping[str, dg.Field]) -> dict[str, tuple[object, ...]]:
+    def shown(fields: Mapping[str, dg.Field]) -> dict[str, tuple[object, ...]]:
         known = {name: field for name, field in fields.items() if name != "job"}
         return {
             name: (field.description, field.is_required, field.default_provided and field.default_value) for name, field in known.items()
         }
 
-    assert {verb: told(fields) for verb, fields in choices().items()} == {verb: told(fields) for verb, fields in forms.items()}
+    assert {verb: shown(fields) for verb, fields in choices().items()} == {verb: shown(fields) for verb, fields in forms.items()}
 
 
 @pytest.mark.parametrize("verb", PAIRS)

@@ -17,7 +17,7 @@ from tidemark.graph.connectors.iceberg.node import IcebergTable
 from tidemark.savepoints.iceberg.catalogs import IcebergError, catalog_of, load
 from tidemark.savepoints.iceberg.commits import EMPTY, fence
 from tidemark.savepoints.iceberg.history import EPOCH, LINEAGE, REWIND, Ledger, LineageEpochs, ancestors, is_first, operation_of, summary_of
-from tidemark.savepoints.model.place_plan import PlacePlan
+from tidemark.savepoints.model.place_plan import PlacePlan, applied_already, newest_published
 from tidemark.savepoints.model.rewind_journal import RewindJournal, output_of
 from tidemark.state.gc.pins import LaterLineages
 from tidemark.state.log.records import EpochRecord, SinkPosition
@@ -109,7 +109,7 @@ class IcebergRewind:
         with _reading(name, output):
             table = _load(name)
             fenced = table is not None and _is_fenced(table, Ledger(job, output), journal)
-        return _applied(output, journal) if fenced else None
+        return applied_already(output, journal) if fenced else None
 
     def fence_aborted(self, job: str, output: str, location: str, journal: RewindJournal) -> str | None:
         """Mark the rewind as aborted in the table's properties, unless it has rewound the table."""
@@ -122,24 +122,7 @@ class IcebergRewind:
             fence(table, ledger, journal.identity, properties=aborted, newest={})
             return False
 
-        return _applied(output, journal) if _attempts(name, output, attempt) else None
-
-
-def newest_published(stored: EpochRecord, output: str, *, published: bool = True) -> tuple[str, int] | None:
-    """Return lineage and number of the newest epoch that a place has of an output after an epoch, None if there is none.
-
-    Args:
-        stored: the epoch.
-        output: the output's name.
-        published: whether the epoch itself has been published; else only those before it.
-    """
-    record = stored.outputs.get(output)
-    if record is None:
-        return None
-    if record.files and published:
-        return stored.lineage, stored.epoch
-    before = record.before
-    return (before.lineage, before.epoch) if before is not None and before.epoch >= 0 else None
+        return applied_already(output, journal) if _attempts(name, output, attempt) else None
 
 
 def _later(table: Table, ledger: Ledger, wanted: tuple[str, int] | None, stored: EpochRecord, later: LaterLineages) -> _Later:
@@ -261,10 +244,6 @@ def _has_rows(head: EpochRecord, output: str, location: str) -> bool:
 
 def _about(output: str, name: IcebergTable, reasons: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"output {output!r}: the table {name.name} {reason}" for reason in reasons)
-
-
-def _applied(output: str, journal: RewindJournal) -> str:
-    return f"the table of output {output!r} is rewound already, to epoch {journal.epoch}"
 
 
 def _load(name: IcebergTable) -> Table | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from tidemark.errors import PublishError, RewindError, SinkError
 from tidemark.graph.checks.output_columns import EPOCH
 from tidemark.graph.connectors.postgres.node import PostgresTable
-from tidemark.savepoints.model.place_plan import PlacePlan
+from tidemark.savepoints.model.place_plan import PlacePlan, applied_already, newest_published
 from tidemark.savepoints.model.rewind_journal import RewindJournal
 from tidemark.savepoints.postgres.database import PostgresError, transaction
 from tidemark.savepoints.postgres.ledger import ABORTED, HISTORY, REWOUND, Ledger
@@ -79,7 +79,7 @@ class PostgresRewind:
     def position(self, output: str, location: str, stored: EpochRecord) -> SinkPosition | None:
         """Return the newest epoch of the table after the rewind."""
         record = stored.outputs.get(output)
-        newest = _newest_published(stored, output) if record is not None and record.location == location else None
+        newest = newest_published(stored, output) if record is not None and record.location == location else None
         table = PostgresTable.of_location(location)
         return SinkPosition(table.label, lineage=newest[0], epoch=newest[1]) if newest is not None else None
 
@@ -88,7 +88,7 @@ class PostgresRewind:
         table = PostgresTable.of_location(location)
         with _reading(table, output) as connection:
             done = Ledger(table, job, output).is_rewound(connection, journal.identity)
-        return _applied(output, journal) if done else None
+        return applied_already(output, journal) if done else None
 
     def fence_aborted(self, job: str, output: str, location: str, journal: RewindJournal) -> str | None:
         """Mark the rewind as aborted in the table of epochs, unless it has rewound the table."""
@@ -98,30 +98,9 @@ class PostgresRewind:
             ledger.make(connection)
             ledger.lock(connection)
             if ledger.is_rewound(connection, journal.identity):
-                return _applied(output, journal)
+                return applied_already(output, journal)
             ledger.add(connection, journal.identity, journal.tries, mode=ABORTED)
         return None
-
-
-def _applied(output: str, journal: RewindJournal) -> str:
-    return f"the table of output {output!r} is rewound already, to epoch {journal.epoch}"
-
-
-def _newest_published(stored: EpochRecord, output: str, *, published: bool = True) -> tuple[str, int] | None:
-    """Return lineage and number of the newest epoch that a place has of an output after an epoch, None if there is none.
-
-    Args:
-        stored: the epoch.
-        output: the output's name.
-        published: whether the epoch itself has been published; else only those before it.
-    """
-    record = stored.outputs.get(output)
-    if record is None:
-        return None
-    if record.files and published:
-        return stored.lineage, stored.epoch
-    before = record.before
-    return (before.lineage, before.epoch) if before is not None and before.epoch >= 0 else None
 
 
 def _lost(connection: PostgresConnection, ledger: Ledger, stored: EpochRecord, *, there: bool, published: bool) -> Iterator[str]:
@@ -129,7 +108,7 @@ def _lost(connection: PostgresConnection, ledger: Ledger, stored: EpochRecord, *
     output = stored.outputs.get(ledger.output)
     here = output is not None and output.location == ledger.table.location
     known = ledger.lineage(connection, stored.lineage)
-    wanted = _newest_published(stored, ledger.output, published=published) if here else None
+    wanted = newest_published(stored, ledger.output, published=published) if here else None
     if wanted is not None:
         lineage, epoch = wanted
         found = ledger.lineage(connection, lineage)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from tidemark.errors import ColumnError, DefinitionError
 from tidemark.graph.connectors.iceberg.node import MAX_NAME, IcebergTable, PartitionBy
 from tidemark.graph.expressions.expression_text import shortened
-from tidemark.graph.model.schema import Schema, SchemaColumn
+from tidemark.graph.model.schema import Schema
 
 _CATALOG: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}", re.ASCII)
 _PART: Final = re.compile(rf"[A-Za-z_][A-Za-z0-9_]{{0,{MAX_NAME - 1}}}", re.ASCII)
@@ -107,18 +107,6 @@ def partition_fault(field: PartitionBy, kind: str | None) -> tuple[str, str] | N
         return None
     fix = f"partition by 'day({field.column})'" if kind.startswith("TIMESTAMP") else "partition by a text, a whole number, a date or a time"
     return f"a table cannot be partitioned by {field.text()}: {field.column!r} is {kind}", fix
-
-
-def check_columns(columns: Iterable[SchemaColumn], place: str) -> None:
-    """Check that Iceberg has a type for each column. Columns of unknown types are checked before the first rows.
-
-    Raises:
-        ColumnError: naming the first that it does not have, and what to write instead.
-    """
-    for column in columns:
-        fault = column_fault(column.name, column.type)
-        if fault is not None:
-            raise ColumnError(f"iceberg: {fault[0]}", fix=fault[1], place=place)
 
 
 def column_fault(name: str, kind: str | None) -> tuple[str, str] | None:

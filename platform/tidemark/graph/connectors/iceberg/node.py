@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 from tidemark.errors import SinkError
 from tidemark.graph.checks.output_columns import HISTORY_COLUMNS
+from tidemark.graph.connectors.tables import fork_table
 from tidemark.graph.model.connector_spec import ConnectorSpec
 from tidemark.graph.model.schema import SchemaColumn
 
@@ -17,7 +17,6 @@ MAX_NAME: Final = 128
 
 _SCHEME: Final = "iceberg://"
 _LOCATION: Final = re.compile(rf"{_SCHEME}(?P<catalog>[A-Za-z][\w-]*)/(?P<name>\w+(?:\.\w+)+)", re.ASCII)
-_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_]")
 
 
 @dataclass(frozen=True)
@@ -125,9 +124,5 @@ class IcebergSpec(ConnectorSpec):
         >>> IcebergSpec(IcebergTable("lake", "shop.orders")).redirected("try").table.name
         'shop.try_orders'
         """
-        wanted = f"{fork}_{self.table.name.rpartition('.')[2]}"
-        name = _NOT_IN_NAMES.sub("_", wanted)
-        if name != wanted or len(name) > MAX_NAME:
-            digest = hashlib.sha256(wanted.encode()).hexdigest()[:12]
-            name = f"{name[: MAX_NAME - len(digest) - 1]}_{digest}"
+        name = fork_table(fork, self.table.name.rpartition(".")[2], longest=MAX_NAME)
         return replace(self, table=replace(self.table, name=f"{self.table.namespace}.{name}"))

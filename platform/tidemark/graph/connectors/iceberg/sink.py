@@ -10,8 +10,9 @@ from tidemark.errors import DefinitionError
 from tidemark.graph.api.sinks import bind_output
 from tidemark.graph.checks.output_columns import check_added_columns, output_schema
 from tidemark.graph.checks.output_texts import ColumnTexts, described
-from tidemark.graph.connectors.iceberg.checks import check_columns, checked_partitions, checked_table
+from tidemark.graph.connectors.iceberg.checks import checked_partitions, checked_table, column_fault
 from tidemark.graph.connectors.iceberg.node import IcebergSpec
+from tidemark.graph.connectors.tables import check_table_columns
 from tidemark.graph.expressions.expression_text import shortened
 from tidemark.graph.model.call_site import call_site
 from tidemark.graph.model.nodes import Output
@@ -65,6 +66,6 @@ def iceberg(
         )
     check_added_columns(output)
     schema = output_schema(output)
-    check_columns(schema.columns if schema is not None else (), place)
+    check_table_columns(schema.columns if schema is not None else (), column_fault, place, caller="iceberg")
     output = replace(output, sink=replace(spec, partition_by=checked_partitions(partition_by, schema, place)))
     return described(output, description, columns)

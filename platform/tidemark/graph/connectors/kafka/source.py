@@ -108,7 +108,7 @@ def kafka_source(
             records that are left.
         on_remade: what to do if the offsets of a partition go back, since its topic was deleted and made again: ``fail`` ends the job
             with an error, ``restart`` reads the partition from its beginning. A topic that has as many records again before the job
-            looks cannot be told from the old one.
+            looks cannot be distinguished from the old one.
         options: of Spark's source, such as ``minPartitions``, and of its consumers, such as ``kafka.security.protocol``.
         options_env: options whose values are secret, each with the name of the environment variable that holds it.
         max_rows_per_epoch: greatest number of records of one epoch; 5 million by default.

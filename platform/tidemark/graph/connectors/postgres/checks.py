@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import Final
 
-from tidemark.errors import ColumnError, DefinitionError
+from tidemark.errors import DefinitionError
 from tidemark.graph.connectors.postgres.node import MAX_NAME_BYTES, PostgresTable
 from tidemark.graph.connectors.postgres.types import instead_of, postgres_type
 from tidemark.graph.expressions.expression_text import shortened
-from tidemark.graph.model.schema import SchemaColumn
 
 DEFAULT_SCHEMA: Final = "public"
 BOOKKEEPING: Final = "tidemark_epochs"
@@ -45,18 +43,6 @@ def checked_table(table: object, dsn_env: object, place: str) -> PostgresTable:
             f"postgres(table={table!r}) is the table in which Tidemark notes what was published", fix="name another table", place=place
         )
     return PostgresTable(dsn_env, parts[0] if len(parts) == 2 else DEFAULT_SCHEMA, parts[-1])
-
-
-def check_columns(columns: Iterable[SchemaColumn], place: str) -> None:
-    """Check that Postgres has a type for each column, and takes its name. Columns of unknown types are checked before the first rows.
-
-    Raises:
-        ColumnError: naming the first that it does not have, and what to write instead.
-    """
-    for column in columns:
-        fault = column_fault(column.name, column.type)
-        if fault is not None:
-            raise ColumnError(f"postgres: {fault[0]}", fix=fault[1], place=place)
 
 
 def column_fault(name: str, kind: str | None) -> tuple[str, str] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -10,6 +9,7 @@ from typing import ClassVar, Final, Literal
 
 from tidemark.errors import SinkError
 from tidemark.graph.checks.output_columns import EPOCH, EPOCH_COLUMN, HISTORY_COLUMNS
+from tidemark.graph.connectors.tables import fork_table
 from tidemark.graph.model.connector_spec import ConnectorSpec
 from tidemark.graph.model.schema import SchemaColumn
 
@@ -20,7 +20,6 @@ MAX_NAME_BYTES: Final = 63
 
 _SCHEME: Final = "postgres://"
 _LOCATION: Final = re.compile(rf"{_SCHEME}(?P<variable>[A-Z][A-Z0-9_]*)/(?P<schema>\w+)\.(?P<table>\w+)", re.ASCII)
-_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_]")
 
 
 @dataclass(frozen=True)
@@ -127,9 +126,4 @@ class PostgresSpec(ConnectorSpec):
         >>> PostgresSpec(PostgresTable("DSN", "shop", "orders")).redirected("try").table.label
         'shop.try_orders'
         """
-        wanted = f"{fork}_{self.table.name}"
-        name = _NOT_IN_NAMES.sub("_", wanted)
-        if name != wanted or len(name) > MAX_NAME_BYTES:
-            digest = hashlib.sha256(wanted.encode()).hexdigest()[:12]
-            name = f"{name[: MAX_NAME_BYTES - len(digest) - 1]}_{digest}"
-        return replace(self, table=replace(self.table, name=name))
+        return replace(self, table=replace(self.table, name=fork_table(fork, self.table.name, longest=MAX_NAME_BYTES)))

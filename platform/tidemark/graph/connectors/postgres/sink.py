@@ -12,8 +12,9 @@ from tidemark.graph.checks.changelogs import changelog_keys
 from tidemark.graph.checks.output_columns import check_added_columns, output_schema
 from tidemark.graph.checks.output_texts import ColumnTexts, described
 from tidemark.graph.checks.upsert_keys import upsert_keys
-from tidemark.graph.connectors.postgres.checks import check_columns, checked_table
+from tidemark.graph.connectors.postgres.checks import checked_table, column_fault
 from tidemark.graph.connectors.postgres.node import PostgresMode, PostgresSpec
+from tidemark.graph.connectors.tables import check_table_columns
 from tidemark.graph.model.call_site import call_site
 from tidemark.graph.model.nodes import Output
 
@@ -71,5 +72,5 @@ def postgres(
         output = replace(output, sink=replace(spec, keys=upsert_keys(output.node, keys, place, sink="postgres")))
     check_added_columns(output)
     schema = output_schema(output)
-    check_columns(schema.columns if schema is not None else (), place)
+    check_table_columns(schema.columns if schema is not None else (), column_fault, place, caller="postgres")
     return described(output, description, columns)

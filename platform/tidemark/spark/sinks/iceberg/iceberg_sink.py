@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidemark.clock import Clock, SystemClock
 from tidemark.crashpoints import crash_point
-from tidemark.errors import MissingEpochsError, PublishError, SinkError, StoreError
+from tidemark.errors import MissingEpochsError, SinkError, StoreError
 from tidemark.graph.connectors.iceberg.node import IcebergTable, PartitionBy
 from tidemark.savepoints.delta.missing_records import Retained
 from tidemark.savepoints.delta.table_position import LostEpochs
@@ -27,7 +27,7 @@ from tidemark.savepoints.iceberg.columns import (
 from tidemark.savepoints.iceberg.commits import append, data_files, staged_transaction
 from tidemark.savepoints.iceberg.history import Ledger
 from tidemark.savepoints.model.stored_types import stored_columns
-from tidemark.savepoints.model.verdict import Finding, OutputVerdict, incompatible_outputs_error
+from tidemark.savepoints.model.verdict import Finding
 from tidemark.spark.columns.expressions import visible_of
 from tidemark.spark.columns.schemas import nullable
 from tidemark.spark.columns.state_files import write_folder
@@ -186,14 +186,7 @@ class IcebergSink(ConnectorSink):
             self._position = SinkPosition(lineage=lineage, epoch=epoch)
             crash_point("iceberg-committed")
             return
-        raise PublishError(
-            f"output {self.name!r} of a committed epoch could not be published: {_what(error)}",
-            fix="repair that (connection, space, permission, or a change of the table's columns) and start the job again: it finishes this "
-            "epoch first",
-            uid=self.name,
-            epoch=epoch,
-            place=self.location,
-        ) from None
+        raise self.unpublished(_what(error), epoch, causes="connection, space, permission, or a change of the table's columns") from None
 
     def _tried(self, record: OutputRecord, lineage: str, epoch: int) -> IcebergError | StoreError | OSError | None:
         """Publish the epoch unless the table has it, in one attempt; return why it failed."""
@@ -231,11 +224,7 @@ class IcebergSink(ConnectorSink):
             findings = () if table is None or blank else self._findings(table, wanted)
         if blank:
             self.create(schema)
-        verdict = OutputVerdict(self.name, self.kind, self.location, "incompatible", tuple(findings))
-        if verdict.blockers:
-            raise incompatible_outputs_error([verdict])
-        for finding in findings:
-            logger.info("output %r: %s", self.name, finding.text())
+        self.require_fit(findings)
         self._checked = text
 
     def _findings(self, table: Table, wanted: Columns) -> Sequence[Finding]:

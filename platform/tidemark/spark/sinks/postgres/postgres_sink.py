@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from tidemark.crashpoints import crash_point
-from tidemark.errors import PublishError, SinkError, StoreError
+from tidemark.errors import SinkError, StoreError
 from tidemark.graph.checks.output_columns import EPOCH
 from tidemark.graph.connectors.postgres.node import PostgresMode, PostgresTable
 from tidemark.savepoints.delta.missing_records import Retained
 from tidemark.savepoints.delta.table_position import LostEpochs
-from tidemark.savepoints.model.verdict import OutputVerdict, incompatible_outputs_error
 from tidemark.savepoints.postgres.database import PostgresError, transaction
 from tidemark.savepoints.postgres.fit import is_blank
 from tidemark.savepoints.postgres.ledger import HISTORY, Ledger, LineageEpochs
@@ -167,14 +166,7 @@ class PostgresSink(ConnectorSink):
             crash_point("postgres-committed")
             self.staging.remove_folder(folder_of(record))
         except (PostgresError, StoreError, OSError) as error:
-            raise PublishError(
-                f"output {self.name!r} of a committed epoch could not be published: {_what(error)}",
-                fix="repair that (connection, space, permission, or a constraint of the table) and start the job again: it finishes this "
-                "epoch first",
-                uid=self.name,
-                epoch=epoch,
-                place=self.location,
-            ) from None
+            raise self.unpublished(_what(error), epoch, causes="connection, space, permission, or a constraint of the table") from None
 
     def _require_published(self, lineage: str, epoch: int) -> None:
         newest = self.newest(lineage)
@@ -198,12 +190,7 @@ class PostgresSink(ConnectorSink):
         if blank:
             self.create(schema)
         elif stored is not None:
-            findings = table_findings(self._table, stored, wanted, self._keys, own=own)
-            verdict = OutputVerdict(self.name, self.kind, self.location, "incompatible", tuple(findings))
-            if verdict.blockers:
-                raise incompatible_outputs_error([verdict])
-            for finding in findings:
-                logger.info("output %r: %s", self.name, finding.text())
+            self.require_fit(table_findings(self._table, stored, wanted, self._keys, own=own))
         self._refuse(lacks)
         self._required = frozenset() if stored is None or blank else stored.required
         self._checked = text

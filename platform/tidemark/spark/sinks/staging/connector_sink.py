@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from tidemark.errors import MissingEpochsError
+from tidemark.errors import MissingEpochsError, PublishError
 from tidemark.savepoints.delta.missing_records import Retained
+from tidemark.savepoints.model.verdict import Finding, OutputVerdict, incompatible_outputs_error
 from tidemark.spark.sinks.staging.missing import Expected
 from tidemark.spark.sinks.staging.sink_owner import SinkOwner
 from tidemark.spark.sinks.staging.staging import Occupancy
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from tidemark.spark.sinks.delta.delta_changes import Changes
+
+logger = logging.getLogger("tidemark")
 
 
 class ConnectorSink(ABC):
@@ -79,6 +84,34 @@ class ConnectorSink(ABC):
     def republish(self, retained: Retained) -> tuple[int, ...]:  # noqa: ARG002 - the protocol's
         """Refuse as ``require_republishable`` does."""
         raise self._cannot_republish()
+
+    def require_fit(self, findings: Sequence[Finding]) -> None:
+        """Log how a table differs from the rows.
+
+        Raises:
+            SinkError: it cannot take them.
+        """
+        verdict = OutputVerdict(self.name, self.kind, self.location, "incompatible", tuple(findings))
+        if verdict.blockers:
+            raise incompatible_outputs_error([verdict])
+        for finding in findings:
+            logger.info("output %r: %s", self.name, finding.text())
+
+    def unpublished(self, what: str, epoch: int, *, causes: str) -> PublishError:
+        """Return the error of a committed epoch that could not be published.
+
+        Args:
+            what: why.
+            epoch: its number.
+            causes: what may have to be repaired.
+        """
+        return PublishError(
+            f"output {self.name!r} of a committed epoch could not be published: {what}",
+            fix=f"repair that ({causes}) and start the job again: it finishes this epoch first",
+            uid=self.name,
+            epoch=epoch,
+            place=self.location,
+        )
 
     def _cannot_republish(self) -> MissingEpochsError:
         job = self.owner.job

@@ -124,7 +124,7 @@ class Catalog:
             raise self._server.error(f"{label} is no table whose changes are logged", "name a table that is neither temporary nor unlogged")
         if not key:
             raise self._server.error(
-                f"table {label} has no primary key, so its rows cannot be told apart", f"ALTER TABLE {label} ADD PRIMARY KEY (...)"
+                f"table {label} has no primary key, so its rows cannot be distinguished", f"ALTER TABLE {label} ADD PRIMARY KEY (...)"
             )
         if set(key) != set(table.keys):
             raise self._server.error(
