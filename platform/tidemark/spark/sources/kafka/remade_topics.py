@@ -80,8 +80,10 @@ def require_start_in_topic(source: SourceNode, first: str, end: str) -> None:
     Raises:
         SourceError: it does.
     """
+    if not isinstance(source.spec, FormatSpec) or source.spec.on_remade is None:
+        return
     back = _went_back(json.loads(first), json.loads(end))
-    if isinstance(source.spec, FormatSpec) and source.spec.on_remade is not None and back is not None:
+    if back is not None:
         raise SourceError(
             f"source {source.name!r} is to begin behind the end of a partition: the offsets of {back}",
             fix="correct from_offsets=; -1 is the next record of a partition",
@@ -101,8 +103,10 @@ def _went_back(before: object, now: object) -> str | None:
 
 
 def offsets_of(position: object) -> dict[tuple[str, str], int]:
-    """Return the offset of each partition, by topic and number."""
+    """Return the offset of each partition, by topic and number; none before the first epoch.
+
+    Raises:
+        AttributeError: it is a position of another format than Kafka's.
+    """
     items = position.items() if isinstance(position, Mapping) else ()
-    # Offsets of other formats have another form.
-    topics = ((topic, numbers) for topic, numbers in items if isinstance(numbers, Mapping))
-    return {(topic, number): int(offset) for topic, numbers in topics for number, offset in numbers.items()}
+    return {(topic, number): int(offset) for topic, numbers in items for number, offset in numbers.items()}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from tidemark.graph.model.nodes import SourceNode
 from tidemark.graph.model.source_specs import FormatSpec
 from tidemark.spark.sources.intake_limits import KAFKA, KAFKA_MAX_OFFSETS
-from tidemark.spark.sources.kafka.remade_topics import is_remade, require_start_in_topic, restarted, resumed
+from tidemark.spark.sources.kafka.remade_topics import is_remade, offsets_of, require_start_in_topic, restarted, resumed
 from tidemark.spark.sources.planning.offset_stream import OffsetStream
 from tidemark.spark.sources.planning.source_planner import Taken
 
@@ -147,9 +147,10 @@ def earliest(spark: SparkSession, spec: FormatSpec, folder: str) -> str:
 
 def _rows_between(start: object, end: object) -> int | None:
     """Return the number of offsets between two positions of Kafka's; None for other formats."""
+    if not isinstance(start, Mapping) or not isinstance(end, Mapping):
+        return None
     try:
-        first = {(topic, number): offset for topic, numbers in start.items() for number, offset in numbers.items()}  # type: ignore[attr-defined]
-        last = {(topic, number): offset for topic, numbers in end.items() for number, offset in numbers.items()}  # type: ignore[attr-defined]
+        first, last = offsets_of(start), offsets_of(end)
     except AttributeError:
         return None
-    return sum(int(offset) - int(first.get(place, 0)) for place, offset in last.items())
+    return sum(offset - first.get(place, 0) for place, offset in last.items())
