@@ -107,6 +107,6 @@ def test_a_failure_does_not_fail_the_epoch(tmp_path: Path, monkeypatch: pytest.M
     epoch(sink, 1, {"k": "b", "n": 2})
     epoch(sink, 2, {"k": "c", "n": 3})
     assert [row["n"] for row in rows_of(table)] == [1, 2, 3]
-    assert [record.message for record in caplog.records if "descriptions" in record.message] == [
+    assert [record.getMessage() for record in caplog.records if "descriptions" in record.getMessage()] == [
         "output 'rows': descriptions of its table are not up to date: disk full"
     ]

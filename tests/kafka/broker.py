@@ -26,11 +26,6 @@ JARS: Final = "TIDEMARK_KAFKA_JARS"
 DOWNLOADED: Final = Path(__file__).parents[2] / ".jars"
 """Where ``make jars`` puts them."""
 
-NEEDS_AVRO: Final = pytest.mark.skipif(
-    not any(Path(os.environ.get(JARS, os.devnull)).glob("connector/spark-avro*.jar")),
-    reason=f"{JARS} has no spark-avro in connector/: see docs/how-to/kafka.md",
-)
-
 HOST: Final = "127.0.0.1"
 
 _PROPERTIES: Final = """\
@@ -66,6 +61,11 @@ def connector_settings() -> dict[str, str]:
 
 
 NEEDS_JARS: Final = pytest.mark.skipif(jars() is None, reason="there are no jars of a broker and of Spark's connector: run `make jars`")
+
+NEEDS_AVRO: Final = pytest.mark.skipif(
+    not any((jars() or Path(os.devnull)).glob("connector/spark-avro*.jar")),
+    reason="Spark's reader of Avro is not among the connector's jars: run `make jars`",
+)
 
 
 @dataclass
