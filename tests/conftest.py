@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,6 +22,8 @@ settings.register_profile("ci", max_examples=200, deadline=None, suppress_health
 settings.register_profile("long", max_examples=5000, deadline=None, suppress_health_check=_SLOW, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
+SLOWEST_FILES = 40
+
 # Connectors that this user has installed are no part of the tests.
 os.environ["TIDEMARK_CONNECTORS"] = os.devnull
 
@@ -32,6 +35,19 @@ def pytest_collection_finish() -> None:
     """Leave modules and collected tests out of later collections of garbage: looking at them took seconds each."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the files that took longest, in seconds of their workers with fixtures: where a suite's time goes."""
+    seconds: dict[str, float] = defaultdict(float)
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                seconds[report.location[0]] += report.duration
+    if len(seconds) > SLOWEST_FILES:
+        terminalreporter.section(f"slowest {SLOWEST_FILES} files of {len(seconds)}, which took {sum(seconds.values()):.0f} s")
+        for file in sorted(seconds, key=seconds.__getitem__, reverse=True)[:SLOWEST_FILES]:
+            terminalreporter.line(f"{seconds[file]:6.0f} s  {file}")
 
 
 @pytest.fixture(scope="session")

@@ -77,7 +77,7 @@ class PreparedPlan:
     @property
     def writable(self) -> bool:
         """Whether its rows can be written to Parquet from Arrow as Spark would write them."""
-        return all(_is_writable(field.dataType) for field in self.schema)
+        return is_writable(self.schema)
 
     def equals(self, frame: DataFrame, paths: Sequence[str], numbers: Mapping[int, int]) -> bool:
         """Whether this plan, bound, is that of a DataFrame; arguments as of ``run``."""
@@ -142,11 +142,12 @@ def _array(session: SparkSession, item: JavaObject) -> JavaObject:
     return made
 
 
-def _is_writable(kind: T.DataType) -> bool:
+def is_writable(kind: T.DataType) -> bool:
+    """Whether values of a type can be written to Parquet from Arrow as Spark would write them."""
     if isinstance(kind, T.StructType):
-        return bool(kind.fields) and all(_is_writable(field.dataType) for field in kind)
+        return bool(kind.fields) and all(is_writable(field.dataType) for field in kind)
     if isinstance(kind, T.ArrayType):
-        return _is_writable(kind.elementType)
+        return is_writable(kind.elementType)
     if isinstance(kind, T.MapType):
-        return _is_writable(kind.keyType) and _is_writable(kind.valueType)
+        return is_writable(kind.keyType) and is_writable(kind.valueType)
     return isinstance(kind, _WRITABLE) or kind == T.StringType()

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from tidemark.errors import CorruptStoreError, SinkError, StoreError
 from tidemark.graph.checks.changelogs import changelog_keys, is_net
@@ -18,7 +17,7 @@ from tidemark.graph.model.nodes import ConsoleSpec, DeltaSpec, MemorySpec, Outpu
 from tidemark.graph.operators.window.columns import REPLACES
 from tidemark.locations import Location
 from tidemark.savepoints.delta.missing_records import Retained
-from tidemark.savepoints.delta.result_tables import SPARK_SCHEMA, has_written_to
+from tidemark.savepoints.delta.result_tables import has_written_to
 from tidemark.spark.columns.expressions import visible_part
 from tidemark.spark.columns.replaced_sessions import LISTED, starts_of
 from tidemark.spark.columns.schemas import nullable
@@ -31,12 +30,12 @@ from tidemark.spark.sinks.delta.delta_sink import DeltaSink
 from tidemark.spark.sinks.delta.delta_upsert import Upsert
 from tidemark.spark.sinks.local_sinks import ConsoleSink, MemorySink
 from tidemark.spark.sinks.parquet_sink import ParquetSink
+from tidemark.spark.sinks.staging.arrow_files import write_rows
 from tidemark.spark.sinks.staging.connector_sink import ConnectorSink
 from tidemark.spark.sinks.staging.missing import Expected
 from tidemark.spark.sinks.staging.sink_owner import SinkOwner
 from tidemark.spark.sinks.staging.staging import SINK_COMPRESSION, new_staging
 from tidemark.state.log.joblog import JobLog
-from tidemark.state.log.parquet_files import write_parquet
 from tidemark.state.log.records import FOLDER_SINKS, EpochRecord, OutputRecord, SinkPosition
 from tidemark.state.store.store import JobStore
 
@@ -214,15 +213,13 @@ class BoundSink:
         self.sink.require_whole()
         self.sink.check(schema)
         folder = self.sink.staging_folder(new_staging(lineage, epoch))
-        table = rows.table.cast(to_arrow_schema(schema, timezone="UTC")).replace_schema_metadata({SPARK_SCHEMA: schema.json()})
-        path = f"{folder}/part-00000.parquet"
-        files = [write_parquet(self.sink.staging, path, table, compression=SINK_COMPRESSION)] if table.num_rows else []
+        files = write_rows(self.sink.staging, folder, rows.table, schema, compression=SINK_COMPRESSION)
         return OutputRecord(
             sink=self.sink.kind,
             location=self.sink.location,
             schema=schema.json(),
             files=tuple(file.as_staged_file() for file in files),
-            rows=table.num_rows,
+            rows=rows.table.num_rows,
         )
 
     def empty_record(self) -> OutputRecord:

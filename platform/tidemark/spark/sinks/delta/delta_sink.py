@@ -29,12 +29,13 @@ from tidemark.savepoints.model.verdict import incompatible_outputs_error
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.sinks.delta.delta_commits import add_actions, add_columns, append
 from tidemark.spark.sinks.delta.delta_descriptions import TableTexts
+from tidemark.spark.sinks.delta.delta_few_rows import FewRowsRewriter
 from tidemark.spark.sinks.delta.delta_lost_files import leave_out_lost
 from tidemark.spark.sinks.delta.delta_maintenance import NEW_TABLE, Maintenance
 from tidemark.spark.sinks.delta.delta_merge import ATTEMPTS, Merge, commit_conflict
 from tidemark.spark.sinks.delta.delta_position import DeltaPosition
 from tidemark.spark.sinks.delta.delta_republish import Republishing
-from tidemark.spark.sinks.delta.delta_rewrite import APPENDED_BYTES, UPSERTED_BYTES, Change, Rewriter, SparkRewriter
+from tidemark.spark.sinks.delta.delta_rewrite import APPENDED_BYTES, UPSERTED_BYTES, Change, Rewriter
 from tidemark.spark.sinks.delta.delta_upsert import Upsert, replaced_starts
 from tidemark.spark.sinks.staging.missing import Expected, staged_files_lost
 from tidemark.spark.sinks.staging.staging import Occupancy, folder_of
@@ -91,7 +92,7 @@ class DeltaSink:
         self._job = {JOB: job} if job else {}
         self.upsert = upsert
         self.staging = JobStore.open(self._location)
-        self._rewriter = rewriter or SparkRewriter(self.staging, APPENDED_BYTES if upsert is None else UPSERTED_BYTES)
+        self._rewriter = rewriter or FewRowsRewriter(self.staging, APPENDED_BYTES if upsert is None else UPSERTED_BYTES)
         self._maintenance = Maintenance(name, self.staging, self._rewriter)
         self._at = DeltaPosition(name, job, self.staging, self._opened)
         self._republishing = Republishing(name, job, self.staging, self._rewriter)
