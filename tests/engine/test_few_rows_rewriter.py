@@ -45,7 +45,7 @@ class WithoutSpark(FewRowsRewriter):
     """Fails where Spark is asked."""
 
     @property
-    def _session(self) -> NoReturn:  # type: ignore[override]
+    def _session(self) -> NoReturn:
         raise AssertionError("Spark is asked")
 
 
@@ -137,9 +137,18 @@ OTHERS = {
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_spark_rewrites_others(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-    monkeypatch.setattr(SparkRewriter, "touched", lambda *_: asked.append("touched") or {})
-    monkeypatch.setattr(SparkRewriter, "survivors", lambda *_: asked.append("survivors") or [])
+    asked: list[int] = []
+
+    def touched(_: SparkRewriter, __: Change, files: Sequence[LiveFile]) -> dict[str, int]:
+        asked.append(len(files))
+        return {}
+
+    def survivors(_: SparkRewriter, __: str, ___: Change, files: Sequence[LiveFile], ____: str) -> list[StagedFile]:
+        asked.append(len(files))
+        return []
+
+    monkeypatch.setattr(SparkRewriter, "touched", touched)
+    monkeypatch.setattr(SparkRewriter, "survivors", survivors)
     other = OTHERS[name]
     times: Any = {"type": "array", "elementType": "timestamp", "containsNull": True}
     schema = struct(("k", other.kind), ("window_start", "timestamp"), ("replaces", times))
@@ -147,7 +156,7 @@ def test_spark_rewrites_others(name: str, tmp_path: Path, monkeypatch: pytest.Mo
     rewriter = FewRowsRewriter(JobStore.open(str(tmp_path)))
     files = [LiveFile("old.parquet", other.rows, other.size, 0, {})]
     assert (rewriter.touched(given, files), rewriter.survivors(schema, given, files, "kept")) == ({}, [])
-    assert asked == ["touched", "survivors"]
+    assert asked == [1, 1]
 
 
 def plain_values(number: int) -> dict[str, Any]:
