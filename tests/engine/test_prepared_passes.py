@@ -284,6 +284,22 @@ def test_a_damaged_file_is_named_as_ever(spark: SparkSession, tmp_path: Path, pa
     assert passes.ran.count("process per-minute") <= 2
 
 
+def test_state_that_is_gone_is_missed(spark: SparkSession, tmp_path: Path, passes: Passes, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(spark, tmp_path, rides(7), "k STRING, t BIGINT, fare DOUBLE")
+    passes.after(0)
+    # A DataFrame to compare with would not be made without the file.
+    monkeypatch.setattr(PreparedPass, "COMPARED_ALWAYS", False)
+
+    def lose(epoch: EpochProgress) -> None:
+        if epoch.epoch == 3:
+            for file in (tmp_path / "store").rglob("*.parquet"):
+                file.unlink()
+
+    with pytest.raises(tm.TidemarkError, match=r"part-.*\.parquet"):
+        bench.run("job", windows_of_rides, on_epoch=lose)
+    assert "output panes merged" in passes.ran
+
+
 def test_a_failing_expression_is_named_as_ever(spark: SparkSession, tmp_path: Path, passes: Passes) -> None:
     def declare(rows: tm.Stream) -> Streams:
         odd = rows.with_columns(odd="1 / (fare - 2.0)")
@@ -331,6 +347,8 @@ def test_a_plan_is_not_that_of_other_numbers_or_files(spark: SparkSession, tmp_p
     assert not plan.equals(rows(1, 5).where("v < 100"), [place], {77_777: 5})
     assert plan.run([place], {77_777: 5}).table.to_pydict() == {"v": [11]}
     assert plan.run([place], {77_777: -5}).table.to_pydict() == {"v": [1, 11]}
+    with pytest.raises(Py4JError, match="of 2 files, 1 are there"):
+        plan.run([place, f"file://{tmp_path}/2.parquet"], {77_777: 5})
 
 
 def test_a_plan_of_several_tasks_or_sources_is_refused(spark: SparkSession, tmp_path: Path) -> None:

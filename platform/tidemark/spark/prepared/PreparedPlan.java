@@ -130,7 +130,7 @@ public final class PreparedPlan {
       listed.add(new Path(each[i]));
     }
     SparkSession session = made.sparkSession();
-    FileIndex index =
+    InMemoryFileIndex index =
         new InMemoryFileIndex(
             session,
             scala.jdk.javaapi.CollectionConverters.asScala(listed).toList(),
@@ -139,6 +139,10 @@ public final class PreparedPlan {
             NoopCache$.MODULE$,
             scala.Option.empty(),
             scala.Option.empty());
+    // It leaves out what is not there.
+    if (index.allFiles().size() != each.length) {
+      throw new IllegalStateException("of " + each.length + " files, " + index.allFiles().size() + " are there");
+    }
     return unnamed(relation, index);
   }
 
