@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Observation
 
 from tidemark.graph.model.nodes import Node, StatefulNode
-from tidemark.spark.columns.expressions import visible_part
 from tidemark.spark.epoch.stateless import StatelessPlan
 from tidemark.spark.operators.base.contract import Observed, Results, rows_of
-from tidemark.spark.prepared.prepared_pass import PreparedPasses
+from tidemark.spark.prepared.prepared_pass import Frame, PreparedPasses
 from tidemark.spark.prepared.prepared_plan import PassRows
+from tidemark.spark.sinks.sinks import BoundSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,11 +49,11 @@ class Emission:
         """Return the results as a DataFrame."""
         return rows_of(self._results, self._observation)
 
-    def prepared_rows(self, output: str, node: Node, plan: StatelessPlan, prepared: PreparedPasses) -> PassRows | None:
-        """Return the visible rows of an output by its prepared pass, and set the counts; None where they are not few, or not yet prepared.
+    def prepared_rows(self, output: BoundSink, node: Node, plan: StatelessPlan, prepared: PreparedPasses) -> PassRows | None:
+        """Return an output's rows by its prepared pass, and set the counts; None where they are not few, or the pass not yet prepared.
 
         Args:
-            output: its name.
+            output: that ``takes_rows``.
             node: its rows, computed from these results alone by filters and expressions.
             plan: the epoch's rows.
             prepared: the passes of the run.
@@ -62,17 +62,19 @@ class Emission:
         if not isinstance(results, Results) or not results.files:
             return None
 
-        def visible_rows(numbers: Sequence[int]) -> tuple[DataFrame, Sequence[Observation]]:
+        def taken_rows(numbers: Sequence[int]) -> Frame:
             counts = Observation()
             made, other = results.build(numbers, counts), plan.copy()
             other.set_results(self._operator, lambda: made)
             rows, counter = other.rows(node), other.row_counters.get(id(node))
-            return visible_part(rows), (counts,) if counter is None else (counts, counter.observation)
+            filtered = () if counter is None else (counter.observation,)
+            taken, own = output.few_rows(rows)
+            return taken, (counts, *filtered, *own)
 
-        found = prepared[f"output {output} {results.shape}"].run(results.files, results.numbers, visible_rows)
+        found = prepared[f"output {output.name} {results.shape}"].run([results.files], results.numbers, taken_rows)
         if found is not None:
-            emitted, *filtered = found.observed
+            emitted, *others = found.observed
             self.counts = KnownValues(emitted)
-            for observed in filtered:
+            for observed in others if output.changes is None else others[:-1]:
                 plan.set_counts(node, observed)
         return found

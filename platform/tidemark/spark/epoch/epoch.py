@@ -258,7 +258,7 @@ class EpochRun:
         if emission is None or not sink.takes_rows:
             return False
         with self._stage(f"output {name}"):
-            found = emission.prepared_rows(name, node, self.rows, self._context.prepared)
+            found = emission.prepared_rows(sink, node, self.rows, self._context.prepared)
             if found is None:
                 return False
             self.outputs[name] = sink.stage_rows(found, self.plan.lineage, self.plan.epoch)

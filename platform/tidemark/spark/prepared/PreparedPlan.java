@@ -33,25 +33,27 @@ import org.apache.spark.sql.execution.datasources.InMemoryFileIndex;
 import org.apache.spark.sql.execution.datasources.NoopCache$;
 
 /**
- * The physical plan of a DataFrame that reads files in one task, and is run again over other files and with other numbers.
+ * The physical plan of a DataFrame that reads nothing but files, in one task, and is run again over other files and with other numbers.
  *
- * <p>Files are passed as one text, separated by NUL; numbers, too: each number in the plan, and the one that replaces it.
+ * <p>Files are passed as one text: those of each scan, in the order of the plan's leaves, separated by NUL, and the scans by SOH.
+ * Numbers are, too: each number in the plan, and the one that replaces it, separated by NUL.
  *
  * <p>Written for the Java of Janino, Spark's own compiler: no type parameters, no lambdas.
  */
 public final class PreparedPlan {
   private static final String SEPARATOR = "\u0000";
+  private static final String SCAN_SEPARATOR = "\u0001";
 
   private final Dataset made;
   private final SparkPlan plan;
-  private final HadoopFsRelation relation;
+  private final List relations;
 
   /** Whose plan is kept. One of another shape, or whose rows differ each time, is refused by an IllegalArgumentException. */
   public PreparedPlan(Dataset made) {
     this.made = made;
     requireSameRows(made.queryExecution().analyzed());
     this.plan = made.queryExecution().executedPlan();
-    this.relation = relationOf(plan);
+    this.relations = relationsOf(plan);
   }
 
   /** Whether a DataFrame's plan is this one, bound to the files and numbers. */
@@ -123,7 +125,19 @@ public final class PreparedPlan {
     return numbers.isEmpty() ? read : (SparkPlan) read.transformAllExpressions(new Numbers(numbers));
   }
 
-  private HadoopFsRelation over(String paths) {
+  private List over(String paths) {
+    String[] scans = paths.split(SCAN_SEPARATOR);
+    if (scans.length != relations.size()) {
+      throw new IllegalArgumentException("the plan has " + relations.size() + " scans, and there are files of " + scans.length);
+    }
+    List bound = new ArrayList();
+    for (int i = 0; i < scans.length; i++) {
+      bound.add(over((HadoopFsRelation) relations.get(i), scans[i]));
+    }
+    return bound;
+  }
+
+  private HadoopFsRelation over(HadoopFsRelation relation, String paths) {
     List listed = new ArrayList();
     String[] each = paths.split(SEPARATOR);
     for (int i = 0; i < each.length; i++) {
@@ -158,16 +172,20 @@ public final class PreparedPlan {
         relation.sparkSession());
   }
 
-  private static HadoopFsRelation relationOf(SparkPlan plan) {
+  private static List relationsOf(SparkPlan plan) {
+    List found = new ArrayList();
     Iterator leaves = scala.jdk.javaapi.CollectionConverters.asJava(plan.collectLeaves()).iterator();
-    Object leaf = leaves.next();
-    if (leaves.hasNext() || !(leaf instanceof FileSourceScanExec)) {
-      throw new IllegalArgumentException("the plan does not read one set of files: " + plan.nodeName());
+    while (leaves.hasNext()) {
+      Object leaf = leaves.next();
+      if (!(leaf instanceof FileSourceScanExec)) {
+        throw new IllegalArgumentException("the plan does not read files alone: " + ((SparkPlan) leaf).nodeName());
+      }
+      found.add(((FileSourceScanExec) leaf).relation());
     }
     if (plan.outputPartitioning().numPartitions() != 1) {
       throw new IllegalArgumentException("the plan runs in several tasks");
     }
-    return ((FileSourceScanExec) leaf).relation();
+    return found;
   }
 
   private static void requireSameRows(LogicalPlan plan) {
@@ -200,11 +218,12 @@ public final class PreparedPlan {
     return node.makeCopy(parts);
   }
 
+  /** Replaces the relations of scans, which it meets in the order of the plan's leaves. */
   private static final class Scans extends scala.runtime.AbstractPartialFunction {
-    private final HadoopFsRelation relation;
+    private final Iterator relations;
 
-    Scans(HadoopFsRelation relation) {
-      this.relation = relation;
+    Scans(List relations) {
+      this.relations = relations.iterator();
     }
 
     public boolean isDefinedAt(Object node) {
@@ -215,7 +234,7 @@ public final class PreparedPlan {
       if (!isDefinedAt(node)) {
         return other.apply(node);
       }
-      return copy((TreeNode) node, ((FileSourceScanExec) node).relation(), relation);
+      return copy((TreeNode) node, ((FileSourceScanExec) node).relation(), relations.next());
     }
   }
 

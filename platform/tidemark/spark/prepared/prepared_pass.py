@@ -49,11 +49,11 @@ class PreparedPass:
         self._failures = 0
         self._plan: PreparedPlan | None = None
 
-    def run(self, paths: Sequence[str], numbers: Sequence[int], build: Build) -> PassRows | None:
+    def run(self, paths: Sequence[Sequence[str]], numbers: Sequence[int], build: Build) -> PassRows | None:
         """Return the rows of the pass in this epoch; None where it has to be made as a DataFrame.
 
         Args:
-            paths: the files that the DataFrame reads, few rows in all.
+            paths: the files that each scan of the DataFrame reads, in the order of its leaves, few rows in all.
             numbers: that the DataFrame is made with; within the range of watermarks, or clamped to it when made into SQL.
             build: makes the DataFrame.
         """
@@ -75,7 +75,7 @@ class PreparedPass:
                 self.refused = f"it failed {self._failures} times, at last: {first_line(error)}"
             return None
 
-    def _prepare(self, paths: Sequence[str], numbers: Sequence[int], bound: dict[int, int], build: Build) -> PreparedPlan | None:
+    def _prepare(self, paths: Sequence[Sequence[str]], numbers: Sequence[int], bound: dict[int, int], build: Build) -> PreparedPlan | None:
         try:
             plan = PreparedPlan(*build(tuple(bound)))
             if not plan.writable:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, Row, SparkSession
 
 _SEPARATOR: Final = "\0"
+_SCAN_SEPARATOR: Final = "\1"
 _CLASS: Final = "PreparedPlan"
 _WRITABLE: Final = (
     T.BooleanType,
@@ -54,7 +55,7 @@ class PassRows:
 
 
 class PreparedPlan:
-    """The plan of a DataFrame that reads one set of files in one task.
+    """The plan of a DataFrame that reads nothing but files, in one task.
 
     Args:
         frame: the DataFrame, with placeholders where numbers change.
@@ -79,22 +80,22 @@ class PreparedPlan:
         """Whether its rows can be written to Parquet from Arrow as Spark would write them."""
         return is_writable(self.schema)
 
-    def equals(self, frame: DataFrame, paths: Sequence[str], numbers: Mapping[int, int]) -> bool:
+    def equals(self, frame: DataFrame, paths: Sequence[Sequence[str]], numbers: Mapping[int, int]) -> bool:
         """Whether this plan, bound, is that of a DataFrame; arguments as of ``run``."""
-        return bool(self._plan.equalTo(frame._jdf, _SEPARATOR.join(paths), _pairs(numbers)))  # noqa: SLF001
+        return bool(self._plan.equalTo(frame._jdf, _scans(paths), _pairs(numbers)))  # noqa: SLF001
 
-    def run(self, paths: Sequence[str], numbers: Mapping[int, int]) -> PassRows:
+    def run(self, paths: Sequence[Sequence[str]], numbers: Mapping[int, int]) -> PassRows:
         """Return the rows; one Spark job.
 
         Args:
-            paths: the files to read, as Hadoop's paths.
+            paths: the files that each scan of the plan is to read, as Hadoop's paths, in the order in which the DataFrame was made of them.
             numbers: by their placeholders.
 
         Raises:
             py4j.protocol.Py4JError: the job failed.
         """
         with _file() as file:
-            found = list(self._plan.run(_SEPARATOR.join(paths), _pairs(numbers), str(file)))
+            found = list(self._plan.run(_scans(paths), _pairs(numbers), str(file)))
             table = pa.Table.from_batches(list(_batches(file, self._arrow)), self._arrow)
         rows = dict(zip(found[::2], found[1::2], strict=True))
         return PassRows(table, self.schema, [self._values(rows[name]) for name in self._names])
@@ -102,6 +103,10 @@ class PreparedPlan:
     def _values(self, row: JavaObject) -> Mapping[str, object]:
         values: Row = CPickleSerializer().loads(self._rows_to_python.toPyRow(row))  # type: ignore[no-untyped-call]
         return values.asDict()
+
+
+def _scans(paths: Sequence[Sequence[str]]) -> str:
+    return _SCAN_SEPARATOR.join(map(_SEPARATOR.join, paths))
 
 
 def _pairs(numbers: Mapping[int, int]) -> str:

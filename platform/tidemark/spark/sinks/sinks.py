@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+import pyarrow.compute as pc
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -22,9 +23,18 @@ from tidemark.spark.columns.expressions import visible_part
 from tidemark.spark.columns.replaced_sessions import LISTED, starts_of
 from tidemark.spark.columns.schemas import nullable
 from tidemark.spark.columns.state_files import write_folder
+from tidemark.spark.prepared.prepared_pass import Frame
 from tidemark.spark.prepared.prepared_plan import PassRows
 from tidemark.spark.sinks.connectors import open_connector, reopen_connector
-from tidemark.spark.sinks.delta.delta_changes import Changes, changes_options, staged_history, staged_upsert, staged_versions
+from tidemark.spark.sinks.delta.delta_changes import (
+    DELETED,
+    Changes,
+    ObservedChanges,
+    changes_options,
+    staged_history,
+    staged_upsert,
+    staged_versions,
+)
 from tidemark.spark.sinks.delta.delta_descriptions import TableTexts
 from tidemark.spark.sinks.delta.delta_sink import DeltaSink
 from tidemark.spark.sinks.delta.delta_upsert import Upsert
@@ -204,22 +214,55 @@ class BoundSink:
 
     @property
     def takes_rows(self) -> bool:
-        """Whether ``stage_rows`` can be called: rows are appended as they are."""
-        return not isinstance(self.sink, ConnectorSink) and self.changes is None and not self.sink.starts_only and self._upsert is None
+        """Whether ``stage_rows`` can be called: rows are appended as they are, or are changes that are upserted."""
+        if isinstance(self.sink, ConnectorSink) or self.sink.starts_only:
+            return False
+        upsert = self._upsert
+        return upsert is None if self.changes is None else upsert is not None and not upsert.versions
+
+    def few_rows(self, rows: DataFrame) -> Frame:
+        """Return the rows of an output as ``stage_rows`` takes them, and the observation whose values it reads, if any."""
+        if self.changes is None:
+            return visible_part(rows), ()
+        staged = staged_upsert(rows, self.changes)
+        return staged.rows, (staged.observation,)
 
     def stage_rows(self, rows: PassRows, lineage: str, epoch: int) -> OutputRecord:
-        """Stage an epoch's rows that were read already, where the sink ``takes_rows``; arguments as of ``stage``."""
-        schema = nullable(rows.schema)
+        """Stage an epoch's rows that were read already, where the sink ``takes_rows``.
+
+        Args:
+            rows: of the frame that ``few_rows`` returned; the values of its observation are the last ones.
+            lineage: the job's.
+            epoch: the current epoch.
+        """
+        upsert = self._upsert
+        apart = (DELETED,) if self.changes is not None else ()
+        schema = nullable(T.StructType([field for field in rows.schema if field.name not in apart]))
         self.sink.require_whole()
         self.sink.check(schema)
         folder = self.sink.staging_folder(new_staging(lineage, epoch))
-        files = write_rows(self.sink.staging, folder, rows.table, schema, compression=SINK_COMPRESSION)
+        parts = {folder: rows.table}
+        if apart:
+            gone = rows.table[DELETED]
+            parts = {
+                f"{folder}/{DELETED}={name}": rows.table.filter(chosen) for name, chosen in (("false", pc.invert(gone)), ("true", gone))
+            }
+        files = [
+            file
+            for place, part in parts.items()
+            for file in write_rows(self.sink.staging, place, part.select(schema.names), schema, compression=SINK_COMPRESSION)
+        ]
+        options: dict[str, str] = {}
+        if upsert is not None:
+            changes = ObservedChanges(rows.observed[-1])
+            options = {**upsert.options, **changes_options(changes.emitted(files, self.name), changes.counts)}
         return OutputRecord(
             sink=self.sink.kind,
             location=self.sink.location,
             schema=schema.json(),
             files=tuple(file.as_staged_file() for file in files),
-            rows=rows.table.num_rows,
+            rows=sum(file.rows for file in files),
+            options=options,
         )
 
     def empty_record(self) -> OutputRecord:

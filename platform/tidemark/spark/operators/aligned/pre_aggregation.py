@@ -239,7 +239,7 @@ class AlignedEpoch(WindowEpoch):
         numbers: tuple[int, ...] = (*astuple(self.thresholds), self.context.processing_time, self.context.epoch)
         own, numbers = len(numbers), numbers + elements.numbers
         prepared = self.context.prepared[f"process {self.context.uid} {elements.shape}".strip()]
-        found = prepared.run(elements.files, numbers, state_rows) if elements.files else None
+        found = prepared.run([elements.files], numbers, state_rows) if elements.files else None
         if found is not None:
             self.tables.write_rows(found.table, found.schema)
             counts, *others = found.observed

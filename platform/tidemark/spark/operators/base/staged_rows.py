@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql.pandas.types import to_arrow_schema
+
 from tidemark.spark.columns.expressions import TIME
 from tidemark.spark.columns.few_rows import FEW_ROWS, in_one_task
 from tidemark.spark.columns.schemas import no_rows, nullable
 from tidemark.spark.columns.state_files import read_files, write_folder
 from tidemark.spark.operators.base.contract import OperatorContext
-from tidemark.spark.operators.base.tables import STATE_COMPRESSION, StateTables
+from tidemark.spark.operators.base.tables import STATE_COMPRESSION, StateTables, write_few
+from tidemark.spark.prepared.prepared_plan import PassRows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
 class StagedRows:
-    """Rows that were written to files of their own; one Spark job.
+    """Rows that were written to files of their own; one Spark job, none where they were read already.
 
     Args:
         context: of the epoch.
@@ -24,11 +27,15 @@ class StagedRows:
         rows: what is written.
     """
 
-    def __init__(self, context: OperatorContext, tables: StateTables, rows: DataFrame) -> None:
+    def __init__(self, context: OperatorContext, tables: StateTables, rows: DataFrame | PassRows) -> None:
         self._context = context
         self._schema = nullable(rows.schema)
-        time = TIME if TIME in rows.columns else None
-        self._files = write_folder(rows, context.store, tables.new_folder(), compression=STATE_COMPRESSION, time_column=time)
+        time = TIME if TIME in self._schema.names else None
+        store, folder = context.store, tables.new_folder()
+        if isinstance(rows, PassRows):
+            self._files = write_few(store, folder, rows.table.cast(to_arrow_schema(self._schema, timezone="UTC")), time)
+        else:
+            self._files = write_folder(rows, store, folder, compression=STATE_COMPRESSION, time_column=time)
         self.count = sum(file.rows for file in self._files)
 
     @property
@@ -44,6 +51,11 @@ class StagedRows:
         files = [file.as_state_file(self._context.epoch) for file in self._files]
         rows = read_files(self._context.spark, self._context.store, files, self._schema)
         return in_one_task(rows) if self.few else rows
+
+    @property
+    def few_files(self) -> tuple[str, ...]:
+        """The addresses of the files, where they have few rows, and are read in one task; empty otherwise."""
+        return tuple(self._context.store.spark_uri(file.path) for file in self._files) if self.few else ()
 
     def delete(self) -> None:
         """Delete the files; called when nothing reads the rows any more."""

@@ -20,6 +20,7 @@ from tidemark.spark.columns.state_files import address_of, read_files, write_fol
 from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.state.log.parquet_files import ParquetSummary, write_parquet
 from tidemark.state.log.records import OperatorState, StateFile
+from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,11 +80,12 @@ class StateTables:
             StateMismatchError: a column would change its type.
         """
         self.adopt(schema)
-        path = f"{self.new_folder()}/part-00000.parquet"
-        store = self._context.store
-        written = [write_parquet(store, path, rows, compression=STATE_COMPRESSION, time_column=self._time)] if rows.num_rows else []
-        self.added = self.add(written)
+        self.added = self.add_rows(rows)
         return self.added
+
+    def add_rows(self, rows: pa.Table, part: str = MAIN) -> list[StateFile]:
+        """Write few rows, read already, into a table; without a Spark job. They have the column of time."""
+        return self.add(write_few(self._context.store, self.new_folder(), rows, self._time), part)
 
     def write(
         self, rows: DataFrame, part: str = MAIN, *, newest: int | None = None, options: Mapping[str, str] = MappingProxyType({})
@@ -191,6 +193,13 @@ class StateTables:
                 uid=self._context.uid,
                 place=self._place,
             )
+
+
+def write_few(store: JobStore, folder: str, rows: pa.Table, time_column: str | None) -> list[ParquetSummary]:
+    """Write few rows as the only file of a new folder of state; none where there are no rows."""
+    if not rows.num_rows:
+        return []
+    return [write_parquet(store, f"{folder}/part-00000.parquet", rows, compression=STATE_COMPRESSION, time_column=time_column)]
 
 
 def as_older(field: StructField) -> StructField:

@@ -26,6 +26,7 @@ from tidemark.state.gc.compaction import LARGEST_FILE, plan_compaction
 from tidemark.state.log.records import StateFile
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 HASH: Final = "__tm_hash"
@@ -151,6 +152,11 @@ class Contents:
         sorted_rows = rows.withColumn(START, F.col(HASH)).sortWithinPartitions(HASH)
         self.note_hashes()
         return self.tables.write(sorted_rows, self.part, options=PAGES)
+
+    def add_few(self, rows: pa.Table) -> list[StateFile]:
+        """Append few rows, read already, as ``add`` does; without a Spark job."""
+        self.note_hashes()
+        return self.tables.add_rows(rows.append_column(START, rows[HASH]).sort_by(HASH), self.part)
 
     def note_hashes(self) -> None:
         """Note how the hashes of rows that are to be added were made."""

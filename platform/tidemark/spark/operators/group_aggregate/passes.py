@@ -11,6 +11,7 @@ from pyspark.sql import types as T
 from tidemark.graph.operators.state_names import partial_column
 from tidemark.spark.columns.changes import ADDS, AFTER, BEFORE, as_changes, changed
 from tidemark.spark.columns.expressions import CHANGE, POSITION, TIME, key_hash, quoted
+from tidemark.spark.operators.changelog.contents import HASH, lookup_hash
 from tidemark.spark.operators.group_aggregate.columns import DELTA, FOUND, INPUT, ROWS, STORED, WEIGHT
 from tidemark.spark.operators.group_aggregate.layout import GroupLayout
 from tidemark.spark.operators.keyed.key_table import union_of
@@ -121,7 +122,7 @@ class GroupPasses:
         return layout.partials.grouped(together, extra=extra).where(f"{INPUT} > 0")
 
     def with_results(self, groups: DataFrame) -> DataFrame:
-        """Return groups with their rows of results before and after the epoch, null where there is none."""
+        """Return groups with their rows of results before and after the epoch, null where there is none, and the hashes of their keys."""
         names = [*self._keys, *map(quoted, self._layout.group_columns), ROWS, TIME]
         return groups.selectExpr(
             *names,
@@ -129,6 +130,7 @@ class GroupPasses:
             INPUT,
             f"if({STORED}.{ROWS} > 0, {self._row(f'{STORED}.', 0)}, NULL) AS {BEFORE}",
             f"if({ROWS} > 0, {self._row('', 1)}, NULL) AS {AFTER}",
+            f"{lookup_hash(self._layout.keys)} AS {HASH}",
         )
 
     def _row(self, state: str, side: int) -> str:

@@ -8,7 +8,7 @@ more. Where state has a lifetime of event time, the pass waits for the watermark
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import Observation
@@ -21,7 +21,15 @@ from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMAR
 from tidemark.spark.columns.changes import AFTER, BEFORE, same
 from tidemark.spark.columns.few_rows import FEW_ROWS, in_one_task
 from tidemark.spark.columns.schemas import no_rows
-from tidemark.spark.operators.base.contract import InputCounts, Observed, OperatorContext, OperatorEpoch, OperatorRuntime, PortInput
+from tidemark.spark.operators.base.contract import (
+    InputCounts,
+    Observed,
+    OperatorContext,
+    OperatorEpoch,
+    OperatorRuntime,
+    PortInput,
+    Results,
+)
 from tidemark.spark.operators.base.staged_rows import StagedRows
 from tidemark.spark.operators.base.tables import StateTables
 from tidemark.spark.operators.changelog.contents import MANY_ROWS
@@ -32,6 +40,7 @@ from tidemark.spark.operators.group_aggregate.lookups import NUMBER_BEFORE, ROW_
 from tidemark.spark.operators.group_aggregate.passes import GroupPasses
 from tidemark.spark.operators.group_aggregate.state import AFTER_INPUT, BEFORE_INPUT, GroupState, effective_due, written_dues
 from tidemark.spark.operators.keyed.key_table import Counters
+from tidemark.spark.prepared.prepared_plan import PassRows
 from tidemark.state.log.progress import OperatorProgress
 from tidemark.state.log.records import OperatorState
 
@@ -56,6 +65,7 @@ class GroupAggregateRuntime(OperatorRuntime):
         self._declared = node
         self.layout = GroupLayout(node)
         self._schemas: dict[str, T.StructType] = {}
+        self._shapes: dict[str, T.StructType] = {}
 
     @property
     def node(self) -> GroupAggregateNode:
@@ -68,6 +78,14 @@ class GroupAggregateRuntime(OperatorRuntime):
         if given not in self._schemas:
             self._schemas[given] = self.layout.schema(rows)
         return self._schemas[given]
+
+    def schema_of(self, given: PortInput) -> T.StructType:
+        """Return the same; few rows of files of one shape have the same columns in each epoch."""
+        if not given.files:
+            return self.schema(given.rows)
+        if given.shape not in self._shapes:
+            self._shapes[given.shape] = self.schema(given.rows)
+        return self._shapes[given.shape]
 
     def begin(self, context: OperatorContext) -> GroupAggregateEpoch:
         """Return the operator at work on an epoch."""
@@ -114,12 +132,15 @@ class GroupAggregateEpoch(OperatorEpoch):
         """Process an epoch's rows; stage them before, where the pass waits for the watermark or rows are read more than once."""
         (given,) = inputs.values()
         self._ports = tuple(inputs)
-        schema = self.runtime.schema(given.rows)
+        schema = self.runtime.schema_of(given)
         self._tables.require_types(schema)
         self._tables.adopt(schema)
         state = self._state(schema)
         several = bool(self._layout.counted or self._layout.kept)
         few = bool(given.files)
+        if few and not several and self.runtime.node.ttl is None and self._run_prepared(given, state):
+            crash_point("state-staged")
+            return
         rows = given.rows
         if several or self._waits or state.groups.stored_rows > MANY_ROWS:
             staged = self._stage(rows)
@@ -131,7 +152,7 @@ class GroupAggregateEpoch(OperatorEpoch):
             self._run(rows, self.context.processing_time, few=few)
         crash_point("state-staged")
 
-    def _stage(self, rows: DataFrame) -> StagedRows:
+    def _stage(self, rows: DataFrame | PassRows) -> StagedRows:
         staged = StagedRows(self.context, self._tables, rows)
         self._staged.append(staged)
         return staged
@@ -161,10 +182,45 @@ class GroupAggregateEpoch(OperatorEpoch):
         groups = passes.groups(passes.delta(rows), state.stored_groups(touched if many else None), found)
         self._pairs, self._counts = self._observed(passes.with_results(groups))
         state.write_groups(self._pairs.rows, written_dues(self.runtime.node.ttl, clock))
+        self._count_keys()
+
+    def _count_keys(self) -> None:
         self._counters = dataclasses.replace(self._counters, keys=self._counters.keys + self._counts["opened"])
+
+    def _run_prepared(self, given: PortInput, state: GroupState) -> bool:
+        """Run the pass over few rows and few groups by the plan that was prepared for it; return whether it could be."""
+        schema, files = self._tables.schema, self._tables.few_files(state.groups.files)
+        if schema is None or bool(files) != bool(state.groups.files):
+            return False
+        passes = GroupPasses(self._layout, schema, self.runtime.node.uid or "")
+
+        def pairs(numbers: Sequence[int]) -> tuple[DataFrame, Sequence[Observation]]:
+            counts = Observation()
+            rows, observations = given.build(numbers)
+            groups = passes.groups(passes.delta(in_one_task(rows)), state.stored_groups(None))
+            return self._counted(passes.with_results(groups), counts), (counts, *observations)
+
+        name = ("groups", self.context.uid, given.shape, "stored" if files else "")
+        prepared = self.context.prepared[" ".join(filter(None, name))]
+        # In the order of the union that merges them.
+        scans = [given.files] if not files else [files, given.files] if self._layout.merged else [given.files, files]
+        found = prepared.run(scans, given.numbers, pairs)
+        if found is None:
+            return False
+        self._counts, *others = found.observed
+        if given.set_counts is not None and others:
+            given.set_counts(*others)
+        self._pairs = self._stage(found)
+        state.write_few_groups(found.table)
+        self._count_keys()
+        return True
 
     def _observed(self, pairs: DataFrame) -> tuple[StagedRows, Mapping[str, Any]]:
         observation = Observation()
+        return self._stage(self._counted(pairs, observation)), observation.get
+
+    def _counted(self, pairs: DataFrame, observation: Observation) -> DataFrame:
+        """Return the same pairs; the observation will have the numbers of rows, and of groups that begin and end."""
         differ = f"NOT ({same(pairs, BEFORE, AFTER)})"
         counts = (
             f"coalesce(sum({INPUT}), 0) AS accepted",
@@ -172,8 +228,7 @@ class GroupAggregateEpoch(OperatorEpoch):
             f"coalesce(sum(CAST({ROWS} <> 0 AS INT) - CAST(__tm_was AS INT)), 0) AS opened",
             f"count_if(__tm_was AND {ROWS} = 0) AS emptied",
         )
-        staged = self._stage(pairs.observe(observation, *map(F.expr, counts)))
-        return staged, observation.get
+        return pairs.observe(observation, *map(F.expr, counts))
 
     def _count(self, state: GroupState, values: CountedValues, weighted: DataFrame, touched: DataFrame) -> DataFrame:
         """Write the values that the input changes; return what was found of their groups."""
@@ -245,9 +300,9 @@ class GroupAggregateEpoch(OperatorEpoch):
         """Never called: there are no side outputs."""
         raise ValueError(f"{counter} of {list(inputs)}")
 
-    def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
+    def emit(self, watermark: int, observation: Observation) -> DataFrame | Results | None:
         """Return the changes; before, run the pass where it waited for the watermark, and drop what expired."""
-        del observation  # the pass has its own
+        del observation  # the results are given theirs
         self.watermark = watermark
         if self._rows is not None:
             self._run(self._rows, watermark, few=self._staged[0].few)
@@ -257,7 +312,13 @@ class GroupAggregateEpoch(OperatorEpoch):
             self._expire_by_clock()
         if self._pairs is None or not self._counts["emitted"]:
             return None
-        return GroupPasses.changes(self._pairs.rows)
+        pairs = self._pairs
+
+        def changes(_: Sequence[int], observation: Observation) -> DataFrame:
+            # Their number is known; but the results of a prepared pass have the observation.
+            return GroupPasses.changes(pairs.rows).observe(observation, F.expr("count(1) AS rows"))
+
+        return Results(changes, files=pairs.few_files, shape="changes")
 
     def emitted(self, observation: Observed) -> int:
         """Return the number of rows of changes."""

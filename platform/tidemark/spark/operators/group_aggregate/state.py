@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -91,7 +93,7 @@ class GroupState:
         """Write groups that changed; one Spark job.
 
         Args:
-            pairs: the groups with their columns.
+            pairs: the groups with their columns, and ``HASH``.
             dues: SQL of when their state expires, in event and in processing time.
         """
         names = [*self._layout.keys, *self._layout.group_columns, ROWS, "__tm_time"]
@@ -101,9 +103,22 @@ class GroupState:
             f"{dues[1]} AS {PROCESSING_DUE}",
             f"{ROWS} = 0 AS {GONE}",
             self._version(OF_INPUT),
-            f"{lookup_hash(self._layout.keys)} AS {HASH}",
+            HASH,
         )
         self.groups.add(rows)
+
+    def write_few_groups(self, pairs: pa.Table) -> None:
+        """Write groups that changed, few and read already, whose state has no lifetime; without a Spark job.
+
+        Args:
+            pairs: the groups with their columns, and ``HASH``.
+        """
+        rows = pairs.select([*self._layout.keys, *self._layout.group_columns, ROWS, "__tm_time", HASH])
+        count = rows.num_rows
+        for due in (EVENT_DUE, PROCESSING_DUE):
+            rows = rows.append_column(due, pa.nulls(count, pa.int64()))
+        rows = rows.append_column(GONE, pc.equal(rows[ROWS], 0))
+        self.groups.add_few(rows.append_column(EPOCH, pa.repeat(self._version_number(OF_INPUT), count)))
 
     def write_values(self, merged: DataFrame) -> None:
         """Write values whose numbers of rows changed; one Spark job."""
@@ -122,7 +137,10 @@ class GroupState:
         self.kept.add(rows.selectExpr(*map(quoted, names), f"__tm_is_gone AS {GONE}", self._version(OF_INPUT), HASH))
 
     def _version(self, part: int) -> str:
-        return f"{_VERSIONS * self._context.epoch + part}L AS {EPOCH}"
+        return f"{self._version_number(part)}L AS {EPOCH}"
+
+    def _version_number(self, part: int) -> int:
+        return _VERSIONS * self._context.epoch + part
 
     def expire(self, ttl: StateTtl, clock: int, first: int, part: int) -> Expired:
         """Drop the groups whose deadlines a clock reached, from all tables; a Spark job, and for each table that drops rows one more.

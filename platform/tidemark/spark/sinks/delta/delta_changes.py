@@ -44,7 +44,7 @@ class Changes:
 
 @dataclass(frozen=True)
 class StagedChanges:
-    """The rows of an epoch to stage, and the counts of its changes, which are known once the rows were written.
+    """The rows of an epoch to stage, and the observation of its changes, whose values are known once the rows were written.
 
     ``apart`` are the columns by which they are written into folders of their own.
     """
@@ -56,8 +56,23 @@ class StagedChanges:
     @property
     def counts(self) -> dict[str, int]:
         """The numbers of net changes by operation."""
-        found: Mapping[str, Any] = self.observation.get
-        return {name: int(found[name] or 0) for name in OPERATIONS}
+        return ObservedChanges(self.observation.get).counts
+
+    def emitted(self, files: Iterable[ParquetSummary], output: str) -> int:
+        """Return the number of rows that the output was given, as ``ObservedChanges.emitted`` does."""
+        return ObservedChanges(self.observation.get).emitted(files, output)
+
+
+@dataclass(frozen=True)
+class ObservedChanges:
+    """What was observed of an epoch's changes while they were staged."""
+
+    found: Mapping[str, Any]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The numbers of net changes by operation."""
+        return {name: int(self.found[name] or 0) for name in OPERATIONS}
 
     def emitted(self, files: Iterable[ParquetSummary], output: str) -> int:
         """Return the number of rows that the output was given.
@@ -72,7 +87,7 @@ class StagedChanges:
                 fix="if an expression or function gives other results when it is run twice, make it deterministic; else report this",
                 uid=output,
             )
-        return int(self.observation.get["emitted"] or 0)
+        return int(self.found["emitted"] or 0)
 
 
 def staged_history(rows: DataFrame, changes: Changes, epoch: int) -> StagedChanges:

@@ -1,0 +1,113 @@
+"""Running aggregates of few rows, by passes whose plans are kept between epochs: the same tables, versions and counts as without them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+import tidemark as tm
+from tests.engine.lab import NOW, require_conservation
+from tidemark.spark.prepared.prepared_pass import PreparedPass
+from tidemark.spark.prepared.prepared_plan import PassRows
+from tidemark.spark.state_api.state_processor import savepoint
+from tidemark.testing.manual_clock import ManualClock
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+EPOCHS = 6
+NEVER = 10**9
+
+
+@dataclass(frozen=True)
+class Ran:
+    """The content of each version of the tables, the counts of each epoch, what state has at the end, and the prepared passes that ran."""
+
+    tables: dict[str, list[list[str]]]
+    counts: list[Any]
+    groups: list[str]
+    passes: list[str]
+
+
+def land(folder: Path) -> None:
+    """Write a file for each epoch: keys that come once, again, and never again, with nulls, NaN and negative zeros."""
+    folder.mkdir()
+    dice = Random(3)
+    values = [1.5, -0.0, 0.0, float("nan"), None, -7.25]
+    for epoch in range(EPOCHS):
+        keys = [None, "", *dice.choices(["a", "b", "ä", f"only {epoch}"], k=10)]
+        columns = {
+            "k": keys,
+            "t": [epoch * 1_000 + dice.randrange(5_000) for _ in keys],
+            "v": pa.array(dice.choices(values, k=len(keys)), pa.float64()),
+            "n": pa.array(dice.choices([1, 2, None], k=len(keys)), pa.int32()),
+        }
+        pq.write_table(pa.table(columns), folder / f"{epoch}.parquet")
+        os.utime(folder / f"{epoch}.parquet", (1_600_000_000 + epoch,) * 2)
+
+
+def run(spark: SparkSession, folder: Path, name: str, monkeypatch: pytest.MonkeyPatch, *, after: int) -> Ran:
+    """Run a job of a running aggregate over the landed files, with plans made after so many epochs."""
+    ran: list[str] = []
+    run_pass = PreparedPass.run
+
+    def noted(prepared: PreparedPass, paths: Sequence[Sequence[str]], numbers: Sequence[int], build: Any) -> PassRows | None:
+        rows = run_pass(prepared, paths, numbers, build)
+        ran.extend([prepared.name] if rows is not None else [])
+        assert prepared.refused is None
+        return rows
+
+    spec = tm.files(str(folder / "landing"), format="parquet", schema="k STRING, t BIGINT, v DOUBLE, n INT", max_files_per_epoch=1)
+    rows = tm.source("rows", spec, watermarks=tm.bounded_out_of_orderness("1 minute", timestamp="t")).filter("n IS NULL OR n < 9")
+    groups = rows.key_by("k").aggregate(
+        count=tm.count(), total=tm.sum("n"), mean=tm.avg("v"), most=tm.max("v"), last=tm.last("n"), kinds=tm.collect_set("n")
+    )
+    shown = groups.uid("groups").filter("count > 1 OR k IS NULL").with_columns(twice="total * 2")
+    outputs = {"newest": tm.delta(shown, str(folder / name / "newest"), mode="upsert")}
+    with monkeypatch.context() as patch:
+        patch.setattr(PreparedPass, "run", noted)
+        patch.setattr(PreparedPass, "COMPARED_ALWAYS", True)
+        patch.setattr(PreparedPass, "PREPARED_AFTER", after)
+        job = tm.Job(name, outputs=outputs, store=str(folder / "store"))
+        done = tm.run(job, spark=spark, clock=ManualClock(NOW), end_of_input=True)
+    for epoch in done.epochs:
+        require_conservation(epoch)
+    counts = [
+        (operator.keys, operator.rows_accepted, epoch.filters, [output.rows for output in epoch.outputs.values()])
+        for epoch in done.epochs
+        for operator in epoch.operators.values()
+    ]
+    tables = {output: versions(folder / name / output) for output in outputs}
+    state = savepoint(name, store=str(folder / "store")).tables("groups", spark)["groups"]
+    return Ran(tables, counts, sorted(map(str, state.collect())), ran)
+
+
+def versions(place: Path) -> list[list[str]]:
+    """Return the content of each version of a table."""
+    newest = DeltaTable(str(place)).version()
+    return [sorted(map(str, DeltaTable(str(place), version=each).to_pyarrow_table().to_pylist())) for each in range(newest + 1)]
+
+
+def test_tables_counts_and_state_are_those_of_data_frames(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    land(tmp_path / "landing")
+    made = run(spark, tmp_path, "made", monkeypatch, after=NEVER)
+    prepared = run(spark, tmp_path, "prepared", monkeypatch, after=0)
+    later = run(spark, tmp_path, "later", monkeypatch, after=2)
+    assert prepared.tables == later.tables == made.tables
+    assert prepared.counts == later.counts == made.counts
+    assert prepared.groups == later.groups == made.groups
+    assert len(made.tables["newest"]) > EPOCHS // 2
+    assert made.passes == []
+    assert set(prepared.passes) == {"groups groups", "groups groups stored", "output newest changes"}
+    assert set(later.passes) == {"groups groups stored", "output newest changes"}
