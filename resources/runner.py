@@ -11,6 +11,7 @@ from pydantic import Field
 from tidemark.assets.checks.check import evaluate_checks, stream_of
 from tidemark.assets.checks.check_context import CheckContext, report_of_run, stored_context, table_of
 from tidemark.assets.definitions.bound_job import BoundJob, bound_job
+from tidemark.assets.report.late_rows import late_row_metadata
 from tidemark.assets.report.output_metadata import output_metadata
 from tidemark.assets.report.output_table import OutputTable, TableState
 from tidemark.assets.report.run_report import RunReport
@@ -160,7 +161,7 @@ def materializations(bound: BoundJob, report: RunReport, *, selected: Collection
         epoch = {"tidemark/epoch": str(report.head.epoch)} if report.head is not None else {}
         yield dg.MaterializeResult(
             asset_key=key,
-            metadata=output_metadata(stream, report, upstream),
+            metadata={**output_metadata(stream, report, upstream), **late_row_metadata(stream, report, bound.keys, bound.partitions)},
             data_version=dg.DataVersion(report.data_version),
             tags={"tidemark/lineage": report.lineage, **epoch},
         )

@@ -9,8 +9,10 @@ from click.testing import CliRunner
 
 from tidemark.cli.program.main import main
 from tidemark.clock import SYSTEM_CLOCK
+from tidemark.semantics.watermarks.shortfalls import Shortfalls
 from tidemark.state.log.heartbeat import Heartbeat, write_heartbeat
 from tidemark.state.log.process_identity import current_owner
+from tidemark.state.log.totals import empty_totals
 from tidemark.state.status.status import JobStatus, State, write_status
 from tidemark.state.store.store import JobStore
 
@@ -43,6 +45,24 @@ def test_a_driver_that_waits_for_input_is_alive(tmp_path: Path) -> None:
 @pytest.mark.parametrize("state", ["finished", "stopped", "failed"])
 def test_a_job_that_has_ended_needs_no_heartbeat(tmp_path: Path, state: State) -> None:
     assert first_line(tmp_path, state, said_at=LONG_AGO, beat_at=LONG_AGO) == f"fares: {state}, heartbeat {SHOWN}"
+
+
+def test_late_rows_say_what_would_have_kept_them(tmp_path: Path) -> None:
+    totals = empty_totals()
+    totals["operators"] = {"hourly": {"in": 9, "accepted": 5, "late": 4}, "pairs": {"in": 3, "accepted": 2, "late_left": 1}}
+    totals["shortfalls"] = {
+        "hourly": {"late": Shortfalls.of([500, 40_000, 50_000, 3_000_000], 600_000)},
+        "pairs": {"late_left": Shortfalls.of([5], None)},
+    }
+    status = JobStatus("fares", "l1", "finished", heartbeat_at=LONG_AGO, started_at=LONG_AGO, totals=totals)
+    write_status(JobStore.open(str(tmp_path)), status)
+    shown = CliRunner().invoke(main, ["status", "fares", "--store", str(tmp_path)]).output.splitlines()
+    assert shown[1:] == [
+        "  window hourly: in 9 = accepted 5 + late 4",
+        "    late: an allowed lateness of 11m would have kept 75% of 4 late rows, one of 1h 10m all",
+        "  window pairs: in 3 = accepted 2 + late_left 1",
+        "    late left: a bound of the watermark greater by 1s would have kept all of 1 late rows",
+    ]
 
 
 def test_an_unknown_job_has_a_code_of_its_own(tmp_path: Path) -> None:

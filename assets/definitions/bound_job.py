@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 import dagster as dg
@@ -42,12 +42,13 @@ class JobLabel(str):
 
 @dataclass(frozen=True)
 class BoundJob:
-    """The job of a set of assets, with the asset keys of its streams in the code location."""
+    """The job of a set of assets, with the asset keys of its streams in the code location and their time partitions."""
 
     job: Job
     translator: TidemarkTranslator
     checks: tuple[OutputCheck, ...]
     keys: Mapping[str, dg.AssetKey]
+    partitions: Mapping[str, dg.TimeWindowPartitionsDefinition] = field(default_factory=dict)
 
     @property
     def streams(self) -> tuple[StreamData, ...]:
@@ -79,4 +80,5 @@ def bound_job(specs: Iterable[dg.AssetSpec]) -> BoundJob:
         )
     label = next(iter(found.values())).metadata[JOB_KEY]
     keys = {name: spec.key for name, spec in found.items()}
-    return BoundJob(job=label.job, translator=label.translator, checks=label.checks, keys=keys)
+    partitions = {name: each for name, spec in found.items() if isinstance(each := spec.partitions_def, dg.TimeWindowPartitionsDefinition)}
+    return BoundJob(job=label.job, translator=label.translator, checks=label.checks, keys=keys, partitions=partitions)

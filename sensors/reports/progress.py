@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import dagster as dg
 
-from tidemark.assets.definitions.bound_job import JOB_KEY, OUTPUT_KEY, bound_job
+from tidemark.assets.definitions.bound_job import JOB_KEY, BoundJob, bound_job
 from tidemark.assets.values.store_location import store_location
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.durations import format_duration, to_ms
@@ -21,7 +21,6 @@ from tidemark.sensors.job_sensor import SensorOptions
 from tidemark.sensors.reports.progress_cursor import JobMark, SavepointMarks, decode_marks, decode_savepoints, encode_marks
 from tidemark.sensors.reports.progress_report import (
     Event,
-    FollowedJob,
     has_corrections,
     is_due,
     report_complete,
@@ -123,10 +122,10 @@ class Progress:
         returned: the cursor that this process returned last; None before the first.
     """
 
-    def __init__(self, jobs: Sequence[FollowedJob], options: SensorOptions, interval_ms: int, clock: Clock) -> None:
+    def __init__(self, jobs: Sequence[BoundJob], options: SensorOptions, interval_ms: int, clock: Clock) -> None:
         for job in jobs:
-            _store_of(options, job.bound.job)
-        self._jobs = {job.bound.job.name: job for job in jobs}
+            _store_of(options, job.job)
+        self._jobs = {job.job.name: job for job in jobs}
         self._options = options
         self._clock = clock
         self.interval_ms = interval_ms
@@ -142,7 +141,7 @@ class Progress:
     @property
     def keys(self) -> Iterable[dg.AssetKey]:
         """Asset keys of the jobs' outputs."""
-        return (key for job in self._jobs.values() for key in job.bound.keys.values())
+        return (key for job in self._jobs.values() for key in job.keys.values())
 
     def tick(self, marks: dict[str, JobMark], reported: ReportedEvents, *, savepoints: SavepointMarks) -> TickResult:
         """Report all jobs once; an error of one job does not affect the others.
@@ -171,7 +170,7 @@ class Progress:
         until = max(begun + TICK_SECONDS, self._clock.monotonic() + LEAST_SECONDS)
         taken = report_savepoints(
             {
-                name: JobSavepoints(snapshot.root, snapshot.savepoints, self._jobs[name].bound.keys)
+                name: JobSavepoints(snapshot.root, snapshot.savepoints, self._jobs[name].keys)
                 for name, snapshot in statuses.items()
                 if snapshot.savepoints is not None
             },
@@ -247,7 +246,7 @@ class Progress:
 
     def _read(self, *, savepoints: bool) -> tuple[dict[str, _JobSnapshot], dict[str, TidemarkError]]:
         """Return snapshots of the jobs that have committed an epoch, and the errors of those that cannot be read."""
-        uris = {name: store_location(_store_of(self._options, job.bound.job), name) for name, job in self._jobs.items()}
+        uris = {name: store_location(_store_of(self._options, job.job), name) for name, job in self._jobs.items()}
         roots = {uri: JobStore.open(uri) for uri in set(uris.values())}
         places = {name: roots[uri] for name, uri in uris.items()}
         statuses: dict[str, _JobSnapshot] = {}
@@ -288,19 +287,11 @@ def _store_of(options: SensorOptions, job: Job) -> str | dg.EnvVar:
     return store
 
 
-def _followed(specs: Iterable[dg.AssetSpec]) -> list[FollowedJob]:
+def _followed(specs: Iterable[dg.AssetSpec]) -> list[BoundJob]:
     by_job: dict[str, list[dg.AssetSpec]] = {}
     for spec in specs:
         by_job.setdefault(str(spec.metadata.get(JOB_KEY)), []).append(spec)
-    return [FollowedJob(bound_job(found), _partitions(found)) for found in by_job.values()]
-
-
-def _partitions(specs: Iterable[dg.AssetSpec]) -> dict[str, dg.TimeWindowPartitionsDefinition]:
-    return {
-        str(spec.metadata[OUTPUT_KEY]): spec.partitions_def
-        for spec in specs
-        if isinstance(spec.partitions_def, dg.TimeWindowPartitionsDefinition)
-    }
+    return [bound_job(found) for found in by_job.values()]
 
 
 def _summary(observed: int, waiting: int, events: Sequence[Event], errors: dict[str, TidemarkError], jobs: int) -> str:

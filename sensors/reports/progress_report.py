@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import dagster as dg
 
 from tidemark.assets.definitions.bound_job import BoundJob
 from tidemark.assets.report.complete_partitions import PartitionMark, complete_partitions, touched_partitions
+from tidemark.assets.report.late_rows import late_row_metadata
 from tidemark.assets.report.output_metadata import chart_metadata, summarised_metrics
 from tidemark.assets.report.run_report import RunReport
 from tidemark.assets.report.watermark_chart import MAX_POINTS
@@ -27,14 +28,6 @@ CHART_MS = 3_600_000
 """Observations have the chart at most once in this time of the clock, since Dagster keeps each."""
 
 Event = dg.AssetObservation | dg.AssetMaterialization
-
-
-@dataclass(frozen=True)
-class FollowedJob:
-    """A job whose outputs are assets, with the partitions of those that have any, by output."""
-
-    bound: BoundJob
-    partitions: Mapping[str, dg.TimeWindowPartitionsDefinition]
 
 
 @dataclass(frozen=True)
@@ -62,7 +55,7 @@ def has_corrections(status: JobStatus, mark: JobMark) -> bool:
 
 
 def report_epochs(
-    root: JobStore, job: FollowedJob, status: JobStatus, mark: JobMark | None, *, now: int, reported: ReportedEvents
+    root: JobStore, job: BoundJob, status: JobStatus, mark: JobMark | None, *, now: int, reported: ReportedEvents
 ) -> JobReport | None:
     """Return an observation of each output over the epochs since the mark.
 
@@ -80,7 +73,7 @@ def report_epochs(
         CorruptStoreError: the history is damaged.
         FormatError: a newer release wrote it.
     """
-    name = job.bound.job.name
+    name = job.job.name
     if mark is None:
         epochs: Sequence[EpochProgress] = read_history(root, name, EPOCHS_AT_ONCE)
     else:
@@ -89,11 +82,13 @@ def report_epochs(
         return None
     events: list[Event] = []
     chart = _chart(root, name, epochs, mark, now)
-    for stream in job.bound.streams:
-        key = job.bound.keys.get(stream.name)
+    for stream in job.streams:
+        key = job.keys.get(stream.name)
         new = reported.not_observed(key, epochs) if key is not None else ()
         if key is not None and new:
-            metadata = {**chart, **summarised_metrics(stream, _report(job.bound, status, new)), **waiting_metadata(status)}
+            report = _report(job, status, new)
+            numbers = {**summarised_metrics(stream, report), **late_row_metadata(stream, report, job.keys, job.partitions)}
+            metadata = {**chart, **numbers, **waiting_metadata(status)}
             events.append(dg.AssetObservation(asset_key=key, metadata=metadata))
     last = (epochs[-1].lineage, epochs[-1].epoch)
     # The first report includes the corrections so far.
@@ -108,7 +103,7 @@ def _chart(root: JobStore, job: str, epochs: Sequence[EpochProgress], mark: JobM
     return chart_metadata(epochs if mark is None or len(epochs) >= MAX_POINTS else read_history(root, job, MAX_POINTS) or epochs)
 
 
-def report_corrections(root: JobStore, job: FollowedJob, mark: JobMark, *, reported: ReportedEvents) -> JobReport | None:
+def report_corrections(root: JobStore, job: BoundJob, mark: JobMark, *, reported: ReportedEvents) -> JobReport | None:
     """Return the partitions that late rows corrected in the epochs since the mark; None if there is no such epoch.
 
     They are reported at each tick, more often than observations, since downstream assets run for them.
@@ -124,14 +119,14 @@ def report_corrections(root: JobStore, job: FollowedJob, mark: JobMark, *, repor
         FormatError: a newer release wrote it.
     """
     lineage, epoch = mark.corrected_to
-    epochs = epochs_after(root, job.bound.job.name, lineage, epoch, limit=EPOCHS_AT_ONCE, splits=False)
+    epochs = epochs_after(root, job.job.name, lineage, epoch, limit=EPOCHS_AT_ONCE, splits=False)
     if not epochs:
         return None
     corrected, through, events = _corrections(root, job, mark, epochs, reported)
     return JobReport(tuple(events), replace(mark, through=through, followed=(corrected[-1].lineage, corrected[-1].epoch)))
 
 
-def report_complete(job: FollowedJob, head: EpochProgress, mark: JobMark, *, reported: ReportedEvents) -> JobReport:
+def report_complete(job: BoundJob, head: EpochProgress, mark: JobMark, *, reported: ReportedEvents) -> JobReport:
     """Return the partitions that became complete through the watermark since the mark, oldest first.
 
     Args:
@@ -145,19 +140,19 @@ def report_complete(job: FollowedJob, head: EpochProgress, mark: JobMark, *, rep
     for stream, partitions_def in _partitioned(job):
         before = PartitionMark(*mark.corrected_to, through.get(stream.name))
         changes, after = complete_partitions(stream, partitions_def, before, head, limit=PARTITIONS_AT_ONCE)
-        events += partition_materializations(job.bound.keys[stream.name], changes, {(head.lineage, head.epoch): head}, reported)
+        events += partition_materializations(job.keys[stream.name], changes, {(head.lineage, head.epoch): head}, reported)
         if after.through is not None:
             through[stream.name] = after.through
     return JobReport(tuple(events), replace(mark, through=through))
 
 
 def _corrections(
-    root: JobStore, job: FollowedJob, mark: JobMark, epochs: Sequence[EpochProgress], reported: ReportedEvents
+    root: JobStore, job: BoundJob, mark: JobMark, epochs: Sequence[EpochProgress], reported: ReportedEvents
 ) -> tuple[Sequence[EpochProgress], dict[str, int], list[Event]]:
     """Return the epochs that can be reported at once, the end of the complete partitions after them, and the corrections."""
 
     def find(epoch: EpochProgress, number: int) -> EpochProgress | None:
-        return epoch_numbered(root, job.bound.job.name, number, before=epoch)
+        return epoch_numbered(root, job.job.name, number, before=epoch)
 
     through: dict[str, int] = {}
     events: list[Event] = []
@@ -171,14 +166,14 @@ def _corrections(
         # Late rows that were not accepted changed nothing in the table.
         corrected = [change for change in changes if change.cause == "corrected"]
         known = {(epoch.lineage, epoch.epoch): epoch for epoch in epochs}
-        events += partition_materializations(job.bound.keys[stream.name], corrected, known, reported)
+        events += partition_materializations(job.keys[stream.name], corrected, known, reported)
         if after.through is not None:
             through[stream.name] = after.through
     return epochs, through, events
 
 
-def _partitioned(job: FollowedJob) -> list[tuple[StreamData, dg.TimeWindowPartitionsDefinition]]:
-    return [(stream, job.partitions[stream.name]) for stream in job.bound.streams if stream.name in job.partitions]
+def _partitioned(job: BoundJob) -> list[tuple[StreamData, dg.TimeWindowPartitionsDefinition]]:
+    return [(stream, job.partitions[stream.name]) for stream in job.streams if stream.name in job.partitions]
 
 
 def _report(bound: BoundJob, status: JobStatus, epochs: Sequence[EpochProgress]) -> RunReport:

@@ -29,6 +29,7 @@ from tidemark.control.model.records import DriverStart
 from tidemark.control.model.sanitizing import safe_label
 from tidemark.control.model.view import Backpressure, JobView, KeyedView, SourceView, SplitView
 from tidemark.errors import DefinitionError, SetupError, StoreError
+from tidemark.semantics.watermarks.shortfalls import Shortfalls
 from tidemark.state.log.records import OwnerInfo
 from tidemark.state.log.totals import Totals, add_epoch, empty_totals
 from tidemark.state.status.driver_load import Backlog
@@ -51,6 +52,7 @@ def busy_view() -> JobView:
             filters={"paid": {"in": 99, "passed": 90, "rejected": 9}},
             operators={"hourly": {"in": 90, "accepted": 88, "late": 2}},
             outputs={"tips": 24},
+            shortfalls={"hourly": {"late": Shortfalls.of([5_000, 40_000])}},
         ),
         heartbeat_at=T0 - 5_000,
         epoch_at=T0 - 9_000,
@@ -125,6 +127,8 @@ def test_what_a_supervisor_shows_is_what_its_views_say() -> None:
         series("tidemark_filter_rejected_rows_total", job="taxi", filter="paid"): 9,
         series("tidemark_operator_rows_total", job="taxi", operator="hourly"): 90,
         series("tidemark_operator_late_rows_total", job="taxi", operator="hourly"): 2,
+        series("tidemark_operator_late_within_rows_total", job="taxi", operator="hourly", counter="late", seconds="10"): 1,
+        series("tidemark_operator_late_within_rows_total", job="taxi", operator="hourly", counter="late", seconds="86400"): 2,
         series("tidemark_output_rows_total", job="taxi", output="tips"): 24,
         series("tidemark_epochs_total", job="taxi"): 8,
         series("tidemark_epoch_duration_seconds", job="taxi"): 0.25,

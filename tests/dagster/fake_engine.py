@@ -12,14 +12,24 @@ import pyarrow as pa
 
 import tidemark as tm
 from tidemark.resources import SparkResource, TidemarkResource
+from tidemark.semantics.watermarks.shortfalls import Shortfalls
 from tidemark.semantics.windows.windows import WindowAssigner
-from tidemark.state.log.progress import EpochProgress, FilterProgress, OperatorProgress, OutputProgress, SourceProgress, SplitProgress
+from tidemark.state.log.progress import (
+    EpochProgress,
+    FilterProgress,
+    LateWindow,
+    OperatorProgress,
+    OutputProgress,
+    SourceProgress,
+    SplitProgress,
+)
 from tidemark.state.log.totals import add_epoch, empty_totals
 from tidemark.state.status.history import HistoryWriter
 from tidemark.state.status.status import JobStatus, OutputStatus, read_status, write_status
 from tidemark.state.store.store import JobStore
 
-HOUR = 3_600_000
+MINUTE = 60_000
+HOUR = 60 * MINUTE
 START = 1_709_510_400_000  # 2024-03-04T00:00:00Z
 LATE, REJECTED, MALFORMED = tm.OutputTag("late_trips"), tm.OutputTag("rejected_trips"), tm.OutputTag("malformed_trips")
 
@@ -98,6 +108,7 @@ class FakeEpoch:
     early: int = 0
     behind_ms: int = 300_001
     held_by: str | None = None
+    shortfalls: tuple[int, ...] = ()
 
     def progress(self, number: int, lineage: str) -> EpochProgress:
         """Return the progress the engine would report."""
@@ -129,6 +140,8 @@ class FakeEpoch:
             late_to="late_trips",
             late_windows=self.late_windows,
             refired_windows=self.refired,
+            shortfalls={"late": Shortfalls.of(self.shortfalls, 10 * MINUTE)} if self.shortfalls else {},
+            most_late=tuple(LateWindow(start, start + HOUR, 1) for start in self.late_windows),
         )
         rows = {"hourly": self.windows.num_rows, "late": self.late, "rejected": self.rejected, "malformed": self.malformed}
         return EpochProgress(

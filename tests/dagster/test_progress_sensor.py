@@ -108,6 +108,22 @@ def test_a_job_that_never_ran_is_not_reported(rig: Rig) -> None:
     assert "0 of 1 jobs observed" in str(result.skip_reason)
 
 
+def test_the_asset_of_late_rows_links_the_partitions_that_they_belong_to(rig: Rig) -> None:
+    rig.commit(
+        epoch(late=1, late_windows=(START,), shortfalls=(30_000,)), epoch(late=1, late_windows=(START + HOUR,), shortfalls=(90_000,))
+    )
+    rig.tick()
+    (found,) = rig.observations(LATE)
+    shown = {key.removeprefix("tidemark/"): value.value for key, value in found.metadata.items()}
+    assert shown["late_advice"] == "an allowed lateness of 11m would have kept 50% of 2 late rows, one of 15m all"
+    page = "/assets/cabs/hourly?view=partitions&partition=2024-03-04-0{}%3A00"
+    links = [f"[2024-03-04-0{hour}:00]({page.format(hour)})" for hour in (1, 0)]
+    assert shown["late_partitions"] == f"- hourly: {', '.join(links)}"
+    assert all(link in str(shown["late_windows"]) for link in links)
+    assert shown["results_hourly"] == HOURLY
+    assert "tidemark/late_advice" not in rig.observations(HOURLY)[0].metadata
+
+
 def test_epochs_are_rolled_up_at_most_every_five_minutes(rig: Rig) -> None:
     rig.commit(epoch((1, 0, 0, 3), late=2, rejected=1), epoch((1, 1, 0, 3), malformed=4))
     rig.tick()

@@ -121,7 +121,7 @@ def test_a_run_materializes_all_outputs_with_numbers(tmp_path: Path) -> None:
     resource = fake_resource(tmp_path / "store")
     engine = ENGINES[str(tmp_path / "store")]
     engine.queue += [
-        FakeEpoch(window_rows((1, 0, 0, 3), (2, 0, 0, 4)), late=2, rejected=1, early=6),
+        FakeEpoch(window_rows((1, 0, 0, 3), (2, 0, 0, 4)), late=2, rejected=1, early=6, shortfalls=(5, 7_000)),
         FakeEpoch(window_rows((1, 1, 0, 5)), malformed=3),
     ]
     result = dg.materialize([make_assets(job)], resources={"tidemark": resource})
@@ -158,6 +158,8 @@ def test_a_run_materializes_all_outputs_with_numbers(tmp_path: Path) -> None:
     assert numbers["tidemark/state_bytes"] == 700
     assert (numbers["tidemark/watermark_lag_seconds"], numbers["tidemark/watermark_lag"]) == (300.0, "5m")
     assert found["late"].metadata["dagster/row_count"].value == 2
+    assert str(found["late"].metadata["tidemark/late_advice"].value).startswith("an allowed lateness of 10m 1s would have kept 50% of 2")
+    assert found["late"].metadata["tidemark/results_hourly"].value == dg.AssetKey(["cabs", "hourly"])
     assert found["hourly"].tags is not None
     assert found["hourly"].tags["dagster/data_version"] == "l1:1"
     assert found["hourly"].tags["tidemark/lineage"] == "l1"

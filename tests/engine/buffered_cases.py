@@ -10,6 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import tidemark as tm
+from tests.engine.late_facts import expected_facts, facts_of_progress
 from tests.engine.task_runs import report_call
 from tests.milliseconds import ms
 from tests.semantics.window_settings import EverySecondTimer
@@ -280,6 +281,7 @@ def _seen(operator: Operator, progress: EpochProgress, prefix: str) -> Facts:
         "pane_counts": (found.panes_early, found.panes_on_time, found.panes_late),
         "refired": found.refired_windows,
         "late_windows": found.late_windows,
+        **facts_of_progress(found),
         "oldest": found.oldest_open_window,
         "state": found.state_rows,
     }
@@ -325,7 +327,9 @@ def _expected(operator: Operator, case: Case) -> list[Facts]:
         function=None if operator.makes == "aggregate" else report_call,
         key_names=("k",) if operator.keyed else (),
     )
-    return [_facts(operator, found) for found in run_reference(job, epochs)]
+    results = run_reference(job, epochs)
+    before = [MIN_WATERMARK, *(found.watermark for found in results)]
+    return [_facts(operator, found, watermark) for found, watermark in zip(results, before, strict=False)]
 
 
 def _add(taken: tuple[tuple[int, int], ...], value: object, timestamp: int, position: object) -> tuple[tuple[int, int], ...]:  # noqa: ARG001
@@ -337,18 +341,22 @@ IN_ORDER: Fold[Any] = Fold(create=tuple, add=_add, result=lambda taken: [number 
 """What ``collect_list`` gives: by event time and position, whatever the epochs."""
 
 
-def _facts(operator: Operator, found: EpochResult) -> Facts:
+def _facts(operator: Operator, found: EpochResult, before: int) -> Facts:
     def timed(timing: str) -> int:
         return sum(pane.timing == timing for pane in found.panes)
 
-    late = {windows[-1].start for element in found.late if (windows := operator.assigner.assign(element.timestamp or 0, element.gap_ms))}
+    event_time = operator.assigner.domain == "event"
+    times = [element.timestamp or 0 if event_time else found.processing_time for element in found.late]
+    windows = [operator.assigner.assign(time, element.gap_ms) for time, element in zip(times, found.late, strict=True)]
+    late = {assigned[-1].start for assigned in windows if assigned}
     return {
         "panes": sorted((row for pane in found.panes for row in _rows(operator, pane)), key=str),
         "late": sorted(element.value["id"] for element in found.late) if _late_tag(operator) else [],  # type: ignore[index]
         "counts": (found.counts.rows_in, found.counts.accepted, found.counts.late),
         "pane_counts": (timed("EARLY"), timed("ON_TIME"), timed("LATE")),
         "refired": tuple(sorted({pane.window.start for pane in found.panes if pane.timing == "LATE"})[-100:]),
-        "late_windows": tuple(sorted(late)[-100:]) if operator.assigner.domain == "event" else (),
+        "late_windows": tuple(sorted(late)[-100:]) if event_time else (),
+        **expected_facts(windows, operator.lateness, before),
         "oldest": min((each.window.start for each in found.open_windows if each.window != GLOBAL_WINDOW), default=None),
         "stateless": not found.open_windows,
         "ended": found.watermark != MIN_WATERMARK,
@@ -375,7 +383,7 @@ def require_same(found: Sequence[Mapping[str, Facts]], expected: Sequence[Mappin
         for uid, theirs in reference.items():
             where = f"{operators[uid]} in epoch {number}"
             mine = engine[uid]
-            for fact in ("counts", "late", "panes", "pane_counts", "refired", "late_windows"):
+            for fact in ("counts", "late", "panes", "pane_counts", "refired", "late_windows", "shortfalls", "most_late"):
                 assert mine[fact] == theirs[fact], f"{fact} of {where}"
             oldest, reported = theirs["oldest"], mine["oldest"]
             assert oldest is None or (reported is not None and int(str(reported)) <= int(str(oldest))), where

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 import tidemark as tm
+from tests.engine.late_facts import facts_of_progress
 from tests.engine.streams import Operator, Row, Scenario
 from tests.milliseconds import ms
 from tidemark.state.log.progress import EpochProgress, SourceProgress
@@ -216,6 +217,7 @@ def _operator_seen(progress: EpochProgress, uid: str) -> Facts:
         "watermark": operator.watermark,
         "panes": (operator.panes_early, operator.panes_on_time, operator.panes_late),
         "late_windows": operator.late_windows,
+        **facts_of_progress(operator),
         "refired_windows": operator.refired_windows,
         "stateless": operator.state_rows == 0,
     }

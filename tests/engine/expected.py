@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from tests.engine.drive import Facts, Seen, aggregated, in_text_order
+from tests.engine.late_facts import expected_facts
 from tests.engine.streams import Operator, Row, Scenario, Source
 from tidemark.semantics.reference.reference import Epoch, EpochResult, ReferenceJob, run_reference
 from tidemark.semantics.reference.reference_operator import Element, Fold, Position
@@ -127,7 +128,8 @@ def _source_facts(name: str, epoch: Epoch, result: EpochResult) -> Facts:
 
 def _operator_facts(operator: Operator, results: tuple[EpochResult, ...], number: int) -> Facts:
     result = results[number]
-    windows = (operator.assigner.assign(_time(element)) for element in result.late)
+    windows = [operator.assigner.assign(_time(element)) for element in result.late]
+    before = results[number - 1].watermark if number else MIN_WATERMARK
     late = {found[-1].start for found in windows if found}
     refired = {pane.window.start for pane in result.panes if pane.timing == "LATE"}
     return {
@@ -139,6 +141,7 @@ def _operator_facts(operator: Operator, results: tuple[EpochResult, ...], number
             sum(pane.timing == "LATE" for pane in result.panes),
         ),
         "late_windows": tuple(sorted(late)[-100:]),
+        **expected_facts(windows, operator.lateness, before),
         "refired_windows": tuple(sorted(refired)[-100:]),
         "stateless": not result.open_windows,
     }

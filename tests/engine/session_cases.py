@@ -9,6 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import tidemark as tm
+from tests.engine.late_facts import expected_facts, facts_of_progress
 from tests.milliseconds import ms
 from tidemark.semantics.reference.reference import Epoch, EpochResult, ReferenceJob, run_reference
 from tidemark.semantics.reference.reference_operator import Element, Fold, Position
@@ -23,6 +24,7 @@ from tidemark.semantics.triggers.builtin_triggers import (
 )
 from tidemark.semantics.triggers.panes import Pane
 from tidemark.semantics.triggers.triggers import Trigger
+from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.semantics.windows.assigners import DynamicSession, Session
 from tidemark.state.log.progress import EpochProgress
 from tidemark.testing.manual_clock import ManualClock
@@ -232,6 +234,7 @@ def _seen(operator: Operator, progress: EpochProgress, prefix: str) -> Facts:
         "counts": (found.rows_in, found.rows_accepted, found.rows_late),
         "pane_counts": (found.panes_early, found.panes_on_time, found.panes_late, found.windows_closed),
         "late_windows": found.late_windows,
+        **facts_of_progress(found),
         "refired": found.refired_windows,
         "stateless": found.state_rows == 0,
         "oldest": found.oldest_open_window,
@@ -278,10 +281,12 @@ def _expected(operator: Operator, epochs: Sequence[Epoch]) -> list[Facts]:
         operator.lateness,
         trigger=operator.trigger,
     )
-    return [_facts(operator, found) for found in run_reference(job, epochs)]
+    results = run_reference(job, epochs)
+    before = [MIN_WATERMARK, *(found.watermark for found in results)]
+    return [_facts(operator, found, watermark) for found, watermark in zip(results, before, strict=False)]
 
 
-def _facts(operator: Operator, found: EpochResult) -> Facts:
+def _facts(operator: Operator, found: EpochResult, before: int) -> Facts:
     late = sorted({(_time(element, operator), element.key) for element in found.late}, key=lambda each: each[0])
     refired = [pane.window.start for pane in found.panes if pane.timing == "LATE"]
     early = sum(pane.timing == "EARLY" for pane in found.panes)
@@ -293,6 +298,7 @@ def _facts(operator: Operator, found: EpochResult) -> Facts:
         "pane_counts": (early, on_time, len(refired), on_time),
         "late_windows": tuple(sorted({time for time, _ in late[-100:]})),
         "refired": tuple(sorted(set(sorted(refired)[-100:]))),
+        **expected_facts([operator.assigner.assign(_time(e, operator), e.gap_ms) for e in found.late], operator.lateness, before),
         "stateless": not found.open_windows,
         "oldest": min((each.window.start for each in found.open_windows), default=None),
     }

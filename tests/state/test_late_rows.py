@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import tidemark as tm
 from tidemark.graph import kind_of
-from tidemark.state import EpochProgress, OperatorProgress, add_epoch, empty_totals, late_by_operator
-from tidemark.state.log.progress import decode_progress, encode_progress
+from tidemark.semantics.watermarks.shortfalls import Shortfalls
+from tidemark.state import EpochProgress, OperatorProgress, Totals, add_epoch, empty_totals, late_by_operator
+from tidemark.state.encoding.codec import from_jsonable, to_jsonable
+from tidemark.state.log.progress import LateWindow, decode_progress, encode_progress
 
 WINDOW = OperatorProgress(
     rows_in=10, rows_accepted=8, rows_late=2, watermark=0, panes_on_time=0, panes_late=0, state_rows=0, state_bytes=0, state_files=0
@@ -60,3 +62,28 @@ def test_late_rows_by_input_count_as_late() -> None:
     assert all(counts["in"] == sum(counts.values()) - counts["in"] for counts in totals["operators"].values())
     # Totals of jobs without such operators stay as they were.
     assert "late" not in add_epoch(empty_totals(), replace(EPOCH, operators={"hours": WINDOW}))
+
+
+def test_shortfalls_add_up_in_totals_until_the_lateness_is_changed() -> None:
+    window = replace(WINDOW, shortfalls={"late": Shortfalls.of([1_000, 90_000])}, most_late=(LateWindow(0, 3_600_000, 2),))
+    left, right = Shortfalls.of([5, 6], None), Shortfalls.of([7], None)
+    epochs = [
+        replace(EPOCH, operators={"hours": window, "pairs": replace(JOIN, shortfalls={"late_left": left})}),
+        replace(EPOCH, operators={"hours": window, "pairs": replace(JOIN, shortfalls={"late_left": left, "late_right": right})}),
+        replace(EPOCH, operators={"hours": WINDOW}),
+    ]
+    totals = empty_totals()
+    for epoch in epochs:
+        assert decode_progress(encode_progress(epoch), path="epoch") == epoch
+        totals = add_epoch(totals, epoch)
+    assert totals["shortfalls"] == {
+        "hours": {"late": Shortfalls.of([1_000, 90_000] * 2)},
+        "pairs": {"late_left": left + left, "late_right": right},
+    }
+    assert from_jsonable(Totals, to_jsonable(totals), path="totals") == totals
+    changed = Shortfalls.of([2_000], 60_000)
+    after = add_epoch(totals, replace(EPOCH, operators={"hours": replace(WINDOW, shortfalls={"late": changed})}))
+    assert after["shortfalls"]["hours"] == {"late": changed}
+    # Those of earlier releases, and of jobs without late rows, have none: what there is of them is unknown, not zero.
+    assert "shortfalls" not in add_epoch(empty_totals(), EPOCH)
+    assert not {"shortfalls", "most_late"} & set(encode_progress(EPOCH)["operators"]["hours"])  # type: ignore[index]

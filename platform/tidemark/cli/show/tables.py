@@ -40,7 +40,9 @@ def progress_lines(status: JobStatus) -> list[str]:
     lines += [f"  filter {n}: in {c['in']} = passed {c['passed']} + rejected {c['rejected']}" for n, c in totals["filters"].items()]
     lines += [f"  transform {n}: in {c['in']}, out {c['out']}" for n, c in totals.get("transforms", {}).items()]
     operators = {} if last is None else last.operators
-    lines += [f"  {_operator(uid, counts, operators.get(uid))}" for uid, counts in totals["operators"].items()]
+    for uid, counts in totals["operators"].items():
+        lines.append(f"  {_operator(uid, counts, operators.get(uid))}")
+        lines += [f"    {counter.replace('_', ' ')}: {found}" for counter, found in totals.get("shortfalls", {}).get(uid, {}).items()]
     for name, output in status.outputs.items():
         rows = totals["outputs"].get(name, 0)
         lines.append(f"  output {name}: {rows} rows, {output.sink}{' at ' + output.location if output.location else ''}")

@@ -13,6 +13,7 @@ from typing import Final, Literal
 from tidemark.control.model.driver_starts import sorted_stages
 from tidemark.control.model.sanitizing import safe_label
 from tidemark.control.model.view import UNHEALTHY, JobView, KeyedView, SourceView
+from tidemark.semantics.watermarks.shortfalls import STEPS_MS
 from tidemark.state.log.totals import late_by_operator
 
 MetricKind = Literal["counter", "gauge"]
@@ -107,6 +108,13 @@ def _totals(counts: Mapping[str, Mapping[str, int]], count: str) -> Iterator[Sam
 def _late(view: JobView) -> Iterator[Sample]:
     for name, rows in late_by_operator(view.totals).items():
         yield (name,), rows
+
+
+def _late_within(view: JobView) -> Iterator[Sample]:
+    for name, by_counter in view.totals.get("shortfalls", {}).items():
+        for counter, found in by_counter.items():
+            for step, rows in zip(STEPS_MS, found.kept, strict=False):
+                yield (name, counter, f"{step / 1000:g}"), rows
 
 
 def _splits(view: JobView) -> Iterator[Sample]:
@@ -247,6 +255,17 @@ JOB_METRICS: Final[tuple[JobMetric, ...]] = (
         "Rows",
         _late,
         "operator",
+        kind="counter",
+    ),
+    _metric(
+        "operator_late_within",
+        "rows",
+        "Late rows that so many more seconds of allowed lateness would have kept.",
+        "Rows",
+        _late_within,
+        "operator",
+        "counter",
+        "seconds",
         kind="counter",
     ),
     _metric(

@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from tidemark.clock import format_ms
 from tidemark.durations import short_duration
+from tidemark.semantics.watermarks.shortfalls import Shortfalls
 from tidemark.state.encoding.codec import added_field, added_mapping_field, from_jsonable, to_jsonable
 
 
@@ -60,6 +61,15 @@ PROCESS_FUNCTIONS: Final = frozenset({"keyed_process", "connected_process", "bro
 
 
 @dataclass(frozen=True)
+class LateWindow:
+    """A window that late rows would have belonged to, the last one of each row: its bounds, milliseconds, and their number."""
+
+    start: int
+    end: int
+    rows: int
+
+
+@dataclass(frozen=True)
 class OperatorProgress:
     """One stateful operator: ``rows_in = rows_accepted + rows_late +`` the sum of ``counters``.
 
@@ -69,6 +79,10 @@ class OperatorProgress:
     ``late_windows`` are the starts of windows that late (not accepted) rows would have belonged to, the newest 100;
     ``refired_windows`` the starts of windows that fired a late pane, the newest 100. ``windows_closed`` is how many windows, whatever
     the key, had their panes on time; of sessions, which are each key's own, how many in all.
+
+    ``shortfalls``, by the counter of late rows, say how much more lateness would have kept them: of windows, joins by interval or window
+    and deduplications, in epochs with late rows; none in records of earlier releases. ``most_late`` are the windows with the most late
+    rows, most first. Where an epoch has late rows of very many keys, the rows of a window are at least as many.
 
     ``kind`` is the operator's. Of process functions: ``keys`` that keep anything, ``timers`` that wait, and what happened in the epoch:
     ``timers_fired``, ``state_expired`` (values, and entries of lists and maps), ``keys_emptied`` and ``keys_expired``, which keep nothing
@@ -100,6 +114,8 @@ class OperatorProgress:
     keys_expired: int = added_field(0)
     expired: Mapping[str, int] = added_mapping_field()
     late_counters: tuple[str, ...] = added_field(())
+    shortfalls: Mapping[str, Shortfalls] = added_mapping_field()
+    most_late: tuple[LateWindow, ...] = added_field(())
 
     @property
     def late(self) -> int:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+from tidemark.semantics.watermarks.shortfalls import Shortfalls
 from tidemark.state.log.progress import EpochProgress
 
 
 class _LaterTotals(TypedDict, total=False):
     transforms: dict[str, dict[str, int]]
     late: dict[str, int]
+    shortfalls: dict[str, dict[str, Shortfalls]]
 
 
 class Totals(_LaterTotals):
@@ -17,7 +19,9 @@ class Totals(_LaterTotals):
 
     ``sources``: by name, ``{read, passed, malformed}``; ``filters``: by name, ``{in, passed, rejected}``; ``operators``: by uid,
     ``{in, accepted, late}`` and further counters of its kind; ``outputs``: by name, rows; ``transforms``, if there are any: by name,
-    ``{in, out}``; ``late``, if there are any: by uid, the late rows of operators that count them by input, and have no ``late`` counter.
+    ``{in, out}``; ``late``, if there are any: by uid, the late rows of operators that count them by input, and have no ``late`` counter;
+    ``shortfalls``, if there are any: by uid and counter, of the late rows since the operator's allowed lateness was changed last, or
+    since the first epoch of a release that counts them.
     """
 
     sources: dict[str, dict[str, int]]
@@ -57,6 +61,8 @@ def add_epoch(totals: Totals, progress: EpochProgress) -> Totals:
     by_input = {uid: item.late for uid, item in progress.operators.items() if item.late_counters}
     if late := _add(totals.get("late", {}), by_input):
         found["late"] = late
+    if shortfalls := _add_shortfalls(totals.get("shortfalls", {}), progress):
+        found["shortfalls"] = shortfalls
     return found
 
 
@@ -64,6 +70,15 @@ def late_by_operator(totals: Totals) -> dict[str, int]:
     """Return the late rows of each operator, by uid."""
     by_input = totals.get("late", {})
     return {uid: counts.get("late", 0) + by_input.get(uid, 0) for uid, counts in totals["operators"].items()}
+
+
+def _add_shortfalls(old: dict[str, dict[str, Shortfalls]], progress: EpochProgress) -> dict[str, dict[str, Shortfalls]]:
+    found = {uid: dict(by_counter) for uid, by_counter in old.items()}
+    for uid, item in progress.operators.items():
+        for counter, more in item.shortfalls.items():
+            before = found.setdefault(uid, {}).get(counter)
+            found[uid][counter] = more if before is None else before + more
+    return found
 
 
 def _add_nested(old: dict[str, dict[str, int]], new: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:

@@ -26,6 +26,7 @@ from tidemark.spark.operators.aligned.trigger_frames import TAKEN, TAKEN_LATE
 from tidemark.spark.operators.aligned.triggered import PANES, TriggeredEpoch, TriggeredRuntime
 from tidemark.spark.operators.aligned.two_stacks import END
 from tidemark.spark.operators.base.contract import OperatorContext
+from tidemark.spark.operators.base.late_metrics import last_end_sql
 from tidemark.spark.prepared.runtime_literals import runtime_literals
 
 if TYPE_CHECKING:
@@ -112,10 +113,9 @@ class LocalRuntime(TriggeredRuntime):
 
     def bounded(self, groups: DataFrame) -> DataFrame:
         """Return groups with the end of the last window that covers them, or that came before."""
-        local = self.local
         # Groups of filtered rows have a start far from any time.
         start = f"if({START} >= {FIRST_START}L, {START}, 0L)"
-        last = groups.withColumn(_LOCAL_END, F.expr(f"{start} - pmod({start} - {local.offset}L, {local.starts}L) + {local.span}L"))
+        last = groups.withColumn(_LOCAL_END, F.expr(last_end_sql(self.local, start)))
         return last.withColumn(_LAST_END, F.expr(first_instant(_LOCAL_END, self._zone)))
 
     def accepted(self, bounds: Thresholds) -> str:
@@ -124,6 +124,11 @@ class LocalRuntime(TriggeredRuntime):
         kept = f"({START} >= {FIRST_START}L AND {_LAST_END} > {runtime_literals(bounds.window_expired)[0]})"
         nowhere = self.outside_windows(START)
         return f"({kept} AND NOT ({nowhere}))" if nowhere else kept
+
+    @property
+    def end_of_late(self) -> str:
+        """SQL of the end of the last window of a group of late rows."""
+        return _LAST_END
 
     @property
     def window_of_late(self) -> str:
@@ -184,7 +189,7 @@ class LocalEpoch(TriggeredEpoch):
     def thresholds(self) -> Thresholds:
         """The ends of the last windows that had expired, and had been due."""
         due = min(self.context.before.watermark, MAX_WATERMARK - 1) + 1
-        return Thresholds(MIN_WATERMARK, MIN_WATERMARK, self.expired_before, due)
+        return Thresholds(MIN_WATERMARK, MIN_WATERMARK, self.expired_before, due, self.least_kept)
 
     def expired_at(self, watermark: int) -> int:
         """Return the end of the last window that accepts no elements any more at a watermark."""

@@ -13,10 +13,20 @@ from pyspark.sql import functions as F
 
 from tidemark.crashpoints import crash_point
 from tidemark.graph.operators.window.node import WindowNode
+from tidemark.semantics.watermarks.shortfalls import least_kept
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.spark.columns.expressions import ROW_STATUS, ROWS, START, TIME, quoted
 from tidemark.spark.columns.row_counts import FILTERED_START, PASSING, RowCounter
 from tidemark.spark.operators.base.contract import OperatorContext, PortInput
+from tidemark.spark.operators.base.late_metrics import (
+    SHORTFALL,
+    most_late,
+    observed_shortfalls,
+    observed_windows,
+    shortfall_metrics,
+    shortfall_sql,
+    window_metric,
+)
 from tidemark.spark.operators.base.partials import Partials
 from tidemark.spark.operators.base.tables import MAIN, StateTables
 from tidemark.spark.operators.base.windows import MAX_LISTED_WINDOWS, ElementCounts, WindowEpoch, WindowRuntime
@@ -36,13 +46,15 @@ EXPIRED = "expired"
 class Thresholds:
     """Bounds of an epoch: rows up to the start ``expired`` are late, those up to ``fired`` belong to a window that has fired.
 
-    ``window_expired`` is the end of the last window that accepts no more elements, ``reached`` the start after ``fired``.
+    ``window_expired`` is the end of the last window that accepts no more elements, ``reached`` the start after ``fired``;
+    ``least_kept`` the least ``end - 1`` of a window whose elements are not late.
     """
 
     expired: int
     fired: int
     window_expired: int = MIN_WATERMARK
     reached: int = MIN_WATERMARK
+    least_kept: int = MIN_WATERMARK
 
     @property
     def starts(self) -> list[str]:
@@ -120,6 +132,11 @@ class AlignedRuntime(WindowRuntime):
         return rows.where(f"{late} OR {nowhere}" if nowhere else late)
 
     @property
+    def end_of_late(self) -> str | None:
+        """SQL of the end of the last window of a group of late rows; None where no window ends."""
+        return f"{START} + {self.width}L"
+
+    @property
     def window_of_late(self) -> str:
         """SQL of what ``last_window_of`` is given for a group of late rows."""
         return START
@@ -155,13 +172,18 @@ class AlignedRuntime(WindowRuntime):
         grouped = self.bounded(self._grouped(rows, now) if counter is None else self._grouped_with_filtered(rows, now))
         passing, kept, fired = f"{START} >= {FIRST_START}L", self.accepted(bounds), f"{START} <= {bounds.starts[1]}"
         late = f"{passing} AND NOT ({kept})"
-        groups = grouped.observe(
+        nowhere, end = self.outside_windows(START), self.end_of_late
+        missed = f"{late} AND NOT ({nowhere})" if nowhere else late
+        last = None if end is None else f"{end} - 1L"
+        shortfall = shortfall_sql(missed, last, runtime_literals(bounds.least_kept)[0])
+        groups = grouped.withColumn(SHORTFALL, F.expr(shortfall)).observe(
             observation,
             F.expr(f"sum(CASE WHEN {kept} THEN {ROWS} END) AS accepted"),
             F.expr(f"sum(CASE WHEN {late} THEN {ROWS} END) AS late"),
             F.expr(f"count_if({kept}) AS groups"),
             F.expr(f"count_if({fired} AND {kept}) AS refired"),
             F.expr(f"collect_set(CASE WHEN {late} THEN {self.window_of_late} END) AS late_starts"),
+            *map(F.expr, (*shortfall_metrics(ROWS), *window_metric(missed, self.window_of_late, end, ROWS))),
             *(counter.group_metrics(LATEST, observation) if counter else ()),
         )
         state = [quoted(name) for name in grouped.columns if name not in (ROWS, LATEST)]
@@ -172,15 +194,19 @@ class AlignedRuntime(WindowRuntime):
         del bounds
         return groups
 
-    def counted(self, found: Mapping[str, Any]) -> ElementCounts:
-        """Return the counts of a pass that was written, by what it observed."""
+    def counted(self, found: Mapping[str, Any], watermark: int) -> ElementCounts:
+        """Return the counts of a pass that was written, by what it observed; ``watermark`` is W(n-1)."""
         windows = set(map(self.last_window_of, found["late_starts"] or ()))
+        late = found["late"] or 0
+        of_windows = [(rows, self.last_window_of(start), end) for rows, start, end in observed_windows(found)]
         return ElementCounts(
             accepted=found["accepted"] or 0,
-            late=found["late"] or 0,
+            late=late,
             groups=found["groups"],
             refired_groups=found["refired"],
             late_windows=tuple(sorted(start for start in windows if start is not None)[-MAX_LISTED_WINDOWS:]),
+            shortfalls=observed_shortfalls(found, late, watermark=watermark, allowed_lateness_ms=self.lateness),
+            most_late=most_late(of_windows),
         )
 
     def _grouped(self, rows: DataFrame, now: int) -> DataFrame:
@@ -222,6 +248,11 @@ class AlignedEpoch(WindowEpoch):
     def merged_for_compaction(self, files: Sequence[StateFile]) -> DataFrame:
         """Return the rows of files of the main table, merged, without those that are no longer needed."""
 
+    @property
+    def least_kept(self) -> int:
+        """The least ``end - 1`` of a window whose elements are not late in this epoch."""
+        return least_kept(self.context.before.watermark, self.runtime.lateness)
+
     def forgotten(self, start: int) -> int:
         """Return the last expired start of the epoch before, which greater allowed lateness does not bring back."""
         return max(start, self.context.before.counters.get(EXPIRED, MIN_WATERMARK))
@@ -251,7 +282,7 @@ class AlignedEpoch(WindowEpoch):
             rows, (observation, *_) = state_rows(numbers)
             self.tables.write_input(rows)
             counts = observation.get
-        self.counts = self.runtime.counted(counts)
+        self.counts = self.runtime.counted(counts, self.context.before.watermark)
         crash_point("state-staged")
         return self.counts
 

@@ -13,6 +13,7 @@ from tidemark.semantics.windows.slices import Slices
 from tidemark.spark.columns.expressions import POSITION, START, TIME
 from tidemark.spark.operators.aligned.pre_aggregation import FIRST_START, AlignedRuntime, Thresholds
 from tidemark.spark.operators.aligned.two_stacks import END, Ends, TwoStacks
+from tidemark.spark.operators.base.late_metrics import last_end_sql
 from tidemark.spark.prepared.runtime_literals import runtime_literals
 from tidemark.state.log.records import OperatorState
 
@@ -52,6 +53,11 @@ class SliceFrames(AlignedRuntime):
         """Return the condition of rows between windows, where the slide is greater than the size."""
         slices = self.slices
         return f"pmod({start} - {slices.offset}L, {slices.starts}L) >= {slices.span}L" if slices.gaps else None
+
+    @property
+    def end_of_late(self) -> str:
+        """SQL of the end of the last window that covers a slice."""
+        return last_end_sql(self.slices, START)
 
     def last_window_of(self, start: int) -> int | None:
         """Return the start of the last window that covers a slice, None where none does."""

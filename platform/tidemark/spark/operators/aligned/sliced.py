@@ -86,7 +86,10 @@ class SlicedEpoch(AlignedEpoch):
         """Bounds of the epoch before, by slices."""
         fired = max(FIRST_START, self._slices.last_fired(self.context.before.watermark))
         return Thresholds(
-            max(FIRST_START, self._slices.last_expired(self.expired_before - 1, 0)), fired, reached=fired + self.runtime.width
+            max(FIRST_START, self._slices.last_expired(self.expired_before - 1, 0)),
+            fired,
+            reached=fired + self.runtime.width,
+            least_kept=self.least_kept,
         )
 
     @property

@@ -18,6 +18,7 @@ from tidemark.spark.columns.expressions import POSITION, START, TIME
 from tidemark.spark.operators.aligned.firing_rules import FIRST_TIME, Times, next_step, next_tick, waits
 from tidemark.spark.operators.aligned.pre_aggregation import AlignedRuntime, Thresholds
 from tidemark.spark.operators.aligned.two_stacks import END
+from tidemark.spark.operators.base.late_metrics import last_end_sql
 from tidemark.spark.operators.base.tables import MAIN
 from tidemark.spark.prepared.runtime_literals import runtime_literals
 from tidemark.state.log.records import OperatorState
@@ -96,6 +97,11 @@ class TriggerFrames(AlignedRuntime):
         slices = self.slices
         return f"pmod({start} - {slices.offset}L, {slices.starts}L) >= {slices.span}L" if slices and slices.gaps else None
 
+    @property
+    def end_of_late(self) -> str | None:
+        """SQL of the end of the last window that covers a slice; None for the global window."""
+        return None if self.slices is None else last_end_sql(self.slices, START)
+
     def last_window_of(self, start: int) -> int | None:
         """Return the start of the last window that covers a slice, None where none does."""
         return None if self.slices is None else self.slices.last_window_of(start)
@@ -113,7 +119,7 @@ class TriggerFrames(AlignedRuntime):
         (due,) = runtime_literals(bounds.reached, varying=END)
         grid = slices.last_end(0)
         first = f"greatest({START} + {slices.width}L, {ended} + 1L)"
-        last = f"{START} - pmod({START} - {slices.offset}L, {slices.starts}L) + {slices.span}L"
+        last = last_end_sql(slices, START)
         each = f"sequence({first} + pmod({grid}L - {first}, {slices.ends}L), {last}, {slices.ends}L)"
         start = f"{END} - 1L - pmod({END} - 1L - {slices.offset}L, {slices.span}L)" if slices.growing else f"{END} - {slices.span}L"
         windows = groups.selectExpr("*", f"explode({each}) AS {END}").drop(START)

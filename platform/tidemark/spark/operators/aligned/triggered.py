@@ -64,7 +64,8 @@ class TriggeredEpoch(AlignedEpoch):
             ended = expired >= MAX_WATERMARK
             return Thresholds(MAX_WATERMARK if ended else FIRST_START, FIRST_START, expired)
         fired = max(FIRST_START, slices.last_fired(self.context.before.watermark))
-        return Thresholds(max(FIRST_START, slices.last_expired(expired - 1, 0)), fired, expired, fired + self.runtime.width)
+        last = max(FIRST_START, slices.last_expired(expired - 1, 0))
+        return Thresholds(last, fired, expired, fired + self.runtime.width, self.least_kept)
 
     @property
     def expired_before(self) -> int:

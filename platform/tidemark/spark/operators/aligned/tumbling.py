@@ -137,7 +137,7 @@ class TumblingEpoch(AlignedEpoch):
     @cached_property
     def thresholds(self) -> Thresholds:
         """Bounds of the epoch before, by the start of windows."""
-        return Thresholds(self.expired_before, self.runtime.last_due(self.context.before.watermark))
+        return Thresholds(self.expired_before, self.runtime.last_due(self.context.before.watermark), least_kept=self.least_kept)
 
     @property
     def expired_before(self) -> int:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tidemark.graph.operators.window.node import WindowNode
+from tidemark.semantics.watermarks.shortfalls import Shortfalls
 from tidemark.spark.operators.base.contract import LATE, InputCounts, Observed, OperatorContext, OperatorEpoch, OperatorRuntime, PortInput
-from tidemark.state.log.progress import OperatorProgress
+from tidemark.state.log.progress import LateWindow, OperatorProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -23,7 +24,8 @@ class ElementCounts:
     """Exact counts of an epoch's elements.
 
     ``groups`` were staged, ``refired_groups`` of them for windows that have fired already; ``late_windows`` are the newest starts of
-    windows that late elements would have belonged to.
+    windows that late elements would have belonged to, ``most_late`` those with the most of them; ``shortfalls`` are those of
+    the late elements, None where there are none.
     """
 
     accepted: int
@@ -31,6 +33,8 @@ class ElementCounts:
     groups: int
     refired_groups: int
     late_windows: tuple[int, ...]
+    shortfalls: Shortfalls | None = None
+    most_late: tuple[LateWindow, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -141,14 +145,17 @@ class WindowEpoch(OperatorEpoch):
 
     def progress(self, common: OperatorProgress) -> OperatorProgress:
         """Return the operator's progress, with panes by timing, and open, late and refired windows."""
-        panes = self.panes or Panes()
+        panes, counts = self.panes or Panes(), self.counts
+        shortfalls = None if counts is None else counts.shortfalls
         return replace(
             common,
             panes_on_time=panes.on_time,
             panes_late=panes.late,
             oldest_open_window=self.oldest_open_window,
-            late_windows=self.counts.late_windows if self.counts is not None else (),
+            late_windows=() if counts is None else counts.late_windows,
             refired_windows=panes.refired,
             panes_early=panes.early,
             windows_closed=panes.closed,
+            shortfalls={} if shortfalls is None else {LATE: shortfalls},
+            most_late=() if counts is None else counts.most_late,
         )

@@ -17,6 +17,7 @@ from pyspark.storagelevel import StorageLevel
 
 from tidemark.crashpoints import crash_point
 from tidemark.graph.operators.window.node import WindowNode
+from tidemark.semantics.watermarks.shortfalls import Shortfalls
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.spark.operators.base.contract import Observed, OperatorContext, PortInput
 from tidemark.spark.operators.base.stored_columns import require_partials
@@ -100,7 +101,9 @@ class CountedEpoch(WindowEpoch):
         self.tables.write_input(frames.taken(slices, observation, ended=self._ended))
         found = observation.get
         self._full = found["full"] or 0
-        self.counts = ElementCounts(found["accepted"] or 0, found["late"] or 0, found["groups"], 0, ())
+        late = found["late"] or 0
+        # They came after the end of the input.
+        self.counts = ElementCounts(found["accepted"] or 0, late, found["groups"], 0, (), Shortfalls(late) if late else None)
         crash_point("state-staged")
         return self.counts
 

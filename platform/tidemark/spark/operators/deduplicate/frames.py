@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from tidemark.graph.operators.deduplicate.node import DeduplicateNode
 from tidemark.graph.operators.state_names import key_column
 from tidemark.spark.columns.expressions import POSITION, START, TIME, column, quoted, visible_of
+from tidemark.spark.operators.base.late_metrics import shortfall_metrics_of_times
 from tidemark.spark.prepared.runtime_literals import runtime_literals
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ _ELEMENTS: Final = "__tm_elements"
 _HELD: Final = "__tm_held"
 _LATE: Final = "__tm_late"
 _KEPT: Final = "__tm_kept"
+_SIZE: Final = "__tm_late_count"
 _PART: Final = 128
 """Elements of a key that are folded together."""
 
@@ -66,7 +68,7 @@ class DeduplicateFrames:
         return [f"{quoted(key)} AS {quoted(name)}" for key, name in zip(self.keys, self._names, strict=True)]
 
     def classified(self, rows: DataFrame, state: DataFrame | None, late_until: int) -> DataFrame:
-        """Return a row per key: the sorted elements, the number of late ones, and the indexes of those that are kept.
+        """Return a row per key: the sorted elements, the times of late ones, and the indexes of those that are kept.
 
         Args:
             rows: the epoch's elements.
@@ -76,7 +78,7 @@ class DeduplicateFrames:
         names = [*map(quoted, visible_of(rows.columns)), TIME, POSITION]
         element = F.expr(f"struct({TIME} AS t, {POSITION} AS p, struct({', '.join(names)}) AS r)")
         late = F.expr(f"{TIME} <= {runtime_literals(late_until, varying=TIME)[0]}")
-        given = rows.select(*self.key_columns, element.alias(_ELEMENT), late.alias(_LATE))
+        given = rows.select(*self.key_columns, element.alias(_ELEMENT), late.alias(_LATE), F.col(TIME))
         if state is not None:
             held = state.select(*map(quoted, self.keys), F.col(START).alias(_HELD))
             given = given.unionByName(held, allowMissingColumns=True)
@@ -85,7 +87,7 @@ class DeduplicateFrames:
         grouped = given.groupBy(*map(quoted, self.keys)).agg(
             F.expr(f"collect_list(if({_LATE}, NULL, {_ELEMENT})) AS {_ELEMENTS}"),
             F.expr(f"collect_list({_HELD}) AS {_HELD}"),
-            F.expr(f"count_if({_LATE}) AS {_LATE}"),
+            F.expr(f"collect_list(if({_LATE}, {TIME}, NULL)) AS {_LATE}"),
         )
         # No filter leaves out keys that only state has, since it would copy the arrays of the others; but they are not folded.
         in_order = grouped.withColumn(_ELEMENTS, F.expr(f"array_sort({_ELEMENTS}, (a, b) -> {_ORDER})"))
@@ -121,13 +123,21 @@ class DeduplicateFrames:
         )
 
     @staticmethod
-    def counted(classified: DataFrame, observation: Observation) -> DataFrame:
-        """Return the same rows; the observation will have the numbers of all, late and kept elements."""
-        return classified.observe(
+    def counted(classified: DataFrame, observation: Observation, least: int) -> DataFrame:
+        """Return the same rows; the observation will have the numbers of all, late and kept elements, and the shortfalls of late ones.
+
+        Args:
+            classified: from ``classified``.
+            observation: of the pass.
+            least: ``least_kept`` of the epoch.
+        """
+        shortfalls = shortfall_metrics_of_times(_LATE, runtime_literals(least, varying=_SIZE)[0], _SIZE)
+        return classified.withColumn(_SIZE, F.expr(f"CAST(size({_LATE}) AS BIGINT)")).observe(
             observation,
             F.expr(f"coalesce(sum(size({_ELEMENTS})), 0) AS judged"),
-            F.expr(f"coalesce(sum({_LATE}), 0) AS late"),
+            F.expr(f"coalesce(sum({_SIZE}), 0) AS late"),
             F.expr(f"coalesce(sum(size({_KEPT})), 0) AS kept"),
+            *map(F.expr, shortfalls),
         )
 
     def kept(self, classified: DataFrame) -> DataFrame:

@@ -5,6 +5,7 @@ State is one row per kept element: its key and its time, until no element that i
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -15,16 +16,19 @@ from pyspark.storagelevel import StorageLevel
 
 from tidemark.crashpoints import crash_point
 from tidemark.graph.operators.deduplicate.node import DeduplicateNode
+from tidemark.semantics.watermarks.shortfalls import Shortfalls, least_kept
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK, clamp_watermark
 from tidemark.spark.columns.expressions import START, TIME
 from tidemark.spark.columns.schemas import no_rows, nullable
 from tidemark.spark.columns.state_files import read_files, write_folder
 from tidemark.spark.operators.base.contract import LATE, InputCounts, Observed, OperatorContext, OperatorEpoch, OperatorRuntime, PortInput
+from tidemark.spark.operators.base.late_metrics import observed_shortfalls
 from tidemark.spark.operators.base.tables import MAIN, STATE_COMPRESSION, StateTables
 from tidemark.spark.operators.deduplicate.frames import DeduplicateFrames
 from tidemark.spark.operators.keyed.key_table import rows_of_keys
 from tidemark.spark.prepared.runtime_literals import runtime_literals
 from tidemark.state.gc.compaction import plan_compaction
+from tidemark.state.log.progress import OperatorProgress
 from tidemark.state.log.records import OperatorState, StateFile
 
 if TYPE_CHECKING:
@@ -78,6 +82,7 @@ class DeduplicateEpoch(OperatorEpoch):
         self._tables = StateTables(context, runtime.node.place)
         self._before = self._tables.files()
         self._counts: InputCounts | None = None
+        self._shortfalls: Shortfalls | None = None
         self._staged: DataFrame | None = None
         self._staged_files: tuple[str, ...] = ()
         self._persisted: list[DataFrame] = []
@@ -100,11 +105,13 @@ class DeduplicateEpoch(OperatorEpoch):
         """Classify the epoch's elements, and write the kept ones: whole for ``emit``, and their keys and times as state."""
         (given,) = inputs.values()
         frames, context, observation = self.runtime.frames, self.context, Observation()
-        kept = frames.kept(frames.counted(self._classified(given.rows), observation))
+        before, lateness = context.before.watermark, self.runtime.rule.allowed_lateness_ms
+        kept = frames.kept(frames.counted(self._classified(given.rows), observation, least_kept(before, lateness)))
         self._tables.require_types(frames.state_rows(kept).schema)
         written = write_folder(kept, context.store, self._tables.new_folder(), compression=STATE_COMPRESSION)
         found = observation.get
         self._counts = InputCounts(found["kept"], {DUPLICATES: found["judged"] - found["kept"], LATE: found["late"]})
+        self._shortfalls = observed_shortfalls(found, found["late"], watermark=before, allowed_lateness_ms=lateness)
         self._staged_files = tuple(file.path for file in written)
         if written:
             files = [file.as_state_file(context.epoch) for file in written]
@@ -198,6 +205,10 @@ class DeduplicateEpoch(OperatorEpoch):
         """Return an empty frame; if the job never had an element, the types of keys are not known."""
         names = [T.StructField(name, T.StringType()) for name, _ in self.runtime.node.keys]
         return no_rows(self.context.spark, T.StructType([*names, T.StructField("event_time", T.TimestampType())]))
+
+    def progress(self, common: OperatorProgress) -> OperatorProgress:
+        """Return the operator's progress, with the shortfalls of late elements."""
+        return common if self._shortfalls is None else dataclasses.replace(common, shortfalls={LATE: self._shortfalls})
 
     def snapshot(self) -> OperatorState:
         """Return the operator's state after this epoch."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,9 @@ from pyspark.sql import types as T
 from tidemark.crashpoints import crash_point
 from tidemark.graph.operators.join_node import LATE_OF, ElementJoinNode
 from tidemark.semantics.joins.interval import SIDES, Side
+from tidemark.semantics.watermarks.shortfalls import Shortfalls
 from tidemark.spark.operators.base.contract import InputCounts, OperatorContext, OperatorEpoch, OperatorRuntime, PortInput, run_in_order
+from tidemark.spark.operators.base.late_metrics import observed_shortfalls
 from tidemark.spark.operators.base.tables import StateTables
 from tidemark.spark.operators.interval_join.columns import (
     SideColumns,
@@ -25,6 +28,7 @@ from tidemark.spark.operators.interval_join.columns import (
     state_schema,
 )
 from tidemark.spark.operators.interval_join.state import ElementTable
+from tidemark.state.log.progress import OperatorProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -42,6 +46,11 @@ class ElementJoinRuntime(OperatorRuntime):
         self.join = node
         self.given: dict[Side, SideColumns] = {}
 
+    @property
+    def allowed_lateness_ms(self) -> int | None:
+        """The join's allowed lateness; None for joins that have no such setting."""
+        return None
+
 
 class ElementJoinEpoch(OperatorEpoch):
     """A join in one epoch."""
@@ -52,6 +61,7 @@ class ElementJoinEpoch(OperatorEpoch):
         super().__init__(runtime, context)
         self._tables = StateTables(context, runtime.node.place)
         self._counts: dict[str, InputCounts] = {}
+        self._shortfalls: dict[str, Shortfalls] = {}
 
     @property
     @abstractmethod
@@ -60,7 +70,10 @@ class ElementJoinEpoch(OperatorEpoch):
 
     @abstractmethod
     def judged(self, side: Side, rows: DataFrame, columns: SideColumns, observation: Observation) -> DataFrame:
-        """Return the rows of a side that are kept, as in state; the observation will have the numbers ``judged`` and ``late``."""
+        """Return the rows of a side that are kept, as in state.
+
+        The observation will have the numbers ``judged`` and ``late``, and ``shortfall_metrics``.
+        """
 
     @abstractmethod
     def is_late(self, side: Side) -> str:
@@ -87,6 +100,10 @@ class ElementJoinEpoch(OperatorEpoch):
         found = observation.get
         late = next(counter for counter, own in LATE_OF.items() if own == side)
         self._counts[side] = InputCounts(found["judged"] - found["late"], {late: found["late"]})
+        before, lateness = self.context.before.watermark, self.runtime.allowed_lateness_ms
+        shortfalls = observed_shortfalls(found, found["late"], watermark=before, allowed_lateness_ms=lateness)
+        if shortfalls is not None:
+            self._shortfalls[late] = shortfalls
 
     def _adopt(self, keys: T.StructType, columns: SideColumns) -> None:
         """Set the columns of state, those of the other side as they are stored.
@@ -119,6 +136,10 @@ class ElementJoinEpoch(OperatorEpoch):
         """Return the late elements of a side."""
         side = LATE_OF[counter]
         return inputs[side].where(self.is_late(side))
+
+    def progress(self, common: OperatorProgress) -> OperatorProgress:
+        """Return the operator's progress, with the shortfalls of late elements."""
+        return replace(common, shortfalls=dict(self._shortfalls))
 
     def compact(self) -> Callable[[], None] | None:
         """Drop files of which nothing is needed any more; return the work that merges others."""

@@ -14,7 +14,9 @@ from pyspark.sql import functions as F
 
 from tidemark.graph.operators.interval_join.node import IntervalJoinNode
 from tidemark.semantics.joins.interval import SIDES, IntervalJoin, Side, other_side
+from tidemark.semantics.watermarks.shortfalls import least_kept
 from tidemark.spark.columns.expressions import START, TIME, quoted, visible_of
+from tidemark.spark.operators.base.late_metrics import SHORTFALL, shortfall_metrics, shortfall_sql
 from tidemark.spark.operators.interval_join.columns import EPOCH, SEEN, SideColumns, key_columns, key_values, side_column
 from tidemark.spark.prepared.runtime_literals import runtime_literals
 
@@ -52,7 +54,7 @@ class IntervalJoinFrames:
         self.rule: IntervalJoin = node.rule
 
     def judged(self, side: Side, rows: DataFrame, *, epoch: int, watermark: int, columns: SideColumns) -> DataFrame:
-        """Return a side's rows of an epoch as in state, with ``LATE_ROW``.
+        """Return a side's rows of an epoch as in state, with ``LATE_ROW`` and ``SHORTFALL``.
 
         Args:
             side: which one.
@@ -65,8 +67,10 @@ class IntervalJoinFrames:
         own = {name.lower(): name for name in visible_of(rows.columns)}
         values = [F.col(quoted(own[name.lower()])).alias(columns.stored(name)) for name in columns.names]
         engine = [F.col(TIME).alias(START), F.expr(f"{now} AS {EPOCH}"), F.expr(f"{seen} AS {SEEN}")]
-        late = F.expr(f"{self.is_late(side, watermark)} AS {LATE_ROW}")
-        return rows.select(*key_values(self.node, side), *values, *engine, late)
+        is_late = self.is_late(side, watermark)
+        least = runtime_literals(least_kept(watermark, self.rule.span(side)), varying=TIME)[0]
+        late = [F.expr(f"{is_late} AS {LATE_ROW}"), F.expr(f"{shortfall_sql(is_late, TIME, least)} AS {SHORTFALL}")]
+        return rows.select(*key_values(self.node, side), *values, *engine, *late)
 
     def is_late(self, side: Side, watermark: int) -> str:
         """Return SQL of whether a row of the input is late."""
@@ -74,12 +78,12 @@ class IntervalJoinFrames:
 
     @staticmethod
     def counted(judged: DataFrame, observation: Observation) -> DataFrame:
-        """Return the same rows; the observation will have the numbers of all rows and of late ones."""
-        return judged.observe(observation, F.expr("count(1) AS judged"), F.expr(f"count_if({LATE_ROW}) AS late"))
+        """Return the same rows; the observation will have the numbers of all rows and of late ones, and the shortfalls of these."""
+        return judged.observe(observation, *map(F.expr, ("count(1) AS judged", f"count_if({LATE_ROW}) AS late", *shortfall_metrics())))
 
     def kept(self, side: Side, judged: DataFrame) -> DataFrame:
         """Return the accepted rows that are kept: those with a null in their key only for their outer row."""
-        accepted = judged.where(f"NOT {LATE_ROW}").drop(LATE_ROW)
+        accepted = judged.where(f"NOT {LATE_ROW}").drop(LATE_ROW, SHORTFALL)
         if self.rule.keeps_null(side):
             return accepted
         return accepted.where(" AND ".join(f"{quoted(key)} IS NOT NULL" for key in key_columns(self.node)))

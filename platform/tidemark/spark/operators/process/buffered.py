@@ -22,6 +22,7 @@ from tidemark.graph.operators.window.node import WindowNode
 from tidemark.graph.operators.window.state_columns import looks_at_rows
 from tidemark.semantics.process.window_process import WindowProcess
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
+from tidemark.semantics.watermarks.shortfalls import least_kept
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK, clamp_watermark
 from tidemark.semantics.windows.assigners import DynamicSession
 from tidemark.spark.columns.expressions import START, TIME, quoted
@@ -42,7 +43,7 @@ from tidemark.spark.operators.process.compaction_task import HeldElements
 from tidemark.spark.operators.process.elements_task import ElementsFunction, ShownElements
 from tidemark.spark.operators.process.layout import layout_of_rows, layout_of_state
 from tidemark.spark.operators.process.pane_columns import GAP
-from tidemark.spark.operators.process.pane_counts import element_counts, pane_counts, panes_of
+from tidemark.spark.operators.process.pane_counts import element_counts, late_counts, pane_counts, panes_of
 from tidemark.spark.operators.process.results import aggregated, processed
 from tidemark.spark.operators.process.stored_elements import StoredElements
 from tidemark.spark.operators.process.trigger_rules import expires_by_time, fires_when_due, longest_window, trigger_in_effect
@@ -177,13 +178,11 @@ class BufferedEpoch(WindowEpoch):
         self.watermark = watermark
         if self._took_input:
             self.counts = ElementCounts(0, 0, 0, 0, ())
-        clock = self._clock
+        clock, before, lateness = self._clock, self.context.before.watermark, self.node.allowed_lateness_ms
         if not self._staged and not self._before.reached(clock):
             return None
         layout = self._layout or self._layout_of_state()
-        elements = StoredElements(
-            self.node, self.tables, clock, self.context.before.watermark, self.runtime.process.element_order, self.runtime.fires_when_due
-        )
+        elements = StoredElements(self.node, self.tables, clock, before, self.runtime.process.element_order, self.runtime.fires_when_due)
         feed = TaskInput(layout, keys=self._keys, context=self.context, clock=clock)
         stored = elements.needed(layout, self._staged, reached=self._before.reached(clock))
         fed, others = feed.rows(feed.new(self._staged), stored)
@@ -194,7 +193,7 @@ class BufferedEpoch(WindowEpoch):
             keys=list(layout.keys.values()),
             context=self.context,
             tables=self.tables,
-            counts=pane_counts(merging=self.node.assigner.merging),
+            counts=[*pane_counts(merging=self.node.assigner.merging), *late_counts(least_kept(before, lateness))],
             small_rows=have_small_rows([*self._staged, *self.tables.files(), *self.tables.files(KEYS)]),
         )
         self._layout, self._passed = layout, passed
@@ -203,7 +202,7 @@ class BufferedEpoch(WindowEpoch):
         self._counters = passed.counters(self._before, self.context.processing_time, others)
         self._forget_input()
         if self._took_input:
-            self.counts = element_counts(passed)
+            self.counts = element_counts(passed, watermark=before, allowed_lateness_ms=lateness)
         return self._results(passed, layout)
 
     @property

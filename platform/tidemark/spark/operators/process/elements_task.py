@@ -6,6 +6,7 @@ Only one key's state, its elements of the epoch (in Arrow), and the elements of 
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -17,7 +18,7 @@ from tidemark.semantics.process.window_process import KeyEpoch, WindowProcess
 from tidemark.semantics.triggers.fired_panes import Deadlines, FiredPane
 from tidemark.semantics.triggers.window_state import HeldElement, read_state
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
-from tidemark.semantics.windows.windows import GLOBAL_WINDOW
+from tidemark.semantics.windows.windows import GLOBAL_WINDOW, Window
 from tidemark.spark.columns.expressions import START, TIME
 from tidemark.spark.operators.keyed.columns import LATE, NEW, ORDER, OUTPUT, STORED
 from tidemark.spark.operators.keyed.key_state import EMPTY_VERSION, Version
@@ -130,15 +131,15 @@ class ElementsFunction(KeyFunction):
     def _late(self, run: Run, orders: array[int], call: KeyCall) -> None:
         """Add a run's late elements, and count the windows that they would have belonged to."""
         late = [run.start + number for number, order in enumerate(orders) if order == _LATE_ORDER]
-        starts: set[int] = set()
+        windows: Counter[Window] = Counter()
         for number in late:
             if self.shows_late:
                 call.out.add(LATE, Place(run.batch, number))
             time = call.clock.element_time(run.batch.column(TIME)[number].as_py())
             gap = run.batch.column(GAP)[number].as_py() if self.has_gap else None
-            starts.update(window.start for window in self.process.assigner.assign(time, gap)[-1:])
-        for start in sorted(starts):
-            note_late_window(call.out, start, Place(run.batch, run.start))
+            windows.update(self.process.assigner.assign(time, gap)[-1:])
+        for window, elements in sorted(windows.items()):
+            note_late_window(call.out, window, elements, Place(run.batch, run.start))
 
     def _keep(self, epoch: KeyEpoch, run: Run, orders: Sequence[int], call: KeyCall) -> None:
         """Add a run's elements that a window still holds."""

@@ -40,19 +40,19 @@ PANE_FIELDS: Final = (
 )
 """A pane's number among those of its key in the epoch, its bounds, and the number of each of its rows in the pane."""
 
-PANE_NOTES: Final = Shape(made=(FROM, TO, TIMING))
+PANE_NOTES: Final = Shape(made=(FROM, TO, TIMING, INDEX))
 LATE_ELEMENT = "REFUSED"
-"""Marks a note, in place of a pane's timing, as one of a window that late elements would have belonged to."""
+"""Marks a note, in place of a pane's timing, as one of a window that late elements would have belonged to; their number is its index."""
 
 
 def note_pane(out: OutputBuffer, window: Window, timing: str, place: Place) -> None:
     """Count a pane."""
-    out.add(PANE_NOTE, place, (*bounds_of(window), timing))
+    out.add(PANE_NOTE, place, (*bounds_of(window), timing, None))
 
 
-def note_late_window(out: OutputBuffer, start: int, place: Place) -> None:
-    """Count a window that late elements of a key would have belonged to."""
-    out.add(PANE_NOTE, place, (start, None, LATE_ELEMENT))
+def note_late_window(out: OutputBuffer, window: Window, elements: int, place: Place) -> None:
+    """Count a window that so many late elements of a key would have belonged to."""
+    out.add(PANE_NOTE, place, (window.start, bounds_of(window)[1], LATE_ELEMENT, elements))
 
 
 def bounds_of(window: Window) -> tuple[int | None, int | None]:

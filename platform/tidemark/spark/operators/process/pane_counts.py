@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+from tidemark.spark.operators.base.late_metrics import (
+    most_late,
+    observed_shortfalls,
+    observed_windows,
+    shortfall_metrics,
+    shortfall_sql,
+    window_metric,
+)
 from tidemark.spark.operators.base.windows import MAX_LISTED_WINDOWS, ElementCounts, Panes
 from tidemark.spark.operators.keyed.columns import OUTPUT, TAG
 from tidemark.spark.operators.keyed.task_run import TaskOutput
-from tidemark.spark.operators.process.pane_columns import FROM, LATE_ELEMENT, PANE_NOTE, TIMING, TO
+from tidemark.spark.operators.process.pane_columns import FROM, INDEX, LATE_ELEMENT, PANE_NOTE, TIMING, TO
+from tidemark.spark.prepared.runtime_literals import runtime_literals
+
+
+def late_counts(least: int) -> list[str]:
+    """Return the aggregates of late elements, in addition to their number; ``least`` is ``least_kept`` of the epoch."""
+    late = f"{TIMING} = '{LATE_ELEMENT}'"
+    shortfall = shortfall_sql(late, f"{TO} - 1L", runtime_literals(least, varying=FROM)[0])
+    return [*shortfall_metrics(INDEX, f"({shortfall})"), *window_metric(late, FROM, TO, INDEX)]
 
 
 def pane_counts(*, merging: bool) -> list[str]:
@@ -25,10 +41,11 @@ def pane_counts(*, merging: bool) -> list[str]:
     ]
 
 
-def element_counts(output: TaskOutput) -> ElementCounts:
-    """Return the counts of elements."""
-    accepted = output.count("accepted")
-    return ElementCounts(accepted, output.count("late"), accepted, 0, _starts(output.found["late_starts"]))
+def element_counts(output: TaskOutput, *, watermark: int, allowed_lateness_ms: int) -> ElementCounts:
+    """Return the counts of elements; ``watermark`` is W(n-1)."""
+    accepted, late, found = output.count("accepted"), output.count("late"), output.found
+    shortfalls = observed_shortfalls(found, late, watermark=watermark, allowed_lateness_ms=allowed_lateness_ms)
+    return ElementCounts(accepted, late, accepted, 0, _starts(found["late_starts"]), shortfalls, most_late(observed_windows(found)))
 
 
 def panes_of(output: TaskOutput, *, merging: bool) -> Panes:

@@ -16,11 +16,21 @@ from pyspark.sql.types import StructType
 from pyspark.storagelevel import StorageLevel
 
 from tidemark.crashpoints import crash_point
+from tidemark.semantics.watermarks.shortfalls import least_kept
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK, clamp_watermark
 from tidemark.spark.columns.expressions import ROW_STATUS, ROWS, START, column, quoted
 from tidemark.spark.columns.row_counts import PASSING, RowCounter
 from tidemark.spark.columns.state_files import overlapping
 from tidemark.spark.operators.base.contract import Observed, OperatorContext, PortInput
+from tidemark.spark.operators.base.late_metrics import (
+    SHORTFALL,
+    most_late,
+    observed_shortfalls,
+    observed_windows,
+    shortfall_metrics,
+    shortfall_sql,
+    window_metric,
+)
 from tidemark.spark.operators.base.tables import MAIN, StateTables
 from tidemark.spark.operators.base.windows import MAX_LISTED_WINDOWS, ElementCounts, Panes, WindowEpoch
 from tidemark.spark.operators.session.session_input import END
@@ -188,15 +198,18 @@ class SessionEpoch(WindowEpoch):
             counts["refired"] = ("sum", f"if({taken} AND {END} - 1 <= {before}, 1L, 0L)")
         counts |= self.further_counts
         columns = {name: f"__tm_count_{name}" for name in counts}
-        counted = merged.selectExpr("*", *(f"{sql} AS {columns[name]}" for name, (_, sql) in counts.items()))
+        least = runtime_literals(least_kept(self.context.before.watermark, self.runtime.lateness))[0]
+        shortfall = f"{shortfall_sql(late, f'{END} - 1L', least)} AS {SHORTFALL}"
+        counted = merged.selectExpr("*", shortfall, *(f"{sql} AS {columns[name]}" for name, (_, sql) in counts.items()))
         found = [F.expr(f"{function}({columns[name]}) AS {name}") for name, (function, _) in counts.items() if function]
-        return counted.observe(observation, F.expr(f"sum({ROWS}) AS rows"), *found, newest(columns["late_starts"], "late_starts"))
+        further = map(F.expr, (*shortfall_metrics(ROWS), *window_metric(late, START, END, ROWS)))
+        return counted.observe(observation, F.expr(f"sum({ROWS}) AS rows"), *found, newest(columns["late_starts"], "late_starts"), *further)
 
     def _counted(self, observation: Observation, files: Sequence[StateFile], *, touched: bool) -> ElementCounts:
         found = observation.get
         rows, late = found["rows"] or 0, found["late"] or 0
         written = sum(file.rows for file in files)
-        counters = self.context.before.counters
+        counters, before = self.context.before.counters, self.context.before.watermark
         oldest = MAX_WATERMARK if found["oldest"] is None else found["oldest"]
         self._found = {
             TAKEN: rows - late,
@@ -211,6 +224,8 @@ class SessionEpoch(WindowEpoch):
             groups=written,
             refired_groups=found["refired"] if self._remembers else 0,
             late_windows=tuple(sorted(set(found["late_starts"] or ()))),
+            shortfalls=observed_shortfalls(found, late, watermark=before, allowed_lateness_ms=self.runtime.lateness),
+            most_late=most_late(observed_windows(found)),
         )
 
     def late_rows(self, rows: DataFrame) -> DataFrame:

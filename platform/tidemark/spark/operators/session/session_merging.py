@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SESSION = "__tm_session"
-"""The number of a session of a key in a pass; negative for late elements, which are grouped by their time."""
+"""The number of a session of a key in a pass; negative for late elements, which are grouped by their bounds."""
 
 HELD = "__tm_held"
 PANES = "__tm_panes"
@@ -142,4 +142,7 @@ class SessionMerging:
         found = classify_rows(rows, self.keys, expired_end, stored)
         classified = found.rows.selectExpr("*", f"{found.late} AS {_LATE}").selectExpr("*", f"NOT {_LATE} AND {found.begins} AS {_BEGINS}")
         number = f"sum(if({_BEGINS}, 1L, 0L)) OVER ({found.order} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
-        return classified.selectExpr("*", f"if({_LATE}, {START} + {LATE_SESSIONS}L, {number}) AS {SESSION}").where(f"{END} IS NOT NULL")
+        # Where gaps differ, late elements of one time may end at different times.
+        differ = f"xxhash64({START}, {END}) | {literal(MIN_WATERMARK)}"
+        late = differ if POSITION in found.rows.columns else f"{START} + {LATE_SESSIONS}L"
+        return classified.selectExpr("*", f"if({_LATE}, {late}, {number}) AS {SESSION}").where(f"{END} IS NOT NULL")

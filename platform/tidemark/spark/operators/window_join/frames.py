@@ -16,9 +16,11 @@ from pyspark.sql import functions as F
 from tidemark.graph.operators.window_join.node import WindowJoinNode
 from tidemark.semantics.joins.interval import SIDES, How, Side
 from tidemark.semantics.joins.window import Timing
+from tidemark.semantics.watermarks.shortfalls import least_kept
 from tidemark.semantics.windows.slices import Slices
 from tidemark.spark.columns.expressions import START, TIME, quoted, visible_of
 from tidemark.spark.columns.few_rows import in_one_task
+from tidemark.spark.operators.base.late_metrics import SHORTFALL, last_end_sql, shortfall_sql
 from tidemark.spark.operators.interval_join.columns import (
     EPOCH,
     SEEN,
@@ -29,7 +31,7 @@ from tidemark.spark.operators.interval_join.columns import (
     newest_time,
     side_column,
 )
-from tidemark.spark.operators.interval_join.frames import LATE_ROW, Operand, one_task
+from tidemark.spark.operators.interval_join.frames import LATE_ROW, IntervalJoinFrames, Operand, one_task
 from tidemark.spark.prepared.runtime_literals import runtime_literals
 
 if TYPE_CHECKING:
@@ -86,29 +88,38 @@ class WindowJoinFrames:
             side: which one.
             rows: of the port.
             columns: of the side.
-            observation: will have the numbers of all rows and of late ones.
+            observation: will have the numbers of all rows and of late ones, and the shortfalls of these.
             epoch: the current one.
             watermark: W(n-1).
         """
         now, seen, accepting = runtime_literals(epoch, watermark, self._expired(watermark) + 1, varying=TIME)
         own = {name.lower(): name for name in visible_of(rows.columns)}
         values = [F.col(quoted(own[name.lower()])).alias(columns.stored(name)) for name in columns.names]
-        engine = [F.col(TIME), F.expr(f"{now} AS {EPOCH}"), F.expr(f"{seen} AS {SEEN}"), F.expr(f"{self.is_late(watermark)} AS {LATE_ROW}")]
-        judged = rows.select(*key_values(self.node, side), *values, *engine)
-        judged = judged.observe(observation, F.expr("count(1) AS judged"), F.expr(f"count_if({LATE_ROW}) AS late"))
+        late = [f"{self.is_late(watermark)} AS {LATE_ROW}", f"{self._shortfall(watermark)} AS {SHORTFALL}"]
+        engine = [F.col(TIME), *map(F.expr, (f"{now} AS {EPOCH}", f"{seen} AS {SEEN}", *late))]
+        judged = IntervalJoinFrames.counted(rows.select(*key_values(self.node, side), *values, *engine), observation)
         accepted = judged.where(f"NOT {LATE_ROW}")
         if not self.rule.keeps_null(side):
             accepted = accepted.where(" AND ".join(f"{quoted(key)} IS NOT NULL" for key in self._keys))
         low, ends = f"greatest({TIME} + 1L, {accepting})", self.slices.ends
         first = f"{low} + pmod({self.slices.last_end(0)}L - ({low}), {ends}L)"
-        return accepted.withColumn(START, F.expr(f"explode(sequence({first}, {self._last_end}, {ends}L))")).drop(TIME, LATE_ROW)
+        return accepted.withColumn(START, F.expr(f"explode(sequence({first}, {self._last_end}, {ends}L))")).drop(TIME, LATE_ROW, SHORTFALL)
 
     def is_late(self, watermark: int) -> str:
         """Return SQL of whether a row of the input is late: no window accepts it, or it is between windows."""
         (expired,) = runtime_literals(self._expired(watermark), varying=TIME)
+        return f"({self._last_end} <= {expired}{f' OR {self._outside}' if self.slices.gaps else ''})"
+
+    @property
+    def _outside(self) -> str:
+        """SQL of whether a row is between windows, where the slide is greater than the size."""
         slices = self.slices
-        between = f" OR pmod({TIME} - ({slices.offset}L), {slices.starts}L) >= {slices.span}L" if slices.gaps else ""
-        return f"({self._last_end} <= {expired}{between})"
+        return f"pmod({TIME} - ({slices.offset}L), {slices.starts}L) >= {slices.span}L"
+
+    def _shortfall(self, watermark: int) -> str:
+        late = f"{self.is_late(watermark)} AND NOT {self._outside}" if self.slices.gaps else self.is_late(watermark)
+        least = runtime_literals(least_kept(watermark, self.rule.allowed_lateness_ms), varying=TIME)[0]
+        return shortfall_sql(late, f"{self._last_end} - 1L", least)
 
     def _expired(self, watermark: int) -> int:
         """Return the last end of windows that accept nothing any more."""
@@ -116,8 +127,7 @@ class WindowJoinFrames:
 
     @property
     def _last_end(self) -> str:
-        slices = self.slices
-        return f"{TIME} - pmod({TIME} - ({slices.offset}L), {slices.starts}L) + {slices.span}L"
+        return last_end_sql(self.slices, TIME)
 
     def _start(self, end: str) -> str:
         slices = self.slices

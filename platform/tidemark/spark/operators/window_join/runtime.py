@@ -48,6 +48,11 @@ class WindowJoinRuntime(ElementJoinRuntime):
         """The operator's declaration."""
         return self._declared
 
+    @property
+    def allowed_lateness_ms(self) -> int:
+        """The join's allowed lateness."""
+        return self._declared.rule.allowed_lateness_ms
+
     def begin(self, context: OperatorContext) -> WindowJoinEpoch:
         """Return the operator at work on an epoch."""
         return WindowJoinEpoch(self, context)
