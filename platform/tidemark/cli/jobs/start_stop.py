@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from tidemark.cli.jobs.savepoint_text import plain_savepoint
 from tidemark.cli.program.documented_command import DocumentedCommand
 from tidemark.cli.program.options import (
     DURATION,
@@ -29,6 +28,7 @@ from tidemark.control.launch.launchers import launchers_here
 from tidemark.control.model.spec import SpecGeneration
 from tidemark.control.model.view import JobView
 from tidemark.errors import DefinitionError
+from tidemark.savepoints.core.savepoint_document import savepoint_document
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.state.log.progress import MissingEpochs
 from tidemark.state.store.store import JobStore
@@ -86,7 +86,7 @@ def stop(
     if savepoint is not None:
         savepoints = SavepointStore(root, job)
         taken = savepoints.take(savepoint or None, kind="stop", by=by or current_user(), note=why)
-        click.echo(str(taken)) if not as_json else echo_json(plain_savepoint(taken, savepoints.restorable(taken)[0]))
+        click.echo(str(taken)) if not as_json else echo_json(savepoint_document(taken, savepoints.restorable(taken)[0]))
 
 
 @click.command(cls=DocumentedCommand, examples=("tidemark cancel rides --why 'it hangs'",))

@@ -9,12 +9,13 @@ import click
 from tidemark.cli.jobs.start_stop import echo_generation, echo_view, require_reached, wait_for, wait_options
 from tidemark.cli.program.check_exit import EXIT_NO, YesNoCommand
 from tidemark.cli.program.documented_command import DocumentedCommand
-from tidemark.cli.program.options import DURATION, echo_json, existing_store, json_option, request_options, require_known, store_option
+from tidemark.cli.program.options import DURATION, echo_json, existing_store, json_option, request_options, store_option
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.desired.spec_store import change_spec, current_user, require_spec
 from tidemark.control.launch.launchers import launchers_here
 from tidemark.control.model.spec import JobSpec, SpecGeneration
 from tidemark.control.rewind.rewind_job import Rewinder
+from tidemark.control.view.job_views import require_known
 from tidemark.errors import DefinitionError
 from tidemark.savepoints.rewind.rewind_plan import RewindPlan
 from tidemark.savepoints.rewind.rewinding import preview_rewind

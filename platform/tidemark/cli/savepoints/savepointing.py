@@ -7,13 +7,15 @@ from typing import Final
 
 import click
 
-from tidemark.cli.jobs.savepoint_text import difference_text, plain_savepoint, savepoint_table, savepoint_text
+from tidemark.cli.jobs.savepoint_text import difference_text, savepoint_table, savepoint_text
 from tidemark.cli.program.command_groups import LazyGroup, Sections, entries
-from tidemark.cli.program.options import echo_json, existing_store, json_option, open_store, pairs, store_option, views
+from tidemark.cli.program.options import echo_json, existing_store, json_option, open_store, pairs, store_option
 from tidemark.control.desired.spec_store import current_user
+from tidemark.control.view.job_views import views
 from tidemark.durations import to_ms
 from tidemark.errors import DefinitionError
 from tidemark.savepoints.core.retention import SavepointRetention
+from tidemark.savepoints.core.savepoint_document import savepoint_document
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.savepoints.export.export_format import CopyProgress, OnCopy
 from tidemark.savepoints.export.exporting import export_savepoint
@@ -73,7 +75,7 @@ def trigger(
     found = _savepoints(store, job)
     taken = found.take(name, epoch=epoch, lineage=lineage, by=by or current_user(), note=note, labels=pairs("--label", labels))
     if as_json:
-        echo_json(plain_savepoint(taken, found.restorable(taken)[0]))
+        echo_json(savepoint_document(taken, found.restorable(taken)[0]))
     else:
         click.echo(str(taken))
 
@@ -89,7 +91,7 @@ def list_savepoints(job: str, store: str | None, *, as_json: bool) -> None:
     restorable = savepoints.restorable(*found)
     if as_json:
         for item, limits in zip(found, restorable, strict=True):
-            echo_json(plain_savepoint(item, limits))
+            echo_json(savepoint_document(item, limits))
     else:
         click.echo(savepoint_table(found, restorable) if found else f"{job} has no savepoints")
 
@@ -105,7 +107,7 @@ def show(job: str, name: str, store: str | None, *, as_json: bool) -> None:
     item, holds = found.get(name), found.file_references(name)
     (restorable,) = found.restorable(item)
     if as_json:
-        echo_json(plain_savepoint(item, restorable, holds))
+        echo_json(savepoint_document(item, restorable, holds))
     else:
         click.echo(savepoint_text(item, holds, restorable))
 
@@ -138,7 +140,7 @@ def import_command(job: str, source: str, store: str | None, name: str | None, *
     found = SavepointStore(open_store(store), job)
     taken = import_savepoint(found, source, name=name, by=by or current_user(), on_copy=_progress(as_json=as_json))
     if as_json:
-        echo_json(plain_savepoint(taken, found.restorable(taken)[0]))
+        echo_json(savepoint_document(taken, found.restorable(taken)[0]))
     else:
         click.echo(str(taken))
 
