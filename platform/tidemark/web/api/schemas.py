@@ -65,6 +65,7 @@ class Schemas:
 
     def __init__(self) -> None:
         self.components: dict[str, Schema] = {}
+        self._kinds: dict[str, object] = {}
 
     def of(self, kind: Any, *, strict: bool = False) -> Schema:  # noqa: ANN401 - a type hint has no type of its own
         """Return the schema of a type.
@@ -99,7 +100,10 @@ class Schemas:
         return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
 
     def _named(self, kind: Any, *, strict: bool) -> Schema:  # noqa: ANN401
-        name = kind.__name__
+        # What is read has other required fields than what is answered.
+        name = f"{kind.__name__}Input" if strict and not kind.__name__.endswith("Form") else kind.__name__
+        if self._kinds.setdefault(name, kind) is not kind:
+            raise ValueError(f"{kind} and {self._kinds[name]} have the same name {name!r} in the document")
         if name not in self.components:
             self.components[name] = {}  # a type may contain itself
             hints = get_type_hints(kind, include_extras=True)
@@ -154,15 +158,16 @@ def read_query(kind: type[T], given: Mapping[str, str]) -> T:
 
 
 def notes_of(kind: Any) -> dict[str, Value]:  # noqa: ANN401
-    """Return the notes on a form's fields by name."""
+    """Return the notes on a form's fields by name, also those on a part of an optional one."""
     hints = get_type_hints(kind, include_extras=True)
-    return {
-        name: note
-        for name, hint in hints.items()
-        if get_origin(hint) is Annotated
-        for note in get_args(hint)[1:]
-        if isinstance(note, Value)
-    }
+    return {name: note for name, hint in hints.items() for note in _notes_in(hint)}
+
+
+def _notes_in(hint: Any) -> list[Value]:  # noqa: ANN401
+    if get_origin(hint) is Annotated:
+        return [note for note in get_args(hint)[1:] if isinstance(note, Value)]
+    union = get_origin(hint) in (Union, types.UnionType)
+    return [note for part in get_args(hint) if union for note in _notes_in(part)]
 
 
 def _required(kind: Any, hints: Mapping[str, object], *, strict: bool) -> set[str]:  # noqa: ANN401
