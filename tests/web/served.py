@@ -12,6 +12,7 @@ from starlette.testclient import TestClient
 from tests.control.worlds import FakeLauncher, World
 from tests.savepoints.stored_jobs import StoredJob
 from tests.upgrade.upgrade_worlds import fits
+from tidemark.testing.manual_clock import ManualClock
 from tidemark.web.access.tokens import FixedTokens, Token, new_token
 from tidemark.web.api.service import Service
 from tidemark.web.server.app import build_app
@@ -27,6 +28,9 @@ OTHER = "team-b-rides"
 
 ORIGIN = "http://localhost:8787"
 
+NAMES = ("jobs.example.com", "testserver")
+"""Names of the server besides localhost; the second is that of the requests that are generated."""
+
 
 class Server:
     """The API of a world's store, a secret for each token, and a client for each of these."""
@@ -36,7 +40,7 @@ class Server:
         self.secrets: dict[str, str] = {}
         made = tuple(self._token(*row) for row in TOKENS)
         self.service = Service(world.store, {"local": FakeLauncher(world, "host-a")}, world.clock, fits)
-        self.app = build_app(self.service, tokens=FixedTokens(made) if with_tokens else None, host_names=("jobs.example.com",))
+        self.app = build_app(self.service, tokens=FixedTokens(made) if with_tokens else None, host_names=NAMES)
 
     def client(self, name: str | None = "admin", headers: Mapping[str, str] | None = None) -> TestClient:
         """Return a client with a token's name, None for one without a token."""
@@ -69,11 +73,26 @@ class Server:
         return token
 
 
-class Served(Server):
-    """The API of a store with three jobs."""
+class _WorkingClock(ManualClock):
+    """Lets the drivers do what is due whenever an operation waits, one operation at a time."""
 
-    def __init__(self, *, with_tokens: bool = True) -> None:
+    def __init__(self, world: World) -> None:
+        super().__init__(world.clock.now_ms())
+        self._world = world
+        self._turn = threading.Lock()
+
+    def sleep(self, seconds: float) -> None:
+        with self._turn:
+            self._world.tick(max(1, int(seconds)))
+
+
+class Served(Server):
+    """The API of a store with three jobs; with ``works`` their drivers do what an operation waits for."""
+
+    def __init__(self, *, with_tokens: bool = True, works: bool = False) -> None:
         world = World()
+        if works:
+            world.clock = _WorkingClock(world)
         for job in (FARES, OTHER):
             world.submit(job)
         world.run(world.reconciler(), 30)
