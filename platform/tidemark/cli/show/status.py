@@ -12,13 +12,13 @@ import click
 
 from tidemark.cli.program.documented_command import DocumentedCommand
 from tidemark.cli.program.options import UNHEALTHY_EXIT, echo_json, existing_store, json_option, store_option, views
-from tidemark.cli.show.change_log import changes_of, changes_text
-from tidemark.cli.show.tables import history_table, progress_lines, status_text
+from tidemark.cli.show.tables import changes_text, history_table, progress_lines, status_text
 from tidemark.cli.show.view_text import list_table, view_text
 from tidemark.control.launch.launchers import launchers_here
 from tidemark.control.launch.log_follower import follow_log
 from tidemark.control.model.view import UNHEALTHY, JobView
 from tidemark.control.observed.observe import Observation
+from tidemark.control.view.change_log import changes_of
 from tidemark.state.encoding.codec import to_jsonable
 from tidemark.state.log.progress import encode_progress
 from tidemark.state.status.history import read_history

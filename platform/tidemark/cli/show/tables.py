@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tidemark.clock import format_ms
 from tidemark.control.model.view import JobView
+from tidemark.control.view.change_log import Change
 from tidemark.durations import short_duration
 from tidemark.state.log.progress import EpochProgress, OperatorProgress, finished_text
 from tidemark.state.status.status import JobStatus
@@ -82,3 +83,11 @@ def _row(epoch: EpochProgress) -> tuple[str, ...]:
         str(sum(operator.state_rows for operator in epoch.operators.values())),
         str(sum(operator.state_bytes for operator in epoch.operators.values())),
     )
+
+
+def changes_text(changes: Sequence[Change]) -> str:
+    """Return events as lines."""
+    words: Mapping[str, str] = {"asked": "generation", "started": "attempt", "failed": "attempt"}
+    lines = [(format_ms(item.at), f"{words[item.kind]} {item.number} {item.kind}", item.by, item.what) for item in changes]
+    widths = [max(len(line[column]) for line in lines) for column in range(3)]
+    return "\n".join("  ".join((*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[3])) for line in lines)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
-from tidemark.clock import format_ms
 from tidemark.control.desired.attempts import attempt_numbers, read_attempt
 from tidemark.control.desired.spec_store import read_generations
 from tidemark.control.model.spec import JobSpec, SpecGeneration
@@ -46,14 +44,6 @@ def changes_of(root: JobStore, job: str, limit: int) -> tuple[Change, ...]:
     failures = status.failures if status is not None else ()
     found += [Change(item.at, "failed", item.attempt, "", f"{item.code}: {item.message}") for item in failures]
     return tuple(sorted(found, key=lambda change: change.at)[-limit:])
-
-
-def changes_text(changes: Sequence[Change]) -> str:
-    """Return events as lines."""
-    words: Mapping[str, str] = {"asked": "generation", "started": "attempt", "failed": "attempt"}
-    lines = [(format_ms(item.at), f"{words[item.kind]} {item.number} {item.kind}", item.by, item.what) for item in changes]
-    widths = [max(len(line[column]) for line in lines) for column in range(3)]
-    return "\n".join("  ".join((*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[3])) for line in lines)
 
 
 def _asked(before: JobSpec | None, made: SpecGeneration) -> str:

@@ -1,0 +1,1 @@
+"""What browsers and programs see of jobs over HTTP."""
