@@ -236,7 +236,7 @@ class SavepointOperator:
                 fix=f"set `fork`; a fork without a given name is {fork_name(form.job)!r}",
                 job=form.job,
             )
-        gone = discard(self.open_store(), form.fork, of=form.job, clock=self.clock)
+        gone = discard(self.open_store(), form.fork, of=form.job, by=caller(context), clock=self.clock)
         for place in gone:
             context.log.info("deleted %s", place)
         return {"tidemark/fork": form.fork, "tidemark/deleted": dg.MetadataValue.md("\n".join(f"- {place}" for place in gone))}

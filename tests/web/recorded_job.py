@@ -8,6 +8,7 @@ from random import Random
 import tidemark as tm
 from tests.control.worlds import FakeLauncher, World
 from tidemark.control.model.launcher import Launcher
+from tidemark.errors import SourceError
 from tidemark.savepoints.model.stored_graph import graph_of
 from tidemark.state.log.progress import (
     EpochProgress,
@@ -109,6 +110,11 @@ class RecordedJob:
     def end(self) -> None:
         """Let the driver's process die, without a word."""
         self.world.driver(self.name).end(-9)
+
+    def fail(self, what: str) -> None:
+        """Let the driver end with a permanent error, and a reconciler see that."""
+        self.world.driver(self.name).doomed = SourceError(what, fix="bring it back")
+        self.world.run(self.world.reconciler(), 10)
 
     def _write_status(self, progress: EpochProgress) -> None:
         known = read_status(self.world.store, self.name)

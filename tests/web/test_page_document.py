@@ -239,13 +239,13 @@ def test_the_tag_changes_with_what_the_page_shows(reading: Reading) -> None:
     assert tag_of(after) == tag_of({**after, "at": 0})
 
 
-def test_commands_name_the_store_if_they_need_it() -> None:
-    job = RecordedJob(World())
-    job.commit(1)
-    reader = PageReader(job.world.store, job.launchers, store="s3://a bucket/jobs", clock=job.world.clock)
-    commands = {each["what"]: each["command"] for each in reader.page("fares")["commands"]}  # type: ignore[attr-defined]
-    assert commands["take a savepoint"] == "tidemark savepoint trigger fares --store 's3://a bucket/jobs'"
-    assert commands["stop after the current epoch"] == "tidemark stop fares --store 's3://a bucket/jobs'"
+def test_commands_name_the_store_if_they_need_it(reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading.job.commit(1)
+    commands = {each["what"]: each["command"] for each in reading.page()["commands"]}
+    assert commands["take a savepoint"] == "tidemark savepoint trigger fares --store s3://bucket/jobs"
+    assert commands["stop after the current epoch"] == "tidemark stop fares --store s3://bucket/jobs"
+    monkeypatch.setenv("TIDEMARK_STORE", "s3://bucket/jobs")
+    assert reading.page()["commands"][0]["command"] == "tidemark savepoint trigger fares"
 
 
 def test_a_job_that_nobody_submitted_has_no_commands_that_need_a_spec() -> None:

@@ -15,10 +15,10 @@ import pytest
 from tests.control.worlds import World
 from tests.dagster.browser import Page, open_browser, require_chromium
 from tests.dagster.web_server import wait_for
-from tests.web.page_server import Asked, page_app, serving
+from tests.web.page_server import Asked, serving
 from tests.web.recorded_job import HOSTILE, RecordedJob
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.web.page.reader import PageReader
+from tidemark.web.access.tokens import FixedTokens, Tokens, new_token
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
@@ -82,25 +82,10 @@ def job() -> RecordedJob:
     return found
 
 
-def summary(job: RecordedJob) -> dict[str, object]:
-    """Return the job as the list of the API has it, as far as the page shows it."""
-    return {
-        "name": job.name,
-        "state": "running",
-        "health": "ok",
-        "epoch": 39,
-        "rows_per_second": 4_000.0,
-        "lag_seconds": 95.0,
-        "rows_late": 120,
-        "alerts": [{"rule": "lag", "subject": "fares"}],
-        "reason": HOSTILE,
-    }
-
-
 @contextmanager
-def opened(page: Page, job: RecordedJob, asked: Asked, *, token: str | None = None) -> Iterator[str]:
-    reader = PageReader(job.world.store, job.launchers, clock=job.world.clock)
-    with serving(page_app(reader.page, lambda: [summary(job)], asked, token)) as url:
+def opened(page: Page, job: RecordedJob, asked: Asked | None = None, tokens: Tokens | None = None) -> Iterator[str]:
+    """Serve a job's page; gives its address, and checks in the end that the browser had no complaint."""
+    with serving(job, asked, tokens) as url:
         yield url
         assert page.evaluate("broken") == []
         page.open("about:blank")
@@ -138,20 +123,21 @@ def test_numbers_change_while_one_looks(page: Page, job: RecordedJob) -> None:
 
 
 def test_texts_are_shown_as_text(page: Page, job: RecordedJob) -> None:
-    with opened(page, job, Asked()) as url:
+    job.fail(f"the topic {HOSTILE} is gone")
+    with opened(page, job) as url:
         page.open(url)
-        page.wait_for_text("fares", HOSTILE)
+        page.wait_for_text("fares", "failed")
         page.evaluate("document.querySelector('a[href=\"#fares\"]').click()")
-        page.wait_for_text(f"Fares and rides of the city {HOSTILE}")
+        page.wait_for_text(f"Fares and rides of the city {HOSTILE}", f"the topic {HOSTILE} is gone")
         for node, shown in (("n3", "zone <> '<img src=x onerror="), ("o1", f"Fares by zone and hour {HOSTILE}")):
             page.evaluate(f"document.querySelector('[data-key=\"box {node}\"]').dispatchEvent(new MouseEvent('click'))")
             page.wait_for_text(shown, "newest epochs")
         assert page.evaluate("document.images.length") == 0
-        assert page.evaluate("document.title") == "fares: running \N{EN DASH} Tidemark"
+        assert page.evaluate("document.title") == "fares: failed \N{EN DASH} Tidemark"
 
 
 def test_the_keyboard_reaches_the_boxes_and_keeps_its_place(page: Page, job: RecordedJob) -> None:
-    with opened(page, job, Asked()) as url:
+    with opened(page, job) as url:
         page.open(f"{url}#fares")
         page.wait_for_text("Watermarks by split", "held by split fares-0")
         page.evaluate("document.querySelector('[data-key=\"scroll graph\"]').focus()")
@@ -169,7 +155,7 @@ def test_the_keyboard_reaches_the_boxes_and_keeps_its_place(page: Page, job: Rec
 
 def test_a_dead_job_is_red(page: Page, job: RecordedJob) -> None:
     job.end()
-    with opened(page, job, Asked()) as url:
+    with opened(page, job) as url:
         page.open(f"{url}#fares")
         page.wait_for_text("dead", "to do", "tidemark supervise")
         assert page.evaluate("document.getElementById('state').dataset.tone") == "bad"
@@ -184,17 +170,17 @@ def test_a_dead_job_is_red(page: Page, job: RecordedJob) -> None:
 
 
 def test_the_page_asks_for_a_token_and_keeps_it_for_the_tab(page: Page, job: RecordedJob) -> None:
-    asked = Asked()
-    with opened(page, job, asked, token="right-token") as url:  # noqa: S106 - of this test
+    token, secret = new_token("anna", "viewer", "fares")
+    with opened(page, job, tokens=FixedTokens((token,))) as url:
         page.open(f"{url}#fares")
         page.wait_for_text("A token is needed")
         assert not page.evaluate("document.getElementById('token-wrong').checkVisibility()")
         page.evaluate(ENTER.replace("TEXT", "wrong-token"))
         page.wait_for_text("does not know this token")
-        page.evaluate(ENTER.replace("TEXT", "right-token"))
+        page.evaluate(ENTER.replace("TEXT", secret))
         page.wait_for_text("Watermarks by split", "Forget token")
         assert page.evaluate("[localStorage.length, sessionStorage.length, document.cookie]") == [0, 1, ""]
-        assert "token" not in page.evaluate("location.href")
+        assert secret not in page.evaluate("location.href")
         page.open("about:blank")
         page.open(f"{url}#fares")
         page.wait_for_text("Watermarks by split")
@@ -220,13 +206,12 @@ def test_a_hidden_page_asks_nothing(page: Page, job: RecordedJob) -> None:
 
 
 def test_an_unknown_job_and_a_server_that_has_ended(page: Page, job: RecordedJob) -> None:
-    with opened(page, job, Asked()) as url:
+    with opened(page, job) as url:
         page.open(f"{url}#nothing")
-        page.wait_for_text("No such job", "there is no job 'nothing'")
+        page.wait_for_text("No such job", "no job 'nothing'")
         page.evaluate("location.hash = '#fares'")
         page.wait_for_text("Watermarks by split")
-    reader = PageReader(job.world.store, job.launchers, clock=job.world.clock)
-    with serving(page_app(reader.page, list, Asked(), None)) as url:
+    with serving(job) as url:
         page.open(f"{url}#fares")
         page.wait_for_text("Watermarks by split", "live")
     page.wait_for_text("the server does not answer", "Watermarks by split", seconds=30)
@@ -236,16 +221,16 @@ def test_an_unknown_job_and_a_server_that_has_ended(page: Page, job: RecordedJob
 def test_a_job_of_fifty_operators_is_drawn(page: Page) -> None:
     """In layers, without boxes upon one another."""
     job = RecordedJob(World())
-    with opened(page, job, Asked()) as url:
+    with opened(page, job) as url:
         page.open(url)
-        page.wait_for_text("Jobs")
+        page.wait_for_text("fares", "running")
         assert page.evaluate(LAYOUT) == {"boxes": 50, "over": 0, "backwards": 0, "wires": 92, "least": 0, "fits": True}
 
 
 def test_the_picture_of_the_docs(page: Page, job: RecordedJob, tmp_path: Path) -> None:
     job.commit(30, late=4)
     folder = Path(os.environ.get("TIDEMARK_PICTURES", str(tmp_path)))
-    with opened(page, job, Asked()) as url:
+    with opened(page, job) as url:
         page.open(f"{url}#fares")
         page.wait_for_text("Watermarks by split", "held by split fares-0")
         page.screenshot(folder / "job-page.png")

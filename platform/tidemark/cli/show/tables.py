@@ -6,11 +6,18 @@ from collections.abc import Mapping, Sequence
 
 from tidemark.clock import format_ms
 from tidemark.control.model.view import JobView
-from tidemark.control.view.change_log import Change
+from tidemark.control.view.change_log import Change, ChangeKind
 from tidemark.durations import short_duration
 from tidemark.state.log.progress import EpochProgress, OperatorProgress, finished_text
 from tidemark.state.status.status import JobStatus
 
+_CHANGES: Mapping[ChangeKind, str] = {
+    "asked": "generation {} asked",
+    "started": "attempt {} started",
+    "failed": "attempt {} failed",
+    "upgrade": "upgrade step {}",
+    "request": "request {}",
+}
 _COLUMNS = ("epoch", "time", "took", "rows in", "rows out", "late", "malformed", "watermark", "lag", "state rows", "state bytes")
 
 
@@ -87,7 +94,6 @@ def _row(epoch: EpochProgress) -> tuple[str, ...]:
 
 def changes_text(changes: Sequence[Change]) -> str:
     """Return events as lines."""
-    words: Mapping[str, str] = {"asked": "generation", "started": "attempt", "failed": "attempt"}
-    lines = [(format_ms(item.at), f"{words[item.kind]} {item.number} {item.kind}", item.by, item.what) for item in changes]
+    lines = [(format_ms(item.at), _CHANGES[item.kind].format(item.number), item.by, item.what) for item in changes]
     widths = [max(len(line[column]) for line in lines) for column in range(3)]
     return "\n".join("  ".join((*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[3])) for line in lines)

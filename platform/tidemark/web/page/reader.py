@@ -10,11 +10,12 @@ from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control.alerts.engine.alert_store import read_alerts
 from tidemark.control.alerts.model.alert_state import JobAlerts
 from tidemark.control.model.launcher import Launcher
+from tidemark.control.model.paths import ATTEMPTS, CONTROL, REQUESTS, SPECS, UPGRADES
 from tidemark.control.model.view import JobView
 from tidemark.control.observed.observe import Observation, Observer
-from tidemark.control.view.change_log import changes_of
+from tidemark.control.view.change_log import Change, changes_of
 from tidemark.control.view.epoch_series import HistoryReader, JobHistory
-from tidemark.control.view.view_builder import damaged_view, view_of
+from tidemark.control.view.job_views import job_views
 from tidemark.errors import CorruptStoreError, FormatError, UnknownJobError
 from tidemark.names import validate_name
 from tidemark.savepoints.core.savepoint_store import SavepointStore
@@ -22,7 +23,8 @@ from tidemark.savepoints.model.rewind_journal import read_rewind
 from tidemark.savepoints.model.savepoint import SavepointInfo
 from tidemark.state.encoding.codec import from_jsonable
 from tidemark.state.status.job_graph import read_job_graph
-from tidemark.state.store.layout import LOG, job_folder, pin_path
+from tidemark.state.store.layout import job_folder, pin_path
+from tidemark.state.store.root_store import is_default
 from tidemark.state.store.store import JobStore
 from tidemark.web.page.document import job_page
 from tidemark.web.page.facts import JobFacts, SavepointLine
@@ -44,12 +46,11 @@ class PageReader:
     Args:
         root: the root store.
         launchers: by name, to probe processes.
-        store: the root store's URI if the commands on the page need it, else None.
         clock: processing time.
     """
 
-    def __init__(self, root: JobStore, launchers: Mapping[str, Launcher], *, store: str | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._root, self._launchers, self._named, self._clock = root, launchers, store, clock
+    def __init__(self, root: JobStore, launchers: Mapping[str, Launcher], *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._root, self._launchers, self._clock = root, launchers, clock
         self._jobs: dict[str, _JobReader] = {}
 
     def page(self, job: str) -> dict[str, object]:
@@ -61,8 +62,8 @@ class PageReader:
             StoreError: the store cannot be reached.
         """
         name = validate_name("job", job)
-        reader = self._jobs.get(name) or _JobReader(self._root, name, self._launchers)
-        facts = reader.read(self._clock.now_ms(), self._named)
+        reader = self._jobs.get(name) or _JobReader(self._root, name, self._launchers, self._clock)
+        facts = reader.read()
         # Only of jobs that exist, so that requests for others leave nothing behind.
         self._jobs[name] = reader
         return job_page(facts)
@@ -71,8 +72,8 @@ class PageReader:
 class _JobReader:
     """Reads one job."""
 
-    def __init__(self, root: JobStore, job: str, launchers: Mapping[str, Launcher]) -> None:
-        self._root, self._job, self._folder = root, job, root.at(job_folder(job))
+    def __init__(self, root: JobStore, job: str, launchers: Mapping[str, Launcher], clock: Clock) -> None:
+        self._root, self._job, self._clock, self._folder = root, job, clock, root.at(job_folder(job))
         self._observer, self._histories = Observer(root, launchers), HistoryReader(root)
         self._savepoints = SavepointStore(root, job)
         self._lines: dict[tuple[str, int], SavepointLine | None] = {}
@@ -80,41 +81,41 @@ class _JobReader:
         self._problems: list[str] = []
         self._lock = Lock()
 
-    def read(self, now: int, store: str | None) -> JobFacts:
+    def read(self) -> JobFacts:
         with self._lock:
             self._problems = []
-            seen, view = self._observe(now, store)
+            seen, view = self._observe()
             history = self._part("history", lambda: self._histories.refresh([view])[self._job], JobHistory())
             if history.problem:
                 self._problems.append(f"history: {history.problem}")
-            graph_key = (view.attempt, view.started_at, view.lineage)
-            changes_key = (view.generation, view.attempt, tuple(failure.at for failure in view.failures))
+            started = (view.attempt, view.started_at, view.lineage)
             lines, count = self._part("savepoints", self._list_savepoints, _NO_SAVEPOINTS)
             return JobFacts(
                 observation=seen,
                 view=view,
-                graph=self._part("graph", lambda: self._once("graph", graph_key, lambda: read_job_graph(self._root, self._job)), None),
+                graph=self._part("graph", lambda: self._once("graph", started, lambda: read_job_graph(self._root, self._job)), None),
                 epochs=history.epochs,
                 alerts=self._part("alerts", lambda: read_alerts(self._root, self._job).alerts, JobAlerts(self._job)),
                 savepoints=lines,
                 savepoints_in_all=count,
-                changes=self._part(
-                    "changes", lambda: self._once("changes", changes_key, lambda: changes_of(self._root, self._job, CHANGES)), ()
-                ),
+                changes=self._part("changes", lambda: self._changes(view), ()),
                 problems=tuple(self._problems),
-                store=store,
+                store=None if is_default(self._root) else self._root.uri,
             )
 
-    def _observe(self, now: int, store: str | None) -> tuple[Observation, JobView]:
-        try:
-            seen = self._observer.observe(self._job)
-        except (CorruptStoreError, FormatError) as error:
-            return Observation(self._job), damaged_view(self._job, error.with_job(self._job), now)
-        if seen.generation is None and seen.driver is None and seen.damage is None and LOG not in self._folder.folders():
-            raise UnknownJobError(
-                f"there is no job {self._job!r} in {self._root.uri}", fix="choose one of the jobs that the store has", job=self._job
-            )
-        return seen, view_of(seen, now, store=store)
+    def _observe(self) -> tuple[Observation, JobView]:
+        found = job_views(self._root, (self._job,), self._observer, clock=self._clock)
+        if not found:
+            raise UnknownJobError(f"the store has no job {self._job!r}", fix="choose one of the jobs that it has", job=self._job)
+        return found[0]
+
+    def _changes(self, view: JobView) -> tuple[Change, ...]:
+        """Return the newest changes; they are read again only if one of the numbered records that they are made of is new."""
+        kinds = (f"{folder}/" for folder in (SPECS, ATTEMPTS, UPGRADES, REQUESTS))
+        listed = [file.path for file in self._folder.list(CONTROL)]
+        newest = tuple(max((path for path in listed if path.startswith(kind)), default="") for kind in kinds)
+        key = (newest, tuple(failure.at for failure in view.failures))
+        return self._once("changes", key, lambda: changes_of(self._root, self._job, CHANGES))
 
     def _part(self, name: str, read: Callable[[], T], otherwise: T) -> T:
         """Return a part of the page; if its file is damaged, or of a newer release, note that and return the other value."""

@@ -75,7 +75,7 @@ function buildJob() {
         {},
         el("section", { class: "panel", "aria-labelledby": "epochs-title" }, el("h2", { id: "epochs-title" }, "Epochs, by stage"), el("div", { id: "epochs" }), el("div", { id: "lines", class: "lines" })),
         panel("pressure", "Back-pressure"),
-        panel("changes", "Generations, starts and failures"),
+        panel("changes", "Generations, upgrades, starts and failures"),
       ),
       el(
         "div",

@@ -138,12 +138,12 @@ export function savepoints({ savepoints: found, savepoints_in_all: all }) {
 }
 
 export function changes(found) {
-  const words = { asked: "generation", started: "attempt", failed: "attempt" };
+  const words = { asked: "generation {}", started: "attempt {} started", failed: "attempt {} failed", upgrade: "upgrade", request: "request" };
   const rows = found.map((each) => ({
-    cells: [ago(each.at), el("b", {}, `${words[each.kind] ?? ""} ${each.number} ${each.kind}`), each.by, each.what],
+    cells: [ago(each.at), el("b", {}, (words[each.kind] ?? each.kind).replace("{}", each.number)), each.by, each.what],
     tone: each.kind === "failed" ? "bad" : null,
   }));
-  return table("Generations, starts and failures", ["when", "what", "by", "why"], rows, "None: the job was never submitted.");
+  return table("Changes, starts and failures", ["when", "what", "by", "why"], rows, "None: the job was never submitted.");
 }
 
 export function commands(found) {
