@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -39,8 +40,16 @@ class Asked:
 @contextmanager
 def serving(job: RecordedJob, asked: Asked | None = None, tokens: Tokens | None = None) -> Iterator[str]:
     """Serve the jobs of a world; gives the server's address."""
-    server = serve(Service(job.world.store, job.launchers, job.world.clock), port=0, tokens=tokens)
-    server.server.config.app = (asked or Asked()).watch(server.server.config.app)  # type: ignore[arg-type] - of uvicorn, any application
+    with serving_store(Service(job.world.store, job.launchers, job.world.clock), asked, tokens) as url:
+        yield url
+
+
+@contextmanager
+def serving_store(service: Service, asked: Asked | None = None, tokens: Tokens | None = None) -> Iterator[str]:
+    """Serve the jobs of a store; gives the server's address."""
+    server = serve(service, port=0, tokens=tokens)
+    app: Any = server.server.config.app
+    server.server.config.app = (asked or Asked()).watch(app)
     server.start()
     try:
         yield server.url

@@ -33,8 +33,8 @@ SCHEMA = "zone STRING, ride STRING, fare DOUBLE, at TIMESTAMP"
 REJECTED, LATE, MALFORMED = tm.OutputTag("refunds"), tm.OutputTag("late_fares"), tm.OutputTag("unreadable")
 
 
-def taxi_job(name: str = "fares") -> tm.Job:
-    """Return a job with two sources, a filter, a window, a join and five outputs."""
+def taxi_job(name: str = "fares", remark: str = HOSTILE) -> tm.Job:
+    """Return a job with two sources, a filter, a window, a deduplication and five outputs; its texts contain a remark."""
     fares = tm.source(
         "fares",
         tm.kafka_source(
@@ -49,20 +49,20 @@ def taxi_job(name: str = "fares") -> tm.Job:
         watermarks=tm.bounded_out_of_orderness("1 minute", timestamp="at"),
     )
     rows = fares.select("value.zone AS zone", "value.ride AS ride", "value.fare AS fare")
-    paid = rows.filter(f"fare >= 0 AND zone <> '{HOSTILE.replace(chr(39), chr(39) * 2)}'", rejects_to=REJECTED)
+    paid = rows.filter(f"fare >= 0 AND zone <> '{remark.replace(chr(39), chr(39) * 2)}'", rejects_to=REJECTED)
     hourly = paid.key_by("zone").window(tm.tumbling("1 hour")).allowed_lateness("10 minutes").late_to(LATE)
     totals = hourly.aggregate(fares=tm.count(), dollars=tm.sum("fare")).uid("hourly")
     first = rides.key_by("ride").deduplicate(within="1 hour").uid("first-ride")
     return tm.Job(
         name,
         outputs={
-            "hourly": tm.delta(totals, "/lake/hourly", description=f"Fares by zone and hour {HOSTILE}"),
+            "hourly": tm.delta(totals, "/lake/hourly", description=f"Fares by zone and hour {remark}"),
             "rides": tm.delta(first, "/lake/first_rides"),
             "late": tm.parquet(totals.side_output(LATE), "/lake/late"),
             "refunds": tm.parquet(paid.side_output(REJECTED), "/lake/refunds"),
             "unreadable": tm.parquet(fares.side_output(MALFORMED), "/lake/unreadable"),
         },
-        description=f"Fares and rides of the city {HOSTILE}",
+        description=f"Fares and rides of the city {remark}",
     )
 
 
@@ -74,11 +74,13 @@ class RecordedJob:
         world: store, clock, processes.
         name: the job's name.
         is_graph_stored: whether the driver stores the graph, as builds before it did not.
+        remark: of ``taxi_job``.
     """
 
     world: World
     name: str = "fares"
     is_graph_stored: bool = True
+    remark: str = HOSTILE
     epochs: list[EpochProgress] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -87,7 +89,7 @@ class RecordedJob:
         self.world.run(self.world.reconciler(), 10)
         self.world.driver(self.name).idle = True
         if self.is_graph_stored:
-            write_job_graph(self.world.store, graph_of(taxi_job(self.name)))
+            write_job_graph(self.world.store, graph_of(taxi_job(self.name, self.remark)))
         self._writer = HistoryWriter(self.world.store, self.name)
 
     @property

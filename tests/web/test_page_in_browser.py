@@ -227,11 +227,13 @@ def test_a_job_of_fifty_operators_is_drawn(page: Page) -> None:
         assert page.evaluate(LAYOUT) == {"boxes": 50, "over": 0, "backwards": 0, "wires": 92, "least": 0, "fits": True}
 
 
-def test_the_picture_of_the_docs(page: Page, job: RecordedJob, tmp_path: Path) -> None:
-    job.commit(30, late=4)
+def test_the_picture_of_the_docs(page: Page, tmp_path: Path) -> None:
+    job = RecordedJob(World(), remark="of New York")
+    job.commit(70, late=4)
     folder = Path(os.environ.get("TIDEMARK_PICTURES", str(tmp_path)))
+    page.command("Emulation.setDeviceMetricsOverride", width=1280, height=1180, deviceScaleFactor=1, mobile=False)
     with opened(page, job) as url:
         page.open(f"{url}#fares")
-        page.wait_for_text("Watermarks by split", "held by split fares-0")
+        page.wait_for_text("Watermarks by split", "held by split fares-0", "time in epochs")
         page.screenshot(folder / "job-page.png")
         assert 5_000 < (folder / "job-page.png").stat().st_size < MOST_BYTES

@@ -87,7 +87,7 @@ function line(name, values, text) {
   return el(
     "figure",
     {},
-    el("figcaption", {}, el("b", {}, name), ` ${last}, at most ${greatest}`),
+    el("figcaption", {}, el("b", {}, name), ` ${last}, max ${greatest}`),
     svg("svg", { class: "line", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": `${name}: ${last}, at most ${greatest}` }, svg("path", { d: path || "M0 0", fill: "none" })),
   );
 }
