@@ -7,7 +7,9 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from tests.web.served import FARES, OTHER, TAXI, Served
+from tests.control.read_jobs import Read, kafka
+from tests.control.worlds import World
+from tests.web.served import FARES, OTHER, TAXI, Served, Server
 from tidemark.cli.program.main import main
 from tidemark.control.alerts.engine.alert_store import AlertRecord, write_alerts
 from tidemark.control.alerts.model.alert_state import Condition, JobAlerts
@@ -122,3 +124,17 @@ def test_an_unexpected_error_shows_nothing_of_itself(served: Served, monkeypatch
     assert found.status_code == 500
     assert "hunter2" not in found.text
     assert "RuntimeError" in found.json()["detail"]
+
+
+def test_whether_an_input_is_visible_is_shown() -> None:
+    server = Server(World())
+    read = Read(server.world.store)
+    read.publish(read.commit(kafka(p0=5)))
+    client = server.client("viewer")
+    found = client.get("/api/v1/jobs/taxi/visible?input=kafka:rides:0:4").json()
+    assert (found["visible"], found["missing"], found["completion"]["epoch"]) == (True, "", 0)
+    later = client.get("/api/v1/jobs/taxi/visible?input=kafka:rides:0:5").json()
+    assert later["visible"] is False
+    assert "source 'rides' has not read it" in later["missing"]
+    assert client.get("/api/v1/jobs/taxi/visible?input=x").status_code == 422
+    assert client.get("/api/v1/jobs/taxi/visible").json()["detail"] == "the query lacks input"
