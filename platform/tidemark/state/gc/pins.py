@@ -47,6 +47,17 @@ class Pin:
 
 
 @dataclass(frozen=True)
+class PinOutline:
+    """A pin without the lists of files that its record names: name, when it was made (milliseconds), lineage and epoch of the record."""
+
+    name: str
+    pinned_at: int
+    lineage: str
+    epoch: int
+    about: Mapping[str, object] | None = None
+
+
+@dataclass(frozen=True)
 class _PinBody:
     name: str
     pinned_at: int
@@ -200,6 +211,16 @@ class Pins:
             if all(pins):
                 return tuple(pin for pin in pins if pin is not None)
         raise CorruptStoreError(f"the pins in {PINS} change faster than they can be listed", fix="try again", job=self.log.job)
+
+    def outline(self, name: str) -> PinOutline | None:
+        """Return a pin's outline, from its file alone; None if there is none of that name.
+
+        Raises:
+            CorruptStoreError: the file is damaged.
+        """
+        body = self._body(name)
+        found = _identity(json.dumps(body.record).encode(), pin_path(name)) if body is not None else None
+        return PinOutline(body.name, body.pinned_at, found.lineage, found.epoch, body.about) if body is not None and found else None
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all pins, sorted."""

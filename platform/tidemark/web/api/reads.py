@@ -25,8 +25,9 @@ from tidemark.state.status.history import read_history
 from tidemark.state.status.status import JobStatus
 from tidemark.web.access.tokens import Role
 from tidemark.web.api.operations import Operation
-from tidemark.web.api.routes import ApiRoute, Call, NoForm, route
+from tidemark.web.api.routes import ApiRoute, Call, NoForm, Tagged, route
 from tidemark.web.api.schemas import Value
+from tidemark.web.page.document import tag_of
 
 JOB: Final = "/jobs/{job}"
 
@@ -226,6 +227,13 @@ def get_log(call: Call, form: LogForm) -> LogLines:
     return LogLines(handle.log, handle.host, tuple(launcher.logs(handle, form.lines)) if launcher is not None else ())
 
 
+def get_page(call: Call, form: NoForm) -> Tagged:
+    """Show all that the page of a job shows, with an entity tag that changes when it does."""
+    del form
+    document = call.service.pages.page(call.job)
+    return Tagged(document, tag_of(document))
+
+
 def list_operations(call: Call, form: NoForm) -> OperationList:
     """List the operations on a job that this server carries out, or has carried out."""
     del form
@@ -287,6 +295,7 @@ READS: Final[tuple[ApiRoute, ...]] = (
     route("GET", "/me", who_am_i, NoForm, role="viewer", answer=WhoAmI, group="access"),
     route("GET", "/jobs", list_jobs, NoForm, role="viewer", answer=JobList),
     route("GET", JOB, get_job, NoForm, role="viewer", answer=JobDocument),
+    route("GET", f"{JOB}/page", get_page, NoForm, role="viewer", answer=dict[str, object]),
     route("GET", f"{JOB}/history", get_history, LimitForm, role="viewer", answer=JobHistory),
     route("GET", f"{JOB}/changes", get_changes, LimitForm, role="viewer", answer=JobChanges),
     route("GET", f"{JOB}/log", get_log, LogForm, role="operator", answer=LogLines),

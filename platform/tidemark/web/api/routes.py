@@ -50,6 +50,14 @@ class Accepted:
     operation: str | None = None
 
 
+@dataclass(frozen=True)
+class Tagged:
+    """An answer with an entity tag; a request whose ``If-None-Match`` is that tag gets the status 304 instead."""
+
+    document: Mapping[str, object]
+    tag: str
+
+
 Handler = Callable[[Call, F], object]
 """Carries a request out, and returns what ``to_jsonable`` makes the answer of; raises a ``TidemarkError``, which becomes a problem."""
 

@@ -18,6 +18,7 @@ from tidemark.names import validate_name
 from tidemark.state.store.store import JobStore
 from tidemark.web.access.caller import Caller
 from tidemark.web.api.operations import Operations
+from tidemark.web.page.reader import PageReader
 
 
 @dataclass
@@ -37,10 +38,11 @@ class Service:
     judge: Judge = judge_code
 
     def __post_init__(self) -> None:
-        """Create the list of operations, and the observer, which caches immutable records and serves one thread at a time."""
+        """Create the list of operations, the reader of pages, and the observer, which caches records and serves one thread at a time."""
         self.operations = Operations(self.clock)
         self._observer = Observer(self.store, self.launchers)
         self._lock = threading.Lock()
+        self.pages = PageReader(self.store, self.launchers, clock=self.clock)
 
     def visible(self, caller: Caller) -> list[tuple[Observation, JobView]]:
         """Return observation and view of each job that a caller may see, sorted by name."""

@@ -31,8 +31,18 @@ from tidemark.web.server.endpoint import Endpoint, problem_response
 OPENAPI_PATH: Final = "/openapi.json"
 _log = logging.getLogger("tidemark.web")
 
+_POLICY: Final = (
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "connect-src 'self'",
+    "img-src 'self'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+)
 _HEADERS: Final = (
-    (b"content-security-policy", b"default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'"),
+    (b"content-security-policy", "; ".join(_POLICY).encode()),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),

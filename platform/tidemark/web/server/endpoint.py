@@ -17,7 +17,7 @@ from tidemark.state.encoding.codec import to_jsonable
 from tidemark.web.access.caller import caller_of
 from tidemark.web.access.tokens import Tokens
 from tidemark.web.api.problems import PROBLEM_TYPE, Problem, problem_of
-from tidemark.web.api.routes import Accepted, ApiRoute, Call, NoForm
+from tidemark.web.api.routes import Accepted, ApiRoute, Call, NoForm, Tagged
 from tidemark.web.api.schemas import read_form, read_query
 from tidemark.web.api.service import Service
 
@@ -55,6 +55,8 @@ class Endpoint:
             validate_name(kind, name)
         form = await _form(request, route)
         answer = await run_in_threadpool(route.handler, Call(self._service, caller, path), form)
+        if isinstance(answer, Tagged):
+            return _tagged_response(answer, request.headers.get("if-none-match"))
         headers = {"Location": answer.watch} if isinstance(answer, Accepted) else {}
         return JSONResponse(to_jsonable(answer), status_code=route.status, headers=headers)
 
@@ -66,6 +68,12 @@ def problem_response(problem: Problem, headers: Mapping[str, str] | None = None)
     return JSONResponse(
         to_jsonable(problem), status_code=problem.status, media_type=PROBLEM_TYPE, headers={**(headers or {}), **challenge, **again}
     )
+
+
+def _tagged_response(answer: Tagged, known: str | None) -> Response:
+    """Return an answer with its tag, or only that the caller has it already."""
+    tag = f'"{answer.tag}"'
+    return Response(status_code=304, headers={"ETag": tag}) if known == tag else JSONResponse(answer.document, headers={"ETag": tag})
 
 
 async def _form(request: Request, route: ApiRoute) -> object:
