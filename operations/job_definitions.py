@@ -15,6 +15,7 @@ from tidemark.assets.checks.state_compatible import StateFits
 from tidemark.assets.definitions.broken_code import broken_check, broken_spec
 from tidemark.assets.definitions.continuous import Partitions, build_output_asset_specs
 from tidemark.assets.definitions.job_health import build_health_checks
+from tidemark.assets.definitions.page_link import page_links
 from tidemark.assets.definitions.standalone_checks import build_asset_checks
 from tidemark.assets.definitions.streaming import build_source_asset_specs, streaming_assets
 from tidemark.assets.streams.translator import TidemarkTranslator, group_of
@@ -66,6 +67,7 @@ def build_job_definitions(
     cron: str | None = None,
     spark_config: Mapping[str, str] | None = None,
     alert_key: str | None = "alerts",
+    ui_url: str | None = None,
     launchers: Callable[[], Mapping[str, Launcher]] = launchers_here,
     default_status: dg.DefaultSensorStatus | None = None,
 ) -> dg.Definitions:
@@ -97,14 +99,15 @@ def build_job_definitions(
         cron: when jobs that are not continuous read their input; every quarter of an hour by default.
         spark_config: Spark settings of runs of jobs that are not continuous.
         alert_key: key of the resource that alerts go through; None sends none.
+        ui_url: the address of `tidemark ui` as browsers reach it; each output's metadata then has a link to its job's page.
         launchers: launchers of drivers, by name.
         default_status: whether the sensors and schedules run as soon as they are deployed. By default the sensors do, since without them
             a driver that died stays dead unnoticed, and the schedules do not. If several deployments load the code location, pass
             ``DefaultSensorStatus.STOPPED`` to all but one.
 
     Raises:
-        DefinitionError: partitions, checks or the spec of a job that loads do not fit it; or an argument is given that belongs to the
-            other kind of jobs.
+        DefinitionError: partitions, checks or the spec of a job that loads do not fit it; ``ui_url`` is no address; or an argument is given
+            that belongs to the other kind of jobs.
     """
     kinds = {
         True: {
@@ -117,6 +120,7 @@ def build_job_definitions(
         },
         False: {"cron": cron is not None, "spark_config": spark_config is not None},
     }
+    link = page_links(ui_url)
     _require_none([name for name, given in kinds[not continuous].items() if given], continuous=continuous)
     if not continuous:
         return _drained_definitions(
@@ -126,6 +130,7 @@ def build_job_definitions(
             translator=translator,
             options=SensorOptions(store=store, alert_key=alert_key, default_status=default_status),
             cron=cron or EVERY_QUARTER_HOUR,
+            link=link,
         )
     loaded = load_jobs(codes, partitions=partitions, translator=translator, single_jobs=single_jobs)
     broken = [broken_spec(code, error) for code, error in loaded.broken.items()]
@@ -147,7 +152,7 @@ def build_job_definitions(
         build_check_sensor(store, default_status=status),
     ]
     definitions = dg.Definitions(
-        assets=[*loaded.sources, *loaded.specs, *broken],
+        assets=[*loaded.sources, *map(link, loaded.specs), *broken],
         asset_checks=[*made, *(broken_check(code) for code in loaded.broken)],
         sensors=sensors,
     )
@@ -195,13 +200,14 @@ def _drained_definitions(
     translator: TidemarkTranslator | None,
     options: SensorOptions,
     cron: str,
+    link: Callable[[dg.AssetSpec], dg.AssetSpec],
 ) -> dg.Definitions:
     """Return the definitions of jobs that runs drain, each with a resource of its own, so that two calls can be merged."""
     status = dg.DefaultScheduleStatus(options.default_status.value if options.default_status is not None else "STOPPED")
     assets, sensors = list[dg.AssetsDefinition](), list[dg.SensorDefinition]()
     for job in loaded.jobs.values():
         given = _with_conservation(checks(job))
-        assets.append(_drained_assets(job, given, translator, options.store, spark_config))
+        assets.append(_drained_assets(job, given, translator, options.store, spark_config).map_asset_specs(link))
         sensors += [build_watermark_lag_sensor(job, options=options), build_late_data_sensor(job, options=options)]
     return dg.Definitions(
         assets=[*loaded.sources, *assets, *(broken_spec(code, error) for code, error in loaded.broken.items())],

@@ -104,6 +104,10 @@ class InvalidNameError(DefinitionError):
     code = "TM104"
 
 
+class TakenNameError(InvalidNameError):
+    """A job, savepoint or silence of that name exists already."""
+
+
 class SourceError(TidemarkError):
     """A source is missing, unreadable, or not of the declared shape."""
 
@@ -153,6 +157,10 @@ class CorruptStoreError(TidemarkError):
     """A stored record, segment or state file is damaged or missing."""
 
     code = "TM401"
+
+
+class NotRetainedError(CorruptStoreError):
+    """An epoch was requested that the job's log no longer has, or never had."""
 
 
 class UnknownStoreError(CorruptStoreError):
@@ -311,3 +319,48 @@ class CrashTestError(TidemarkError):
     """A process that should have been killed at a point ended in another way."""
 
     code = "TM620"
+
+
+class AccessDeniedError(TidemarkError):
+    """A request to the REST API is not allowed for its token, or for a request without one."""
+
+    code = "TM700"
+
+
+class UnauthenticatedError(AccessDeniedError):
+    """A request to the REST API has no token, or one that is not known."""
+
+    code = "TM701"
+
+
+class ForeignRequestError(AccessDeniedError):
+    """A request names a host that the server does not have, or was sent by a page of another server."""
+
+    code = "TM702"
+
+
+class RequestFormError(TidemarkError):
+    """A request to the REST API has a body or parameters that cannot be read."""
+
+    code = "TM710"
+
+
+class LargeBodyError(RequestFormError):
+    """The body of a request is larger than the REST API reads."""
+
+
+class UnsupportedBodyError(RequestFormError):
+    """The body of a request is of another type than JSON."""
+
+
+class UnknownAddressError(TidemarkError):
+    """The server has nothing at the address of a request."""
+
+    code = "TM712"
+
+
+class ServerBusyError(TidemarkError):
+    """The server carries out as many operations as it may; the request was not begun."""
+
+    code = "TM711"
+    transient = True

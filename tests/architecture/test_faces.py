@@ -10,7 +10,7 @@ import pytest
 
 from tests.architecture.sources import CHECKOUT, Import, Source, package_sources, read_source
 
-FACES = ("graph", "semantics", "state", "savepoints", "spark", "control", "testing", "assets", "resources", "sensors", "operations")
+FACES = ("graph", "semantics", "state", "savepoints", "spark", "control", "testing", "web", "assets", "resources", "sensors", "operations")
 """Packages of ``tidemark``; single modules, such as ``tidemark.errors``, are their own face."""
 
 DAGSTER_FOLDERS = ("assets", "resources", "sensors", "operations")
@@ -75,7 +75,7 @@ def test_every_public_name_is_there(package: str) -> None:
         assert not hasattr(value, "__path__"), f"{name} is a module"
 
 
-@pytest.mark.parametrize("package", ["control", "graph", "savepoints", "semantics", "spark", "state", "testing"])
+@pytest.mark.parametrize("package", ["control", "graph", "savepoints", "semantics", "spark", "state", "testing", "web"])
 def test_no_public_name_is_a_module_of_its_package(package: str) -> None:
     face = importlib.import_module(f"tidemark.{package}")
     modules = {module.name for module in pkgutil.iter_modules(face.__path__)}

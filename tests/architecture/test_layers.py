@@ -20,8 +20,9 @@ RANKS = {
     "savepoints": 4,
     "spark": 5,
     "control": 6, "testing": 6,
-    "cli": 7,
-    "assets": 8, "resources": 8, "sensors": 8, "operations": 8,
+    "web": 7,
+    "cli": 8,
+    "assets": 9, "resources": 9, "sensors": 9, "operations": 9,
 }  # fmt: skip
 DAGSTER_PARTS = {"assets", "resources", "sensors", "operations"}
 ORCHESTRATION = {"dagster", "dagster_pyspark", "dagster_slack", "dagster_webserver", "great_expectations"}

@@ -14,9 +14,9 @@ from tidemark.cli.top.frame import full_screen
 from tidemark.cli.top.job_page import job_page
 from tidemark.cli.top.jobs_page import jobs_page, visible_rows
 from tidemark.cli.top.selection import Selection
-from tidemark.cli.top.series import JobHistory, series_of
 from tidemark.cli.top.sparkline import sparkline
 from tidemark.control.model.view import JobView, RowCounts
+from tidemark.control.view.epoch_series import JobHistory, series_of
 from tidemark.state.log.progress import EpochProgress, OperatorProgress, SourceProgress
 
 NAMES = ("bikes", "fares", "rides")

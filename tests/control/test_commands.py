@@ -67,8 +67,16 @@ def place() -> JobStore | None:
 @pytest.fixture
 def tidemark_(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: JobStore | None) -> Iterator[Terminal]:
     terminal = Terminal(tmp_path, place)
-    for module in ("program.options", "jobs.start_stop", "jobs.submitting", "jobs.supervising", "show.status", "top.feed"):
-        monkeypatch.setattr(f"tidemark.cli.{module}.launchers_here", lambda: {"local": terminal.launcher})
+    modules = (
+        "cli.jobs.start_stop",
+        "cli.jobs.submitting",
+        "cli.jobs.supervising",
+        "cli.show.status",
+        "cli.top.feed",
+        "control.view.job_views",
+    )
+    for module in modules:
+        monkeypatch.setattr(f"tidemark.{module}.launchers_here", lambda: {"local": terminal.launcher})
     monkeypatch.setenv("COLUMNS", "160")
     monkeypatch.chdir(tmp_path)
     yield terminal

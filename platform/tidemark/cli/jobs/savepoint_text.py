@@ -1,4 +1,4 @@
-"""Savepoints as text for a terminal, and as plain JSON."""
+"""Savepoints as text for a terminal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from tidemark.clock import format_ms
 from tidemark.savepoints.core.differences import Counted, SavepointDifference
 from tidemark.savepoints.core.expiry import Restorable
 from tidemark.savepoints.model.savepoint import Savepoint
-from tidemark.state.encoding.codec import to_jsonable
 from tidemark.state.gc.file_references import FileReference
 
 _COLUMNS = ("savepoint", "epoch", "taken", "kind", "state rows", "state bytes", "restorable until", "note")
@@ -57,24 +56,6 @@ def difference_text(found: SavepointDifference) -> str:
     lines += _lines("source {}: rows read", found.read)
     lines += _lines("output {}: rows", found.written)
     return "\n".join(lines)
-
-
-def plain_savepoint(savepoint: Savepoint, restorable: Restorable, holds: Sequence[FileReference] = ()) -> dict[str, object]:
-    """Return a savepoint as plain JSON; with the numbers of its record, without the lists of files."""
-    record = savepoint.record
-    return {
-        "job": savepoint.job,
-        "name": savepoint.name,
-        "taken_at": savepoint.taken_at,
-        "epoch": record.epoch,
-        "lineage": record.lineage,
-        "restorable_until": restorable.until,
-        "restorable": not restorable.lost,
-        "limits": to_jsonable(restorable.limits),
-        "watermarks": {uid: state.watermark for uid, state in record.operators.items()},
-        "held_for": sorted({reference.job for reference in holds}),
-        **to_jsonable(savepoint.info),
-    }
 
 
 def _row(savepoint: Savepoint, restorable: Restorable) -> tuple[str, ...]:

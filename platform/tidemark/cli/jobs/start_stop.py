@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from tidemark.cli.jobs.savepoint_text import plain_savepoint
 from tidemark.cli.program.documented_command import DocumentedCommand
 from tidemark.cli.program.options import (
     DURATION,
@@ -23,12 +22,14 @@ from tidemark.cli.program.options import (
     store_option,
 )
 from tidemark.control.client.job_client import JobClient
+from tidemark.control.client.savepoint_client import SavepointClient
 from tidemark.control.client.waiting import Goal, Waiting, shortfall
-from tidemark.control.desired.spec_store import current_user
 from tidemark.control.launch.launchers import launchers_here
 from tidemark.control.model.spec import SpecGeneration
 from tidemark.control.model.view import JobView
+from tidemark.control.view.view_line import view_line
 from tidemark.errors import DefinitionError
+from tidemark.savepoints.core.savepoint_document import savepoint_document
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.state.log.progress import MissingEpochs
 from tidemark.state.store.store import JobStore
@@ -84,9 +85,9 @@ def stop(
     made = JobClient(root, by).stop(job, "drain" if drain else "finish", why)
     _ask(root, made, "ended", wait=wait, timeout=timeout, as_json=as_json)
     if savepoint is not None:
-        savepoints = SavepointStore(root, job)
-        taken = savepoints.take(savepoint or None, kind="stop", by=by or current_user(), note=why)
-        click.echo(str(taken)) if not as_json else echo_json(plain_savepoint(taken, savepoints.restorable(taken)[0]))
+        client = SavepointClient(root, job, by)
+        taken = client.take(savepoint or None, kind="stop", note=why)
+        click.echo(str(taken)) if not as_json else echo_json(savepoint_document(taken, client.savepoints.restorable(taken)[0]))
 
 
 @click.command(cls=DocumentedCommand, examples=("tidemark cancel rides --why 'it hangs'",))
@@ -167,10 +168,7 @@ def _ask(root: JobStore, made: SpecGeneration, goal: Goal, *, wait: bool, timeou
 
 def echo_view(view: JobView, *, err: bool = False) -> None:
     """Print a job's state in one line; for a failing or dead job with the error that ended its driver."""
-    epoch = f", epoch {view.epoch}" if view.epoch is not None else ""
-    error = view.error.message if view.error is not None and view.state in {"failing", "dead"} else ""
-    why = ": ".join(filter(None, (view.reason, error)))
-    click.echo(f"{view.job}: {view.state}{epoch}{f' ({why})' if why else ''}", err=err)
+    click.echo(view_line(view), err=err)
 
 
 def echo_generation(made: SpecGeneration, *, as_json: bool) -> None:

@@ -15,6 +15,7 @@ from tidemark.cli.program.command_groups import TEMPORARY
 from tidemark.cli.program.console_log import log_to_console
 from tidemark.cli.program.documented_command import DocumentedCommand
 from tidemark.cli.program.options import DURATION, open_store, store_option
+from tidemark.cli.web.ui import access_options, ui_server
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.launch.launchers import any_driver_ended, launchers_here
 from tidemark.control.reconcile.reconciler import ReconcileReport
@@ -31,13 +32,27 @@ if TYPE_CHECKING:
 logger = logging.getLogger("tidemark")
 
 
-@click.command(cls=DocumentedCommand, examples=("tidemark supervise", "tidemark supervise --alerts alerts.toml --metrics 9464"))
+@click.command(cls=DocumentedCommand, examples=("tidemark supervise", "tidemark supervise --alerts alerts.toml --metrics 9464 --ui 8787"))
 @store_option
 @click.option("--every", type=DURATION, default="5 seconds", show_default=True, help="Interval between passes.")
 @click.option("--alerts", default=None, type=click.Path(dir_okay=False), help="TOML file of alert receivers.  [default: no alerts]")
 @click.option("--metrics", default=None, metavar="[HOST:]PORT", help="Address for Prometheus, such as 9464; loopback without a host.")
+@click.option(
+    "--ui", default=None, metavar="[HOST:]PORT", help="Address for the page and the API (`tidemark ui`); loopback without a host."
+)
+@access_options
 @click.option("--once", is_flag=True, help="Make one pass and end, for a scheduler that calls it again.")
-def supervise(store: str | None, every: int, alerts: str | None, metrics: str | None, *, once: bool) -> None:
+def supervise(
+    store: str | None,
+    every: int,
+    alerts: str | None,
+    metrics: str | None,
+    *,
+    ui: str | None,
+    token_file: str | None,
+    host_names: tuple[str, ...],
+    once: bool,
+) -> None:
     """Keep the jobs of a store running, until SIGINT or SIGTERM.
 
     Drivers keep running when it ends. Several may run at once, on one machine or on many: a lease makes one of them act on a job.
@@ -60,6 +75,11 @@ def supervise(store: str | None, every: int, alerts: str | None, metrics: str | 
             server = serve_metrics(registry, port, host=host)
             open_.callback(server.close)
             logger.info("metrics at %s", server.url)
+        if ui is not None:
+            page = ui_server(root, *listen_address(ui), token_file, host_names)
+            open_.callback(page.close)
+            page.start()
+            logger.info("jobs at %s", page.url)
         reporter = None
         if config is not None:
             reporter = open_.enter_context(AlertReporter(root, config, registry, holder=reconciler.holder))

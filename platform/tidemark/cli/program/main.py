@@ -24,6 +24,8 @@ SECTIONS: Final[Sections] = {
         ("list", "show.status:list_jobs", "List the jobs of a store, one line each."),
         ("status", "show.status:status", "Show a job's state and health, and what to do if it is unhealthy."),
         ("top", "top.top:top", "Watch all jobs, or one, with their lag, rows and late rows over time; q ends it."),
+        ("ui", "web.ui:ui", "Serve a page of the jobs, and the REST API behind it."),
+        ("token", "web.ui:token", "Make a token for the page and the REST API."),
         ("history", "show.status:history", "Show a job's latest epochs, or who changed what (--changes)."),
         ("logs", "show.status:logs", "Show the log of a job's driver."),
         ("state", "show.show_state:state", "Show a job's stored state: windows and keys."),

@@ -9,17 +9,10 @@ from typing import Final, TypeVar
 
 import click
 
-from tidemark.clock import SYSTEM_CLOCK
-from tidemark.control.launch.launchers import launchers_here
-from tidemark.control.model.view import JobView
-from tidemark.control.observed.observe import Observation, Observer, job_names
-from tidemark.control.view.view_builder import damaged_view, view_of
 from tidemark.durations import to_ms
-from tidemark.errors import CorruptStoreError, DefinitionError, FormatError, TidemarkError, UnknownJobError
-from tidemark.names import validate_name
+from tidemark.errors import DefinitionError, TidemarkError
 from tidemark.state.encoding.codec import to_jsonable
-from tidemark.state.store.layout import LOG, job_folder
-from tidemark.state.store.root_store import DEFAULT_STORE, STORE_VARIABLE, is_default, root_store
+from tidemark.state.store.root_store import DEFAULT_STORE, STORE_VARIABLE, root_store
 from tidemark.state.store.store import JobStore
 
 UNHEALTHY_EXIT: Final = 3
@@ -113,48 +106,6 @@ def existing_store(store: str | None) -> JobStore:
     return root_store(store, make=False)
 
 
-def views(root: JobStore, job: str | None = None, observer: Observer | None = None) -> list[tuple[Observation, JobView]]:
-    """Return observation and view of a job, or of all jobs of the store; a job with an unreadable file is ``damaged`` and hides no other.
-
-    Raises:
-        UnknownJobError: there is no such job.
-    """
-    look = observer or Observer(root, launchers_here())
-    names = (validate_name("job", job),) if job else job_names(root)
-    named = None if is_default(root) else root.uri
-    found: list[tuple[Observation, JobView]] = []
-    for name in names:
-        try:
-            seen = look.observe(name)
-        except (CorruptStoreError, FormatError) as error:
-            found.append((Observation(name), damaged_view(name, error.with_job(name), SYSTEM_CLOCK.now_ms())))
-            continue
-        if seen.generation is not None or seen.driver is not None or seen.damage is not None or _has_log(root, name):
-            found.append((seen, view_of(seen, SYSTEM_CLOCK.now_ms(), store=named)))
-    if job and not found:
-        raise unknown_job(job, root)
-    return found
-
-
-def require_known(root: JobStore, job: str) -> None:
-    """Raise unless the store has a job of that name.
-
-    Raises:
-        UnknownJobError: there is no such job.
-    """
-    views(root, job)
-
-
-def unknown_job(name: str, root: JobStore) -> UnknownJobError:
-    """Return the error for an unknown job; it names the known ones."""
-    known = ", ".join(view.job for _, view in views(root)) or "none"
-    return UnknownJobError(f"there is no job {name!r} in {root.uri}", fix=f"name an existing job ({known}), or pass --store", job=name)
-
-
 def echo_json(value: object) -> None:
     """Print a value as one line of JSON."""
     click.echo(json.dumps(to_jsonable(value)))
-
-
-def _has_log(root: JobStore, job: str) -> bool:
-    return LOG in root.at(job_folder(job)).folders()

@@ -10,10 +10,11 @@ from tidemark.cli.jobs.rename_options import map_options, maps_of
 from tidemark.cli.jobs.start_stop import echo_generation, wait_for, wait_options
 from tidemark.cli.program.check_exit import EXIT_NO, YesNoCommand
 from tidemark.cli.program.documented_command import DocumentedCommand
-from tidemark.cli.program.options import absolute_path, echo_json, existing_store, json_option, pairs, request_options, store_option, views
+from tidemark.cli.program.options import absolute_path, echo_json, existing_store, json_option, pairs, request_options, store_option
 from tidemark.control.forks import forks
 from tidemark.control.forks.discarding import discard as discard_fork
 from tidemark.control.launch.launchers import launchers_here
+from tidemark.control.view.job_views import views
 from tidemark.state.encoding.codec import to_jsonable
 
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import click
 
 from tidemark.cli.jobs.start_stop import echo_generation, echo_view, require_reached, wait_for, wait_options
 from tidemark.cli.program.check_exit import EXIT_NO, YesNoCommand
 from tidemark.cli.program.documented_command import DocumentedCommand
-from tidemark.cli.program.options import DURATION, echo_json, existing_store, json_option, request_options, require_known, store_option
-from tidemark.clock import SYSTEM_CLOCK
-from tidemark.control.desired.spec_store import change_spec, current_user, require_spec
+from tidemark.cli.program.options import DURATION, echo_json, existing_store, json_option, request_options, store_option
+from tidemark.control.client.job_client import JobClient
 from tidemark.control.launch.launchers import launchers_here
-from tidemark.control.model.spec import JobSpec, SpecGeneration
 from tidemark.control.rewind.rewind_job import Rewinder
+from tidemark.control.view.job_views import require_known
 from tidemark.errors import DefinitionError
 from tidemark.savepoints.rewind.rewind_plan import RewindPlan
 from tidemark.savepoints.rewind.rewinding import preview_rewind
@@ -90,12 +87,7 @@ def rewind(
 def rescale(job: str, parallelism: int, store: str | None, *, wait: bool, timeout: int, by: str, why: str, as_json: bool) -> None:
     """Change a submitted job's parallelism from its driver's next epoch on, without a restart. JOB is a job's name."""
     root = existing_store(store)
-
-    def change(newest: SpecGeneration | None) -> JobSpec:
-        return replace((newest or require_spec(root, job)).spec, parallelism=parallelism)
-
-    require_spec(root, job)
-    made = change_spec(root, job, change, by=by or current_user(), why=why or f"rescale to {parallelism}", clock=SYSTEM_CLOCK)
+    made = JobClient(root, by).rescale(job, parallelism, why)
     if wait and made.spec.wanted == "running":
         wait_for(root, made, "running", timeout_ms=timeout, as_json=as_json, launchers=launchers_here())
     else:

@@ -7,17 +7,17 @@ from typing import Final
 
 import click
 
-from tidemark.cli.jobs.savepoint_text import difference_text, plain_savepoint, savepoint_table, savepoint_text
+from tidemark.cli.jobs.savepoint_text import difference_text, savepoint_table, savepoint_text
 from tidemark.cli.program.command_groups import LazyGroup, Sections, entries
-from tidemark.cli.program.options import echo_json, existing_store, json_option, open_store, pairs, store_option, views
-from tidemark.control.desired.spec_store import current_user
+from tidemark.cli.program.options import echo_json, existing_store, json_option, open_store, pairs, store_option
+from tidemark.control.client.savepoint_client import SavepointClient
+from tidemark.control.view.job_views import require_known
 from tidemark.durations import to_ms
 from tidemark.errors import DefinitionError
 from tidemark.savepoints.core.retention import SavepointRetention
+from tidemark.savepoints.core.savepoint_document import savepoint_document
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.savepoints.export.export_format import CopyProgress, OnCopy
-from tidemark.savepoints.export.exporting import export_savepoint
-from tidemark.savepoints.export.importing import import_savepoint
 from tidemark.state.encoding.codec import to_jsonable
 
 _SECTIONS: Final[Sections] = {
@@ -70,10 +70,10 @@ def trigger(
     as_json: bool,
 ) -> None:
     """Take a savepoint of a job, whether it runs or not. JOB is a job's name."""
-    found = _savepoints(store, job)
-    taken = found.take(name, epoch=epoch, lineage=lineage, by=by or current_user(), note=note, labels=pairs("--label", labels))
+    client = _client(store, job, by)
+    taken = client.take(name, epoch=epoch, lineage=lineage, note=note, labels=pairs("--label", labels))
     if as_json:
-        echo_json(plain_savepoint(taken, found.restorable(taken)[0]))
+        echo_json(savepoint_document(taken, client.savepoints.restorable(taken)[0]))
     else:
         click.echo(str(taken))
 
@@ -89,7 +89,7 @@ def list_savepoints(job: str, store: str | None, *, as_json: bool) -> None:
     restorable = savepoints.restorable(*found)
     if as_json:
         for item, limits in zip(found, restorable, strict=True):
-            echo_json(plain_savepoint(item, limits))
+            echo_json(savepoint_document(item, limits))
     else:
         click.echo(savepoint_table(found, restorable) if found else f"{job} has no savepoints")
 
@@ -105,7 +105,7 @@ def show(job: str, name: str, store: str | None, *, as_json: bool) -> None:
     item, holds = found.get(name), found.file_references(name)
     (restorable,) = found.restorable(item)
     if as_json:
-        echo_json(plain_savepoint(item, restorable, holds))
+        echo_json(savepoint_document(item, restorable, holds))
     else:
         click.echo(savepoint_text(item, holds, restorable))
 
@@ -118,8 +118,7 @@ def show(job: str, name: str, store: str | None, *, as_json: bool) -> None:
 @json_option
 def export(job: str, name: str, to: str, store: str | None, *, as_json: bool) -> None:
     """Copy a savepoint with all its files into the folder TO; given again, it resumes where it stopped."""
-    found = _savepoints(store, job)
-    index = export_savepoint(found.folder, found.get(name), to, on_copy=_progress(as_json=as_json))
+    index = _client(store, job).export(name, to, on_copy=_progress(as_json=as_json))
     if as_json:
         echo_json({"job": job, "name": name, "to": to, "files": len(index.files), "bytes": index.bytes})
     else:
@@ -135,10 +134,10 @@ def export(job: str, name: str, to: str, store: str | None, *, as_json: bool) ->
 @json_option
 def import_command(job: str, source: str, store: str | None, name: str | None, *, by: str, as_json: bool) -> None:
     """Import an exported savepoint from the folder SOURCE into a job; the job need not have run yet."""
-    found = SavepointStore(open_store(store), job)
-    taken = import_savepoint(found, source, name=name, by=by or current_user(), on_copy=_progress(as_json=as_json))
+    client = SavepointClient(open_store(store), job, by)
+    taken = client.take_in(source, name, on_copy=_progress(as_json=as_json))
     if as_json:
-        echo_json(plain_savepoint(taken, found.restorable(taken)[0]))
+        echo_json(savepoint_document(taken, client.savepoints.restorable(taken)[0]))
     else:
         click.echo(str(taken))
 
@@ -155,10 +154,8 @@ def dispose(job: str, names: tuple[str, ...], store: str | None, *, retire: bool
     """Dispose of savepoints; a later sweep deletes the files that only they kept. JOB is a job's name, NAMES are the savepoints'."""
     if bool(names) == retire:
         raise DefinitionError("dispose takes either names or --retire", fix=f"write `tidemark savepoint dispose {job} NAME`, or --retire")
-    found = _savepoints(store, job)
-    for name in names:
-        found.get(name)
-    gone = found.retire(SavepointRetention(keep, to_ms(age, what="age"))) if retire else tuple(found.dispose(name) for name in names)
+    client = _client(store, job)
+    gone = client.retire(SavepointRetention(keep, to_ms(age, what="age"))) if retire else client.dispose(names)
     for item in gone:
         if as_json:
             echo_json({"job": job, "name": item.name, "disposed": True})
@@ -181,10 +178,14 @@ def diff(job: str, name: str, other: str, store: str | None, *, as_json: bool) -
         click.echo(difference_text(found))
 
 
-def _savepoints(store: str | None, job: str) -> SavepointStore:
+def _client(store: str | None, job: str, by: str = "") -> SavepointClient:
     root = existing_store(store)
-    views(root, job)
-    return SavepointStore(root, job)
+    require_known(root, job)
+    return SavepointClient(root, job, by)
+
+
+def _savepoints(store: str | None, job: str) -> SavepointStore:
+    return _client(store, job).savepoints
 
 
 def _progress(*, as_json: bool) -> OnCopy | None:

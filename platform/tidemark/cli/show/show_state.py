@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import click
 
 from tidemark.cli.program.command_groups import SuggestingGroup
-from tidemark.cli.program.options import echo_json, existing_store, json_option, store_option, views
+from tidemark.cli.program.options import echo_json, existing_store, json_option, store_option
 from tidemark.clock import format_ms
+from tidemark.control.view.job_views import views
 from tidemark.graph.operators.window.recorded_rules import describe_recorded_windows
 from tidemark.savepoints.compatibility.checking import HEAD
 

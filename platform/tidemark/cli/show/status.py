@@ -6,20 +6,19 @@ import contextlib
 import json
 import socket
 from pathlib import Path
-from typing import Any
 
 import click
 
 from tidemark.cli.program.documented_command import DocumentedCommand
-from tidemark.cli.program.options import UNHEALTHY_EXIT, echo_json, existing_store, json_option, store_option, views
-from tidemark.cli.show.change_log import changes_of, changes_text
-from tidemark.cli.show.tables import history_table, progress_lines, status_text
+from tidemark.cli.program.options import UNHEALTHY_EXIT, echo_json, existing_store, json_option, store_option
+from tidemark.cli.show.tables import changes_text, history_table, progress_lines, status_text
 from tidemark.cli.show.view_text import list_table, view_text
 from tidemark.control.launch.launchers import launchers_here
 from tidemark.control.launch.log_follower import follow_log
 from tidemark.control.model.view import UNHEALTHY, JobView
 from tidemark.control.observed.observe import Observation
-from tidemark.state.encoding.codec import to_jsonable
+from tidemark.control.view.change_log import changes_of
+from tidemark.control.view.job_views import status_document, views
 from tidemark.state.log.progress import encode_progress
 from tidemark.state.status.history import read_history
 
@@ -50,7 +49,7 @@ def status(job: str | None, store: str | None, *, check: bool, as_json: bool) ->
     if not found and not as_json:
         click.echo(f"no jobs in {root.uri}")
     for seen, view in found:
-        click.echo(json.dumps(_plain(seen, view)) if as_json else _text(seen, view))
+        click.echo(json.dumps(status_document(seen, view)) if as_json else _text(seen, view))
     if check and any(view.health in UNHEALTHY for _, view in found):
         click.get_current_context().exit(UNHEALTHY_EXIT)
 
@@ -110,11 +109,6 @@ def logs(job: str, store: str | None, lines: int, *, follow: bool) -> None:
         raise click.ClickException(f"the log cannot be read from here, or is empty; it is at {place}")
     for line in found:
         click.echo(line)
-
-
-def _plain(seen: Observation, view: JobView) -> dict[str, Any]:
-    """Return the view as JSON, with the driver's own last status."""
-    return {**to_jsonable(view), "driver": to_jsonable(seen.driver)}
 
 
 def _text(seen: Observation, view: JobView) -> str:

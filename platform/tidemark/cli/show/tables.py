@@ -6,10 +6,18 @@ from collections.abc import Mapping, Sequence
 
 from tidemark.clock import format_ms
 from tidemark.control.model.view import JobView
+from tidemark.control.view.change_log import Change, ChangeKind
 from tidemark.durations import short_duration
 from tidemark.state.log.progress import EpochProgress, OperatorProgress, finished_text
 from tidemark.state.status.status import JobStatus
 
+_CHANGES: Mapping[ChangeKind, str] = {
+    "asked": "generation {} asked",
+    "started": "attempt {} started",
+    "failed": "attempt {} failed",
+    "upgrade": "upgrade step {}",
+    "request": "request {}",
+}
 _COLUMNS = ("epoch", "time", "took", "rows in", "rows out", "late", "malformed", "watermark", "lag", "state rows", "state bytes")
 
 
@@ -84,3 +92,10 @@ def _row(epoch: EpochProgress) -> tuple[str, ...]:
         str(sum(operator.state_rows for operator in epoch.operators.values())),
         str(sum(operator.state_bytes for operator in epoch.operators.values())),
     )
+
+
+def changes_text(changes: Sequence[Change]) -> str:
+    """Return events as lines."""
+    lines = [(format_ms(item.at), _CHANGES[item.kind].format(item.number), item.by, item.what) for item in changes]
+    widths = [max(len(line[column]) for line in lines) for column in range(3)]
+    return "\n".join("  ".join((*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[3])) for line in lines)

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field, replace
 
 from rich.console import Console, ConsoleRenderable
 
-from tidemark.cli.program.options import views
 from tidemark.cli.top.job_page import job_page
 from tidemark.cli.top.jobs_page import jobs_page
 from tidemark.cli.top.selection import Selection
-from tidemark.cli.top.series import MOST_READS, HistoryReader, JobHistory
 from tidemark.clock import SYSTEM_CLOCK, format_ms
 from tidemark.control.launch.launchers import launchers_here
 from tidemark.control.model.view import JobView
 from tidemark.control.observed.observe import Observer
+from tidemark.control.view.epoch_series import MOST_READS, HistoryReader, JobHistory
+from tidemark.control.view.job_views import views
 from tidemark.errors import StoreError
 from tidemark.state.store.store import JobStore
 

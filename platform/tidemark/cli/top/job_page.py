@@ -12,10 +12,10 @@ from rich.text import Text
 
 from tidemark.cli.show.view_text import view_text
 from tidemark.cli.top.frame import STYLES, head, plain_table
-from tidemark.cli.top.series import JobSeries, series_of
 from tidemark.cli.top.sparkline import sparkline
 from tidemark.clock import format_ms
 from tidemark.control.model.view import JobView
+from tidemark.control.view.epoch_series import JobSeries, series_of
 from tidemark.durations import short_duration
 from tidemark.state.log.progress import EpochProgress, OperatorProgress
 from tidemark.state.status.driver_load import Backlog

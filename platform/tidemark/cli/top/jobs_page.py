@@ -11,9 +11,9 @@ from rich.text import Text
 
 from tidemark.cli.show.view_text import COLUMNS, row_of
 from tidemark.cli.top.frame import STYLES, head, lines_of_problem, plain_table
-from tidemark.cli.top.series import JobHistory, JobSeries
 from tidemark.cli.top.sparkline import sparkline
 from tidemark.control.model.view import JobView
+from tidemark.control.view.epoch_series import JobHistory, JobSeries
 
 _BARS: Final = 12
 """Epochs that a line of bars in the table shows."""

@@ -13,13 +13,14 @@ from rich.console import Console
 from rich.live import Live
 
 from tidemark.cli.program.documented_command import DocumentedCommand
-from tidemark.cli.program.options import DURATION, existing_store, require_known, store_option
+from tidemark.cli.program.options import DURATION, existing_store, store_option
 from tidemark.cli.top.feed import TopFeed, TopState
 from tidemark.cli.top.frame import full_screen
 from tidemark.cli.top.keyboard import Keyboard
 from tidemark.cli.top.selection import Selection
 from tidemark.cli.top.termination import raising_on_termination
 from tidemark.clock import SYSTEM_CLOCK
+from tidemark.control.view.job_views import require_known
 
 _POLL_SECONDS: Final = 0.1
 """How often a read of the store that is under way is asked whether it has ended; keys are answered at once."""

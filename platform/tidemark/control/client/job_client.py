@@ -130,6 +130,16 @@ class JobClient:
 
         return self._change(job, change, why or {"finish": "stop", "drain": "stop --drain", "now": "cancel"}[how])
 
+    def rescale(self, job: str, parallelism: int | None, why: str = "") -> SpecGeneration:
+        """Request another parallelism from the driver's next epoch on, without a restart; None is as the job has it.
+
+        Raises:
+            UnknownJobError: the job was never submitted.
+            DefinitionError: it is less than 1.
+        """
+        text = "as the job has it" if parallelism is None else str(parallelism)
+        return self._change(job, lambda spec: replace(spec, parallelism=parallelism), why or f"rescale to {text}")
+
     def drop_restore(self, job: str, restore: Restore, why: str) -> SpecGeneration:
         """Withdraw a restore that was requested and not made; another one that was requested since stays.
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
-from tidemark.control.desired.spec_store import read_spec, require_spec
+from tidemark.control.desired.request_log import log_request
+from tidemark.control.desired.spec_store import current_user, read_spec, require_spec
 from tidemark.control.model.paths import CONTROL
 from tidemark.control.model.spec import ForkOrigin, SpecGeneration
 from tidemark.control.observed.observe import job_names
@@ -70,7 +71,7 @@ def require_fork_of(origin: ForkOrigin | None, name: str, job: str) -> None:
         _require_of(origin.job, name, job)
 
 
-def discard(store: JobStore, name: str, *, of: str = "", clock: Clock = SYSTEM_CLOCK) -> tuple[str, ...]:
+def discard(store: JobStore, name: str, *, of: str = "", by: str = "", clock: Clock = SYSTEM_CLOCK) -> tuple[str, ...]:
     """Delete a fork that does not run, with its tables, and release the files it references; returns the deleted locations.
 
     A table whose location overlaps another job's is left. Called again after a crash it continues.
@@ -79,6 +80,7 @@ def discard(store: JobStore, name: str, *, of: str = "", clock: Clock = SYSTEM_C
         store: the root store.
         name: the fork's.
         of: the job that it must be a fork of; any by default.
+        by: who requests it, for the history of the job that was forked; ``user@host`` by default.
         clock: processing time.
 
     Raises:
@@ -103,6 +105,7 @@ def discard(store: JobStore, name: str, *, of: str = "", clock: Clock = SYSTEM_C
     _require_no_readers(folder, name)
     driver = log.acquire(current_owner("discard"), instead=f"stop the fork: `tidemark stop {name}`")
     try:
+        _log_discard(store, name, generation.spec.origin, by or current_user(), clock)
         return _delete(store, name, _begin(store, driver, name, generation, root))
     except BaseException:
         with suppress(TidemarkError):
@@ -139,6 +142,12 @@ def locations_of_other_jobs(store: JobStore, name: str) -> dict[str, tuple[str, 
             locations.add(str(Location.parse(generation.spec.outputs_root)))
         found[f"job {job!r}"] = (str(folder.location), *sorted(locations))
     return found
+
+
+def _log_discard(store: JobStore, name: str, origin: ForkOrigin | None, by: str, clock: Clock) -> None:
+    """Record it with the job that was forked, if there is that still: the fork's own history is deleted."""
+    if origin is not None and LOG in store.at(job_folder(origin.job)).folders():
+        log_request(store, origin.job, f"discard of its fork {name}", by=by, clock=clock)
 
 
 def _fork(store: JobStore, name: str) -> tuple[SpecGeneration, str]:

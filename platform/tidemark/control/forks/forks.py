@@ -13,7 +13,7 @@ from tidemark.control.desired.spec_store import change_spec, current_user, read_
 from tidemark.control.forks.discarding import locations_of_other_jobs, read_discard
 from tidemark.control.model.spec import ForkOrigin, JobSpec, SpecGeneration
 from tidemark.control.upgrade.code_check import Judge, Maps, judge_code
-from tidemark.errors import DefinitionError, NotReachedError
+from tidemark.errors import DefinitionError, NotReachedError, TakenNameError
 from tidemark.graph.operators.window.columns import BOUNDS, PANE
 from tidemark.locations import Location
 from tidemark.names import validate_name
@@ -264,4 +264,4 @@ def _require_new(store: JobStore, name: str, newest: SpecGeneration | None) -> N
     if read_discard(folder) is not None:
         raise DefinitionError(f"the discard of a fork {name!r} is not finished", fix=f"finish it: `tidemark discard {name}`", job=name)
     if newest is not None or LOG in folder.folders():
-        raise DefinitionError(f"there is a job {name!r} already", fix="use another name, or discard the existing fork", job=name)
+        raise TakenNameError(f"there is a job {name!r} already", fix="use another name, or discard the existing fork", job=name)

@@ -7,6 +7,7 @@
 ``control/starts/<n>.json``       progress of the start of an attempt's driver, and the duration of its stages
 ``control/warnings/<n>.json``     warnings of an attempt's driver, while they last
 ``control/leases/<n>.json``       which reconciler acts on the job
+``control/requests/<n>.json``     requests that no other record names, each created once
 ``control/upgrades/<n>.json``     the steps of upgrades, each created once before it is taken
 ``control/upgrade-leases/``       which process carries out the upgrade
 ``control/upgrade-checks/``       results of checks of the new code during an upgrade, by upgrade and check
@@ -26,6 +27,7 @@ CLAIMS: Final = "control/claims"
 STARTS: Final = "control/starts"
 WARNINGS: Final = "control/warnings"
 LEASES: Final = "control/leases"
+REQUESTS: Final = "control/requests"
 UPGRADES: Final = "control/upgrades"
 UPGRADE_LEASES: Final = "control/upgrade-leases"
 UPGRADE_CHECKS: Final = "control/upgrade-checks"

@@ -167,6 +167,12 @@ def read_step(store: JobStore, job: str, number: int) -> UpgradeStep | None:
     return read_document(store.at(job_folder(job)), numbered(UPGRADES, number), kind=KIND, form=UpgradeStep)
 
 
+def read_newest_steps(store: JobStore, job: str, limit: int) -> tuple[UpgradeStep, ...]:
+    """Return the newest steps of a job's upgrades, oldest first. ``store`` is the root store."""
+    found = (read_step(store, job, number) for number in _numbers(store.at(job_folder(job)))[-limit:])
+    return tuple(step for step in found if step is not None)
+
+
 def create_step(store: JobStore, step: UpgradeStep) -> bool:
     """Write the next record; False if another process was faster."""
     folder = store.at(job_folder(step.upgrade.job))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control.client.job_client import JobClient
 from tidemark.control.client.waiting import Goal, Waiting
+from tidemark.control.desired.request_log import log_request
 from tidemark.control.desired.spec_store import current_user, read_spec
 from tidemark.control.model.launcher import Launcher
 from tidemark.control.model.spec import SpecGeneration
@@ -109,6 +110,7 @@ class Rewinder:
         Raises:
             TidemarkError: as ``savepoints.rewind_abort.abort_rewind``.
         """
+        log_request(self.store, job, "abort of a rewind", by=self.by or current_user(), clock=self.clock)
         journal = abort_rewind(self.store, job, clock=self.clock, on_progress=self._report)
         self._restart_job(job, f"the rewind to {journal.savepoint} was aborted")
         return journal
@@ -116,6 +118,8 @@ class Rewinder:
     def _revert_job(self, job: str, name: str, why: str, *, starts: bool) -> EpochRecord:
         """Rewind a job that does not run; if the rewind is refused, start the job again if it was stopped for it."""
         folder = self.store.at(job_folder(job))
+
+        log_request(self.store, job, f"rewind to savepoint {name}", by=self.by or current_user(), why=why, clock=self.clock)
 
         def begun() -> None:
             # Only after the journal is written: a rewind that is refused before leaves the job unchanged.

@@ -39,7 +39,7 @@ def view_of(observation: Observation, now: int, *, store: str | None = None) -> 
     behind = health in UNHEALTHY or (beat is not None and beat.busy_since is not None)
     totals = driver.totals if driver is not None else empty_totals()
     sources = {name: _source(item, totals["sources"].get(name, {}), now if behind else None) for name, item in _sources(last).items()}
-    recent = _recent(observation, load, now)
+    recent = recent_load(observation, load, now)
     driver_lifecycle = control.lifecycle if control is not None else "created" if spec is not None else status.lifecycle
     active = observation.active_upgrade
     if active is not None:
@@ -202,12 +202,12 @@ def _source(item: SourceProgress, totals: Mapping[str, int], now: int | None) ->
     """Return the view of a source; with ``now`` its lag is up to now."""
     return SourceView(
         watermark=item.watermark,
-        lag_ms=_lag(item.watermark, item.lag_ms, now),
+        lag_ms=lag_until(item.watermark, item.lag_ms, now),
         held_by=item.held_by,
         rows_read=totals.get("read", 0),
         rows_malformed=totals.get("malformed", 0),
         splits={
-            name: SplitView(split.watermark, _lag(split.watermark, _split_lag(item, split.watermark), now), split.idle)
+            name: SplitView(split.watermark, lag_until(split.watermark, _split_lag(item, split.watermark), now), split.idle)
             for name, split in item.splits.items()
         },
         bound_ms=_bound(item),
@@ -224,7 +224,8 @@ def _bound(item: SourceProgress) -> int | None:
     return max(min(known), 0) if known else None
 
 
-def _lag(watermark: int | None, then: int | None, now: int | None) -> int | None:
+def lag_until(watermark: int | None, then: int | None, now: int | None) -> int | None:
+    """Return a lag: as it was when the epoch ended, with ``now`` at least up to now; None where there was none then, or no watermark."""
     # Without a lag the input has ended, or no row had an event time yet: then nothing lags up to now either.
     return then if watermark is None or then is None or now is None else max(then, now - watermark)
 
@@ -247,8 +248,14 @@ def _sum(counts: Iterable[Mapping[str, int]], name: str) -> int:
     return sum(count.get(name, 0) for count in counts)
 
 
-def _recent(observation: Observation, load: Load | None, now: int) -> Recent | None:
-    """Return busy share and rates up to now; None for a driver that no longer reports."""
+def recent_load(observation: Observation, load: Load | None, now: int) -> Recent | None:
+    """Return busy share and rates up to now; None for a driver that no longer reports.
+
+    Args:
+        observation: of the job.
+        load: its load, or the same of some of its rows.
+        now: processing time, milliseconds.
+    """
     driver, beat = observation.driver, observation.heartbeat
     if load is None or driver is None or beat is None or abs(now - beat.at) >= DEFAULT_LEASE_MS:
         return None

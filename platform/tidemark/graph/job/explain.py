@@ -34,12 +34,12 @@ def explain(job: Job, format: str = "text") -> str:
     raise DefinitionError(f"explain(format={format!r}) is not a format", fix="use 'text' or 'mermaid'", job=job.name, place=call_site())
 
 
-def _drawn(job: Job) -> dict[Node, int]:
+def drawn_nodes(job: Job) -> dict[Node, int]:
     """Return the numbers of the drawn nodes; a side output is an edge of the node that emits it."""
     return {node: number for number, node in enumerate((n for n in job.nodes if not isinstance(n, SideOutputNode)), start=1)}
 
 
-def _outlet(node: Node) -> tuple[Node, str | None]:
+def outlet_of(node: Node) -> tuple[Node, str | None]:
     """Return the drawn node whose rows these are, and the tag they leave it under."""
     return (node.emitter, node.tag.name) if isinstance(node, SideOutputNode) else (node, None)
 
@@ -50,7 +50,7 @@ def _unbound(job: Job) -> dict[Node, list[str]]:
 
 
 def _text(job: Job) -> Iterator[str]:
-    numbers = _drawn(job)
+    numbers = drawn_nodes(job)
     unbound = _unbound(job)
     yield f"job {job.name}"
     for node, number in numbers.items():
@@ -58,7 +58,7 @@ def _text(job: Job) -> Iterator[str]:
         yield from (f"       {line}" for line in _details(node, unbound[node]))
     yield "outputs"
     for name, output in job.outputs.items():
-        emitter, tag = _outlet(output.node)
+        emitter, tag = outlet_of(output.node)
         origin = f"{numbers[emitter]}" + (f" ({tag})" if tag else "")
         yield f"  {name} <- {origin}: {describe_sink(output.sink)}, {guarantee(output.sink)}"
 
@@ -69,7 +69,7 @@ def _title(node: Node) -> str:
 
 
 def _origins(node: Node, numbers: dict[Node, int]) -> str:
-    outlets = [_outlet(child) for child in node.inputs]
+    outlets = [outlet_of(child) for child in node.inputs]
     return " <- " + ", ".join(f"{numbers[emitter]}" + (f" ({tag})" if tag else "") for emitter, tag in outlets) if outlets else ""
 
 
@@ -94,7 +94,7 @@ def _side_outputs(node: Node) -> list[tuple[str, OutputTag | None]]:
 
 
 def _mermaid(job: Job) -> Iterator[str]:
-    numbers = _drawn(job)
+    numbers = drawn_nodes(job)
     yield "flowchart LR"
     for node, number in numbers.items():
         title = _quoted(_title(node))
@@ -114,7 +114,7 @@ def _outputs(job: Job) -> list[Output]:
 
 
 def _edge(node: Node, numbers: dict[Node, int]) -> str:
-    emitter, tag = _outlet(node)
+    emitter, tag = outlet_of(node)
     return f"n{numbers[emitter]} -. {_quoted(tag)} .->" if tag else f"n{numbers[emitter]} -->"
 
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Final
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
-from tidemark.errors import InvalidNameError, SavepointInUseError, SinkError, UnknownSavepointError
+from tidemark.errors import InvalidNameError, SavepointInUseError, SinkError, TakenNameError, UnknownSavepointError
 from tidemark.names import validate_name
 from tidemark.savepoints.core.differences import SavepointDifference, difference
 from tidemark.savepoints.core.disposals import announced_disposals, is_disposal, remove_abandoned_disposals
@@ -104,7 +104,7 @@ class SavepointStore:
         """
         require_name(name, self.job)
         if name in self.pins.names():
-            raise InvalidNameError(
+            raise TakenNameError(
                 f"there is a savepoint {name!r} already, and nothing was done", fix="choose another name, or leave it out", job=self.job
             )
 

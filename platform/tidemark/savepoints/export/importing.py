@@ -6,7 +6,7 @@ import secrets
 from dataclasses import replace
 
 from tidemark.crashpoints import crash_point
-from tidemark.errors import InvalidNameError
+from tidemark.errors import TakenNameError
 from tidemark.locations import Location
 from tidemark.names import validate_name
 from tidemark.savepoints.core.savepoint_store import SavepointStore
@@ -55,7 +55,7 @@ def import_savepoint(
     chosen = validate_name("savepoint", name or index.name)
     folder = savepoints.folder
     if folder.exists(pin_path(chosen)):
-        raise InvalidNameError(
+        raise TakenNameError(
             f"job {savepoints.job!r} has a savepoint {chosen!r} already", fix="import it under another name", job=savepoints.job
         )
     stored = read_record(origin, index)

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tidemark.graph.job.node_names import node_names
 from tidemark.graph.model.connector_spec import ConnectorSpec
 from tidemark.graph.model.nodes import (
     ChangelogNode,
     DeltaSpec,
-    ElementsNode,
-    ExplodeNode,
     FilterNode,
     FunctionNode,
     Node,
@@ -33,20 +32,6 @@ from tidemark.graph.operators.registry import kind_of
 
 FUSABLE = (SelectNode, WithColumnsNode, FilterNode)
 """Nodes that can share one pass with their input: filtered rows are marked, not removed."""
-
-_PREFIX = {
-    SelectNode: "select",
-    WithColumnsNode: "with-columns",
-    FilterNode: "filter",
-    ExplodeNode: "explode",
-    FunctionNode: "function",
-    TransformNode: "transform",
-    SplitNode: "split",
-    SideOutputNode: "side-output",
-    UnionNode: "union",
-    ChangelogNode: "changelog",
-    ElementsNode: "elements",
-}
 
 
 @dataclass(frozen=True)
@@ -204,7 +189,7 @@ def build_topology(outputs: Mapping[str, Output]) -> Topology:
     return Topology(
         nodes=nodes,
         outputs=dict(outputs),
-        names={id(node): _name(node, number) for number, node in enumerate(nodes)},
+        names=node_names(nodes),
         consumers=consumers,
         gated=gated,
         ordered=ordered,
@@ -219,15 +204,3 @@ def _gated(nodes: tuple[Node, ...]) -> frozenset[int]:
     return frozenset(
         id(node) for node in nodes if isinstance(node, SideOutputNode) and not isinstance(node.input, SplitNode) and id(node) not in needed
     )
-
-
-def _name(node: Node, number: int) -> str:
-    if node.uid:
-        return node.uid
-    if isinstance(node, SourceNode):
-        return node.name
-    if isinstance(node, FilterNode) and node.rejects_to:
-        return node.rejects_to.name
-    if isinstance(node, SideOutputNode):
-        return node.tag.name
-    return f"{node.KIND if isinstance(node, StatefulNode) else _PREFIX[type(node)]}-{number}"

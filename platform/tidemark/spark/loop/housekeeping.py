@@ -16,6 +16,7 @@ from tidemark.savepoints.core.protected_versions import ProtectedVersions, Prote
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.savepoints.model.savepoint import Savepoint
 from tidemark.savepoints.model.source_kinds import source_status
+from tidemark.savepoints.model.stored_graph import graph_of
 from tidemark.savepoints.restore.restore_history_retention import expire_restore_history
 from tidemark.savepoints.restore.shared_files import release_unused
 from tidemark.spark.sinks.delta.delta_sink import DeltaSink
@@ -30,6 +31,7 @@ from tidemark.state.log.totals import empty_totals
 from tidemark.state.status.deferred_work import DeferredWork
 from tidemark.state.status.driver_load import EpochSample, Load, LoadGauge
 from tidemark.state.status.history import HistoryWriter
+from tidemark.state.status.job_graph import write_job_graph
 from tidemark.state.status.status import JobStatus, OutputStatus, State, read_status, write_status
 from tidemark.state.store.store import JobStore
 
@@ -80,7 +82,7 @@ class Housekeeping:
         self.gauge: LoadGauge | None = None
 
     def begin(self, head: EpochRecord | None, lineage: str, finished: Collection[tuple[str, int]] = ()) -> None:
-        """Write the history that a crash left unwritten, set the status to running, and sweep the files that it left.
+        """Write the history that a crash left unwritten and the job's graph, set the status to running, and sweep what the crash left.
 
         Args:
             head: the epoch that the driver resumes from.
@@ -104,6 +106,7 @@ class Housekeeping:
             for record in reversed(list(log.epochs())):
                 self._remember(record)
         self._finished = frozenset(finished)
+        write_job_graph(self._store, graph_of(self._job))
         self._write("running")
         self._sweep()
 

@@ -11,7 +11,7 @@ is refused, since a newer release wrote it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, field, fields, is_dataclass
+from dataclasses import MISSING, Field, field, fields, is_dataclass
 from functools import cache
 from typing import Any, Final, TypeVar
 
@@ -33,6 +33,11 @@ def added_field(default: T) -> T:
 def added_mapping_field() -> Any:  # noqa: ANN401 - a mapping of whatever the field says
     """Return such a field whose default is an empty mapping."""
     return field(default_factory=dict, metadata={_ADDED: True})
+
+
+def is_added(item: Field[Any]) -> bool:
+    """Return whether a dataclass's field is one of these, which is omitted if it has its default."""
+    return _ADDED in item.metadata
 
 
 def to_jsonable(value: object) -> Any:  # noqa: ANN401 - JSON has no narrower type that callers could use
@@ -76,5 +81,5 @@ def _field_names(kind: Any) -> tuple[tuple[str, ...], Mapping[str, object]] | No
     if not is_dataclass(kind):
         return None
     return tuple(item.name for item in fields(kind)), {
-        item.name: {} if item.default is MISSING else item.default for item in fields(kind) if _ADDED in item.metadata
+        item.name: {} if item.default is MISSING else item.default for item in fields(kind) if is_added(item)
     }

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidemark.crashpoints import crash_point
-from tidemark.errors import CorruptStoreError, InvalidNameError, TidemarkError, UnknownSavepointError
+from tidemark.errors import CorruptStoreError, NotRetainedError, TakenNameError, TidemarkError, UnknownSavepointError
 from tidemark.state.encoding.codec import added_field, from_jsonable
 from tidemark.state.encoding.envelope import damaged, decode_envelope
 from tidemark.state.log.epoch_codec import KIND as EPOCH
@@ -44,6 +44,17 @@ class Pin:
     def record(self) -> EpochRecord:
         """The pinned epoch's record."""
         return self.decoded.record
+
+
+@dataclass(frozen=True)
+class PinOutline:
+    """A pin without the lists of files that its record names: name, when it was made (milliseconds), lineage and epoch of the record."""
+
+    name: str
+    pinned_at: int
+    lineage: str
+    epoch: int
+    about: Mapping[str, object] | None = None
 
 
 @dataclass(frozen=True)
@@ -143,9 +154,7 @@ class Pins:
         body = _PinBody(name, self.log.clock.now_ms(), json.loads(data), about)
         # One that existed before is another pin, whatever its content; one that was written since with the same content is this one.
         if self.log.store.exists(path) or not create_document(self.log.store, path, kind=KIND, value=body):
-            raise InvalidNameError(
-                f"there is a pin {name!r} already", fix="choose another name, or remove that pin first", job=self.log.job
-            )
+            raise TakenNameError(f"there is a pin {name!r} already", fix="choose another name, or remove that pin first", job=self.log.job)
         crash_point("pin-put")
 
     def copy(self, name: str, to: str, *, pinned_at: int, record: EpochRecord, about: Mapping[str, object]) -> Pin:
@@ -202,6 +211,16 @@ class Pins:
             if all(pins):
                 return tuple(pin for pin in pins if pin is not None)
         raise CorruptStoreError(f"the pins in {PINS} change faster than they can be listed", fix="try again", job=self.log.job)
+
+    def outline(self, name: str) -> PinOutline | None:
+        """Return a pin's outline, from its file alone; None if there is none of that name.
+
+        Raises:
+            CorruptStoreError: the file is damaged.
+        """
+        body = self._body(name)
+        found = _identity(json.dumps(body.record).encode(), pin_path(name)) if body is not None else None
+        return PinOutline(body.name, body.pinned_at, found.lineage, found.epoch, body.about) if body is not None and found else None
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all pins, sorted."""
@@ -268,7 +287,7 @@ class Pins:
                 job=job,
             )
         fix = f"choose one of the retained epochs (`tidemark history {job}` shows the newest), or raise retained_epochs"
-        return CorruptStoreError(f"epoch {epoch} is not retained", fix=fix, job=job, epoch=epoch)
+        return NotRetainedError(f"epoch {epoch} is not retained", fix=fix, job=job, epoch=epoch)
 
 
 def _identity(data: bytes, path: str) -> _Identity | None:

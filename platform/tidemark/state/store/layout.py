@@ -19,6 +19,7 @@
 ``staging/<output>/``        files staged for outputs that live within one process, and for connectors
 ``elements/``                input given in the program
 ``status.json``              the driver's last report on itself and the job
+``graph.json``               the graph of the job that the newest driver runs, for drawings
 ``plan.json``                processing time, input and tables' versions of the current epoch, in case it is replayed
 ``accepted-gaps.json``       gaps of outputs that were accepted and that no epoch records yet
 ``heartbeat.json``           the process that drives the job, and when it was last alive
@@ -50,6 +51,7 @@ STAGING: Final = "staging"
 ELEMENTS: Final = "elements"
 STATUS: Final = "status.json"
 HEARTBEAT: Final = "heartbeat.json"
+GRAPH: Final = "graph.json"
 PLAN: Final = "plan.json"
 ACCEPTED_GAPS: Final = "accepted-gaps.json"
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from tidemark.control.alerts.model.alert_settings import RULES, RuleName
-from tidemark.errors import CorruptStoreError, DefinitionError, FormatError
+from tidemark.errors import CorruptStoreError, DefinitionError, FormatError, TakenNameError
 from tidemark.names import validate_name
 from tidemark.state.encoding.free_text import require_no_secret
 from tidemark.state.store.documents import create_document, read_document
@@ -70,7 +70,7 @@ def add_silence(root: JobStore, silence: Silence) -> None:
     if there is not None and there.until <= silence.at:
         root.delete([path])
     if not create_document(root, path, kind=KIND, value=silence):
-        raise DefinitionError(f"there is a silence {silence.name!r} already", fix="choose another name, or end that one first")
+        raise TakenNameError(f"there is a silence {silence.name!r} already", fix="choose another name, or end that one first")
 
 
 def end_silence(root: JobStore, name: str) -> bool:

@@ -65,7 +65,7 @@ def _rate(before: EpochProgress, epoch: EpochProgress) -> float:
 
 
 class HistoryReader:
-    """Reads the histories of jobs, each only after an epoch.
+    """Reads the histories of jobs, each only after an epoch, or while it cannot be read.
 
     Args:
         root: the root store.
@@ -91,8 +91,9 @@ class HistoryReader:
         # Those that were never read go before those that were.
         changed.sort(key=lambda view: (view.job != first, view.job in self._read_at))
         for view in changed[:most]:
-            self._found[view.job] = self._read(view.job)
-            self._read_at[view.job] = (view.lineage, view.epoch)
+            found = self._found[view.job] = self._read(view.job)
+            if not found.problem:
+                self._read_at[view.job] = (view.lineage, view.epoch)
         return {view.job: self._found[view.job] for view in views if view.job in self._found}
 
     def _read(self, job: str) -> JobHistory:

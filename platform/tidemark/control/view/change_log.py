@@ -1,28 +1,30 @@
-"""Changes of a job's spec, starts and failures of its drivers, in one list ordered by time."""
+"""Who changed what of a job: generations of its spec, steps of upgrades, other requests, starts and failures of its drivers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import Literal
 
-from tidemark.clock import format_ms
 from tidemark.control.desired.attempts import attempt_numbers, read_attempt
+from tidemark.control.desired.request_log import read_requests
 from tidemark.control.desired.spec_store import read_generations
 from tidemark.control.model.spec import JobSpec, SpecGeneration
+from tidemark.control.model.upgrade_records import read_newest_steps
 from tidemark.control.observed.observe import read_control_status
 from tidemark.state.encoding.codec import to_jsonable
 from tidemark.state.store.store import JobStore
 
+ChangeKind = Literal["asked", "started", "failed", "upgrade", "request"]
+"""``asked``: a generation of the spec. ``started``, ``failed``: an attempt to run a driver. ``upgrade``: a step of an upgrade.
+``request``: another request, such as a savepoint or a rewind."""
+
 
 @dataclass(frozen=True)
 class Change:
-    """One event: its time (milliseconds), kind (``asked``, ``started``, ``failed``), author and text.
-
-    ``number`` is the generation's, or the attempt's.
-    """
+    """One event: its time (milliseconds), kind, author and text; ``number`` counts the events of its kind."""
 
     at: int
-    kind: str
+    kind: ChangeKind
     number: int
     by: str
     what: str
@@ -45,15 +47,12 @@ def changes_of(root: JobStore, job: str, limit: int) -> tuple[Change, ...]:
     status = read_control_status(root, job)
     failures = status.failures if status is not None else ()
     found += [Change(item.at, "failed", item.attempt, "", f"{item.code}: {item.message}") for item in failures]
+    found += [Change(item.at, "upgrade", item.number, item.by, str(item)) for item in read_newest_steps(root, job, limit)]
+    found += [
+        Change(item.at, "request", item.number, item.by, item.what + (f": {item.why}" if item.why else ""))
+        for item in read_requests(root, job, limit)
+    ]
     return tuple(sorted(found, key=lambda change: change.at)[-limit:])
-
-
-def changes_text(changes: Sequence[Change]) -> str:
-    """Return events as lines."""
-    words: Mapping[str, str] = {"asked": "generation", "started": "attempt", "failed": "attempt"}
-    lines = [(format_ms(item.at), f"{words[item.kind]} {item.number} {item.kind}", item.by, item.what) for item in changes]
-    widths = [max(len(line[column]) for line in lines) for column in range(3)]
-    return "\n".join("  ".join((*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[3])) for line in lines)
 
 
 def _asked(before: JobSpec | None, made: SpecGeneration) -> str:

@@ -1,0 +1,1 @@
+"""Commands that serve the page of jobs and the REST API."""

@@ -1,0 +1,1 @@
+"""The application that serves the page and the API, and the program that listens."""
