@@ -14,6 +14,7 @@ from tidemark.assets.streams.translator import TidemarkTranslator
 from tidemark.assets.values.metadata_values import MetadataItem
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control import (
+    JobClient,
     JobSpec,
     Judge,
     Launcher,
@@ -245,7 +246,7 @@ class SavepointOperator:
         """Change a submitted job's parallelism from its next epoch on."""
         timeout_ms = to_ms(form.timeout, what="timeout", minimum=1)
         words = "as the job has it" if form.parallelism is None else str(form.parallelism)
-        made = self._change(context, form, lambda spec: replace(spec, parallelism=form.parallelism), form.why or f"rescale to {words}")
+        made = JobClient(self.open_store(), caller(context), self.clock).rescale(form.job, form.parallelism, form.why)
         return self._wait_until_running(context, form, made, {"tidemark/parallelism": words}, timeout_ms)
 
     def restore(self, context: dg.OpExecutionContext, form: RestoreForm) -> Found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeVar
 
@@ -53,7 +54,8 @@ def ui(store: str | None, port: int, host: str, token_file: str | None, host_nam
     root = existing_store(store)
     server = ui_server(root, host, port, token_file, host_names)
     click.echo(f"jobs of {root.uri} at {server.url}", err=True)
-    server.run()
+    with suppress(KeyboardInterrupt):
+        server.run()
 
 
 @click.command(cls=DocumentedCommand, examples=("tidemark token anna --role operator --jobs team-a-",))

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -30,6 +31,9 @@ _PARENT_VARIABLES: Final = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "_
 
 _MARK: Final = "TIDEMARK_DRIVER"
 """Variable of a driver and of all it starts: the path of its log. Pids are reused; this is not."""
+
+_REAPING: Final = threading.Lock()
+"""A thread that asks for an exit code after another one has reaped the process finds it written."""
 
 
 class LocalLauncher:
@@ -193,12 +197,13 @@ class LocalLauncher:
         # The pid may belong to another child of this process by now.
         if info is not None and (not info.is_zombie or not handle.started.endswith(f":{info.started}")):
             return
-        code = reap(handle.pid) if info is not None else None
-        if code is not None and handle.log is not None:
-            log = Path(handle.log)
-            with suppress(OSError):
-                if read_exit_status(log, pid=handle.pid, started=handle.started) is None:
-                    write_exit_status(log, pid=handle.pid, started=handle.started, code=code)
+        with _REAPING:
+            code = reap(handle.pid) if info is not None else None
+            if code is not None and handle.log is not None:
+                log = Path(handle.log)
+                with suppress(OSError):
+                    if read_exit_status(log, pid=handle.pid, started=handle.started) is None:
+                        write_exit_status(log, pid=handle.pid, started=handle.started, code=code)
 
 
 def driver_arguments(job: str, attempt: Attempt, store_uri: str, *, launcher: str, log: Path | None) -> tuple[str, ...]:

@@ -64,7 +64,7 @@ def caller_of(authorization: str | None, tokens: Tokens | None) -> Caller:
         return Caller()
     scheme, _, secret = (authorization or "").strip().partition(" ")
     if scheme.lower() != _SCHEME or not secret.strip():
-        raise UnauthenticatedError("the request has no token", fix="send the header `Authorization: Bearer TOKEN`")
+        raise UnauthenticatedError("the request has no token", fix="send it in the header Authorization, after the word Bearer")
     token = tokens.find(secret.strip())
     if token is None:
         raise UnauthenticatedError("the token is not known", fix="send one of the tokens that the server was started with")
