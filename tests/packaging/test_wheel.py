@@ -100,6 +100,15 @@ def test_the_wheel_holds_the_templates_of_projects(wheel: Path) -> None:
 
 
 @pytest.mark.packaging
+def test_the_wheel_holds_all_that_the_page_in_the_browser_loads(wheel: Path) -> None:
+    folder = CHECKOUT / PLACES["tidemark"] / "web" / "page" / "static"
+    loaded = {f"tidemark/web/page/static/{path.name}" for path in folder.iterdir()}
+    assert {f"tidemark/web/page/static/{name}" for name in ("index.html", "page.js", "style.css", "icon.svg")} <= loaded
+    with zipfile.ZipFile(wheel) as archive:
+        assert loaded - set(archive.namelist()) == set()
+
+
+@pytest.mark.packaging
 def test_a_missing_module_is_found(installed: Path, tmp_path: Path) -> None:
     answer = run(sys.executable, "-I", "-c", IMPORT_ALL, str(installed), "tidemark.errors", "tidemark.nowhere", cwd=tmp_path)
     assert answer.strip() == "tidemark.nowhere: No module named 'tidemark.nowhere'"

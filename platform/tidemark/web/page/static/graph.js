@@ -2,7 +2,7 @@
 
 import { el, svg } from "./dom.js";
 import { bytes, count, duration, instant, rate, short, UNKNOWN } from "./format.js";
-import { place } from "./layout.js";
+import { BOX, place } from "./layout.js";
 
 const MARGIN = 6;
 const LINE = 16;
@@ -26,6 +26,15 @@ function linesOf(node) {
   return lines;
 }
 
+/** Return the first line of a box: a name and a kind, or what a node does that nobody has named. */
+function titleOf(node) {
+  if (node.role === "step" && node.name.startsWith(`${node.kind}-`)) return [cut(node.text, 27), ""];
+  const name = cut(node.name, 22);
+  // Letters of the name and of the kind are at most so wide.
+  const room = Math.floor((BOX.width - 28 - 8 * name.length) / 6.5);
+  return [name, room >= 4 ? cut(node.kind, room) : ""];
+}
+
 function cut(text, most) {
   return text.length > most ? `${text.slice(0, most - 1)}…` : text;
 }
@@ -36,6 +45,7 @@ function label(node) {
 
 function box(node, at, chosen, choose) {
   const lines = linesOf(node);
+  const [name, kind] = titleOf(node);
   const select = () => choose(node.id);
   return svg(
     "g",
@@ -59,9 +69,9 @@ function box(node, at, chosen, choose) {
     },
     svg("title", {}, node.text),
     svg("rect", { width: at.width, height: at.height, rx: node.role === "operator" ? 4 : 10 }),
-    svg("text", { class: "name", x: 10, y: 20 }, cut(node.name, 19)),
-    svg("text", { class: "kind", x: at.width - 10, y: 20, "text-anchor": "end" }, cut(node.kind, 11)),
-    lines.map(([kind, text], number) => svg("text", { class: kind, x: 10, y: 20 + LINE * (number + 1) }, cut(text, 30))),
+    svg("text", { class: kind ? "name" : "name only", x: 10, y: 20 }, name),
+    kind ? svg("text", { class: "kind", x: at.width - 10, y: 20, "text-anchor": "end" }, kind) : null,
+    lines.map(([what, text], number) => svg("text", { class: what, x: 10, y: 20 + LINE * (number + 1) }, cut(text, 30))),
   );
 }
 

@@ -66,14 +66,25 @@ function order(column, side) {
   stack(column);
 }
 
-/** Move the items of a column to the height of their neighbours, as far as their order and the gaps between them allow. */
+/**
+ * Move the items of a column to the height of their neighbours, as near as their order and the gaps between them allow: items that
+ * would overlap are moved together, by the mean of what they want (the pool of adjacent violators).
+ */
 function align(column, side) {
-  let least = -Infinity;
+  const pools = [];
+  let offset = 0;
   for (const item of column) {
     const wanted = item[side].length ? mean(item[side].map(middle)) - item.height / 2 : item.y;
-    item.y = Math.max(wanted, least);
-    least = item.y + item.height + BOX.gapY;
+    let pool = { at: wanted - offset, items: [[item, offset]] };
+    while (pools.length && pools.at(-1).at > pool.at) {
+      const before = pools.pop();
+      const count = before.items.length + pool.items.length;
+      pool = { at: (before.at * before.items.length + pool.at * pool.items.length) / count, items: [...before.items, ...pool.items] };
+    }
+    pools.push(pool);
+    offset += item.height + BOX.gapY;
   }
+  for (const { at, items } of pools) for (const [item, below] of items) item.y = at + below;
 }
 
 /** Return the parts of a graph that no edge connects, each {nodes, edges}, in the order of their first nodes. */
