@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from tidemark.components.job_component import TidemarkJobComponent
+from tidemark.components.stream_component import TidemarkStreamComponent
 
-__all__ = ["TidemarkJobComponent"]
+__all__ = ["TidemarkJobComponent", "TidemarkStreamComponent"]

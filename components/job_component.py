@@ -91,7 +91,7 @@ class TidemarkJobComponent(JobSettings, dg.StateBackedComponent, dg.Resolvable):
             partitions=None if self.partitions is None else lambda _: self.partitions,
             checks=lambda _: self.checks,
             translator=self.translator,
-            sources=self.sources,
+            sources=self.source_assets,
             own_sensors=True,
             single_jobs=self.single_jobs,
             savepoints=self.savepoints,

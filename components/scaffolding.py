@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import dagster as dg
 from pydantic import BaseModel, Field
 
@@ -11,7 +13,9 @@ class JobParams(BaseModel):
 
     job: str = Field(description="The job's code, MODULE:JOB.")
     store: str | None = Field(default=None, description="Folder or bucket of the job stores.")
-    continuous: bool = Field(default=True, description="Whether the job runs until it is stopped, outside Dagster.")
+    drain: bool = Field(
+        default=False, description="A schedule reads the job's input; else the job runs outside Dagster until it is stopped."
+    )
 
 
 class JobScaffolder(dg.Scaffolder[JobParams]):
@@ -26,4 +30,52 @@ class JobScaffolder(dg.Scaffolder[JobParams]):
         """Write ``defs.yaml``."""
         given = request.params
         store = {} if given.store is None else {"store": given.store}
-        dg.scaffold_component(request, {"job": given.job, **store, "continuous": given.continuous})
+        dg.scaffold_component(request, {"job": given.job, **store, "continuous": not given.drain})
+
+
+class StreamParams(BaseModel):
+    """The options of ``dg scaffold defs tidemark.TidemarkStreamComponent``."""
+
+    name: str | None = Field(default=None, description="The job's name; that of the folder by default.")
+    store: str = Field(default="jobs", description="Folder or bucket of the job stores.")
+
+
+class StreamScaffolder(dg.Scaffolder[StreamParams]):
+    """Writes the YAML of a job that counts and sums the rows of files by hour, to be changed."""
+
+    @classmethod
+    def get_scaffold_params(cls) -> type[StreamParams]:
+        """Return the options."""
+        return StreamParams
+
+    def scaffold(self, request: dg.ScaffoldRequest[StreamParams]) -> None:
+        """Write ``defs.yaml``."""
+        name = request.params.name or request.target_path.name
+        dg.scaffold_component(request, {"name": name, "store": request.params.store, **_EXAMPLE})
+
+
+_EXAMPLE: Final = {
+    "sources": {
+        "rides": {
+            "files": {"path": "landing", "format": "json", "schema": "zone INT, fare DOUBLE, at TIMESTAMP"},
+            "event_time": {"timestamp": "at", "bound": "5 minutes"},
+            "malformed_to": "malformed",
+        }
+    },
+    "streams": {
+        "hourly": {
+            "input": "rides",
+            "filter": "fare >= 0",
+            "key_by": ["zone"],
+            "window": {"tumbling": "1 hour"},
+            "allowed_lateness": "10 minutes",
+            "late_to": "late",
+            "aggregates": {"rides": {"count": "*"}, "fares": {"sum": "fare"}},
+        }
+    },
+    "outputs": {
+        "hourly": {"input": "hourly", "delta": {"path": "warehouse/hourly"}},
+        "late": {"input": "late", "delta": {"path": "warehouse/late"}},
+        "malformed": {"input": "malformed", "delta": {"path": "warehouse/malformed"}},
+    },
+}

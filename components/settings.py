@@ -91,16 +91,16 @@ class JobSettings(dg.Model):
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
     store: str | None = Field(
-        None, description="Folder or bucket of the job stores; the job's own by default.", examples=["{{ env.TIDEMARK_STORE }}"]
+        default=None, description="Folder or bucket of the job stores; the job's own by default.", examples=["{{ env.TIDEMARK_STORE }}"]
     )
     translation: ResolvedTranslation = None
     checks: ResolvedChecks = Field(default_factory=list)
-    sources: bool = Field(
+    source_assets: bool = Field(
         default=True, description="Have the job's sources as assets; false where another component has a source of the same key."
     )
     alerts: str | None = Field(default=None, description="Key of the resource that alerts go through; none are sent by default.")
     default_status: Literal["RUNNING", "STOPPED"] | None = Field(
-        None,
+        default=None,
         description="Whether sensors and schedules run as soon as they are deployed. By default sensors of continuous jobs do, and "
         "others do not.",
     )
@@ -131,7 +131,7 @@ class JobSettings(dg.Model):
             continuous=False,
             checks=lambda _: self.checks,
             translator=self.translator,
-            sources=self.sources,
+            sources=self.source_assets,
             cron=self.cron,
             spark_config=self.spark_config,
             alert_key=self.alerts,

@@ -15,20 +15,12 @@ import pytest
 import yaml
 from dagster.components.testing.utils import DefsFolderSandbox, create_defs_folder_sandbox
 
+from tests.dagster.sandboxes import MARKS, texts_of
 from tidemark.components import TidemarkJobComponent
 from tidemark.components.checks import CHECKS, CheckModel
 from tidemark.errors import DefinitionError
 
-pytestmark = [
-    pytest.mark.dagster,
-    # Dagster reads its own YAML with a function of pydantic's that is deprecated.
-    pytest.mark.filterwarnings("ignore:`parse_obj_as` is deprecated"),
-    # Dagster itself notes which YAML a definition comes from, and copies it with all that it has.
-    pytest.mark.filterwarnings("ignore:Class `(LocalFileCodeReference|CodeReferencesMetadataValue)` is currently in beta"),
-    pytest.mark.filterwarnings("ignore:Parameter `(owners|execution_type)` of .* is currently in beta"),
-    # Dagster looks at the components of all packages.
-    pytest.mark.filterwarnings("ignore:Class `SparkDeclarativePipeline.*` is currently in preview"),
-]
+pytestmark = MARKS
 
 JOB = """
 import tidemark as tm
@@ -155,7 +147,7 @@ def test_two_components_of_one_store_load_together(project: Project) -> None:
     other.write_text((project.root / f"{project.module}.py").read_text().replace('Job("rides"', 'Job("fares"').replace("/hourly", "/fares"))
     fares = {"job": "job_of_fares:job", "store": str(project.root / "store")}
     second = project.sandbox.scaffold_component(component_cls=TidemarkJobComponent, defs_path="fares", scaffold_params=fares)
-    Project(project.sandbox, second, project.root, "job_of_fares").configure(sources=False)
+    Project(project.sandbox, second, project.root, "job_of_fares").configure(source_assets=False)
     Project(project.sandbox, second, project.root, "job_of_fares").refresh()
     with project.sandbox.build_all_defs() as definitions:
         assert specs_of(definitions).keys() == {"rides", "rides/hourly", "fares/hourly"}
@@ -231,13 +223,9 @@ def test_a_mistake_in_yaml_is_named_with_its_place(project: Project, attributes:
     project.configure(**attributes)
     with pytest.raises(Exception) as found, project.load():  # noqa: PT011 - Dagster's own, of several kinds
         pass
-    texts = []
-    error: BaseException | None = found.value
-    while error is not None:
-        texts.append(str(error))
-        error = error.__cause__
-    assert said in "\n".join(texts)
-    assert "defs.yaml" in "\n".join(texts)
+    said_all = texts_of(found.value)
+    assert said in said_all
+    assert "defs.yaml" in said_all
 
 
 def test_a_check_takes_in_yaml_what_it_takes_in_python() -> None:

@@ -9,6 +9,8 @@ from .job.environment import require_environment as require_environment
 from .job.job import Job as Job
 from .job.job_description import describe_job as describe_job
 from .job.job_description import described_job as described_job
+from .model.aggregates import Aggregate as Aggregate
+from .model.call_site import declared_at as declared_at
 from .model.connector_spec import ConnectorSpec as ConnectorSpec
 from .model.nodes import VALID_FROM as VALID_FROM
 from .model.nodes import ChangelogNode as ChangelogNode

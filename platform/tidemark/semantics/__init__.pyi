@@ -1,3 +1,4 @@
+from .watermarks.watermark_strategy import WatermarkStrategy as WatermarkStrategy
 from .watermarks.watermarks import MAX_WATERMARK as MAX_WATERMARK
 from .watermarks.watermarks import MIN_WATERMARK as MIN_WATERMARK
 from .windows.assigners import CountWindows as CountWindows
