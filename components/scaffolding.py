@@ -13,8 +13,8 @@ class JobParams(BaseModel):
 
     job: str = Field(description="The job's code, MODULE:JOB.")
     store: str | None = Field(default=None, description="Folder or bucket of the job stores.")
-    drain: bool = Field(
-        default=False, description="A schedule reads the job's input; else the job runs outside Dagster until it is stopped."
+    continuous: bool = Field(
+        default=True, description="Whether the job runs outside Dagster until it is stopped; else a schedule reads its input."
     )
 
 
@@ -30,7 +30,7 @@ class JobScaffolder(dg.Scaffolder[JobParams]):
         """Write ``defs.yaml``."""
         given = request.params
         store = {} if given.store is None else {"store": given.store}
-        dg.scaffold_component(request, {"job": given.job, **store, "continuous": not given.drain})
+        dg.scaffold_component(request, {"job": given.job, **store, "continuous": given.continuous})
 
 
 class StreamParams(BaseModel):
