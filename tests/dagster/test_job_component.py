@@ -198,6 +198,18 @@ def test_a_job_that_cannot_be_described_says_why(project: Project) -> None:
         project.refresh()
 
 
+def test_development_describes_the_job_and_loads_also_where_that_fails(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DAGSTER_IS_DEV_CLI", "1")
+    with project.load() as (_, definitions):
+        assert specs_of(definitions).keys() == {"rides", "rides/hourly"}
+    (project.root / f"{project.module}.py").write_text("import nothing_of_that_name\n")
+    with project.load() as (_, definitions):
+        (spec,) = specs_of(definitions).values()
+        assert spec.key.path[0] == "broken"
+        assert "nothing_of_that_name" in (spec.description or "").replace("\\", "")
+    assert project.module not in sys.modules
+
+
 def test_a_damaged_description_does_not_keep_the_location_from_loading(project: Project) -> None:
     project.refresh()
     (state,) = (path for path in project.sandbox.project_root.rglob("state") if path.is_file())

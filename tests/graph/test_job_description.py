@@ -130,6 +130,11 @@ def test_triggers_and_watermarks_of_the_users_own_keep_their_texts() -> None:
     assert found.sources["rides"].watermarks.generator.bound_ms == 7_000
 
 
+def test_a_described_job_is_not_run() -> None:
+    with pytest.raises(DefinitionError, match="cannot run.*Fix: run the job that its code declares, rides.job:job"):
+        tm.run(described(taxi))
+
+
 def double(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, "fare": row["fare"] * 2}
 
