@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Literal
 
@@ -17,12 +17,13 @@ from tidemark.assets.definitions.continuous import Partitions, build_output_asse
 from tidemark.assets.definitions.job_health import build_health_checks
 from tidemark.assets.definitions.page_link import page_links
 from tidemark.assets.definitions.standalone_checks import build_asset_checks
+from tidemark.assets.definitions.start_operations import STORE_STEM
 from tidemark.assets.definitions.streaming import build_source_asset_specs, streaming_assets
 from tidemark.assets.streams.translator import TidemarkTranslator, group_of
 from tidemark.assets.values.store_location import store_location
 from tidemark.control import RULES, JobSpec, Launcher, launchers_here, load_job
 from tidemark.errors import DefinitionError, TidemarkError
-from tidemark.graph import Job
+from tidemark.graph import DescribedJob, Job
 from tidemark.operations.drain_schedule import build_drain_schedule
 from tidemark.operations.operate import build_operations
 from tidemark.operations.savepoint_definitions import operation_names
@@ -54,7 +55,7 @@ EVERY_QUARTER_HOUR: Final = "*/15 * * * *"
 
 
 def build_job_definitions(
-    *codes: str,
+    *codes: str | Job,
     store: str | dg.EnvVar,
     continuous: bool = True,
     spec: Callable[[str, Job], JobSpec] | None = None,
@@ -64,6 +65,8 @@ def build_job_definitions(
     operations: Literal["each", "store"] = "each",
     single_jobs: bool = False,
     savepoints: bool = True,
+    own_sensors: bool = False,
+    sources: bool = True,
     cron: str | None = None,
     spark_config: Mapping[str, str] | None = None,
     alert_key: str | None = "alerts",
@@ -82,7 +85,8 @@ def build_job_definitions(
         )
 
     Args:
-        codes: the jobs' codes, ``module:job`` each.
+        codes: the jobs' codes, ``module:job`` each; or described jobs (``tidemark graph --json``), whose code is imported in runs only.
+            Jobs that are not continuous can be given themselves, too.
         store: folder or bucket of the job stores.
         continuous: the jobs' drivers are processes outside Dagster, which run until they are stopped, and are started by the operation
             ``start`` of the Dagster job ``<job>_operate``. False for jobs that a run reads to the end of their input, as a schedule
@@ -96,6 +100,9 @@ def build_job_definitions(
         single_jobs: also have a Dagster job for each operation, such as ``<job>_start``, and not only ``<job>_operate``.
         savepoints: have the operations on savepoints and code, too, and the check ``state_fits`` of each job; where ``each`` job has its
             own operations, also a savepoint every six hours and maintenance every night.
+        own_sensors: have sensors that look after these jobs only, named ``<job>_progress`` and so on after the first that loads, so that
+            several calls for one store can be merged; by default they look after all jobs of the store, as one call has them.
+        sources: have the jobs' sources as external assets; False where another call has them.
         cron: when jobs that are not continuous read their input; every quarter of an hour by default.
         spark_config: Spark settings of runs of jobs that are not continuous.
         alert_key: key of the resource that alerts go through; None sends none.
@@ -116,15 +123,18 @@ def build_job_definitions(
             "operations": operations != "each",
             "single_jobs": single_jobs,
             "savepoints": not savepoints,
+            "own_sensors": own_sensors,
             "launchers": launchers is not launchers_here,
         },
         False: {"cron": cron is not None, "spark_config": spark_config is not None},
     }
     link = page_links(ui_url)
     _require_none([name for name, given in kinds[not continuous].items() if given], continuous=continuous)
+    if continuous and spec is None:
+        _require_code(codes)
     if not continuous:
         return _drained_definitions(
-            load_jobs(codes, translator=translator),
+            _without_sources(load_jobs(codes, translator=translator), keep=sources),
             checks or (lambda _: ()),
             spark_config=dict(spark_config or {}),
             translator=translator,
@@ -132,7 +142,7 @@ def build_job_definitions(
             cron=cron or EVERY_QUARTER_HOUR,
             link=link,
         )
-    loaded = load_jobs(codes, partitions=partitions, translator=translator, single_jobs=single_jobs)
+    loaded = _without_sources(load_jobs(codes, partitions=partitions, translator=translator, single_jobs=single_jobs), keep=sources)
     broken = [broken_spec(code, error) for code, error in loaded.broken.items()]
     status = default_status if default_status is not None else dg.DefaultSensorStatus.RUNNING
     made = [
@@ -145,11 +155,22 @@ def build_job_definitions(
             job, _checks(checks(job) if checks is not None else (), verdict=savepoints), store=store, translator=translator
         )
     ]
+    own = [job.name for job in loaded.jobs.values()] if own_sensors else None
+    stem = group_of(own[0]) if own else STORE_STEM
     sensors = [
-        build_progress_sensor(loaded.specs, options=SensorOptions(store=store, default_status=status)),
-        build_reconcile_sensor(store, launchers=launchers, default_status=status),
-        build_job_health_sensor(store, rules=RULES, broken=loaded.broken, alert_key=alert_key, launchers=launchers, default_status=status),
-        build_check_sensor(store, default_status=status),
+        build_progress_sensor(loaded.specs, name=f"{stem}_progress", options=SensorOptions(store=store, default_status=status)),
+        build_reconcile_sensor(store, jobs=own, name=f"{stem}_reconcile", launchers=launchers, default_status=status),
+        build_job_health_sensor(
+            store,
+            jobs=own,
+            name=f"{stem}_job_health",
+            rules=RULES,
+            broken=loaded.broken,
+            alert_key=alert_key,
+            launchers=launchers,
+            default_status=status,
+        ),
+        build_check_sensor(store, jobs=own, name=f"{stem}_checks", default_status=status),
     ]
     definitions = dg.Definitions(
         assets=[*loaded.sources, *map(link, loaded.specs), *broken],
@@ -190,6 +211,19 @@ def _require_none(given: Sequence[str], *, continuous: bool) -> None:
             fix = "leave that out (Spark settings of a continuous job are `conf` of its `spec`), or pass continuous=False"
             raise DefinitionError(f"{what} jobs that a run drains", fix=fix)
         raise DefinitionError(f"{what} continuous jobs", fix="leave that out, or pass continuous=True")
+
+
+def _without_sources(loaded: LoadedJobs, *, keep: bool) -> LoadedJobs:
+    return loaded if keep else replace(loaded, sources=())
+
+
+def _require_code(codes: Sequence[str | Job]) -> None:
+    """Make sure that the driver of each job, a process outside Dagster, can import its code."""
+    for given in codes:
+        if isinstance(given, Job) and not isinstance(given, DescribedJob):
+            raise DefinitionError(
+                "a continuous job is given without its code, which its driver imports", fix="pass MODULE:JOB, or a spec", job=given.name
+            )
 
 
 def _drained_definitions(
@@ -243,7 +277,7 @@ def _checks(given: Sequence[OutputCheck], *, verdict: bool) -> Sequence[OutputCh
 
 
 def load_jobs(
-    codes: Sequence[str],
+    codes: Sequence[str | Job],
     *,
     partitions: Callable[[Job], Partitions] | None = None,
     translator: TidemarkTranslator | None = None,
@@ -252,7 +286,7 @@ def load_jobs(
     """Load jobs one by one, and return those that load and the errors of the others.
 
     Args:
-        codes: ``module:job`` each.
+        codes: ``module:job`` each, or jobs, which have the code that they were described from, else their name.
         partitions: time partitions of a job's outputs.
         translator: turns streams into asset specs.
         single_jobs: whether each operation on a job is a Dagster job, whose names must differ.
@@ -261,9 +295,10 @@ def load_jobs(
     specs: list[dg.AssetSpec] = []
     owners: dict[dg.AssetKey, Job] = {}
     broken: dict[str, str] = {}
-    for code in dict.fromkeys(codes):
+    for given in dict.fromkeys(codes):
+        code = given if isinstance(given, str) else given.code if isinstance(given, DescribedJob) else given.name
         try:
-            job = load_job(code)
+            job = load_job(given) if isinstance(given, str) else given
             _require_new(job, jobs, single_jobs=single_jobs)
             keys = {spec.key for spec in build_source_asset_specs(job, translator=translator)}
             # A source with the asset key of an earlier job's source but another location is this job's error.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import dagster as dg
@@ -15,6 +16,7 @@ from tidemark.assets.report.late_rows import late_row_metadata
 from tidemark.assets.report.output_metadata import output_metadata
 from tidemark.assets.report.output_table import OutputTable, TableState
 from tidemark.assets.report.run_report import RunReport
+from tidemark.assets.streams.job_code import with_code
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.errors import DefinitionError, SinkError
 from tidemark.graph import Job, require_environment
@@ -82,6 +84,7 @@ class TidemarkResource(dg.ConfigurableResource[Any]):
             DefinitionError: the assets are not a job's, or no store is known.
         """
         bound = bound_job(context.assets_def.specs)
+        bound = replace(bound, job=with_code(bound.job))
         store = self.store_of(bound.job)
         return TidemarkEvents(self._events(context, bound, store, skip_unchanged=skip_unchanged), _tables(bound, store))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import dagster as dg
 
@@ -36,6 +36,7 @@ class CheckDeclaration:
     metadata: MetadataValues = field(default_factory=dict)
 
 
+@runtime_checkable
 class OutputCheck(Protocol):
     """One or more checks on an output of a job.
 

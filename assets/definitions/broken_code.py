@@ -19,31 +19,32 @@ BROKEN: Final = "broken"
 CODE_CHECK: Final = "code_loads"
 
 
-def broken_spec(code: str, error: str) -> dg.AssetSpec:
+def broken_spec(code: str, error: str, *, reason: str = "cannot be loaded") -> dg.AssetSpec:
     """Return the asset of a code that cannot be loaded.
 
     Args:
         code: ``module:job``.
-        error: why it cannot be loaded.
+        error: why it cannot be loaded, with the fix.
+        reason: the same in two or three words.
     """
     return dg.AssetSpec(
         key=_key(code),
-        description=f"The streaming job `{code}` cannot be loaded, so its assets are missing. {as_plain(error)}",
+        description=f"The streaming job `{code}` {reason}, so its assets are missing. {as_plain(error)}",
         group_name=BROKEN,
         metadata={"tidemark/code": code, "tidemark/error": error},
         kinds={"tidemark"},
     )
 
 
-def broken_check(code: str) -> dg.AssetChecksDefinition:
-    """Return the check of that asset, which tries to load the code again."""
+def broken_check(code: str, *, fix: str = "reload the code location to get its assets") -> dg.AssetChecksDefinition:
+    """Return the check of that asset, which tries to load the code again, and says what is to be done when it loads."""
 
     def loads() -> dg.AssetCheckResult:
         try:
             job = load_job(code)
         except TidemarkError as error:
             return dg.AssetCheckResult(passed=False, description=redacted(str(error)))
-        return dg.AssetCheckResult(passed=True, description=f"job {job.name!r} loads now; reload the code location to get its assets")
+        return dg.AssetCheckResult(passed=True, description=f"job {job.name!r} loads now; {fix}")
 
     decorate = dg.asset_check(asset=_key(code), name=CODE_CHECK, description=f"The code of `{code}` can be loaded.")
     loads.__name__ = f"{group_of(code)}_{CODE_CHECK}"

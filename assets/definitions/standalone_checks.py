@@ -8,6 +8,7 @@ import dagster as dg
 
 from tidemark.assets.checks.check import OutputCheck, check_specs, evaluate_checks
 from tidemark.assets.checks.check_context import stored_context
+from tidemark.assets.streams.job_code import with_code
 from tidemark.assets.streams.job_streams import output_streams
 from tidemark.assets.streams.translator import TidemarkTranslator, group_of
 from tidemark.assets.values.annotations import with_types
@@ -50,7 +51,7 @@ def build_asset_checks(
     keys = {stream.name: chosen.get_asset_spec(stream).key for stream in output_streams(job)}
 
     def check(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        checked = stored_context(job, store_location(given, job.name))
+        checked = stored_context(with_code(job), store_location(given, job.name))
         yield from evaluate_checks(checks, checked, keys=keys, selected=context.selected_asset_check_keys)
 
     specs = check_specs(job, checks, keys)

@@ -1,4 +1,6 @@
 from .clock import Clock as Clock
+from .components import TidemarkJobComponent as TidemarkJobComponent
+from .components import TidemarkStreamComponent as TidemarkStreamComponent
 from .control.client.completion import Completion as Completion
 from .control.client.completion import wait_for as wait_for
 from .errors import TidemarkError as TidemarkError

@@ -41,6 +41,7 @@ class _ReportedState:
 def build_check_sensor(
     store: str | dg.EnvVar,
     *,
+    jobs: Iterable[str] | None = None,
     name: str = "tidemark_checks",
     every: str | timedelta = "30 seconds",
     recheck: str | timedelta | None = "1 hour",
@@ -58,6 +59,7 @@ def build_check_sensor(
 
     Args:
         store: folder or bucket of the job stores.
+        jobs: names of the jobs; all of the code location by default.
         name: the sensor's name.
         every: time between ticks.
         recheck: minimum time between two executions of a check that the sensor requests; None requests none.
@@ -68,17 +70,22 @@ def build_check_sensor(
         DurationError: ``every`` or ``recheck`` cannot be read.
     """
     recheck_ms = to_ms(recheck, what="recheck", minimum=1000) if recheck is not None else None
+    names = frozenset(jobs) if jobs is not None else None
 
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        jobs = {key: place for key, place in jobs_of_checks(context.repository_def).items() if key.name != HEALTH_CHECK}
+        checks = {
+            key: place
+            for key, place in jobs_of_checks(context.repository_def).items()
+            if key.name != HEALTH_CHECK and (names is None or place[0] in names)
+        }
         seen = _decode(context.cursor)
         root = open_root(store)
-        verdicts = list(_new_verdicts(context.instance, jobs, seen))
+        verdicts = list(_new_verdicts(context.instance, checks, seen))
         for verdict in verdicts:
             report_check(root, verdict)
         failed = sum(not verdict.passed for verdict in verdicts)
-        said = f"{len(jobs)} checks, {len(verdicts)} new verdicts, {failed} of them failures"
-        requests = _requests(context, {key: job for key, (job, _) in jobs.items()}, recheck_ms, clock)
+        said = f"{len(checks)} checks, {len(verdicts)} new verdicts, {failed} of them failures"
+        requests = _requests(context, {key: job for key, (job, _) in checks.items()}, recheck_ms, clock)
         if requests:
             return dg.SensorResult(run_requests=requests, cursor=_encode(seen))
         return dg.SensorResult(skip_reason=said, cursor=_encode(seen))

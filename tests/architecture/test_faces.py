@@ -10,11 +10,25 @@ import pytest
 
 from tests.architecture.sources import CHECKOUT, Import, Source, package_sources, read_source
 
-FACES = ("graph", "semantics", "state", "savepoints", "spark", "control", "testing", "web", "assets", "resources", "sensors", "operations")
+FACES = (
+    "graph",
+    "semantics",
+    "state",
+    "savepoints",
+    "spark",
+    "control",
+    "testing",
+    "web",
+    "assets",
+    "resources",
+    "sensors",
+    "operations",
+    "components",
+)
 """Packages of ``tidemark``; single modules, such as ``tidemark.errors``, are their own face."""
 
-DAGSTER_FOLDERS = ("assets", "resources", "sensors", "operations")
-"""One part of four folders, which use one another's modules."""
+DAGSTER_FOLDERS = ("assets", "resources", "sensors", "operations", "components")
+"""One part of five folders, which use one another's modules."""
 
 PAGES = (CHECKOUT / "README.md", *sorted((CHECKOUT / "docs").glob("*/*.md")))
 _IMPORT = re.compile(r"^\s*(?:from (tidemark[\w.]*) import|import (tidemark[\w.]*))", re.MULTILINE)
@@ -26,7 +40,7 @@ def is_face(module: str) -> bool:
 
 
 def in_dagster_folders(module: str) -> bool:
-    """Say whether a module is in one of the four Dagster folders."""
+    """Say whether a module is in one of the five Dagster folders."""
     return module.startswith("tidemark.") and module.split(".")[1] in DAGSTER_FOLDERS
 
 

@@ -231,6 +231,9 @@ def test_failed_checks_are_passed_on_and_taken_back(world: World, tmp_path: Path
 
     said, cursor = look(None)
     assert said == "1 checks, 0 new verdicts, 0 of them failures"
+    others = build_check_sensor(world.store.uri, jobs=["rides"], recheck=None)
+    of_others = others(dg.build_sensor_context(instance=instance, repository_def=repository))
+    assert "0 checks" in str(of_others)
     checks.execute_in_process(instance=instance)
     said, cursor = look(cursor)
     assert said == "1 checks, 1 new verdicts, 1 of them failures"

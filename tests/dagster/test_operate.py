@@ -9,7 +9,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
-import yaml  # type: ignore[import-untyped]
+import yaml
 
 from tests.dagster.fake_engine import make_job
 from tests.dagster.instances import temporary_instance

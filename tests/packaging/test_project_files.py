@@ -74,7 +74,7 @@ def test_the_layout_for_tools_shows_every_package_under_its_import_name(tmp_path
     for _ in range(2):  # made anew over an earlier one
         subprocess.run([sys.executable, str(CHECKOUT / "scripts/layout.py"), str(target)], check=True, cwd=CHECKOUT)
     assert (target / "tidemark" / "errors.py").read_bytes() == (CHECKOUT / "platform/tidemark/errors.py").read_bytes()
-    for part in ("assets", "resources", "sensors", "operations"):
+    for part in ("assets", "resources", "sensors", "operations", "components"):
         assert (target / "tidemark" / part / "__init__.py").resolve() == CHECKOUT / part / "__init__.py"
 
 
@@ -82,7 +82,7 @@ def test_errors_say_how_to_install_from_a_checkout() -> None:
     """The package is on no index, so a command that names it there cannot work."""
     sources = [
         path
-        for part in ("platform", "assets", "resources", "sensors", "operations", "examples")
+        for part in ("platform", "assets", "resources", "sensors", "operations", "components", "examples")
         for path in (CHECKOUT / part).rglob("*.py")
     ]
     assert len(sources) > 100

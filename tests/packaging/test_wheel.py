@@ -16,6 +16,7 @@ PLACES = {
     "tidemark.resources": "resources",
     "tidemark.sensors": "sensors",
     "tidemark.operations": "operations",
+    "tidemark.components": "components",
 }
 
 # Runs isolated, so neither the working directory nor PYTHONPATH count, and without the import hook of an editable installation.

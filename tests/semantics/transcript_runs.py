@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import yaml  # type: ignore[import-untyped]
+import yaml
 
 from tests.semantics.process_runs import TAKEN, KeyStore, ProcessRun, in_contract_order
 from tests.semantics.window_settings import apart

@@ -4,8 +4,13 @@ from .checks.output_columns import output_schema as output_schema
 from .checks.schema_inference import schema_of as schema_of
 from .expressions.expression_text import describe_expression as describe_expression
 from .job.code_version import code_version as code_version
+from .job.described_job import DescribedJob as DescribedJob
 from .job.environment import require_environment as require_environment
 from .job.job import Job as Job
+from .job.job_description import describe_job as describe_job
+from .job.job_description import described_job as described_job
+from .model.aggregates import Aggregate as Aggregate
+from .model.call_site import declared_at as declared_at
 from .model.connector_spec import ConnectorSpec as ConnectorSpec
 from .model.nodes import VALID_FROM as VALID_FROM
 from .model.nodes import ChangelogNode as ChangelogNode

@@ -11,6 +11,7 @@ from tidemark.cli.jobs.rename_options import map_options, maps_of
 from tidemark.cli.program.console_log import log_to_console
 from tidemark.cli.program.documented_command import DocumentedCommand
 from tidemark.cli.program.options import json_option, missing_epochs_option, pairs, store_option
+from tidemark.control.desired.job_document import job_document
 from tidemark.control.desired.job_import import load_job
 from tidemark.control.desired.spec_checks import checked_settings
 from tidemark.durations import to_ms
@@ -112,14 +113,23 @@ def run(
             click.echo(format_progress(head))
 
 
-@click.command(cls=DocumentedCommand, examples=("tidemark graph first_job:job", "tidemark graph first_job:job --format mermaid"))
+@click.command(
+    cls=DocumentedCommand,
+    examples=("tidemark graph first_job:job", "tidemark graph first_job:job --format mermaid", "tidemark graph first_job:job --json"),
+)
 @click.argument("job", metavar="MODULE:JOB")
 @click.option("--format", "form", type=click.Choice(["text", "mermaid"]), default="text", show_default=True)
 @click.option("--schedule", is_flag=True, help="Print the passes of an epoch, in order.")
-def graph(job: str, form: str, *, schedule: bool) -> None:
+@json_option
+def graph(job: str, form: str, *, schedule: bool, as_json: bool) -> None:
     """Draw a job's graph. Starts no JVM."""
     if schedule and form != "text":
         raise DefinitionError("a schedule has no --format mermaid", fix="leave out --schedule, or --format")
+    if as_json:
+        if schedule or form != "text":
+            raise DefinitionError("--json describes the whole job: it has no --schedule and no --format", fix="leave these out, or --json")
+        click.echo(job_document(job))
+        return
     found = load_job(job)
     if not schedule:
         click.echo(found.explain("mermaid" if form == "mermaid" else "text"))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tidemark.graph.checks.side_outputs import tags_of
 from tidemark.graph.expressions.function_fingerprint import function_text
 from tidemark.graph.expressions.policy_definition import settings_of
+from tidemark.graph.job.described_job import DescribedJob
 from tidemark.graph.model.connector_spec import ConnectorSpec
 from tidemark.graph.model.nodes import (
     ChangelogNode,
@@ -46,8 +47,10 @@ def code_version(job: Job) -> str:
 
     Included: expressions, the source text of functions, keys, windows, lateness, aggregates, uids, tags, names of sources and outputs,
     kinds of sinks, watermark strategies. Not included: paths, options of formats other than files, parallelism, descriptions, owners,
-    line numbers.
+    line numbers. Of a described job it is the version that was described.
     """
+    if isinstance(job, DescribedJob):
+        return job.version
     numbers = {node: number for number, node in enumerate(job.nodes)}
     graph = {
         "format": _FORMAT,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidemark.errors import DefinitionError
+from tidemark.graph.job.described_job import DescribedJob
 from tidemark.graph.model.connector_spec import ConnectorSpec
 from tidemark.graph.model.nodes import SourceNode, StatefulNode
 from tidemark.graph.model.postgres_changes_spec import PostgresChangesSpec
@@ -68,11 +69,17 @@ def unset_variables(job: Job, environment: Mapping[str, str] | None = None) -> t
 
 
 def require_environment(job: Job, environment: Mapping[str, str] | None = None) -> None:
-    """Check that the environment variables which a job needs are set; no place is accessed, and no value is shown.
+    """Check that a job can be run here: it has its code, and the environment variables that it needs are set.
+
+    No place is accessed, and no value is shown.
 
     Raises:
-        DefinitionError: one is not set.
+        DefinitionError: a variable is not set, or the job was read from its description.
     """
+    if isinstance(job, DescribedJob):
+        raise DefinitionError(
+            "the job was read from its description, and cannot run", fix=f"run the job that its code declares, {job.code}", job=job.name
+        )
     for needed in unset_variables(job, environment):
         raise needed.unset(job.name)
 

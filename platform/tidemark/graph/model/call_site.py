@@ -5,16 +5,22 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from types import FrameType
+from typing import Final
 
 from tidemark.errors import TidemarkError
 
 _PACKAGE = str(next(folder for folder in Path(__file__).resolve().parents if folder.name == "tidemark")) + "/"
 
+_DECLARED: Final[ContextVar[str]] = ContextVar("_DECLARED", default="")
+
 
 def call_site() -> str:
-    """Return ``file:line`` of the innermost caller outside Tidemark; empty if there is none."""
+    """Return ``file:line`` of the innermost caller outside Tidemark, or the place that ``declared_at`` gives; empty if there is none."""
+    if declared := _DECLARED.get():
+        return declared
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - inspect.stack() reads every source file on the way
     while frame is not None and _is_ours(frame):
         frame = frame.f_back
@@ -38,3 +44,14 @@ def with_call_site(place: str) -> Iterator[None]:
         if error.place is None:
             error.place = place
         raise
+
+
+@contextmanager
+def declared_at(place: str) -> Iterator[None]:
+    """Set the place of all that the block declares, for streams that are declared in a file other than a program, such as YAML."""
+    token = _DECLARED.set(place)
+    try:
+        with with_call_site(place):
+            yield
+    finally:
+        _DECLARED.reset(token)

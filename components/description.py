@@ -1,0 +1,34 @@
+"""The description of a job in a file, as a component keeps it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tidemark.control import job_document_apart, read_job_document
+from tidemark.graph import DescribedJob
+
+
+def write_description(code: str, path: Path) -> None:
+    """Describe a job, in a process of its own, and write that to a file.
+
+    Args:
+        code: ``module:job``.
+        path: the file; it is replaced.
+
+    Raises:
+        DefinitionError: the job cannot be loaded.
+        LaunchError: the process cannot be started, or takes too long.
+    """
+    document = job_document_apart(code)
+    read_job_document(document)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{document}\n", encoding="utf-8")
+
+
+def read_description(path: Path) -> DescribedJob:
+    """Return the job that a file describes.
+
+    Raises:
+        DefinitionError: the file is damaged, or of another release.
+    """
+    return read_job_document(path.read_text(encoding="utf-8"))

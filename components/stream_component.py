@@ -1,0 +1,70 @@
+"""``TidemarkStreamComponent``: a streaming job whose sources, windows and sinks are YAML, without Python."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import dagster as dg
+from pydantic import BaseModel, Field, PrivateAttr
+
+import tidemark as tm
+from tidemark.components.scaffolding import StreamScaffolder
+from tidemark.components.settings import JobSettings
+from tidemark.components.sink_models import OutputModel
+from tidemark.components.source_models import SourceModel
+from tidemark.components.stream_job import StreamGraph
+from tidemark.components.stream_models import StreamModel
+from tidemark.components.yaml_places import YamlPlaces
+from tidemark.graph import declared_at
+
+
+@dg.scaffold_with(StreamScaffolder)
+class TidemarkStreamComponent(JobSettings, dg.Component, dg.Resolvable):
+    """A streaming job in YAML, as assets, checks, sensors and a schedule that reads its input.
+
+    Expressions are SQL over one row, as the job API takes them; they are read when definitions load, and run by Spark. Nothing else of
+    the YAML is executed. A mistake is an error that names the file, the line and the field.
+    """
+
+    name: str = Field(description="The job's name; a folder of the store and the group of the assets.", examples=["rides"])
+    sources: dict[str, SourceModel] = Field(description="Sources by name.")
+    streams: dict[str, StreamModel] = Field(default_factory=dict, description="Streams made of sources and other streams, by name.")
+    outputs: dict[str, OutputModel] = Field(description="Outputs by name: streams and side outputs bound to sinks.")
+    description: str | None = Field(default=None, description="What the job is for, in Markdown.")
+    owners: list[str] = Field(default_factory=list, description="Users or teams, such as team:data.")
+    tags: dict[str, str] = Field(default_factory=dict, description="Free key-value pairs.")
+    parallelism: int | None = Field(default=None, description="Number of shuffle partitions.", ge=1)
+    retained_epochs: int = Field(default=100, description="How many of the newest epochs can be restored.", ge=1)
+
+    _places: YamlPlaces = PrivateAttr(default_factory=YamlPlaces)
+
+    @classmethod
+    def load(cls, attributes: BaseModel | None, context: dg.ComponentLoadContext) -> Self:
+        """Load the component from its YAML, and remember where its fields are."""
+        made = super().load(attributes, context)
+        made._places = YamlPlaces(context)  # noqa: SLF001  # of its own class
+        return made
+
+    def job(self) -> tm.Job:
+        """Return the job. Starts no JVM.
+
+        Raises:
+            DefinitionError: or one of its kinds, with the place in YAML.
+        """
+        outputs = StreamGraph(self.sources, self.streams, self.outputs, self._places).bound_outputs()
+        with declared_at(self._places.of("name")):
+            return tm.Job(
+                self.name,
+                outputs,
+                store=self.store,
+                parallelism=self.parallelism,
+                retained_epochs=self.retained_epochs,
+                description=self.description,
+                owners=self.owners,
+                tags=self.tags,
+            )
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """Return the definitions."""
+        del context
+        return self.drained_definitions(self.job())
