@@ -62,7 +62,7 @@ def test_epochs_may_read_more_if_they_are_short_and_a_backlog_stands() -> None:
     job = SimulatedJob(levels((0, 400)), backlog=2_000_000, rows_per_epoch=5_000, parallelism=4).run(45 * MINUTE)
     assert (job.parallelism, job.intake) == (4, 4.0)
     assert job.backlog_at(REACTION + CATCH_UP) < 30_000
-    assert "stands though an epoch takes 1.4 s only" in job.decisions[0].reason
+    assert "an epoch takes 1.4 s only though a backlog" in job.decisions[0].reason
 
 
 def test_epochs_read_less_if_they_are_long() -> None:

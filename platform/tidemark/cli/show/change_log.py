@@ -1,4 +1,4 @@
-"""Changes of a job's spec, starts and failures of its drivers, in one list ordered by time."""
+"""Changes of a job's spec, advice of its autoscaler, starts and failures of its drivers, in one list ordered by time."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from tidemark.clock import format_ms
+from tidemark.control.autoscaler.autoscaler import ACTOR
 from tidemark.control.desired.attempts import attempt_numbers, read_attempt
 from tidemark.control.desired.spec_store import read_generations
+from tidemark.control.model.autoscaler_records import ScalingDecision, read_newest_record
 from tidemark.control.model.spec import JobSpec, SpecGeneration
 from tidemark.control.observed.observe import read_control_status
 from tidemark.state.encoding.codec import to_jsonable
@@ -16,7 +18,7 @@ from tidemark.state.store.store import JobStore
 
 @dataclass(frozen=True)
 class Change:
-    """One event: its time (milliseconds), kind (``asked``, ``started``, ``failed``), author and text.
+    """One event: its time (milliseconds), kind (``asked``, ``advised``, ``started``, ``failed``), author and text.
 
     ``number`` is the generation's, or the attempt's.
     """
@@ -36,6 +38,7 @@ def changes_of(root: JobStore, job: str, limit: int) -> tuple[Change, ...]:
         Change(item.at, "asked", item.generation, item.by, _asked(before.spec if before is not None else None, item))
         for before, item in zip(earlier, generations, strict=False)
     ]
+    found += [Change(made.at, "advised", made.generation, ACTOR, f"{made.text}: {made.reason}") for made in _advice(root, job)]
     attempts = (read_attempt(root, job, number) for number in attempt_numbers(root, job)[-limit:])
     found += [
         Change(item.at, "started", item.number, item.by, item.why + (", taking over" if item.takeover else ""))
@@ -50,10 +53,16 @@ def changes_of(root: JobStore, job: str, limit: int) -> tuple[Change, ...]:
 
 def changes_text(changes: Sequence[Change]) -> str:
     """Return events as lines."""
-    words: Mapping[str, str] = {"asked": "generation", "started": "attempt", "failed": "attempt"}
+    words: Mapping[str, str] = {"asked": "generation", "advised": "generation", "started": "attempt", "failed": "attempt"}
     lines = [(format_ms(item.at), f"{words[item.kind]} {item.number} {item.kind}", item.by, item.what) for item in changes]
     widths = [max(len(line[column]) for line in lines) for column in range(3)]
     return "\n".join("  ".join((*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[3])) for line in lines)
+
+
+def _advice(root: JobStore, job: str) -> Sequence[ScalingDecision]:
+    """Return the recommendations of the job's autoscaler; what it wrote into the spec is among the generations."""
+    record = read_newest_record(root, job)
+    return [made for made in record.decisions if made.kind == "advised"] if record is not None else []
 
 
 def _asked(before: JobSpec | None, made: SpecGeneration) -> str:

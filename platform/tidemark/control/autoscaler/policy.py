@@ -269,12 +269,12 @@ def _intake(load: _Load, parallelism: int) -> _Target:
     epoch_ms, rate = found.epoch_ms * last.parallelism / parallelism, found.processing_rate * parallelism / last.parallelism
     spare = found.needed_rate(settings) <= settings.utilization_target * rate
     goal = max(load.situation.trigger_ms * (settings.utilization_target if spare else 1.0), MIN_GOAL_MS)
-    takes = f"an epoch takes {found.epoch_ms / 1000:.1f} s"
+    takes = f"{'then ' if parallelism != last.parallelism else ''}an epoch takes {epoch_ms / 1000:.1f} s"
     if epoch_ms * _SHORT < goal and found.read_rate < found.needed_rate(settings):
         if load.intake_was_ineffective():
             return unchanged
         wanted = last.intake * min(goal / epoch_ms, settings.scale_up_max_factor)
-        why = f"a backlog of {found.backlog_rows:,} rows stands though {takes} only"
+        why = f"{takes} only though a backlog of {found.backlog_rows:,} rows stands"
     elif epoch_ms > goal * _LONG and parallelism <= last.parallelism:
         wanted = last.intake * goal / epoch_ms
         why = f"{takes}, its goal is {goal / 1000:.1f} s"
@@ -301,17 +301,13 @@ def _held(evaluation: ScalingEvaluation, made: Sequence[ScalingDecision], settin
 
 
 def _was_advised(evaluation: ScalingEvaluation, decisions: Sequence[ScalingDecision]) -> bool:
-    """Return whether the newest decision recommends the same already."""
-    if not decisions:
+    """Return whether the newest decision recommends the same already, or another intake that hardly differs."""
+    made = decisions[-1] if decisions else None
+    if made is None or made.kind != "advised":
         return False
-    made = decisions[-1]
-    return (made.kind, made.parallelism_before, made.parallelism, made.intake_before, made.intake) == (
-        "advised",
-        evaluation.parallelism,
-        evaluation.recommended_parallelism,
-        evaluation.intake,
-        evaluation.recommended_intake,
-    )
+    current = (evaluation.parallelism, evaluation.recommended_parallelism, evaluation.intake)
+    same = (made.parallelism_before, made.parallelism, made.intake_before) == current
+    return same and 1 / _LONG < evaluation.recommended_intake / made.intake < _LONG
 
 
 def _evaluation(target: _Target, load: _Load, now: int) -> ScalingEvaluation:

@@ -164,10 +164,15 @@ def read_record(root: JobStore, job: str, number: int) -> AutoscalerRecord | Non
     return read_intact_document(root.at(job_folder(job)), numbered(AUTOSCALER, number), kind=KIND, form=AutoscalerRecord)
 
 
-def record_numbers(root: JobStore, job: str) -> tuple[int, ...]:
-    """Return the numbers of a job's records, oldest first."""
+def read_newest_record(root: JobStore, job: str) -> AutoscalerRecord | None:
+    """Return a job's newest record; None if there is none, or it is damaged.
+
+    Raises:
+        FormatError: a newer release wrote it.
+    """
     files = root.at(job_folder(job)).list(AUTOSCALER)
-    return tuple(sorted(number for file in files if (number := number_in(AUTOSCALER, file.path)) is not None))
+    number = max((number for file in files if (number := number_in(AUTOSCALER, file.path)) is not None), default=0)
+    return read_record(root, job, number) if number else None
 
 
 def create_record(root: JobStore, record: AutoscalerRecord, number: int) -> bool:
