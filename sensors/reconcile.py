@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from types import MappingProxyType
 
 import dagster as dg
 
@@ -17,6 +18,7 @@ from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control import (
     AbandonAttempt,
     Action,
+    Autoscaler,
     Kill,
     LaunchAttempt,
     Launcher,
@@ -24,6 +26,7 @@ from tidemark.control import (
     Reconciler,
     ReconcileReport,
     RequestStop,
+    ScalingDecision,
     WriteStatus,
     launchers_here,
     upgrading_reconciler,
@@ -49,7 +52,7 @@ def build_reconcile_sensor(
     default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.RUNNING,
     clock: Clock = SYSTEM_CLOCK,
 ) -> dg.SensorDefinition:
-    """Return a sensor that starts, stops and restarts the drivers of jobs, and continues upgrades, as ``tidemark supervise`` does.
+    """Return a sensor that starts, stops and restarts the drivers of jobs, continues upgrades and scales, as ``tidemark supervise`` does.
 
     Supervisors and sensors may run side by side: leases keep them from acting on the same job. Drivers are separate processes; they keep
     running when Dagster ends. They inherit the environment of the code location.
@@ -72,19 +75,22 @@ def build_reconcile_sensor(
         DurationError: ``every`` cannot be read.
     """
     names = tuple(jobs) if jobs is not None else None
-    known: list[Reconciler] = []
+    known: list[tuple[Reconciler, Autoscaler]] = []
 
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         if not known:
             # It caches immutable records of jobs, so it is kept between ticks.
-            known.append(upgrading_reconciler(open_root(store), launchers(), clock))
+            root = open_root(store)
+            known.append((upgrading_reconciler(root, launchers(), clock), Autoscaler(root, clock)))
+        reconciler, autoscaler = known[0]
         with _stop_after(PASS_SECONDS) as stop:
-            report = known[0].reconcile_all(names, stop=stop)
+            report = reconciler.reconcile_all(names, stop=stop)
+        scaled = autoscaler.advance(report.observations)
         for job, error in report.errors.items():
             context.log.warning("%s cannot be reconciled: %s", job, error)
         verdicts = _verdicts(report, store_location(store), clock.now_ms(), ReconcileSensor(name, is_on=True), context.repository_def)
         events = health_evaluations(context, verdicts.get)
-        return dg.SensorResult(skip_reason=summary(report, ended=stop.is_set()), asset_events=events)
+        return dg.SensorResult(skip_reason=summary(report, scaled, ended=stop.is_set()), asset_events=events)
 
     return store_sensor(
         evaluate,
@@ -108,11 +114,12 @@ def _verdicts(
     return verdicts | {job: unreadable_verdict(error) for job, error in damaged.items()}
 
 
-def summary(report: ReconcileReport, *, ended: bool = False) -> str:
-    """Return the summary of a pass."""
+def summary(report: ReconcileReport, scaled: Mapping[str, ScalingDecision] = MappingProxyType({}), *, ended: bool = False) -> str:
+    """Return the summary of a pass, with the decisions of the autoscaler by job."""
     acted = report.acted
     parts = [f"{len(report.observations)} jobs observed, {len(acted)} acted on"]
     parts += [f"{done.job}: {', '.join((*map(_action_text, done.actions), *done.steps))}" for done in acted[:_NAMED]]
+    parts += [f"{job}: autoscaler {made.kind} {made.text}" for job, made in list(scaled.items())[:_NAMED]]
     busy = sum(done.lease_held_elsewhere for done in report.results)
     parts += [f"{busy} are reconciled by other processes"] if busy else []
     parts += [f"{job}: {error}" for job, error in list(report.errors.items())[:_NAMED]]

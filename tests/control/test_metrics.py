@@ -25,9 +25,10 @@ from tidemark.control.metrics.metric_catalog import MAX_SPLITS
 from tidemark.control.metrics.metric_otel import export_metrics, otel_name
 from tidemark.control.metrics.metric_registry import ALL_METRICS, MetricRegistry, MetricSnapshot, series_of
 from tidemark.control.metrics.metric_server import StoredJob, listen_address, serve_metrics
+from tidemark.control.model.autoscaler_records import ScalingEvaluation
 from tidemark.control.model.records import DriverStart
 from tidemark.control.model.sanitizing import safe_label
-from tidemark.control.model.view import Backpressure, JobView, KeyedView, SourceView, SplitView
+from tidemark.control.model.view import AutoscalerView, Backpressure, JobView, KeyedView, SourceView, SplitView
 from tidemark.errors import DefinitionError, SetupError, StoreError
 from tidemark.semantics.watermarks.shortfalls import Shortfalls
 from tidemark.state.log.records import OwnerInfo
@@ -57,6 +58,7 @@ def busy_view() -> JobView:
         heartbeat_at=T0 - 5_000,
         epoch_at=T0 - 9_000,
         epoch_ms=250,
+        autoscaler=AutoscalerView("advise", ScalingEvaluation(T0, 2, 4, 0.5, 1.0, "why", utilization=1.25), totals={"advised": 3}),
         pressure=Backpressure(
             busy_since=T0 - 2_000,
             busy_share=0.4,
@@ -135,6 +137,13 @@ def test_what_a_supervisor_shows_is_what_its_views_say() -> None:
         series("tidemark_epoch_at_hand_seconds", job="taxi"): 2,
         series("tidemark_busy_ratio", job="taxi"): 0.4,
         series("tidemark_catch_up_seconds", job="taxi"): 60,
+        series("tidemark_autoscaler_parallelism", job="taxi"): 2,
+        series("tidemark_autoscaler_recommended_parallelism", job="taxi"): 4,
+        series("tidemark_autoscaler_intake_ratio", job="taxi"): 0.5,
+        series("tidemark_autoscaler_recommended_intake_ratio", job="taxi"): 1,
+        series("tidemark_autoscaler_utilization_ratio", job="taxi"): 1.25,
+        series("tidemark_autoscaler_decisions_total", job="taxi", kind="advised"): 3,
+        series("tidemark_autoscaler_decisions_total", job="taxi", kind="scaled"): 0,
         series("tidemark_waiting_files", job="taxi", source="trips"): 3,
         series("tidemark_waiting_bytes", job="taxi", source="trips"): 4096,
         series("tidemark_waiting_rows", job="taxi", source="trips"): 70,

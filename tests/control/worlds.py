@@ -25,7 +25,7 @@ from tidemark.locations import Location
 from tidemark.state.log.joblog import Driver, JobLog
 from tidemark.state.log.progress import EpochProgress
 from tidemark.state.log.records import OwnerInfo
-from tidemark.state.status.driver_load import EpochSample, load_of
+from tidemark.state.status.driver_load import EpochSample, Work, load_of
 from tidemark.state.status.status import JobStatus, State, write_failure, write_status
 from tidemark.state.store.store import JobStore, ListedFile
 from tidemark.testing.manual_clock import ManualClock
@@ -115,6 +115,8 @@ class World:
         self.processes: list[Process] = []
         self.launched: list[tuple[str, int]] = []
         self.refuses_to_launch = 0
+        self.work: Work | None = None
+        self.intake = 1.0
         self._pids = itertools.count(100)
 
     def submit(self, job: str = "fares", **fields: object) -> SpecGeneration:
@@ -239,7 +241,8 @@ class World:
         head = process.term.last if process.term is not None else None
         found = last or (head.progress if head is not None else base.last)
         # The load of a driver is known from its first epoch on.
-        load = load_of([EpochSample(0, 100, 10, 1)], 10_000) if last is not None else base.load if base.owner == process.owner else None
+        epoch = replace(load_of([EpochSample(0, 100, 10, 1)], 10_000), work=self.work, intake=self.intake)
+        load = epoch if last is not None else base.load if base.owner == process.owner else None
         status = replace(base, state=state, heartbeat_at=now, owner=process.owner, last=found, load=load)
         write_status(self.store, status.with_error(error))
 

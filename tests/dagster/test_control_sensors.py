@@ -9,6 +9,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from tests.autoscaler.scaled_job import ScaledJob
 from tests.control.worlds import World
 from tests.dagster.control_world import launchers, make_world
 from tests.dagster.fake_engine import make_job
@@ -68,6 +69,19 @@ def reconcile_sensor(world: World, **given: object) -> dg.SensorDefinition:
 
 def health_sensor(world: World, **given: object) -> dg.SensorDefinition:
     return build_job_health_sensor(world.store.uri, launchers=lambda: launchers(world), clock=world.clock, **given)  # type: ignore[arg-type]
+
+
+def test_ticks_scale_a_job(tmp_path: Path) -> None:
+    job = ScaledJob(store=JobStore.open(str(tmp_path / "store")))
+    sensor = reconcile_sensor(job.world)
+    said = []
+    for _ in range(9):
+        job.minute(look=False)
+        said.append(tick(sensor))
+    assert [text for text in said if "autoscaler" in text] == [
+        "1 jobs observed, 0 acted on; fares: autoscaler scaled parallelism 1 -> 4, intake 1 -> 2.8"
+    ]
+    assert job.spec.spec.parallelism == 4
 
 
 def test_ticks_keep_a_job_running(world: World) -> None:

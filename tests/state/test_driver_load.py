@@ -11,7 +11,7 @@ from tidemark.errors import EngineError
 from tidemark.state.log.driver_activity import DriverActivity
 from tidemark.state.log.heartbeat import Heartbeat, read_heartbeat, write_heartbeat
 from tidemark.state.log.records import OwnerInfo
-from tidemark.state.status.driver_load import EPOCHS, Backlog, BacklogSample, EpochSample, LoadGauge, Recent, catch_up_ms, load_of
+from tidemark.state.status.driver_load import EPOCHS, Backlog, BacklogSample, EpochSample, LoadGauge, Recent, Work, catch_up_ms, load_of
 from tidemark.state.status.status import JobStatus, read_status, write_failure, write_status
 from tidemark.state.store.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
@@ -182,3 +182,33 @@ def test_a_pulse_says_what_is_at_hand(root: JobStore) -> None:
     assert read_heartbeat(root) == beat
     write_heartbeat(root, Heartbeat(1, OwnerInfo("host-a", 1), 10, 0))
     assert b"busy_since" not in root.get("heartbeat.json")
+
+
+def rows_waiting(gauge: LoadGauge) -> int | None:
+    return gauge.work.backlog_rows
+
+
+def test_work_counts_on_and_estimates_the_backlog_in_rows() -> None:
+    gauge = LoadGauge(10_000, cores=lambda: 8)
+    sources = {"trips": 100, "rides": 50}
+    for number in range(3 * EPOCHS):
+        work = gauge.add(EpochSample(number * 10_000, number * 10_000 + 4_000, 150, 5, sources), parallelism=2).work
+        # A source that reports nothing makes the whole unknown.
+        assert work == Work(number + 1, 4_000 * (number + 1), 150 * (number + 1), parallelism=2, cores=8)
+    gauge.observe_backlog(1, {"rides": Backlog(rows=70)}, read={"rides": 50})
+    assert rows_waiting(gauge) is None
+    files = Backlog(files=3, bytes=10)
+    gauge.observe_backlog(2, {"trips": files, "rides": Backlog(rows=70)}, read={"trips": 4, "rides": 50})
+    assert rows_waiting(gauge) == 70 + 3 * 100 // 4
+    gauge.add(EpochSample(0, 1, 0, 0, {"trips": 0, "rides": 0}), parallelism=2)
+    gauge.observe_backlog(3, {"trips": files, "rides": Backlog(rows=70)}, read={"trips": 4, "rides": 0})
+    assert rows_waiting(gauge) == 145, "an epoch without rows says nothing of files"
+    gauge.observe_backlog(4, {"trips": Backlog(files=0), "rides": Backlog(rows=0)})
+    assert rows_waiting(gauge) == 0
+
+
+def test_the_first_backlog_of_files_is_unknown_in_rows() -> None:
+    gauge = LoadGauge(10_000)
+    gauge.add(EpochSample(0, 1, 0, 0, {"trips": 0}), parallelism=1)
+    gauge.observe_backlog(1, {"trips": Backlog(files=3)}, read={"trips": 0})
+    assert rows_waiting(gauge) is None

@@ -18,6 +18,7 @@ from .alerts.model.alert_settings import AlertSettings as AlertSettings
 from .alerts.model.alert_settings import Grouping as Grouping
 from .alerts.model.alert_settings import RuleName as RuleName
 from .alerts.model.alert_settings import RuleSettings as RuleSettings
+from .autoscaler.autoscaler import Autoscaler as Autoscaler
 from .client.completion import Completion as Completion
 from .client.completion import Input as Input
 from .client.completion import InputWatch as InputWatch
@@ -45,6 +46,9 @@ from .launch.launchers import launchers_here as launchers_here
 from .metrics.metric_otel import export_metrics as export_metrics
 from .metrics.metric_server import StoredJob as StoredJob
 from .metrics.metric_server import serve_metrics as serve_metrics
+from .model.autoscaler_records import ScalingDecision as ScalingDecision
+from .model.autoscaler_records import ScalingEvaluation as ScalingEvaluation
+from .model.autoscaler_settings import AutoscalerSettings as AutoscalerSettings
 from .model.launcher import Launcher as Launcher
 from .model.records import Lifecycle as Lifecycle
 from .model.spec import JobSpec as JobSpec

@@ -22,9 +22,11 @@ from tidemark.cli.program.options import (
     request_options,
     store_option,
 )
+from tidemark.control.autoscaler.autoscaler_config import load_autoscaler_config
 from tidemark.control.client.job_client import JobClient
 from tidemark.control.desired.job_import import load_job
 from tidemark.control.launch.launchers import launchers_here
+from tidemark.control.model.autoscaler_settings import AutoscalerSettings
 from tidemark.control.model.spec import AlertThresholds, JobSpec, LauncherName
 from tidemark.errors import DefinitionError
 from tidemark.state.log.progress import MissingEpochs
@@ -50,6 +52,7 @@ class Given(RestartGiven):
     variables: tuple[str, ...]
     hang_after: int | None
     adaptive_intake: bool
+    autoscaler: str | None
     standby: bool
     lag_warn: int | None
     lag_error: int | None
@@ -84,6 +87,7 @@ class Given(RestartGiven):
 @restart_options
 @click.option("--hang-after", type=DURATION, default=None, help="An epoch that takes this long hangs.  [default: 10 triggers, at least 5m]")
 @click.option("--adaptive-intake", is_flag=True, help="Adapt an epoch's intake to the duration of the last epochs.")
+@click.option("--autoscaler", type=click.Path(dir_okay=False), default=None, help="TOML file of the autoscaler.  [default: advise only]")
 @click.option("--standby", is_flag=True, help="Keep a second process ready to take over when the driver dies; takes a JVM's memory.")
 @click.option("--lag-warn", type=DURATION, default=None, help="Watermark lag that is a warning.")
 @click.option("--lag-error", type=DURATION, default=None, help="Watermark lag that is an error.")
@@ -149,6 +153,7 @@ def _spec(job: str, given: Given) -> JobSpec:
         restart=restart_policy(given),
         adaptive_intake=given["adaptive_intake"],
         standby=given["standby"],
+        autoscaler=load_autoscaler_config(given["autoscaler"]) if given["autoscaler"] is not None else AutoscalerSettings(),
         alerts=AlertThresholds(lag_warn_ms=given["lag_warn"], lag_error_ms=given["lag_error"]),
         hang_after_ms=given["hang_after"],
     )

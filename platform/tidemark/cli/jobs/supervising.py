@@ -17,6 +17,7 @@ from tidemark.cli.program.documented_command import DocumentedCommand
 from tidemark.cli.program.options import DURATION, open_store, store_option
 from tidemark.cli.web.ui import access_options, ui_server
 from tidemark.clock import SYSTEM_CLOCK
+from tidemark.control.autoscaler.autoscaler import Autoscaler
 from tidemark.control.launch.launchers import any_driver_ended, launchers_here
 from tidemark.control.reconcile.reconciler import ReconcileReport
 from tidemark.control.supervise.supervisor import OnPass, Supervisor
@@ -88,6 +89,7 @@ def supervise(
             stop,
             interval_ms=every,
             on_pass=_pass_callback(registry, reporter),
+            autoscaler=Autoscaler(root),
             driver_ended=lambda: any_driver_ended(launchers),
         )
         with _stopped_by_signals(stop):

@@ -40,6 +40,7 @@ SECTIONS: Final[Sections] = {
         ("suspend", "jobs.start_stop:suspend", "Request that a job stops; a supervisor stops it."),
         ("resume", "jobs.start_stop:resume", "Request that a job runs again; a supervisor starts it."),
         ("rescale", "savepoints.rewinding:rescale", "Change a job's parallelism without a restart."),
+        ("autoscale", "jobs.autoscaling:autoscale", "Show what a job's autoscaler recommends and did, or change its settings."),
     ),
     "Savepoints: rewind, fork, compare": entries(
         ("savepoint", "savepoints.savepointing:savepoint", "Take, list, show, compare, export, import and dispose of savepoints."),

@@ -13,6 +13,7 @@ from tidemark.state.status.status import JobStatus
 
 _CHANGES: Mapping[ChangeKind, str] = {
     "asked": "generation {} asked",
+    "advised": "generation {} advised",
     "started": "attempt {} started",
     "failed": "attempt {} failed",
     "upgrade": "upgrade step {}",

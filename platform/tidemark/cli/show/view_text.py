@@ -56,9 +56,21 @@ def _problems(view: JobView) -> Iterator[str]:
 def _load(view: JobView) -> Iterator[str]:
     if view.rows_per_second is not None:
         yield f"load: {_rate(view.rows_per_second)} rows/s, busy {busy_text(view)}{_waiting(view)}"
+    yield from _autoscaler(view)
     lags = [f"{name} {short_duration(source.lag_ms)}" for name, source in view.sources.items() if source.lag_ms is not None]
     if lags:
         yield f"lag: {', '.join(lags)}"
+
+
+def _autoscaler(view: JobView) -> Iterator[str]:
+    """Yield what the autoscaler recommends; of one that acts also why nothing changes."""
+    scaler = view.autoscaler
+    found = scaler.evaluation if scaler is not None else None
+    if scaler is None or found is None or not (found.has_advice or scaler.mode == "act"):
+        return
+    what = f"{'scales' if scaler.mode == 'act' else 'advises'} {found.text}" if found.has_advice else "no change"
+    held = f" (not now: {found.held})" if found.held else ""
+    yield f"autoscaler: {what}{held}: {found.reason}"
 
 
 def list_table(views: Sequence[JobView]) -> str:

@@ -7,9 +7,11 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from tidemark.control.model.autoscaler_settings import check_autoscaler
 from tidemark.control.model.spec import JobSpec, RestartPolicy
 from tidemark.errors import DefinitionError
 from tidemark.names import validate_name
+from tidemark.spark.sources.intake_limits import MAX_SHARE, MIN_SHARE
 from tidemark.state.encoding.redaction import redacted
 
 KEPT_FAILURES: Final = 50
@@ -47,6 +49,7 @@ def checked_spec(spec: JobSpec, before: JobSpec | None = None) -> JobSpec:
     if spec.standby and spec.launcher != "local":
         raise _wrong(spec, f"standby=True requires the launcher 'local', not {spec.launcher!r}", "leave standby out")
     _check_restart(spec, spec.restart)
+    _check_scaling(spec)
     for name in spec.variables:
         if not _VARIABLE.fullmatch(name):
             raise _wrong(spec, f"{name!r} cannot be the name of an environment variable", "use letters, digits and '_'")
@@ -119,6 +122,15 @@ def _check_restart(spec: JobSpec, policy: RestartPolicy) -> None:
             raise _wrong(
                 spec, f"restart.{what}={most} is more failures than are stored", f"give less than {KEPT_FAILURES}, or another kind"
             )
+
+
+def _check_scaling(spec: JobSpec) -> None:
+    if spec.intake is not None and not MIN_SHARE <= spec.intake <= MAX_SHARE:
+        raise _wrong(spec, f"intake={spec.intake} is no share of the usual bounds", f"give a number from {MIN_SHARE} to {MAX_SHARE:g}")
+    try:
+        check_autoscaler(spec.autoscaler)
+    except DefinitionError as error:
+        raise error.with_job(spec.job) from None
 
 
 def _wrong(spec: JobSpec, what: str, fix: str) -> DefinitionError:

@@ -220,6 +220,7 @@ def _run_attempt(
                         adaptive_intake=spec.adaptive_intake,
                         restore=spec.restore,
                         parallelism=watch.next_parallelism,
+                        intake=lambda: watch.intake,
                         missing_epochs=missing,
                         clock=clock,
                     )

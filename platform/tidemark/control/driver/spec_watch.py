@@ -22,7 +22,7 @@ POLL_SECONDS = 3.0
 class SpecWatch:
     """Polls the newest spec, and requests the driver's end when the spec does.
 
-    A driver applies only changes of the desired state and the parallelism; for other changes the reconciler starts a new driver.
+    A driver applies only changes of the desired state, the parallelism and the intake; for others the reconciler starts a new driver.
 
     Args:
         store: the root store.
@@ -32,6 +32,7 @@ class SpecWatch:
 
     Attributes:
         parallelism: shuffle partitions of the newest known spec; None leaves them to the job.
+        intake: the share of its usual bounds that an epoch may read, by the newest known spec; None is all of them.
         stop_mode: how the driver is to end; None while it is to run.
         replaced: the error when another attempt has the job now.
         stopping: set when the driver is to end after the current epoch; a new event may replace it.
@@ -45,6 +46,7 @@ class SpecWatch:
         self._generation = 0
         self._lock = threading.Lock()
         self.parallelism: int | None = None
+        self.intake: float | None = None
         self.stop_mode: StopMode | None = None
         self.replaced: FencedError | None = None
         self.stopping = threading.Event()
@@ -85,6 +87,7 @@ class SpecWatch:
         if spec.spec.parallelism != self.parallelism:
             logger.info("generation %d: parallelism %s from the next epoch on", newest, spec.spec.parallelism or "as the job has it")
             self.parallelism = spec.spec.parallelism
+        self.intake = spec.spec.intake
         self._generation = newest
         if spec.spec.wanted == "running":
             return

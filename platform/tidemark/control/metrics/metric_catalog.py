@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from tidemark.control.model.autoscaler_records import ScalingEvaluation
 from tidemark.control.model.driver_starts import sorted_stages
 from tidemark.control.model.sanitizing import safe_label
 from tidemark.control.model.view import UNHEALTHY, JobView, KeyedView, SourceView
@@ -128,6 +129,11 @@ def _splits(view: JobView) -> Iterator[Sample]:
 def _keyed(view: JobView, read: Callable[[KeyedView], int]) -> Iterator[Sample]:
     for uid, item in view.keyed.items():
         yield (uid,), read(item)
+
+
+def _scaling(view: JobView, read: Callable[[ScalingEvaluation], float | None]) -> Iterable[Sample]:
+    found = view.autoscaler.evaluation if view.autoscaler is not None else None
+    return () if found is None else _one(read(found))
 
 
 def _waiting(view: JobView, what: Literal["files", "bytes", "rows"]) -> Iterator[Sample]:
@@ -301,6 +307,50 @@ JOB_METRICS: Final[tuple[JobMetric, ...]] = (
         "Time until a backlog is read, at this pace.",
         "Epochs",
         lambda view: _one(_seconds(view.pressure.catch_up_ms)),
+    ),
+    _metric(
+        "autoscaler_parallelism",
+        "",
+        "The parallelism of the last epoch, as the autoscaler knows it.",
+        "Epochs",
+        lambda view: _scaling(view, lambda found: found.parallelism),
+    ),
+    _metric(
+        "autoscaler_recommended_parallelism",
+        "",
+        "The parallelism that the autoscaler recommends.",
+        "Epochs",
+        lambda view: _scaling(view, lambda found: found.recommended_parallelism),
+    ),
+    _metric(
+        "autoscaler_intake",
+        "ratio",
+        "The share of its usual bounds that an epoch may read.",
+        "Epochs",
+        lambda view: _scaling(view, lambda found: found.intake),
+    ),
+    _metric(
+        "autoscaler_recommended_intake",
+        "ratio",
+        "The share that the autoscaler recommends.",
+        "Epochs",
+        lambda view: _scaling(view, lambda found: found.recommended_intake),
+    ),
+    _metric(
+        "autoscaler_utilization",
+        "ratio",
+        "The share of what the job can process that its input needs, including to read its backlog in time; may be above 1.",
+        "Epochs",
+        lambda view: _scaling(view, lambda found: found.utilization),
+    ),
+    _metric(
+        "autoscaler_decisions",
+        "",
+        "Decisions of the autoscaler: advised, or scaled.",
+        "Epochs",
+        lambda view: () if view.autoscaler is None else [((kind,), view.autoscaler.totals.get(kind, 0)) for kind in ("advised", "scaled")],
+        "kind",
+        kind="counter",
     ),
     _metric("waiting", "files", "Files that wait to be read.", "Epochs", lambda view: _waiting(view, "files"), "source"),
     _metric("waiting", "bytes", "Bytes that wait to be read.", "Epochs", lambda view: _waiting(view, "bytes"), "source"),

@@ -12,6 +12,7 @@
 ``control/upgrade-leases/``       which process carries out the upgrade
 ``control/upgrade-checks/``       results of checks of the new code during an upgrade, by upgrade and check
 ``control/upgrade-trouble.json``  what blocks the next step of an upgrade
+``control/autoscaler/<n>.json``    what the autoscaler measured and decided, each created once
 ``control/status.json``           what reconcilers last saw and are about to do
 ================================  ====================================================================
 """
@@ -32,6 +33,7 @@ UPGRADES: Final = "control/upgrades"
 UPGRADE_LEASES: Final = "control/upgrade-leases"
 UPGRADE_CHECKS: Final = "control/upgrade-checks"
 UPGRADE_BLOCKER: Final = "control/upgrade-trouble.json"
+AUTOSCALER: Final = "control/autoscaler"
 CONTROL_STATUS: Final = "control/status.json"
 
 ALERT_LEASES: Final = "_alerts/leases"

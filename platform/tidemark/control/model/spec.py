@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tidemark.control.model.autoscaler_settings import AutoscalerSettings
 from tidemark.savepoints.model.restore import Restore
 from tidemark.state.encoding.codec import added_field
 from tidemark.state.log.progress import MissingEpochs
@@ -126,6 +127,9 @@ class JobSpec:
         outputs_root: for a fork: the folder of its tables, apart from those that the code names.
         forked: for a fork: its origin. Its ``restore`` may have changed since.
         missing_epochs: what the start does about epochs that an output no longer holds; None fails.
+        intake: the share of its usual bounds that an epoch may read of each source; None is all of them. A running driver applies it at
+            its next epoch; with adaptive intake it has no effect.
+        autoscaler: whether parallelism and intake follow the load, and how far.
         for_rewind: the job is suspended only for a rewind, and the process that completes the rewind starts it again.
     """
 
@@ -154,6 +158,8 @@ class JobSpec:
     forked: ForkOrigin | None = added_field(None)  # noqa: RUF009 - it returns a field
     missing_epochs: MissingEpochsRequest | None = added_field(None)  # noqa: RUF009 - it returns a field
     standby: bool = added_field(False)
+    intake: float | None = added_field(None)
+    autoscaler: AutoscalerSettings = added_field(AutoscalerSettings())  # noqa: RUF009 - it returns a field
 
     @property
     def origin(self) -> ForkOrigin | None:

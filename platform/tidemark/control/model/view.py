@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tidemark.control.model.autoscaler_records import ScalingDecision, ScalingEvaluation
+from tidemark.control.model.autoscaler_settings import AutoscalerMode
 from tidemark.control.model.launcher import ProcessState
 from tidemark.control.model.records import DriverStart, ErrorInfo, Failure, Lifecycle, ProcessHandle
 from tidemark.control.model.spec import JobSpec
@@ -120,6 +122,19 @@ class UpgradeView:
 
 
 @dataclass(frozen=True)
+class AutoscalerView:
+    """The autoscaler of a job: its mode, what it found last, its newest decision, and the number of its decisions by kind.
+
+    ``evaluation`` is None if the job does not run, or nothing evaluates it: no supervisor runs.
+    """
+
+    mode: AutoscalerMode
+    evaluation: ScalingEvaluation | None = None
+    decision: ScalingDecision | None = None
+    totals: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class JobView:
     """A job at one moment, ``at``.
 
@@ -170,6 +185,7 @@ class JobView:
         upgrade: the newest upgrade.
         state: its state, in the one word that commands show.
         standby: the state of its standby; None if the spec asks for none.
+        autoscaler: what its autoscaler found and did; None for a job without a spec, and if that is off.
         advice: what the user has to do while no reconciler acts: which command starts it again; empty for nothing.
     """
 
@@ -216,6 +232,7 @@ class JobView:
     state: JobState = "created"
     advice: str = ""
     standby: StandbyView | None = None
+    autoscaler: AutoscalerView | None = None
 
     @property
     def heartbeat_age_ms(self) -> int | None:

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 
 from tidemark.control.desired.attempts import read_attempt, read_claim
 from tidemark.control.desired.spec_store import read_generation
+from tidemark.control.model.autoscaler_records import AutoscalerRecord, read_record
 from tidemark.control.model.driver_starts import read_start
 from tidemark.control.model.driver_warnings import read_warning
 from tidemark.control.model.launcher import Launcher, ProcessState
 from tidemark.control.model.paths import (
     ATTEMPTS,
+    AUTOSCALER,
     CLAIMS,
     CONTROL,
     CONTROL_STATUS,
@@ -65,6 +67,8 @@ class Observation:
         upgrade: the newest step of its newest upgrade.
         blocker: what blocks the next step of an upgrade that is under way.
         standby: the state of its standby; None if the spec asks for none.
+        autoscaler: the newest record of its autoscaler.
+        autoscaler_number: the number of that record, 0 without one; also of one that is damaged.
         damage: why the driver's status cannot be read; None if it can, or was never written.
     """
 
@@ -85,6 +89,8 @@ class Observation:
     upgrade: UpgradeStep | None = None
     blocker: UpgradeBlocker | None = None
     standby: StandbyView | None = None
+    autoscaler: AutoscalerRecord | None = None
+    autoscaler_number: int = 0
     damage: ErrorInfo | None = None
 
     @property
@@ -128,6 +134,7 @@ class _JobCache:
     attempt: Attempt | None = None
     claim: Claim | None = None
     upgrade: UpgradeStep | None = None
+    autoscaler: tuple[int, AutoscalerRecord | None] = (0, None)
 
 
 class Observer:
@@ -189,6 +196,8 @@ class Observer:
             upgrade=upgrade,
             blocker=read_blocker(self._store, upgrade) if upgrade is not None and blocked else None,
             standby=standby_of(generation, handle),
+            autoscaler=self._autoscaler(job, _newest(AUTOSCALER, paths)),
+            autoscaler_number=_newest(AUTOSCALER, paths),
             damage=damage,
         )
 
@@ -225,6 +234,11 @@ class Observer:
         if found is not None:
             self._jobs[job].upgrade = found
         return found
+
+    def _autoscaler(self, job: str, number: int) -> AutoscalerRecord | None:
+        if self._jobs[job].autoscaler[0] != number:
+            self._jobs[job].autoscaler = (number, read_record(self._store, job, number))
+        return self._jobs[job].autoscaler[1]
 
     def _attempt(self, job: str, number: int) -> Attempt | None:
         known = self._jobs[job].attempt

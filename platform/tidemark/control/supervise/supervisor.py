@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tidemark.clock import SYSTEM_CLOCK, Clock, format_ms
+from tidemark.control.autoscaler.autoscaler import Autoscaler
 from tidemark.control.reconcile.reconciler import Reconciler, ReconcileReport
 from tidemark.durations import short_duration
 from tidemark.errors import StoreError
@@ -34,6 +35,7 @@ class Supervisor:
         stop: stops it, at the latest after the current job.
         interval_ms: time between the starts of two passes.
         on_pass: called after every pass.
+        autoscaler: samples the load of the jobs after every pass, and scales them; None for none.
         driver_ended: whether a driver has ended since the last pass; polled several times a second, the next pass then starts early.
         clock: processing time.
     """
@@ -45,6 +47,7 @@ class Supervisor:
         *,
         interval_ms: int = DEFAULT_INTERVAL_MS,
         on_pass: OnPass | None = None,
+        autoscaler: Autoscaler | None = None,
         driver_ended: Callable[[], bool] = lambda: False,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -52,6 +55,7 @@ class Supervisor:
         self._stop = stop
         self._interval_ms = interval_ms
         self._on_pass = on_pass
+        self._autoscaler = autoscaler
         self._driver_ended = driver_ended
         self._clock = clock
         self._unreachable_since: float | None = None
@@ -88,6 +92,8 @@ class Supervisor:
         begun = self._clock.monotonic()
         try:
             report = self._reconciler.reconcile_all(stop=self._stop)
+            if self._autoscaler is not None:
+                self._autoscaler.advance(report.observations)
         except StoreError as error:
             self._log_unreachable(error)
             return None

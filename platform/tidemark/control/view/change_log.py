@@ -1,21 +1,24 @@
-"""Who changed what of a job: generations of its spec, steps of upgrades, other requests, starts and failures of its drivers."""
+"""Who changed what of a job: its spec and its autoscaler's advice, steps of upgrades, other requests, starts and failures of its drivers."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Literal
 
+from tidemark.control.autoscaler.autoscaler import ACTOR
 from tidemark.control.desired.attempts import attempt_numbers, read_attempt
 from tidemark.control.desired.request_log import read_requests
 from tidemark.control.desired.spec_store import read_generations
+from tidemark.control.model.autoscaler_records import ScalingDecision, read_newest_record
 from tidemark.control.model.spec import JobSpec, SpecGeneration
 from tidemark.control.model.upgrade_records import read_newest_steps
 from tidemark.control.observed.observe import read_control_status
 from tidemark.state.encoding.codec import to_jsonable
 from tidemark.state.store.store import JobStore
 
-ChangeKind = Literal["asked", "started", "failed", "upgrade", "request"]
-"""``asked``: a generation of the spec. ``started``, ``failed``: an attempt to run a driver. ``upgrade``: a step of an upgrade.
+ChangeKind = Literal["asked", "advised", "started", "failed", "upgrade", "request"]
+"""``asked``: a generation of the spec. ``advised``: a recommendation of the autoscaler. ``started``, ``failed``: an attempt to run a driver. ``upgrade``: a step of an upgrade.
 ``request``: another request, such as a savepoint or a rewind."""
 
 
@@ -38,6 +41,7 @@ def changes_of(root: JobStore, job: str, limit: int) -> tuple[Change, ...]:
         Change(item.at, "asked", item.generation, item.by, _asked(before.spec if before is not None else None, item))
         for before, item in zip(earlier, generations, strict=False)
     ]
+    found += [Change(made.at, "advised", made.generation, ACTOR, f"{made.text}: {made.reason}") for made in _advice(root, job)]
     attempts = (read_attempt(root, job, number) for number in attempt_numbers(root, job)[-limit:])
     found += [
         Change(item.at, "started", item.number, item.by, item.why + (", taking over" if item.takeover else ""))
@@ -53,6 +57,12 @@ def changes_of(root: JobStore, job: str, limit: int) -> tuple[Change, ...]:
         for item in read_requests(root, job, limit)
     ]
     return tuple(sorted(found, key=lambda change: change.at)[-limit:])
+
+
+def _advice(root: JobStore, job: str) -> Sequence[ScalingDecision]:
+    """Return the recommendations of the job's autoscaler; what it wrote into the spec is among the generations."""
+    record = read_newest_record(root, job)
+    return [made for made in record.decisions if made.kind == "advised"] if record is not None else []
 
 
 def _asked(before: JobSpec | None, made: SpecGeneration) -> str:

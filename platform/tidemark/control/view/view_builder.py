@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Final
 
 from tidemark.clock import format_ms
 from tidemark.control.model.records import ErrorInfo
 from tidemark.control.model.spec import describe_request
 from tidemark.control.model.upgrade_blocker import UpgradeBlocker
 from tidemark.control.model.upgrade_records import UpgradeStep, code_text, step_timeout_ms
-from tidemark.control.model.view import UNHEALTHY, Backpressure, Health, JobView, KeyedView, RowCounts, SourceView, SplitView, UpgradeView
+from tidemark.control.model.view import (
+    UNHEALTHY,
+    AutoscalerView,
+    Backpressure,
+    Health,
+    JobView,
+    KeyedView,
+    RowCounts,
+    SourceView,
+    SplitView,
+    UpgradeView,
+)
 from tidemark.control.observed.observe import Observation
 from tidemark.control.reconcile.effective_status import UNWATCHED_MS, EffectiveStatus, effective_status, error_of, last_heartbeat_at
 from tidemark.control.view.advice import advice_for
@@ -20,6 +32,9 @@ from tidemark.state.log.progress import EpochProgress, SourceProgress
 from tidemark.state.log.totals import Totals, empty_totals, late_by_operator
 from tidemark.state.status.driver_load import Backlog, Load, Recent
 from tidemark.state.status.status import JobStatus
+
+_EVALUATED_INTERVALS: Final = 5
+"""So many intervals of the autoscaler after its last evaluation, that is outdated."""
 
 
 def view_of(observation: Observation, now: int, *, store: str | None = None) -> JobView:
@@ -96,6 +111,7 @@ def view_of(observation: Observation, now: int, *, store: str | None = None) -> 
         state=status.state,
         advice=advice,
         standby=observation.standby,
+        autoscaler=_autoscaler(observation, recent, now),
     )
 
 
@@ -133,6 +149,18 @@ def _upgrade(step: UpgradeStep, blocker: UpgradeBlocker | None) -> UpgradeView:
     code = code_text(upgrade.before if step.heading == "rolled-back" else upgrade.after)
     against = (blocker.text, blocker.since) if blocker is not None else ("", None)
     return UpgradeView(upgrade.identity, step.step, step.at, step.heading, code, step.ended, str(step), *against)
+
+
+def _autoscaler(observation: Observation, recent: Recent | None, now: int) -> AutoscalerView | None:
+    spec, record = observation.generation, observation.autoscaler
+    if spec is None or spec.spec.autoscaler.mode == "off":
+        return None
+    settings = spec.spec.autoscaler
+    if record is None:
+        return AutoscalerView(settings.mode)
+    found = record.evaluation
+    current = recent is not None and found is not None and now - found.at <= _EVALUATED_INTERVALS * settings.sample_interval_ms
+    return AutoscalerView(settings.mode, found if current else None, record.decisions[-1] if record.decisions else None, record.totals)
 
 
 def _health(observation: Observation, status: EffectiveStatus, now: int) -> Health:

@@ -37,7 +37,6 @@ from tidemark.spark.operators.registry.runtimes import runtime_of
 from tidemark.spark.sinks.publication import publish
 from tidemark.spark.sinks.sinks import bind_sinks, require_not_ahead
 from tidemark.spark.sinks.staging.sink_owner import SinkOwner
-from tidemark.spark.sources.adaptive_intake import AdaptiveIntake
 from tidemark.spark.sources.backlog import FilesRead
 from tidemark.spark.sources.checkpoint import SparkCheckpoint
 from tidemark.spark.sources.epoch_input import EpochInput, committed_batch, input_of_batch
@@ -45,6 +44,7 @@ from tidemark.spark.sources.intake_limits import limited
 from tidemark.spark.sources.planning.epoch_planner import EpochPlanner, needs_no_query
 from tidemark.spark.sources.planning.source_planner import PlannedJob
 from tidemark.spark.sources.record_texts import RecordTexts
+from tidemark.spark.sources.requested_intake import IntakeShare, RequestedIntake
 from tidemark.spark.sources.source_ends import filled, maybe_backlogged, with_malformed_rows
 from tidemark.spark.sources.sources import open_sources, rows_of_epoch
 from tidemark.spark.state_api.schema_probe import port_types, prepare_session
@@ -127,7 +127,7 @@ class JobDriver:
         self._planned: EpochIntent | None = None
         self._may_have_unread: Mapping[str, SourceState] = {}
         self._sources = tuple(map(limited, self._topology.sources))
-        self._intake: AdaptiveIntake | None = None
+        self._intake: IntakeShare = RequestedIntake()
         self.files: Mapping[str, Sequence[str]] = {}
         self.files_read = FilesRead()
         self._housekeeping = Housekeeping(store, job, term, sinks=self._context.sinks, clock=clock)
@@ -166,9 +166,9 @@ class JobDriver:
             # At the head's time, so that no source becomes idle and no other deadline becomes due.
             self.run_without_input(at=self.head.processing_time, end_of_input=self.ended)
 
-    def run_on(self, gauge: LoadGauge, intake: AdaptiveIntake | None) -> Callable[[], None]:
-        """Prepare for a continuous run: the status shows the load, the intake may adapt; returns what to call when the backlog changes."""
-        self._housekeeping.gauge, self._intake = gauge, intake
+    def run_on(self, gauge: LoadGauge, intake: IntakeShare | None) -> Callable[[], None]:
+        """Prepare for a continuous run: the status shows the load, the intake may change; returns what to call when the backlog changes."""
+        self._housekeeping.gauge, self._intake = gauge, intake or self._intake
         self.files_read = FilesRead(self._topology.sources, self._checkpoint.files_read)
         return self._housekeeping.report_backlog
 
@@ -187,8 +187,7 @@ class JobDriver:
         return open_sources(self.session, self._limit_intake(), self._elements, ordered=self._ordered, offsets=self._offsets)
 
     def _limit_intake(self) -> tuple[SourceNode, ...]:
-        share = self._intake.share if self._intake is not None else 1.0
-        self._sources = tuple(limited(source, share) for source in self._topology.sources)
+        self._sources = tuple(limited(source, self._intake.share) for source in self._topology.sources)
         return self._sources
 
     @property
@@ -336,7 +335,7 @@ class JobDriver:
             processing_time=intent.processing_time,
             tables=intent.tables,
             batches=rows_of_epoch(session, sources, taken, ordered=self._ordered, few_tasks=self._context.native, batch=batch),
-            ends={source.name: taken.end(session, source, anyway=self._intake is not None) for source in self._sources},
+            ends={source.name: taken.end(session, source, anyway=self._intake.adapts) for source in self._sources},
             strict=with_malformed_rows(before),
             texts={source.name: RecordTexts(session, source, taken.files.get(source.name, ())) for source in self._sources},
         )
@@ -345,7 +344,8 @@ class JobDriver:
         self, session: SparkSession, taken: EpochInput, batch: DataFrame | None = None, *, at: int, end_of_input: bool = False
     ) -> None:
         begun, before = self._clock.monotonic(), self.head
-        session.conf.set("spark.sql.shuffle.partitions", str(self.parallelism))
+        self._housekeeping.parallelism = self.parallelism
+        session.conf.set("spark.sql.shuffle.partitions", str(self._housekeeping.parallelism))
         jobs_before = spark_jobs(session)
         plan = self._plan(session, taken, batch, at=at, end_of_input=end_of_input)
         crash_point("epoch-planned")
@@ -376,7 +376,7 @@ class JobDriver:
         self._commit(record, begun)
         self._repairs, self.files = {}, {**self.files, **taken.files}
         self.files_read.add(taken.files)
-        if self._intake is not None and taken.batch:
+        if self._intake.adapts and taken.batch:
             took = round((self._clock.monotonic() - begun) * 1000)
             self._intake.observe(took_ms=took, filled=filled(plan.ends.values()))
         self._may_have_unread = maybe_backlogged(self._topology.sources, plan.ends, before.sources) if before else {}

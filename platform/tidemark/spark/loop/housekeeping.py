@@ -59,6 +59,7 @@ class Housekeeping:
 
     Attributes:
         gauge: of the driver's load, where it runs continuously.
+        parallelism: of the current epoch.
     """
 
     def __init__(self, store: JobStore, job: Job, term: Driver, *, sinks: Mapping[str, BoundSink], clock: Clock) -> None:
@@ -80,6 +81,7 @@ class Housekeeping:
         self._deferred = DeferredWork(clock)
         self._protected = ProtectedVersionsSearch(SavepointStore(store, job.name, clock))
         self.gauge: LoadGauge | None = None
+        self.parallelism = 0
 
     def begin(self, head: EpochRecord | None, lineage: str, finished: Collection[tuple[str, int]] = ()) -> None:
         """Write the history that a crash left unwritten and the job's graph, set the status to running, and sweep what the crash left.
@@ -145,7 +147,7 @@ class Housekeeping:
         """
         if self.gauge is None or self._status is None or self._status.load is None:
             return
-        load = replace(self._status.load, waiting=self.gauge.waiting, catch_up_ms=self.gauge.catch_up_ms)
+        load = replace(self._status.load, waiting=self.gauge.waiting, catch_up_ms=self.gauge.catch_up_ms, work=self.gauge.work)
         if load == self._status.load:
             return
         self._term.confirm()
@@ -156,7 +158,9 @@ class Housekeeping:
         if self.gauge is None:
             return None
         ended = round(self._clock.monotonic() * 1000)
-        return self.gauge.add(EpochSample(ended - progress.duration_ms, ended, progress.rows_in, progress.rows_out))
+        read = {name: source.rows_read for name, source in progress.sources.items()}
+        sample = EpochSample(ended - progress.duration_ms, ended, progress.rows_in, progress.rows_out, read)
+        return self.gauge.add(sample, parallelism=self.parallelism)
 
     def _write(
         self, state: State, progress: EpochProgress | None = None, *, error: TidemarkError | None = None, load: Load | None = None

@@ -12,6 +12,7 @@ from tidemark.errors import FencedError, StoreError, TidemarkError
 from tidemark.spark.loop.driver import JobDriver
 from tidemark.spark.sources.adaptive_intake import AdaptiveIntake
 from tidemark.spark.sources.backlog import backlog_of_sources, rows_or_files_read
+from tidemark.spark.sources.requested_intake import IntakeShare, RequestedIntake
 from tidemark.state.encoding.redaction import without_secrets
 from tidemark.state.status.driver_load import LoadGauge
 
@@ -30,19 +31,27 @@ class JobRun(ABC):
         self.driver = driver
         self.stopping = stopping
         self.drained_at: int | None = None
-        self.intake: AdaptiveIntake | None = None
+        self.intake: IntakeShare | None = None
         self.gauge = LoadGauge(0)
         self._fenced = fenced
         self._done = done
         self._write_backlog: Callable[[], None] = lambda: None
 
-    def run(self, interval_ms: int | None, *, end_of_input: bool, adaptive_intake: bool = False) -> None:
+    def run(
+        self,
+        interval_ms: int | None,
+        *,
+        end_of_input: bool,
+        adaptive_intake: bool = False,
+        intake: Callable[[], float | None] | None = None,
+    ) -> None:
         """Run epochs until the end, and write a status that says how the run ended.
 
         Args:
             interval_ms: between epochs; None drains the sources.
             end_of_input: after the drain, close all windows.
             adaptive_intake: adapt the intake of an epoch to the time that the last ones took.
+            intake: returns the share of its usual bounds that an epoch may read, unless that adapts itself.
         """
         driver = self.driver
         try:
@@ -50,7 +59,7 @@ class JobRun(ABC):
             # A drain reads the input that is available when it starts.
             self.drained_at = driver.now() if interval_ms is None else None
             if interval_ms is not None:
-                self._run_on(interval_ms, adaptive=adaptive_intake)
+                self._run_on(interval_ms, adaptive=adaptive_intake, requested=intake)
             self.run_epochs(interval_ms)
             crash_point("query-ended")
             self._require_term()
@@ -115,9 +124,14 @@ class JobRun(ABC):
                 fix="leave the job to that driver; `tidemark status` names it",
             )
 
-    def _run_on(self, interval_ms: int, *, adaptive: bool) -> None:
-        self.gauge = LoadGauge(interval_ms)
-        self.intake = AdaptiveIntake(interval_ms, tuple(self.driver.job.sources.values())) if adaptive else None
+    def _run_on(self, interval_ms: int, *, adaptive: bool, requested: Callable[[], float | None] | None) -> None:
+        sources = tuple(self.driver.job.sources.values())
+        self.gauge = LoadGauge(interval_ms, cores=lambda: self.driver.session.sparkContext.defaultParallelism)
+        if adaptive:
+            self.intake = AdaptiveIntake(interval_ms, sources)
+        elif requested is not None:
+            self.intake = RequestedIntake(requested)
+            self.gauge.intake = self.intake.share
         self._write_backlog = self.driver.run_on(self.gauge, self.intake)
 
     def _after_drain(self, at: int, *, end_of_input: bool) -> None:

@@ -44,9 +44,9 @@ class PlannedRun(JobRun):
         while not self.should_end():
             begun, at = SYSTEM_CLOCK.monotonic(), self.driver.now()
             if self._planner.look():
-                self.driver.run_planned(self._planner, polled_at=at)
                 if self.intake is not None and self.intake.has_new_bounds:
                     self.gauge.intake = self.intake.apply()
+                self.driver.run_planned(self._planner, polled_at=at)
                 self._has_new_epoch = True
             else:
                 self._note_nothing(at)

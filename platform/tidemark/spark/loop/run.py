@@ -70,6 +70,7 @@ def run(
     adaptive_intake: bool = False,
     restore: Restore | None = None,
     parallelism: Callable[[], int | None] | None = None,
+    intake: Callable[[], float | None] | None = None,
     missing_epochs: MissingEpochs | None = None,
     on_stage: Callable[[str], None] | None = None,
     clock: Clock = SYSTEM_CLOCK,
@@ -99,6 +100,9 @@ def run(
             as long as ``trigger``; bounds that the job's sources declare are never exceeded. Only with ``trigger``.
         restore: resume from a savepoint instead of after the last epoch, under a new lineage.
         parallelism: returns the number of shuffle partitions, called before each epoch; None leaves it to the job.
+        intake: returns the share of its usual bounds that an epoch may read of each source, from a 64th to 16; None is all of them.
+            Called between epochs; bounds that a source declares are never exceeded. Only with ``trigger``, and without
+            ``adaptive_intake``.
         missing_epochs: how to treat, at the start, epochs that an output's place no longer holds, since it was restored to an older
             version, emptied, replaced or deleted: ``"republish"`` publishes them again from their records, ``"accept"`` continues without
             them. An epoch without input records it in the job's log. By default such a place raises.
@@ -115,7 +119,9 @@ def run(
     place = call_site()
     require_job(job, "tm.run", place)
     _check_epochs(max_epochs, missing_epochs, place)
-    _check_given(place, {"on_epoch": on_epoch, "on_stage": on_stage}, spark=spark, stop=stop, restore=restore, clock=clock)
+    _check_given(
+        place, {"on_epoch": on_epoch, "on_stage": on_stage, "intake": intake}, spark=spark, stop=stop, restore=restore, clock=clock
+    )
     if parallelism is not None and not callable(parallelism):
         raise DefinitionError(
             f"parallelism={parallelism!r} is not a function, which tm.run calls before each epoch",
@@ -164,7 +170,7 @@ def run(
                     write_failure(root, job.name, error, owner=term.owner, at=clock.now_ms())
                 raise
             kind(driver, stopping=stopping, fenced=fenced, done=enough).run(
-                interval, end_of_input=end_of_input, adaptive_intake=adaptive_intake
+                interval, end_of_input=end_of_input, adaptive_intake=adaptive_intake, intake=intake
             )
             head = epochs[-1] if epochs else (driver.head.progress if driver.head else None)
             return RunResult(job.name, driver.lineage, tuple(epochs), head)
@@ -208,9 +214,7 @@ def _check_given(place: str, functions: Mapping[str, object], *, spark: object, 
         )
     for name, value in functions.items():
         if value is not None and not callable(value):
-            raise DefinitionError(
-                f"{name}={shortened(repr(value))} is not a function", fix="give a function of one argument, or leave it out", place=place
-            )
+            raise DefinitionError(f"{name}={shortened(repr(value))} is not a function", fix="give a function, or leave it out", place=place)
     if restore is not None and not isinstance(restore, Restore):
         named = repr(restore) if isinstance(restore, str) else "'before-friday'"
         raise DefinitionError(

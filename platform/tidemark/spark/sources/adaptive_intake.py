@@ -62,7 +62,7 @@ def next_share(share: float, *, took_ms: int, target_ms: float, filled: bool | N
 
 
 class AdaptiveIntake:
-    """Observes the epochs of a run and decides when its query should be restarted with other bounds.
+    """Observes the epochs of a run and decides when its query should be restarted with other bounds; an ``IntakeShare``.
 
     ``observe`` is called by the thread that runs epochs, the rest by the one that starts queries.
 
@@ -70,6 +70,8 @@ class AdaptiveIntake:
         interval_ms: of the trigger.
         sources: of the job.
     """
+
+    adapts = True
 
     def __init__(self, interval_ms: int, sources: Sequence[SourceNode]) -> None:
         self._target_ms = max(UTILISATION * interval_ms, MIN_TARGET_MS)

@@ -8,11 +8,11 @@ Event time does not matter: a job that reads last year's data lags a year behind
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from tidemark.state.encoding.codec import added_mapping_field
+from tidemark.state.encoding.codec import added_field, added_mapping_field
 
 EPOCHS: Final = 20
 """How many epochs the figures cover: enough to be steady, few enough to show a change within minutes."""
@@ -37,6 +37,28 @@ class Backlog:
 
 
 @dataclass(frozen=True)
+class Work:
+    """What a driver has done since it started: counters, so that two statuses of a driver give the rates between them.
+
+    Args:
+        epochs: epochs that it has run.
+        busy_ms: how long these took.
+        rows_in: rows that they read.
+        parallelism: of the last one.
+        cores: of the driver's Spark.
+        backlog_rows: rows that wait to be read of all sources: of those that count files or bytes estimated by what the last epochs read;
+            None if unknown.
+    """
+
+    epochs: int
+    busy_ms: int
+    rows_in: int
+    parallelism: int
+    cores: int
+    backlog_rows: int | None = None
+
+
+@dataclass(frozen=True)
 class Load:
     """Back-pressure of a continuously running driver, over its last epochs.
 
@@ -52,6 +74,7 @@ class Load:
             backlog does not shrink, or too few epochs have shown its rate.
         intake: the share of its usual bound that an epoch may read of each source; 1 unless intake adapts to the interval.
         waiting: by source.
+        work: what the driver has done since it started; None from an earlier release.
     """
 
     trigger_ms: int
@@ -64,6 +87,7 @@ class Load:
     catch_up_ms: int | None = None
     intake: float = 1.0
     waiting: Mapping[str, Backlog] = field(default_factory=dict)
+    work: Work | None = added_field(None)  # noqa: RUF009 - it returns a field
 
     def recent(self, *, since_ms: int, epoch_ms: int | None = None) -> Recent:
         """Return the figures of the time up to now: over a window of the same length that ends now.
@@ -101,24 +125,26 @@ class Recent:
 
 @dataclass(frozen=True)
 class EpochSample:
-    """One epoch as a sample of the load; ``begun`` and ``ended`` are monotonic milliseconds."""
+    """One epoch as a sample of the load; ``begun`` and ``ended`` are monotonic milliseconds, ``read`` the rows of each source."""
 
     begun: int
     ended: int
     rows_in: int
     rows_out: int
+    read: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class BacklogSample:
     """The backlog of each source after an epoch, and what that epoch read of it, in the source's own unit (``Backlog.amount``).
 
-    ``at`` is in monotonic milliseconds. Sources that report no backlog are left out.
+    ``at`` is in monotonic milliseconds; ``rows`` are the rows that it read. Sources that report no backlog are left out.
     """
 
     at: int
     waiting: Mapping[str, int]
     read: Mapping[str, int] = field(default_factory=dict)
+    rows: Mapping[str, int] = field(default_factory=dict)
 
 
 class LoadGauge:
@@ -126,20 +152,53 @@ class LoadGauge:
 
     Args:
         trigger_ms: the interval between epochs.
+        cores: returns the number of the driver's cores; called after each epoch.
     """
 
-    def __init__(self, trigger_ms: int) -> None:
+    def __init__(self, trigger_ms: int, *, cores: Callable[[], int] = lambda: 0) -> None:
         self._trigger_ms = trigger_ms
+        self._cores = cores
+        self._work = Work(0, 0, 0, parallelism=0, cores=0)
         self._samples: deque[EpochSample] = deque(maxlen=EPOCHS)
         self._samples_of_backlog: deque[BacklogSample] = deque(maxlen=EPOCHS)
         self.intake = 1.0
         self.waiting: Mapping[str, Backlog] = {}
         self.catch_up_ms: int | None = None
 
-    def add(self, sample: EpochSample) -> Load:
-        """Add an epoch and return the load."""
+    def add(self, sample: EpochSample, *, parallelism: int = 0) -> Load:
+        """Add an epoch that had so many shuffle partitions, and return the load."""
         self._samples.append(sample)
-        return load_of(tuple(self._samples), self._trigger_ms, intake=self.intake, waiting=self.waiting, catch_up_ms=self.catch_up_ms)
+        before = self._work
+        self._work = Work(
+            before.epochs + 1,
+            before.busy_ms + max(sample.ended - sample.begun, 0),
+            before.rows_in + sample.rows_in,
+            parallelism=parallelism,
+            cores=self._cores(),
+        )
+        found = load_of(tuple(self._samples), self._trigger_ms, intake=self.intake, waiting=self.waiting, catch_up_ms=self.catch_up_ms)
+        return replace(found, work=self.work)
+
+    @property
+    def work(self) -> Work:
+        """What the driver has done, and the backlog in rows as it was last observed."""
+        return replace(self._work, backlog_rows=self._backlog_rows())
+
+    def _backlog_rows(self) -> int | None:
+        """Return the rows that wait; None while that is unknown of a source."""
+        sources = self._samples[-1].read if self._samples else {}
+        found = [self._rows_waiting(name) for name in sources]
+        known = [rows for rows in found if rows is not None]
+        return sum(known) if known and len(known) == len(found) else None
+
+    def _rows_waiting(self, name: str) -> int | None:
+        waiting = self.waiting.get(name, Backlog())
+        if waiting.rows is not None or not waiting.amount:
+            return waiting.rows if waiting.rows is not None else waiting.amount
+        # An epoch without rows says nothing of how many a file has.
+        seen = [sample for sample in self._samples_of_backlog if sample.rows.get(name) and sample.read.get(name)]
+        units = sum(sample.read[name] for sample in seen)
+        return round(waiting.amount * sum(sample.rows[name] for sample in seen) / units) if units else None
 
     def observe_backlog(self, at: int, waiting: Mapping[str, Backlog], *, read: Mapping[str, int] | None = None) -> None:
         """Add a sample of the backlog.
@@ -152,7 +211,9 @@ class LoadGauge:
         self.waiting = waiting
         if read is not None:
             known = {name: item.amount for name, item in waiting.items()}
-            self._samples_of_backlog.append(BacklogSample(at, {name: amount for name, amount in known.items() if amount is not None}, read))
+            rows = self._samples[-1].read if self._samples else {}
+            amounts = {name: amount for name, amount in known.items() if amount is not None}
+            self._samples_of_backlog.append(BacklogSample(at, amounts, read, rows))
         self.catch_up_ms = catch_up_ms(tuple(self._samples_of_backlog)) if self._is_recent(at) else None
 
     def _is_recent(self, at: int) -> bool:

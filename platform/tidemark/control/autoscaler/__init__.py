@@ -1,0 +1,1 @@
+"""The autoscaler: parallelism and intake of jobs follow their load."""

@@ -1,0 +1,74 @@
+"""A real job with a backlog: a supervisor scales it, and its driver takes parallelism and intake up without a restart."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.control.drivers import Landing, until
+from tidemark.control.autoscaler.autoscaler import ACTOR, Autoscaler
+from tidemark.control.client.job_client import JobClient
+from tidemark.control.desired.spec_store import read_generations
+from tidemark.control.launch.local_launcher import LocalLauncher
+from tidemark.control.model.autoscaler_records import read_newest_record
+from tidemark.control.model.autoscaler_settings import AutoscalerSettings
+from tidemark.control.reconcile.reconciler import Reconciler
+from tidemark.control.supervise.supervisor import Supervisor
+from tidemark.state.status.history import read_history
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+SETTINGS = AutoscalerSettings(
+    mode="act",
+    utilization_min=0.001,
+    utilization_target=0.02,
+    utilization_max=0.04,
+    catch_up_ms=20_000,
+    window_ms=6_000,
+    stabilization_ms=2_000,
+    scale_down_interval_ms=100_000,
+)
+"""A band so low that any machine is above it while there is a backlog."""
+
+
+def test_a_job_with_a_backlog_is_scaled_up_while_its_driver_stays(tmp_path: Path) -> None:
+    launcher = LocalLauncher(tmp_path / "logs")
+    landing = Landing(tmp_path, launcher)
+    landing.land(60)
+    # One file an epoch; the source itself allows two.
+    landing.want(parallelism=1, intake=0.5, trigger_ms=1_500, autoscaler=SETTINGS)
+    stop = threading.Event()
+    store = landing.store
+    supervisor = Supervisor(Reconciler(store, {"local": launcher}), stop, interval_ms=200, autoscaler=Autoscaler(store))
+    thread = threading.Thread(target=supervisor.run)
+    thread.start()
+    try:
+        until(lambda: read(landing) >= len(landing.landed), "the end of the backlog")
+        process = landing.status
+        JobClient(store, "ada").stop("landing", "drain")
+        until(lambda: (status := landing.status) is not None and status.state == "finished", "the drain")
+    finally:
+        stop.set()
+        thread.join()
+    record = read_newest_record(store, "landing")
+    assert record is not None
+    made = next(made for made in record.decisions if made.scales_up)
+    assert (made.kind, made.parallelism_before, made.parallelism) == ("scaled", 1, 2), "as many as the driver has cores"
+    assert {sample.parallelism for sample in record.samples} >= {2}
+    assert max(sample.intake for sample in record.samples) > 0.5
+    written = [generation for generation in read_generations(store, "landing", 20) if generation.by == ACTOR]
+    assert written[0].spec.parallelism == 2
+    rows = [epoch.rows_in for epoch in read_history(store, "landing", 100)]
+    assert rows[0] == 10, "one file"
+    assert 20 in rows, "two, once intake has grown"
+    assert process is not None
+    assert process.owner is not None
+    assert process.owner.run_id == "attempt-1", "the process that the job began with"
+    assert landing.table() == landing.expected(60)
+
+
+def read(landing: Landing) -> int:
+    status = landing.status
+    return 0 if status is None else status.totals["sources"].get("landing", {}).get("read", 0)
