@@ -24,10 +24,11 @@ import pyarrow.parquet as pq
 from psycopg import sql
 
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.graph.connectors.postgres.node import PostgresMode, PostgresTable
+from tidemark.graph.connectors.database.node import TableMode
+from tidemark.graph.connectors.postgres.node import PostgresTable
+from tidemark.spark.sinks.database.publication import options_of
 from tidemark.spark.sinks.delta.delta_changes import DELETED
 from tidemark.spark.sinks.postgres.postgres_sink import PostgresSink
-from tidemark.spark.sinks.postgres.publication import options_of
 from tidemark.spark.sinks.staging.sink_owner import SinkOwner
 from tidemark.spark.sinks.staging.staging import new_staging
 from tidemark.state.log.records import OutputRecord, StagedFile
@@ -73,7 +74,7 @@ class Bench:
         self.tables.append(f"bench_{name}_{self.run}")
         return self.tables[-1]
 
-    def sink(self, name: str, mode: PostgresMode) -> PostgresSink:
+    def sink(self, name: str, mode: TableMode) -> PostgresSink:
         """Return a sink, whose table is made by its first epoch."""
         table = PostgresTable(VARIABLE, "public", self.table(name))
         return PostgresSink(name, table, SinkOwner(self.store, 1), mode=mode, keys=("id",) if mode == "upsert" else ())

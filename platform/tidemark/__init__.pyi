@@ -82,6 +82,7 @@ from .graph.connectors.postgres.sink import postgres as postgres
 from .graph.connectors.postgres_changes.source import PostgresChanges as PostgresChanges
 from .graph.connectors.postgres_changes.source import postgres_changes as postgres_changes
 from .graph.connectors.postgres_changes.source import postgres_table as postgres_table
+from .graph.connectors.sql_table.sink import sql_table as sql_table
 from .graph.job.job import Job as Job
 from .graph.model.aggregates import Aggregate as Aggregate
 from .graph.model.nodes import Output as Output

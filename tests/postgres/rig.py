@@ -12,9 +12,10 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from tidemark.graph.connectors.postgres.node import PostgresTable
+from tidemark.spark.sinks.database.database_sink import DatabaseSink
+from tidemark.spark.sinks.database.publication import options_of
 from tidemark.spark.sinks.delta.delta_changes import DELETED
 from tidemark.spark.sinks.postgres.postgres_sink import PostgresSink
-from tidemark.spark.sinks.postgres.publication import options_of
 from tidemark.spark.sinks.staging.missing import Expected
 from tidemark.spark.sinks.staging.sink_owner import SinkOwner
 from tidemark.spark.sinks.staging.staging import new_staging
@@ -64,7 +65,7 @@ class Rig:
     def table(self) -> PostgresTable:
         return PostgresTable(self.variable, self.schema, self.name)
 
-    def open(self, *, term: int | None = None, before: SinkPosition | None = None) -> PostgresSink:
+    def open(self, *, term: int | None = None, before: SinkPosition | None = None) -> DatabaseSink:
         """Return the sink as another driver opens it."""
         owner = SinkOwner(JobStore.open(str(self.folder)).at(self.job), self.term if term is None else term)
         upserts = self.mode == "upsert"
@@ -86,7 +87,7 @@ class Rig:
                 table = pa.Table.from_pylist(list(found), schema=arrow)
                 files.append(write_parquet(self.sink.staging, path, table, compression="snappy").as_staged_file())
         return OutputRecord(
-            "postgres",
+            self.sink.kind,
             self.sink.location,
             schema_of(columns),
             tuple(files),

@@ -55,9 +55,9 @@ def undisturbed(spark: SparkSession, server: Server, tmp_path_factory: pytest.Te
         "outputs-staged:2",
         pytest.param("before-commit:2", marks=only_long),
         pytest.param("after-commit:2", marks=only_long),
-        "postgres-copied:5",
-        pytest.param("postgres-applied:5", marks=only_long),
-        "postgres-committed:5",
+        "database-loaded:5",
+        pytest.param("database-applied:5", marks=only_long),
+        "database-committed:5",
         pytest.param("outputs-published:2", marks=only_long),
     ],
 )

@@ -11,8 +11,8 @@ from tests.postgres.rig import VARIABLE, Rig, struct
 from tests.postgres.server import NEEDS_POSTGRES, Server
 from tests.postgres.test_publication import rows
 from tidemark.errors import SinkError
-from tidemark.savepoints.postgres.database import transaction
-from tidemark.savepoints.postgres.privileges import may_delete
+from tidemark.savepoints.postgres.dialect import POSTGRES
+from tidemark.savepoints.postgres.session import transaction
 
 pytestmark = NEEDS_POSTGRES
 
@@ -63,8 +63,8 @@ def test_what_an_upsert_needs(server: Server, schema: str, tmp_path: Path, limit
     rig.publish(0, [{"k": "a", "v": 1}])
     rig.publish(1, [{"k": "a", "v": 2}])
     assert rows(server, schema) == [("a", 2)]
-    with transaction(rig.table) as connection:
-        assert [each.grant for each in may_delete(connection, rig.table)] == [f"GRANT DELETE ON {table} TO ..."]
+    with transaction(rig.table) as session:
+        assert [each.grant for each in POSTGRES.may_delete(session, rig.table)] == [f"GRANT DELETE ON {table} TO ..."]
 
 
 def test_a_table_of_others_without_rows(server: Server, schema: str, tmp_path: Path, limited: str) -> None:

@@ -16,9 +16,11 @@ from tests.postgres.server import NEEDS_POSTGRES, SECRET, Server
 from tests.savepoints.stored_jobs import on_disk
 from tests.seeds import new_seeds
 from tidemark.errors import FencedError, MissingEpochsError, PublishError, StoreError
-from tidemark.savepoints.postgres import database
-from tidemark.savepoints.postgres.database import PostgresError, transaction
-from tidemark.savepoints.postgres.ledger import Ledger
+from tidemark.savepoints.database.ledger import Ledger
+from tidemark.savepoints.database.session import DatabaseError
+from tidemark.savepoints.postgres import session as postgres_session
+from tidemark.savepoints.postgres.dialect import POSTGRES
+from tidemark.savepoints.postgres.session import transaction
 from tidemark.spark.sinks.postgres.postgres_sink import PostgresSink
 from tidemark.spark.sinks.staging.sink_owner import SinkOwner
 from tidemark.state.encoding.codec import to_jsonable
@@ -27,7 +29,7 @@ from tidemark.testing import run_until_crash
 pytestmark = NEEDS_POSTGRES
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-POINTS = ("postgres-copied", "postgres-applied", "postgres-committed")
+POINTS = ("database-loaded", "database-applied", "database-committed")
 
 
 def rows(server: Server, schema: str, columns: str = "k, v") -> list[tuple[Any, ...]]:
@@ -69,7 +71,7 @@ def test_a_driver_that_is_killed(server: Server, schema: str, tmp_path: Path, po
     after = [("a", 10), ("c", 4)]
     args = [str(tmp_path), schema, "1", json.dumps(to_jsonable(record))]
     run_until_crash("tests.postgres.rig:publish_staged", point, args, cwd=CHECKOUT).require_killed()
-    assert rows(server, schema) == (after if point == "postgres-committed" else before)
+    assert rows(server, schema) == (after if point == "database-committed" else before)
     for term in (2, 3):
         rig.open(term=term).publish(record, LINEAGE, 1)
         assert rows(server, schema) == after
@@ -118,15 +120,15 @@ def test_a_suspended_driver_keeps_no_other_waiting(server: Server, schema: str, 
     rig = Rig(tmp_path, schema, "append")
     rig.publish(0, [{"k": "a", "v": 0}])
     record = rig.stage(1, [{"k": "a", "v": 1}])
-    monkeypatch.setattr(database, "IDLE_SECONDS", 1)
+    monkeypatch.setattr(postgres_session, "IDLE_SECONDS", 1)
 
     def hold_the_lock() -> None:
         with transaction(rig.table) as suspended:
-            Ledger(rig.table, "job", "orders").lock(suspended)
+            Ledger(POSTGRES, rig.table, "job", "orders").lock(suspended)
             rig.sink.publish(record, LINEAGE, 1)
-            suspended.execute("SELECT 1")
+            suspended.query("SELECT 1")
 
-    with pytest.raises(PostgresError) as raised:
+    with pytest.raises(DatabaseError) as raised:
         hold_the_lock()
     assert raised.value.lost
     assert rows(server, schema) == [("a", 0), ("a", 1)]
@@ -180,7 +182,7 @@ def test_a_server_that_is_restarted_between(server: Server, schema: str, tmp_pat
 
 
 def test_old_rows_of_the_ledger_are_deleted(server: Server, schema: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidemark.savepoints.postgres.ledger.KEPT_EPOCHS", 2)
+    monkeypatch.setattr("tidemark.savepoints.database.ledger.KEPT_EPOCHS", 2)
     rig = Rig(tmp_path, schema, "append")
     published = [rig.publish(epoch, [{"k": "a", "v": epoch}]) for epoch in range(6)]
     # The oldest one shows where the lineage began.

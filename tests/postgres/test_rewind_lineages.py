@@ -10,14 +10,15 @@ from tests.postgres.rig import Rig
 from tests.postgres.server import NEEDS_POSTGRES, Server
 from tests.postgres.test_rewinds import Shop, shop, shown  # noqa: F401 - a fixture
 from tidemark.errors import FencedError, RewindError
+from tidemark.savepoints.database.ledger import ABORTED, REWOUND, Ledger
 from tidemark.savepoints.model.restore import Restore
-from tidemark.savepoints.postgres.database import transaction
-from tidemark.savepoints.postgres.ledger import ABORTED, REWOUND, Ledger
+from tidemark.savepoints.postgres.dialect import POSTGRES
+from tidemark.savepoints.postgres.session import transaction
 from tidemark.savepoints.rewind.rewinding import preview_rewind
 
 pytestmark = NEEDS_POSTGRES
 
-KEPT = "tidemark.savepoints.postgres.ledger.KEPT_EPOCHS"
+KEPT = "tidemark.savepoints.database.ledger.KEPT_EPOCHS"
 
 
 def restore(shop: Shop, name: str) -> None:  # noqa: F811
@@ -125,7 +126,7 @@ def test_rows_of_other_programs_are_not_deleted(tmp_path: Path, server: Server, 
 
 def test_marks_of_rewinds_are_no_rows(schema: str, tmp_path: Path) -> None:
     rig = Rig(tmp_path, schema, "history")
-    mine, others = Ledger(rig.table, "job", "orders"), Ledger(rig.table, "other", "orders")
+    mine, others = Ledger(POSTGRES, rig.table, "job", "orders"), Ledger(POSTGRES, rig.table, "other", "orders")
     with transaction(rig.table) as connection:
         mine.make(connection)
         mine.add(connection, "l1", 7, mode=REWOUND, kept=2)

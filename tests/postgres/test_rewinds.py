@@ -12,7 +12,7 @@ from tests.postgres.server import NEEDS_POSTGRES, Server
 from tests.savepoints.stored_jobs import on_disk
 from tidemark.errors import FencedError, PublishError, RewindError, SinkError
 from tidemark.savepoints.model.rewind_journal import RewindJournal, read_rewind
-from tidemark.savepoints.postgres.rewinding import PostgresRewind
+from tidemark.savepoints.rewind.place_rewinds import PLACE_REWINDS
 from tidemark.savepoints.rewind.rewind_abort import abort_rewind
 from tidemark.savepoints.rewind.rewinding import preview_rewind, rewind
 from tidemark.spark.loop.late_publication import late_publisher
@@ -31,6 +31,8 @@ HOUR = 3_600_000
 class Shop:
     """A job with one output in Postgres, whose epochs are committed by hand; each has one row, with its number."""
 
+    rigs: type[Rig] = Rig
+
     def __init__(self, folder: Path, schema: str, mode: Mode = "history") -> None:
         self.folder, self.schema, self.mode = folder, schema, mode
         self.job = on_disk(str(folder))
@@ -39,7 +41,7 @@ class Shop:
     def open(self) -> None:
         last = self.job.driver.last
         lineage = self.job.log.origin() if last is None else last.lineage
-        self.rig = Rig(self.folder / "store", self.schema, self.mode, term=self.job.driver.term, lineage=lineage, job="taxi")
+        self.rig = self.rigs(self.folder / "store", self.schema, self.mode, term=self.job.driver.term, lineage=lineage, job="taxi")
 
     def stage(self) -> EpochRecord:
         last = self.job.driver.last
@@ -203,7 +205,7 @@ def test_a_rewind_that_sleeps_while_it_is_aborted(shop: Shop, server: Server, sc
     assert isinstance(journal, RewindJournal)
     abort_rewind(shop.job.root, "taxi", clock=shop.job.clock)
     with pytest.raises(RewindError, match="aborted by another process"):
-        PostgresRewind().revert("taxi", "orders", shop.rig.sink.location, journal)
+        PLACE_REWINDS["postgres"].revert("taxi", "orders", shop.rig.sink.location, journal)
     assert shown(server, schema) == [0, 1, 2, 3, 4, 5]
     shop.restart()
     shop.run(1)
@@ -215,7 +217,7 @@ def test_without_the_server(shop: Shop, server: Server, monkeypatch: pytest.Monk
     with pytest.raises(SinkError, match="cannot be read"):
         preview_rewind(shop.job.root, "taxi", "good", clock=shop.job.clock)
     with pytest.raises(PublishError, match="could not be rewound"):
-        PostgresRewind().revert("taxi", "orders", shop.rig.sink.location, RewindJournal("r", "good", "l", 2, {}, 0))
+        PLACE_REWINDS["postgres"].revert("taxi", "orders", shop.rig.sink.location, RewindJournal("r", "good", "l", 2, {}, 0))
 
 
 def test_an_older_driver_than_that_of_the_rewind_is_refused(shop: Shop) -> None:

@@ -50,7 +50,7 @@ def test_a_column_comes_with_its_rows(server: Server, schema: str, tmp_path: Pat
     rig.columns = {**ROWS, "n": "long"}
     record = rig.stage(1, [{"k": "a", "v": 1, "n": 2}])
     args = [str(tmp_path), schema, "1", json.dumps(to_jsonable(record))]
-    run_until_crash("tests.postgres.rig:publish_staged", "postgres-applied", args, cwd=CHECKOUT).require_killed()
+    run_until_crash("tests.postgres.rig:publish_staged", "database-applied", args, cwd=CHECKOUT).require_killed()
     assert "n" not in columns(server, schema)
     rig.sink.publish(record, LINEAGE, 1)
     assert rows(server, schema, "k, v, n") == [("a", 1, 2)]

@@ -14,16 +14,19 @@ from tidemark.errors import CorruptStoreError, SinkError, StoreError, UnknownSto
 from tidemark.graph.checks.output_columns import output_schema
 from tidemark.graph.connectors.iceberg.node import IcebergSpec
 from tidemark.graph.connectors.postgres.node import PostgresSpec
+from tidemark.graph.connectors.sql_table.node import SqlTableSpec
 from tidemark.graph.job.job import Job
 from tidemark.graph.model.nodes import DeltaSpec, Output, ParquetSpec
 from tidemark.locations import Location
+from tidemark.savepoints.database.fit import check_database_table
 from tidemark.savepoints.delta.table_versions import commits_back, open_table
 from tidemark.savepoints.iceberg.fit import check_iceberg
 from tidemark.savepoints.model.stored_types import stored_columns, type_of_ddl
 from tidemark.savepoints.model.table_columns import Columns, Stored, column_findings
 from tidemark.savepoints.model.table_features import unsupported_features
 from tidemark.savepoints.model.verdict import Finding, Fit, OutputVerdict
-from tidemark.savepoints.postgres.fit import check_postgres
+from tidemark.savepoints.postgres.dialect import POSTGRES
+from tidemark.savepoints.sql_table.dialects import dialect_of
 from tidemark.state.delta.delta_tags import CREATED, JOB, MAINTENANCE
 from tidemark.state.log.parquet_files import parquet_schema
 from tidemark.state.log.records import EpochRecord
@@ -70,7 +73,9 @@ def check_outputs(
             case ParquetSpec(path):
                 found.append(_parquet(name, str(Location.parse(path)), wanted))
             case PostgresSpec():
-                found.append(check_postgres(name, output.sink, wanted, job=job.name))
+                found.append(check_database_table(name, output.sink, POSTGRES, wanted, job=job.name))
+            case SqlTableSpec(table):
+                found.append(check_database_table(name, output.sink, dialect_of(table), wanted, job=job.name))
             case IcebergSpec():
                 found.append(check_iceberg(name, output.sink, wanted, job=job.name))
     return tuple(each for each in found if each is not None)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from tidemark.errors import SetupError, SinkError, TidemarkError
-from tidemark.graph.connectors.postgres.node import PostgresTable
+from tidemark.savepoints.database.session import DatabaseError
 from tidemark.state.encoding.redaction import HIDDEN, redacted
 
 if TYPE_CHECKING:
@@ -21,12 +21,6 @@ if TYPE_CHECKING:
 CONNECT_SECONDS: Final = 10
 """How long an attempt to connect may take, unless the connection string says otherwise."""
 
-IDLE_SECONDS: Final = 60
-"""After that time without a statement the server ends a transaction, so that a suspended driver does not hold its lock."""
-
-LOCK_SECONDS: Final = 120
-"""How long a transaction waits for that of another driver."""
-
 LEAST_VERSION: Final = 15
 """The first release whose unique indexes can take nulls as equal."""
 
@@ -34,22 +28,6 @@ _KEEPALIVES: Final = {"keepalives_idle": 30, "keepalives_interval": 10, "keepali
 """By which a connection breaks a minute after its machine was switched off; the connection string may have others."""
 
 _SECRET_PARTS: Final = ("password", "sslpassword")
-
-
-class PostgresError(Exception):
-    """Postgres refused a statement or a connection; the text has no secret.
-
-    Args:
-        what: the server's message, or that of the client library.
-        state: the SQLSTATE, empty for errors of the connection.
-        lost: whether there was no connection, or it broke: then the transaction may have been committed.
-    """
-
-    def __init__(self, what: str, *, state: str = "", lost: bool = False) -> None:
-        super().__init__(what)
-        self.what = what
-        self.state = state
-        self.lost = lost
 
 
 @dataclass(frozen=True)
@@ -121,7 +99,7 @@ class ConnectionString:
         """Translate errors of psycopg in the block.
 
         Raises:
-            PostgresError: the server cannot be reached, or refuses a statement.
+            DatabaseError: the server cannot be reached, or refuses a statement.
         """
         import psycopg
 
@@ -130,7 +108,7 @@ class ConnectionString:
         except psycopg.Error as error:
             lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError | psycopg.errors.IdleInTransactionSessionTimeout)
             # Neither the error nor its text is kept: both may repeat what they were given.
-            raise PostgresError(self._text(error), state=error.sqlstate or "", lost=lost) from None
+            raise DatabaseError(self._text(error), state=error.sqlstate or "", lost=lost) from None
 
     def _text(self, error: Any) -> str:  # noqa: ANN401 - an error of a library that need not be installed
         """Return the first line of an error, without secrets and without the values of rows, which the server's details have."""
@@ -145,25 +123,3 @@ class ConnectionString:
         values = [str(self.parts[name]) for name in _SECRET_PARTS if self.parts.get(name)]
         found = {self.text, *values, *(quote(value, safe="") for value in values)}
         return tuple(sorted(found, key=len, reverse=True))
-
-
-@contextmanager
-def transaction(table: PostgresTable) -> Iterator[PostgresConnection]:
-    """Connect, and run the block in one transaction: committed at its end, rolled back if it raises.
-
-    Args:
-        table: whose variable holds the connection string.
-
-    Raises:
-        SetupError: psycopg is not installed.
-        SinkError: the variable is not set, or holds no connection string.
-        PostgresError: the server cannot be reached, or refuses a statement.
-    """
-    string = ConnectionString.of(table.dsn_env, what=f"the table {table.label}", place=table.location)
-    with string.translating(), string.connect() as connection:
-        from psycopg import IsolationLevel
-
-        connection.isolation_level = IsolationLevel.READ_COMMITTED
-        connection.execute(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'".encode())
-        connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{IDLE_SECONDS}s'".encode())
-        yield connection

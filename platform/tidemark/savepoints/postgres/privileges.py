@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Sequence
+from typing import Final
 
-from tidemark.graph.connectors.postgres.checks import BOOKKEEPING
-from tidemark.graph.connectors.postgres.node import PostgresTable
-from tidemark.savepoints.postgres.ledger import Ledger
-from tidemark.savepoints.postgres.tables import StoredTable, identifier
-
-if TYPE_CHECKING:
-    from psycopg import sql
-
-    from tidemark.savepoints.postgres.database import PostgresConnection
+from tidemark.graph.connectors.database.node import BOOKKEEPING, DatabaseTable
+from tidemark.savepoints.database.dialect import Dialect
+from tidemark.savepoints.database.session import Session
+from tidemark.savepoints.database.stored import Missing, StoredTable, Wanted
 
 _OF_TABLE: Final = """
 SELECT p.name FROM unnest(%s::text[]) AS p(name) WHERE NOT has_table_privilege(to_regclass(%s), p.name) AND CASE
@@ -25,88 +19,64 @@ _OWNS: Final = "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = 
 _LEDGER: Final = ("SELECT", "INSERT", "UPDATE", "DELETE")
 
 
-@dataclass(frozen=True)
-class Missing:
-    """What the user lacks, such as ``INSERT on the table shop.orders``, and the statement that gives it."""
-
-    what: str
-    grant: str
-
-
 def missing_privileges(
-    connection: PostgresConnection, ledger: Ledger, stored: StoredTable | None, wanted: Mapping[str, str], keys: Sequence[str]
+    session: Session, dialect: Dialect, table: DatabaseTable, stored: StoredTable | None, wanted: Wanted, *, epochs: bool
 ) -> list[Missing]:
     """Return what the user lacks to publish rows.
 
     Args:
-        connection: in a transaction.
-        ledger: of the output.
-        stored: its table, None where it is created with the first rows.
-        wanted: types of the rows' columns.
-        keys: of an upsert, empty for an append.
+        session: in a transaction.
+        dialect: that of Postgres.
+        table: the output's.
+        stored: as it is, None where it is created with the first rows.
+        wanted: the rows.
+        epochs: whether there is a table of epochs.
     """
-    table = ledger.table
     found = []
-    if not _holds(connection, "SELECT has_database_privilege(current_database(), 'TEMPORARY')"):
+    if not _holds(session, "SELECT has_database_privilege(current_database(), 'TEMPORARY')"):
         found.append(Missing("TEMPORARY on the database", "GRANT TEMPORARY ON DATABASE ... TO ..."))
-    has_ledger = ledger.exists(connection)
-    if (stored is None or not has_ledger) and not _holds(connection, "SELECT has_schema_privilege(%s, 'CREATE')", table.schema):
-        made = " and ".join(name for name, exists in ((table.label, stored), (f"{table.schema}.{BOOKKEEPING}", has_ledger)) if not exists)
+    if (stored is None or not epochs) and not _holds(session, "SELECT has_schema_privilege(%s, 'CREATE')", table.schema):
+        made = " and ".join(name for name, exists in ((table.label, stored), (f"{table.schema}.{BOOKKEEPING}", epochs)) if not exists)
         found.append(Missing(f"CREATE on the schema {table.schema}, to create {made}", f"GRANT CREATE ON SCHEMA {table.schema} TO ..."))
-    if has_ledger:
-        epochs = PostgresTable(table.dsn_env, table.schema, BOOKKEEPING)
-        found += _of_table(connection, epochs, _LEDGER, ())
+    if epochs:
+        name = dialect.full_name(table, BOOKKEEPING)
+        found += _of_table(session, name, f"{table.schema}.{BOOKKEEPING}", _LEDGER, ())
     if stored is not None:
-        found += _of_stored(connection, table, stored, wanted, keys)
+        found += _of_stored(session, dialect, table, stored, wanted)
     return found
 
 
-def may_delete(connection: PostgresConnection, table: PostgresTable) -> list[Missing]:
+def may_delete(session: Session, dialect: Dialect, table: DatabaseTable) -> list[Missing]:
     """Return what the user lacks to delete rows of a table."""
-    return _of_table(connection, table, ("DELETE",), ())
+    return _of_table(session, dialect.full_name(table), table.label, ("DELETE",), ())
 
 
-def may_have_rows(connection: PostgresConnection, table: PostgresTable) -> bool:
-    """Return whether a table has rows; without the right to read it, whether it takes any room."""
-    from psycopg import sql
-
-    name = identifier(table).as_string(connection)
-    if _holds(connection, "SELECT has_table_privilege(to_regclass(%s), 'SELECT')", name):
-        query: sql.Composed = sql.SQL("SELECT EXISTS (SELECT 1 FROM {})").format(identifier(table))
-        found = connection.execute(query).fetchone()
-        return found is not None and bool(found[0])
-    room = (
-        "SELECT coalesce(pg_relation_size(to_regclass(%s)), 0) > 0 OR EXISTS "
-        "(SELECT 1 FROM pg_partition_tree(to_regclass(%s)) AS t WHERE pg_relation_size(t.relid) > 0)"
-    )
-    return _holds(connection, room, name, name)
-
-
-def _of_stored(
-    connection: PostgresConnection, table: PostgresTable, stored: StoredTable, wanted: Mapping[str, str], keys: Sequence[str]
-) -> list[Missing]:
-    columns = [name for name in wanted if name in stored.columns]
-    found = _of_table(connection, table, ("INSERT",), columns)
-    if keys:
+def _of_stored(session: Session, dialect: Dialect, table: DatabaseTable, stored: StoredTable, wanted: Wanted) -> list[Missing]:
+    name = dialect.full_name(table)
+    columns = [each for each in wanted.types if each in stored.columns]
+    found = _of_table(session, name, table.label, ("INSERT",), columns)
+    if wanted.keys:
         # A column that is set to its EXCLUDED value counts as one that is read.
-        found += _of_table(connection, table, ("SELECT",), columns)
-        changed = [name for name in columns if name not in keys]
+        found += _of_table(session, name, table.label, ("SELECT",), columns)
+        changed = [each for each in columns if each not in wanted.keys]
         if changed:
-            found += _of_table(connection, table, ("UPDATE",), changed)
-    added = [name for name in wanted if name not in stored.columns]
-    if added and not _holds(connection, _OWNS, identifier(table).as_string(connection)):
+            found += _of_table(session, name, table.label, ("UPDATE",), changed)
+    added = [each for each in wanted.types if each not in stored.columns]
+    if added and not _holds(session, _OWNS, name):
         what = f"the ownership of {table.label}, to add column {added[0]!r}"
-        found.append(Missing(what, f'ALTER TABLE {table.label} ADD COLUMN "{added[0]}" {wanted[added[0]]}, as its owner'))
+        found.append(
+            Missing(what, f"ALTER TABLE {table.label} ADD COLUMN {dialect.quoted(added[0])} {wanted.types[added[0]]}, as its owner")
+        )
     return found
 
 
-def _of_table(connection: PostgresConnection, table: PostgresTable, names: Collection[str], columns: Sequence[str]) -> list[Missing]:
+def _of_table(session: Session, name: str, label: str, privileges: Collection[str], columns: Sequence[str]) -> list[Missing]:
     """Return the privileges on a table that the user lacks; without ``columns`` on all of it."""
-    name, given = identifier(table).as_string(connection), list(columns)
-    rows = connection.execute(_OF_TABLE, [list(names), name, given, given, name]).fetchall()
-    return [Missing(f"{each} on the table {table.label}", f"GRANT {each} ON {table.label} TO ...") for (each,) in rows]
+    given = list(columns)
+    rows = session.query(_OF_TABLE, [list(privileges), name, given, given, name])
+    return [Missing(f"{each} on the table {label}", f"GRANT {each} ON {label} TO ...") for (each,) in rows]
 
 
-def _holds(connection: PostgresConnection, query: str, *values: str) -> bool:
-    found = connection.execute(query.encode(), values or None).fetchone()
-    return found is not None and bool(found[0])
+def _holds(session: Session, query: str, *values: str) -> bool:
+    found = session.query(query, values)
+    return bool(found) and bool(found[0][0])

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, Protocol
 
+from tidemark.savepoints.database.rewinding import DatabaseRewind
 from tidemark.savepoints.iceberg.rewinding import IcebergRewind
 from tidemark.savepoints.model.place_plan import PlacePlan
 from tidemark.savepoints.model.rewind_journal import RewindJournal
-from tidemark.savepoints.postgres.rewinding import PostgresRewind
+from tidemark.savepoints.postgres.dialect import postgres_table
+from tidemark.savepoints.sql_table.dialects import sql_table_of
 from tidemark.state.gc.pins import LaterLineages
 from tidemark.state.log.records import EpochRecord, SinkPosition
 
@@ -69,5 +71,7 @@ class PlaceRewind(Protocol):
         ...
 
 
-PLACE_REWINDS: Final[Mapping[str, PlaceRewind]] = MappingProxyType({"iceberg": IcebergRewind(), "postgres": PostgresRewind()})
+PLACE_REWINDS: Final[Mapping[str, PlaceRewind]] = MappingProxyType(
+    {"iceberg": IcebergRewind(), "postgres": DatabaseRewind(postgres_table), "sql_table": DatabaseRewind(sql_table_of)}
+)
 """By the kind of sink that records have."""

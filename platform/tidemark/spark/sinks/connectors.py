@@ -6,12 +6,14 @@ from tidemark.errors import SinkError
 from tidemark.graph.connectors.iceberg.node import IcebergSpec, IcebergTable
 from tidemark.graph.connectors.kafka.spec import KafkaSpec
 from tidemark.graph.connectors.postgres.node import PostgresSpec, PostgresTable
+from tidemark.graph.connectors.sql_table.node import SqlTable, SqlTableSpec
 from tidemark.graph.model.connector_spec import ConnectorSpec
 from tidemark.graph.model.nodes import Output
 from tidemark.savepoints.iceberg.columns import TableTexts
 from tidemark.spark.sinks.iceberg.iceberg_sink import IcebergSink
 from tidemark.spark.sinks.kafka.sink import KafkaSink
 from tidemark.spark.sinks.postgres.postgres_sink import PostgresSink
+from tidemark.spark.sinks.sql_table.sql_table_sink import SqlTableSink
 from tidemark.spark.sinks.staging.connector_sink import ConnectorSink
 from tidemark.spark.sinks.staging.sink_owner import SinkOwner
 from tidemark.state.log.records import OutputRecord
@@ -37,6 +39,8 @@ def open_connector(name: str, output: Output, spec: ConnectorSpec, owner: SinkOw
             return KafkaSink(name, spec, owner)
         case PostgresSpec(table, mode, keys, with_epoch):
             return PostgresSink(name, table, owner, mode=mode, keys=keys, with_epoch=with_epoch)
+        case SqlTableSpec(table, mode, keys, with_epoch):
+            return SqlTableSink(name, table, owner, mode=mode, keys=keys, with_epoch=with_epoch)
     raise SinkError(f"output {name!r} has a sink of kind {spec.kind!r}, which this engine does not have", fix="use another sink", uid=name)
 
 
@@ -57,4 +61,6 @@ def reopen_connector(name: str, record: OutputRecord, owner: SinkOwner, *, forme
         return KafkaSink.of_record(name, record, owner)
     if record.sink == PostgresSpec.kind:
         return PostgresSink(name, PostgresTable.of_location(record.location), owner, former=record if former else None)
+    if record.sink == SqlTableSpec.kind:
+        return SqlTableSink(name, SqlTable.of_location(record.location), owner, former=record if former else None)
     return None

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
-from tidemark.errors import DefinitionError
+from tidemark.graph.connectors.database.declare import checked_parts
 from tidemark.graph.connectors.postgres.node import MAX_NAME_BYTES, PostgresTable
 from tidemark.graph.connectors.postgres.types import instead_of, postgres_type
 from tidemark.graph.expressions.expression_text import shortened
 
 DEFAULT_SCHEMA: Final = "public"
-BOOKKEEPING: Final = "tidemark_epochs"
-"""The table, in the schema of an output's table, that has a row for each published epoch."""
 
-_VARIABLE: Final = re.compile(r"[A-Z][A-Z0-9_]*", re.ASCII)
-_PART: Final = re.compile(rf"[A-Za-z_][A-Za-z0-9_]{{0,{MAX_NAME_BYTES - 1}}}", re.ASCII)
 _SYSTEM_COLUMNS: Final = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
 
 
@@ -25,24 +20,8 @@ def checked_table(table: object, dsn_env: object, place: str) -> PostgresTable:
     Raises:
         DefinitionError: no such names. What is given for the variable may be a secret, and the message does not repeat it.
     """
-    if not isinstance(dsn_env, str) or not _VARIABLE.fullmatch(dsn_env):
-        raise DefinitionError(
-            "postgres(dsn_env=...) names no environment variable in capital letters",
-            fix="give the name of the variable that holds the connection string: dsn_env='SHOP_DSN'; the string itself is kept nowhere",
-            place=place,
-        )
-    parts = table.split(".") if isinstance(table, str) else []
-    if not 1 <= len(parts) <= 2 or not all(_PART.fullmatch(part) for part in parts):
-        raise DefinitionError(
-            f"postgres(table={shortened(repr(table))}) names no table",
-            fix="write 'orders' or 'shop.orders': letters, digits and '_', each name with at most 63 of them",
-            place=place,
-        )
-    if parts[-1] == BOOKKEEPING:
-        raise DefinitionError(
-            f"postgres(table={table!r}) is the table in which Tidemark notes what was published", fix="name another table", place=place
-        )
-    return PostgresTable(dsn_env, parts[0] if len(parts) == 2 else DEFAULT_SCHEMA, parts[-1])
+    parts = checked_parts(table, dsn_env, place, caller="postgres", longest=MAX_NAME_BYTES, parts=2)
+    return PostgresTable(str(dsn_env), parts[0] if len(parts) == 2 else DEFAULT_SCHEMA, parts[-1])
 
 
 def column_fault(name: str, kind: str | None) -> tuple[str, str] | None:

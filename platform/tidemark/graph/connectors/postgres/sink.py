@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tidemark.errors import DefinitionError
-from tidemark.graph.api.sinks import bind_output
-from tidemark.graph.checks.changelogs import changelog_keys
-from tidemark.graph.checks.output_columns import check_added_columns, output_schema
 from tidemark.graph.checks.output_texts import ColumnTexts, described
-from tidemark.graph.checks.upsert_keys import upsert_keys
+from tidemark.graph.connectors.database.declare import table_output
+from tidemark.graph.connectors.database.node import TableMode
 from tidemark.graph.connectors.postgres.checks import checked_table, column_fault
-from tidemark.graph.connectors.postgres.node import PostgresMode, PostgresSpec
-from tidemark.graph.connectors.tables import check_table_columns
+from tidemark.graph.connectors.postgres.node import PostgresSpec
 from tidemark.graph.model.call_site import call_site
 from tidemark.graph.model.nodes import Output
 
@@ -27,7 +22,7 @@ def postgres(
     *,
     table: str,
     dsn_env: str,
-    mode: PostgresMode = "append",
+    mode: TableMode = "append",
     keys: Sequence[str] | None = None,
     with_epoch: bool = False,
     description: str = "",
@@ -58,19 +53,5 @@ def postgres(
     """
     place = call_site()
     spec = PostgresSpec(checked_table(table, dsn_env, place), mode, with_epoch=with_epoch)
-    output = bind_output("postgres", stream, spec)
-    if mode not in {"append", "upsert"} or (mode == "append" and keys is not None):
-        raise DefinitionError(
-            f"postgres(mode={mode!r}, keys={keys!r}) is neither an append nor an upsert",
-            fix="write mode='upsert', or mode='append' without keys",
-            place=place,
-        )
-    if with_epoch and (mode == "upsert" or changelog_keys(output.node) is not None):
-        what = "an upsert keeps only the newest rows" if mode == "upsert" else "a changelog's history has the epoch already"
-        raise DefinitionError(f"postgres(with_epoch=True): {what}", fix="leave with_epoch out", place=place)
-    if mode == "upsert":
-        output = replace(output, sink=replace(spec, keys=upsert_keys(output.node, keys, place, sink="postgres")))
-    check_added_columns(output)
-    schema = output_schema(output)
-    check_table_columns(schema.columns if schema is not None else (), column_fault, place, caller="postgres")
+    output = table_output(stream, spec, keys, column_fault, caller="postgres", place=place)
     return described(output, description, columns)

@@ -1,77 +1,24 @@
-"""A table of Postgres. Exactly once: an epoch's rows and its row in ``tidemark_epochs`` are written in one transaction."""
+"""A table of Postgres."""
 
 from __future__ import annotations
 
-import json
-import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
-from tidemark.crashpoints import crash_point
-from tidemark.errors import SinkError, StoreError
-from tidemark.graph.checks.output_columns import EPOCH
-from tidemark.graph.connectors.postgres.node import PostgresMode, PostgresTable
-from tidemark.savepoints.delta.missing_records import Retained
-from tidemark.savepoints.delta.table_position import LostEpochs
-from tidemark.savepoints.postgres.database import PostgresError, transaction
-from tidemark.savepoints.postgres.fit import is_blank
-from tidemark.savepoints.postgres.ledger import HISTORY, Ledger, LineageEpochs
-from tidemark.savepoints.postgres.privileges import Missing, may_delete, may_have_rows, missing_privileges
-from tidemark.savepoints.postgres.tables import (
-    column_types,
-    create_table,
-    drop_table,
-    read_table,
-    require_server,
-    table_findings,
-)
-from tidemark.spark.columns.expressions import visible_part
-from tidemark.spark.columns.schemas import nullable
-from tidemark.spark.columns.state_files import write_folder
-from tidemark.spark.sinks.delta.delta_changes import (
-    DELETED,
-    Changes,
-    changes_options,
-    is_deletion,
-    staged_history,
-    staged_upsert,
-)
-from tidemark.spark.sinks.delta.delta_upsert import Upsert
-from tidemark.spark.sinks.postgres.publication import Publication, options_of
-from tidemark.spark.sinks.postgres.staging import as_copied, with_replaced_sessions
-from tidemark.spark.sinks.staging.connector_sink import ConnectorSink
-from tidemark.spark.sinks.staging.missing import missing_error, staged_files_lost
+from tidemark.graph.connectors.database.node import TableMode
+from tidemark.graph.connectors.postgres.node import PostgresTable
+from tidemark.savepoints.postgres.dialect import POSTGRES
+from tidemark.spark.sinks.database.database_sink import DatabaseSink
+from tidemark.spark.sinks.database.limits import Limits
+from tidemark.spark.sinks.postgres.staging import as_copied
 from tidemark.spark.sinks.staging.sink_owner import SinkOwner
-from tidemark.spark.sinks.staging.staging import SINK_COMPRESSION, Occupancy, folder_of
-from tidemark.state.log.records import EpochRecord, OutputRecord, SinkPosition
+from tidemark.state.log.records import OutputRecord
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
-
-    from tidemark.savepoints.postgres.database import PostgresConnection
-
-logger = logging.getLogger("tidemark")
 
 
-class PostgresSink(ConnectorSink):
-    """One table.
-
-    An epoch's record takes precedence over the job's current options: an epoch is published as it was staged.
-
-    Args:
-        name: of the output.
-        table: its table.
-        owner: whose output it is.
-        mode: whether rows are added, or replace older ones.
-        keys: of an upsert.
-        with_epoch: whether rows that are added have their epoch's number.
-        former: the newest record of an output that the job no longer has, or has at another place, if it is one: then it connects only
-            while files of that record are staged. They are deleted once they are published, and the place may be gone by now.
-    """
+class PostgresSink(DatabaseSink):
+    """One table; the arguments are those of ``DatabaseSink``."""
 
     kind = "postgres"
 
@@ -81,254 +28,13 @@ class PostgresSink(ConnectorSink):
         table: PostgresTable,
         owner: SinkOwner,
         *,
-        mode: PostgresMode = "append",
+        mode: TableMode = "append",
         keys: tuple[str, ...] = (),
         with_epoch: bool = False,
         former: OutputRecord | None = None,
     ) -> None:
-        super().__init__(name, table.location, owner)
-        self._table = table
-        self._upsert = Upsert(keys) if mode == "upsert" else None
-        self._with_epoch = with_epoch
-        self._former = former
-        self._ledger = Ledger(table, owner.job, name)
-        self._checked: str | None = None
-        self._may_delete = False
-        self._required: frozenset[str] = frozenset()
-        self._position: SinkPosition | None = None
-        self.upserts = mode == "upsert"
+        super().__init__(name, table, POSTGRES, owner, mode=mode, keys=keys, with_epoch=with_epoch, former=former)
 
-    @property
-    def position(self) -> SinkPosition | None:
-        """The newest epoch that the table was seen to hold, None before it was looked for."""
-        return self._position
-
-    def stage(
-        self,
-        rows: DataFrame,
-        changes: Changes | None,
-        staging: str,
-        *,
-        epoch: int,
-        processing_time: int,  # noqa: ARG002 - the protocol's
-    ) -> OutputRecord:
-        """Stage an epoch's rows; texts, times and nulls that the table could not take fail here."""
-        counts: dict[str, str] = {}
-        newest = self._upsert.newest(rows) if self._upsert is not None and changes is None else None
-        changed = None
-        if changes is not None:
-            changed = staged_history(rows, changes, epoch) if self._upsert is None else staged_upsert(rows, changes)
-        if changed is not None:
-            given, apart = changed.rows, changed.apart
-        elif newest is not None:
-            given, apart = with_replaced_sessions(newest), (DELETED,)
-        else:
-            given, apart = self._added(rows, epoch), ()
-        schema = nullable(given.drop(DELETED).schema)
-        self.require_whole()
-        self.check(schema)
-        copied = as_copied(given, self.name, self._required, self._keys)
-        folder = self.staging_folder(staging)
-        files = write_folder(copied, self.staging, folder, compression=SINK_COMPRESSION, apart=apart)
-        staged = tuple(file.as_staged_file() for file in files)
-        if any(map(is_deletion, staged)):
-            self._require_deletes()
-        count = sum(file.rows for file in files)
-        if changed is not None:
-            counts = changes_options(changed.emitted(files, self.name), changed.counts)
-        elif newest is not None:
-            count = newest.emitted([file for file, each in zip(files, staged, strict=True) if not is_deletion(each)], self.name)
-        mode = "upsert" if self._upsert is not None else HISTORY if changes is not None or self._with_epoch else "append"
-        return OutputRecord(
-            sink=self.kind,
-            location=self.location,
-            schema=schema.json(),
-            files=staged,
-            rows=count,
-            options={**options_of(mode, self._keys), **counts},
-        )
-
-    def _added(self, rows: DataFrame, epoch: int) -> DataFrame:
-        visible = visible_part(rows)
-        return visible.withColumn(EPOCH, F.lit(epoch).cast("bigint")) if self._with_epoch else visible
-
-    def publish(self, record: OutputRecord, lineage: str, epoch: int) -> None:
-        """Write the epoch's rows and its row in ``tidemark_epochs``, unless the table has it; then delete the staged files."""
-        if record.schema is None or self._is_done:
-            return
-        publication = Publication(self._ledger, record, self.staging, lineage, epoch, self.owner, self._require_whole)
-        try:
-            if not self.staging.exists(record.files[0].path):
-                self._require_published(lineage, epoch)
-            with transaction(self._table) as connection:
-                publication.run(connection)
-            self._position = SinkPosition(self._table.label, lineage=lineage, epoch=epoch)
-            crash_point("postgres-committed")
-            self.staging.remove_folder(folder_of(record))
-        except (PostgresError, StoreError, OSError) as error:
-            raise self.unpublished(_what(error), epoch, causes="connection, space, permission, or a constraint of the table") from None
-
-    def _require_published(self, lineage: str, epoch: int) -> None:
-        newest = self.newest(lineage)
-        if newest is None or newest < epoch:
-            raise staged_files_lost(self.name, self.owner.job, self.location, epoch)
-
-    def check(self, schema: StructType) -> None:
-        """Raise SinkError when the table cannot take rows of this type, or identify them by their keys, or the user may not write them."""
-        text = schema.json()
-        if text == self._checked:
-            return
-        wanted = column_types(json.loads(text), self.name)
-        if self._upsert is not None:
-            self._upsert.require_keys(schema, self.name)
-        with self._reading("checked") as connection:
-            require_server(connection, self._table, self.name)
-            stored = read_table(connection, self._table)
-            own = self._ledger.is_own(connection)
-            blank = stored is not None and is_blank(connection, self._ledger)
-            lacks = missing_privileges(connection, self._ledger, stored, wanted, self._keys) if not blank else []
-        if blank:
-            self.create(schema)
-        elif stored is not None:
-            self.require_fit(table_findings(self._table, stored, wanted, self._keys, own=own))
-        self._refuse(lacks)
-        self._required = frozenset() if stored is None or blank else stored.required
-        self._checked = text
-
-    def _require_deletes(self) -> None:
-        if not self._may_delete:
-            with self._reading("checked") as connection:
-                exists = read_table(connection, self._table) is not None
-                lacks = may_delete(connection, self._table) if exists else []
-            self._refuse(lacks)
-            self._may_delete = True
-
-    def _refuse(self, lacks: Sequence[Missing]) -> None:
-        if lacks:
-            raise SinkError(
-                f"the user of {self._table.dsn_env} lacks what output {self.name!r} needs: {', '.join(each.what for each in lacks)}",
-                fix="; ".join(dict.fromkeys(each.grant for each in lacks)),
-                uid=self.name,
-                place=self.location,
-            )
-
-    @property
-    def occupancy(self) -> Occupancy:
-        """Whether there is no table yet, or one without rows."""
-        with self._reading("read") as connection:
-            if read_table(connection, self._table) is None:
-                return "missing"
-            return "taken" if may_have_rows(connection, self._table) else "empty"
-
-    def create(self, schema: StructType) -> None:
-        """Create the table, without rows; one that this output created, and that never had rows, gets these columns.
-
-        Raises:
-            SinkError: it cannot be created, or rows cannot be identified by their keys.
-            StoreError: the server cannot be reached.
-        """
-        wanted = column_types(json.loads(schema.json()), self.name)
-        if self._upsert is not None:
-            self._upsert.require_keys(schema, self.name)
-        with self._reading("created") as connection:
-            require_server(connection, self._table, self.name)
-            self._ledger.make(connection)
-            self._ledger.lock(connection)
-            stored = read_table(connection, self._table)
-            if stored is not None:
-                fits = not table_findings(self._table, stored, wanted, self._keys, own=True)
-                if fits or not is_blank(connection, self._ledger):
-                    return
-                drop_table(connection, self._table)
-            create_table(connection, self._table, wanted, self._keys)
-            self._ledger.add_created(connection)
-        crash_point("table-created")
-
-    @property
-    def _keys(self) -> tuple[str, ...]:
-        return self._upsert.keys if self._upsert is not None else ()
-
-    def require_whole(self) -> None:
-        """Raise MissingEpochsError when the table was deleted, or a backup was restored that lacks published epochs."""
-        if not self._is_done:
-            with self._reading("checked") as connection:
-                self._require_whole(connection)
-
-    @property
-    def _is_done(self) -> bool:
-        """Whether this is a former output, and nothing is left to publish."""
-        return self._former is not None and not any(self.staging.exists(file.path) for file in self._former.files)
-
-    def _require_whole(self, connection: PostgresConnection) -> None:
-        known = self._known
-        if known.epoch >= 0:
-            found = self._ledger.lineage(connection, known.lineage)
-            why = ""
-            if read_table(connection, self._table) is None:
-                why = "there is no table any more"
-            elif found is None or found.epoch < known.epoch:
-                why = f"by the table tidemark_epochs its newest epoch is {'none' if found is None else found.epoch}"
-            if why:
-                before = self.expected.position
-                exact = before is None or known.epoch != before.epoch
-                raise missing_error(self.name, self.owner.job, self.location, known, LostEpochs(-1, why), exact=exact)
-        self._position = known
-
-    @property
-    def _known(self) -> SinkPosition:
-        """The newest epoch that the table must hold."""
-        if self._position is not None:
-            return self._position
-        if self.expected.position is not None:
-            return self.expected.position
-        newest = self.expected.newest
-        return SinkPosition() if newest is None else SinkPosition(self._table.label, lineage=newest[0], epoch=newest[1])
-
-    def adopt(self) -> None:
-        """Accept the table as it is, with the epochs that it has."""
-        known = self._known
-        newest = self.newest(known.lineage)
-        epoch = -1 if newest is None else min(newest, known.epoch)
-        with self._reading("read") as connection:
-            there = read_table(connection, self._table) is not None
-        self._position = SinkPosition(self._table.label, lineage=known.lineage, epoch=epoch) if there and epoch >= 0 else SinkPosition()
-
-    def missing(self, retained: Retained) -> tuple[EpochRecord, ...]:
-        """Return the retained epochs that the table does not hold."""
-        found: dict[str, LineageEpochs | None] = {}
-        with self._reading("read") as connection:
-            if read_table(connection, self._table) is None:
-                return retained.records
-            for lineage in {record.lineage for record in retained.records}:
-                found[lineage] = self._ledger.lineage(connection, lineage)
-        newest = {lineage: each.epoch if each is not None else -1 for lineage, each in found.items()}
-        return tuple(record for record in retained.records if record.epoch > newest[record.lineage])
-
-    def newest(self, lineage: str) -> int | None:
-        """Return the newest epoch of a lineage that was published, None where there is none."""
-        with self._reading("read") as connection:
-            found = self._ledger.lineage(connection, lineage)
-        return None if found is None else found.epoch
-
-    @contextmanager
-    def _reading(self, how: str) -> Iterator[PostgresConnection]:
-        """Run the block in a transaction, before anything is committed to the job's log.
-
-        Raises:
-            StoreError: the server cannot be reached.
-            SinkError: it refuses a statement.
-        """
-        try:
-            with transaction(self._table) as connection:
-                yield connection
-        except PostgresError as error:
-            what = f"the table of output {self.name!r} cannot be {how}: {error.what}"
-            if error.lost:
-                fix = "check that the server runs and can be reached from this machine, and the connection string, and start the job again"
-                raise StoreError(what, fix=fix, uid=self.name, place=self.location) from None
-            fix = "give the user of the connection string the permissions that are missing, create the schema, or write to another table"
-            raise SinkError(what, fix=fix, uid=self.name, place=self.location) from None
-
-
-def _what(error: Exception) -> str:
-    return error.what if isinstance(error, PostgresError | StoreError) else str(error)
+    def prepared(self, rows: DataFrame, limits: Limits) -> DataFrame:
+        """Return rows as COPY takes them."""
+        return as_copied(rows, limits)

@@ -11,7 +11,8 @@ from tidemark.clock import SYSTEM_CLOCK
 from tidemark.errors import SourceError
 from tidemark.graph.model.nodes import SourceNode
 from tidemark.graph.model.postgres_changes_spec import CapturedTable, PostgresChangesSpec
-from tidemark.savepoints.postgres.database import ConnectionString, PostgresError
+from tidemark.savepoints.database.session import DatabaseError
+from tidemark.savepoints.postgres.database import ConnectionString
 from tidemark.spark.sources.postgres_changes.messages import DecodeError, Message, decode
 from tidemark.spark.sources.postgres_changes.positions import Snapshot, lsn_text, parse_lsn
 from tidemark.spark.sources.postgres_changes.server_errors import RESTART, again, explained
@@ -109,7 +110,7 @@ class ChangesServer:
             try:
                 with self._string.translating():
                     return call(self._connected())
-            except PostgresError as error:
+            except DatabaseError as error:
                 self.close()
                 if not again(error) or SYSTEM_CLOCK.monotonic() > until:
                     what, fix = explained(error, self.spec)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tidemark.graph.model.postgres_changes_spec import PostgresChangesSpec
-from tidemark.savepoints.postgres.database import PostgresError
+from tidemark.savepoints.database.session import DatabaseError
 
 _IN_USE: Final = "55006"
 _NO_SLOTS: Final = "53400"
@@ -20,12 +20,12 @@ RESTART: Final = (
 """What to do where changes were lost."""
 
 
-def again(error: PostgresError) -> bool:
+def again(error: DatabaseError) -> bool:
     """Return whether the same call may succeed in a moment: the connection was lost, or another one reads the slot."""
     return error.state == _IN_USE or (error.lost and error.state != _CANCELLED)
 
 
-def explained(error: PostgresError, spec: PostgresChangesSpec) -> tuple[str, str]:
+def explained(error: DatabaseError, spec: PostgresChangesSpec) -> tuple[str, str]:
     """Return what is wrong and what to do, for an error of the server."""
     if error.state == _IN_USE:
         return (
@@ -49,7 +49,7 @@ def explained(error: PostgresError, spec: PostgresChangesSpec) -> tuple[str, str
     return _of_user(error, spec)
 
 
-def _of_user(error: PostgresError, spec: PostgresChangesSpec) -> tuple[str, str]:
+def _of_user(error: DatabaseError, spec: PostgresChangesSpec) -> tuple[str, str]:
     if error.state == _CANCELLED:
         return f"the server ended a statement: {error.what}", "raise the user's limit: ALTER ROLE ... SET statement_timeout = 0"
     if error.state.startswith("28"):

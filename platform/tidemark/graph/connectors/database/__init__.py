@@ -1,0 +1,1 @@
+"""What sinks that write to tables of databases have in common, as they are declared."""

@@ -1,0 +1,1 @@
+"""MariaDB, MySQL and SQLite as databases of sinks."""
