@@ -53,11 +53,20 @@ class ProcessMeter:
         return WorkersUse(len(found), sum(sizes), max(sizes, default=0), self._ended_ms + sum(self._workers.values()))
 
 
+def is_python(process: psutil.Process) -> bool:
+    """Return whether a process runs Python, by its program's name.
+
+    Raises:
+        psutil.Error: it has ended, or may not be looked at.
+    """
+    return bool(process.name().lower().startswith(_PYTHONS))
+
+
 def _python_workers(children: Iterable[psutil.Process]) -> Iterator[psutil.Process]:
     """Yield the Python processes among a JVM's children; ``spark-submit`` makes the driver's own Python one of these."""
     for child in children:
         try:
-            if child.pid != os.getpid() and child.name().lower().startswith(_PYTHONS):
+            if child.pid != os.getpid() and is_python(child):
                 yield child
         except psutil.Error:
             continue
