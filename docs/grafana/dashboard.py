@@ -15,7 +15,7 @@ from tidemark.control.metrics.metric_registry import ALL_METRICS
 
 PLACE = Path(__file__).with_name("tidemark.json")
 
-GROUPS: Sequence[MetricGroup] = ("Jobs", "Time", "Rows", "Epochs", "State", "Supervisor")
+GROUPS: Sequence[MetricGroup] = ("Jobs", "Time", "Rows", "Epochs", "State", "Resources", "Supervisor")
 _UNITS: Mapping[str, str] = {"seconds": "s", "bytes": "bytes", "ratio": "percentunit"}
 _SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 _JOBS = 'job=~"$job"'

@@ -308,6 +308,12 @@ class LaunchRefusedError(LaunchError):
     transient = False
 
 
+class ProfileError(TidemarkError):
+    """A job's driver cannot be profiled from here: it does not run, runs elsewhere or as another user, or ended meanwhile."""
+
+    code = "TM602"
+
+
 class AlertError(TidemarkError):
     """An alert could not be delivered; the message says which."""
 

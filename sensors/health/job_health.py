@@ -42,7 +42,7 @@ from tidemark.sensors.health.health_report import health_evaluations
 from tidemark.sensors.store_sensor import open_root, store_sensor
 from tidemark.state import JobStore
 
-HEALTH_RULES: tuple[RuleName, ...] = ("health", "restarts", "check", "savepoint")
+HEALTH_RULES: tuple[RuleName, ...] = ("health", "restarts", "check", "savepoint", "memory", "gc")
 """The sensor's default rules. Lag and late rows have separate sensors, which know a job's definition."""
 
 _NAMED = 20

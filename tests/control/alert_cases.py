@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tidemark.control.alerts.delivery.delivery_queue import Receiver
 from tidemark.control.alerts.engine.alert_evaluator import AlertWatch
-from tidemark.control.alerts.engine.alert_rules import Reading
+from tidemark.control.alerts.engine.reading import Reading
 from tidemark.control.alerts.model.alert import Alert
 from tidemark.control.alerts.model.alert_settings import RULES, AlertSettings, Grouping, RuleName, RuleSettings
 from tidemark.control.alerts.model.hysteresis import HoldTimes, Limits

@@ -171,6 +171,7 @@ def test_the_files_of_the_documentation_are_understood() -> None:
 
 def test_the_defaults_are_those_of_the_documentation() -> None:
     assert AlertThresholds() == AlertThresholds(None, None, late_warn=0.001, late_error=0.01, restarts_warn=3, savepoint_age_ms=None)
+    assert AlertThresholds() == AlertThresholds(memory_warn=0.9, memory_error=0.97, gc_warn=0.2, gc_error=0.5)
     assert lag_limits(AlertThresholds(), source(0, bound_ms=10_000)) == Limits(300_000, 900_000)
     assert lag_limits(AlertThresholds(), source(0, bound_ms=120_000)) == Limits(600_000, 1_800_000)
     assert lag_limits(AlertThresholds(lag_warn_ms=1_000), source(0)) == Limits(1_000, 3_000)
@@ -183,6 +184,8 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
         "health": (30_000, 1.0, 30_000),
         "check": (0, 1.0, 0),
         "restarts": (0, 1.0, 0),
+        "memory": (180_000, 0.95, 60_000),
+        "gc": (180_000, 0.75, 60_000),
         "savepoint": (0, 1.0, 0),
     }
     assert (Grouping(), RateLimit()) == (Grouping(20_000, 300_000), RateLimit(3, 20, 600_000, 2_000, 300_000))

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.control.alert_cases import HOUR, MINUTE, SECOND, T0, failure, job_view, reading
+from tests.driver_resources.resource_cases import RESOURCES
 from tidemark.control.alerts.engine.alert_engine import advance, step
-from tidemark.control.alerts.engine.alert_rules import FailedCheck, Reading, RuleContext
+from tidemark.control.alerts.engine.alert_rules import FailedCheck, RuleContext
 from tidemark.control.alerts.engine.alert_silences import Silence
+from tidemark.control.alerts.engine.reading import Reading
 from tidemark.control.alerts.model.alert_settings import DEFAULT_RULES, AlertSettings, Grouping, RuleSettings
 from tidemark.control.alerts.model.alert_state import Change, JobAlerts, Notification
 from tidemark.control.alerts.model.hysteresis import HoldTimes
@@ -199,6 +203,7 @@ def test_nothing_is_remembered_of_late_rows_of_long_ago() -> None:
 @pytest.mark.parametrize("rule", sorted(DEFAULT_RULES))
 def test_a_rule_can_be_off(rule: str) -> None:
     settings = AlertSettings({name: RuleSettings(enabled=name != rule) for name in DEFAULT_RULES}, Grouping(0, 0))
+    full = replace(RESOURCES.jvm, heap_used=RESOURCES.jvm.heap_max, heap_live=RESOURCES.jvm.heap_max, gc_share=0.9)
     bad = job_view(
         lag_ms=HOUR,
         health="failed",
@@ -208,5 +213,6 @@ def test_a_rule_can_be_off(rule: str) -> None:
         thresholds=AlertThresholds(savepoint_age_ms=1),
     )
     evidence = RuleContext((FailedCheck("c", "warn", T0),), savepoint_at=T0 - HOUR)
+    bad = replace(bad, resources=replace(RESOURCES, jvm=full))
     _, (told,) = step(JobAlerts("taxi"), bad, T0, settings=settings, context=evidence)
     assert {change.rule for change in told.changes} == set(DEFAULT_RULES) - {rule}

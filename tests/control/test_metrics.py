@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from docs.grafana import dashboard
 from tests.control.alert_cases import HOUR, T0, job_view
+from tests.driver_resources.resource_cases import RESOURCES
 from tests.state.conftest import epoch_progress
 from tidemark.control.alerts.delivery.delivery_queue import ReceiverCounts
 from tidemark.control.alerts.engine.alert_evaluator import WatchReport
@@ -51,7 +52,7 @@ def busy_view() -> JobView:
         totals=Totals(
             sources={"trips": {"read": 100, "passed": 99, "malformed": 1}},
             filters={"paid": {"in": 99, "passed": 90, "rejected": 9}},
-            operators={"hourly": {"in": 90, "accepted": 88, "late": 2}},
+            operators={"hourly": {"in": 90, "accepted": 88, "late": 2}, "watch": {"in": 24, "accepted": 21, "late": 0, "failed": 3}},
             outputs={"tips": 24},
             shortfalls={"hourly": {"late": Shortfalls.of([5_000, 40_000])}},
         ),
@@ -73,6 +74,7 @@ def busy_view() -> JobView:
         state_bytes=2048,
         state_files=1,
         keyed={"watch": KeyedView(keys=12, timers=5, timers_fired=3, state_expired=2)},
+        resources=RESOURCES,
     )
 
 
@@ -131,6 +133,7 @@ def test_what_a_supervisor_shows_is_what_its_views_say() -> None:
         series("tidemark_operator_late_rows_total", job="taxi", operator="hourly"): 2,
         series("tidemark_operator_late_within_rows_total", job="taxi", operator="hourly", counter="late", seconds="10"): 1,
         series("tidemark_operator_late_within_rows_total", job="taxi", operator="hourly", counter="late", seconds="86400"): 2,
+        series("tidemark_operator_failed_rows_total", job="taxi", operator="watch"): 3,
         series("tidemark_output_rows_total", job="taxi", output="tips"): 24,
         series("tidemark_epochs_total", job="taxi"): 8,
         series("tidemark_epoch_duration_seconds", job="taxi"): 0.25,
@@ -149,6 +152,24 @@ def test_what_a_supervisor_shows_is_what_its_views_say() -> None:
         series("tidemark_waiting_rows", job="taxi", source="trips"): 70,
         series("tidemark_split_waiting_rows", job="taxi", source="trips", split="trips-0"): 70,
         series("tidemark_state_bytes", job="taxi"): 2048,
+        series("tidemark_jvm_memory_used_bytes", job="taxi", area="heap"): 600e6,
+        series("tidemark_jvm_memory_used_bytes", job="taxi", area="direct"): 3e6,
+        series("tidemark_jvm_memory_max_bytes", job="taxi", area="heap"): 1e9,
+        series("tidemark_jvm_heap_live_bytes", job="taxi"): 250e6,
+        series("tidemark_jvm_gc_seconds_total", job="taxi"): 2.5,
+        series("tidemark_jvm_gc_pauses_total", job="taxi"): 40,
+        series("tidemark_jvm_gc_time_ratio", job="taxi"): 0.012,
+        series("tidemark_process_resident_memory_bytes", job="taxi", process="jvm"): 1.4e9,
+        series("tidemark_process_resident_memory_bytes", job="taxi", process="python_workers"): 480e6,
+        series("tidemark_process_cpu_seconds_total", job="taxi", process="driver"): 12,
+        series("tidemark_python_workers", job="taxi"): 4,
+        series("tidemark_container_memory_used_bytes", job="taxi"): 2e9,
+        series("tidemark_epoch_stage_seconds_total", job="taxi", stage="output tips"): 4,
+        series("tidemark_store_files", job="taxi"): 12,
+        series("tidemark_executor_tasks_total", job="taxi", executor="driver"): 211,
+        series("tidemark_executor_shuffle_write_bytes_total", job="taxi", executor="driver"): 38_484,
+        series("tidemark_executor_disk_spilled_bytes_total", job="taxi", executor="driver"): 7_000,
+        series("tidemark_executor_heap_used_bytes", job="taxi", executor="driver"): 194e6,
         series("tidemark_supervisor_jobs"): 1,
         series("tidemark_supervisor_pass_duration_seconds"): 0.25,
         series("tidemark_supervisor_tells"): 1,

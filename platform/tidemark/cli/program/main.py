@@ -30,6 +30,7 @@ SECTIONS: Final[Sections] = {
         ("logs", "show.status:logs", "Show the log of a job's driver."),
         ("state", "show.show_state:state", "Show a job's stored state: windows and keys."),
         ("wait", "show.waiting:wait", "Wait until what came of a file, a record of Kafka's or an epoch is visible in a job's outputs."),
+        ("profile", "show.profile:profile", "Draw flame graphs of a running driver: where its JVM and its Python spend their time."),
         ("silence", "jobs.silence:silence", "Silence alerts for a time."),
     ),
     "Steer jobs": entries(

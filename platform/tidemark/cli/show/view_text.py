@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tidemark.cli.show.resource_text import resource_lines
 from tidemark.clock import format_ms
 from tidemark.control.model.driver_starts import sorted_stages
 from tidemark.control.model.records import DriverStart
@@ -19,7 +20,10 @@ def view_text(view: JobView) -> str:
     health = f", {view.health}" if view.health != view.state else ""
     since = f", since {format_ms(view.since)}" if view.since is not None else ""
     return "\n".join(
-        [f"{view.job}: {view.state}{health}{since}", *(f"  {line}" for line in (*_position(view), *_problems(view), *_load(view)))]
+        [
+            f"{view.job}: {view.state}{health}{since}",
+            *(f"  {line}" for line in (*_position(view), *_problems(view), *_load(view), *resource_lines(view))),
+        ]
     )
 
 

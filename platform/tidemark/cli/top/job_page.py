@@ -1,4 +1,4 @@
-"""The page of one job in ``tidemark top``: its state, figures over time, sources, operators and epochs."""
+"""The page of one job in ``tidemark top``: its state, figures over time, sources, operators, executors and epochs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from tidemark.cli.show.resource_text import EXECUTOR_COLUMNS, executor_rows
 from tidemark.cli.show.view_text import view_text
 from tidemark.cli.top.frame import STYLES, head, plain_table
 from tidemark.cli.top.sparkline import sparkline
@@ -44,6 +45,7 @@ def job_page(
         *_trends(series_of(epochs), width=width, ascii_only=ascii_only),
         _sources(view),
         *_operators(epochs),
+        *_executors(view),
         _epochs(epochs[-_EPOCHS_SHOWN:]),
     )
 
@@ -115,6 +117,16 @@ def _operators(epochs: Sequence[EpochProgress]) -> list[Table]:
         numbers = (*rows, item.keys, item.timers, item.timers_fired, item.state_expired)
         tables[-1].add_row(escape(uid), *(f"{number:,}" for number in numbers), *_state(item))
     return tables
+
+
+def _executors(view: JobView) -> list[Table]:
+    """Return the executors as a table; none before the driver has measured them."""
+    if view.resources is None or not view.resources.executors:
+        return []
+    table = plain_table(*EXECUTOR_COLUMNS)
+    for name, *cells in executor_rows(view.resources):
+        table.add_row(escape(name), *cells)
+    return [table]
 
 
 def _state(item: OperatorProgress) -> tuple[str, str, str]:

@@ -14,11 +14,12 @@ from tidemark.control.model.autoscaler_records import ScalingEvaluation
 from tidemark.control.model.driver_starts import sorted_stages
 from tidemark.control.model.sanitizing import safe_label
 from tidemark.control.model.view import UNHEALTHY, JobView, KeyedView, SourceView
+from tidemark.graph.operators.emitting import FAILED
 from tidemark.semantics.watermarks.shortfalls import STEPS_MS
 from tidemark.state.log.totals import late_by_operator
 
 MetricKind = Literal["counter", "gauge"]
-MetricGroup = Literal["Jobs", "Time", "Rows", "Epochs", "State", "Supervisor"]
+MetricGroup = Literal["Jobs", "Time", "Rows", "Epochs", "State", "Resources", "Supervisor"]
 
 MAX_SPLITS: Final = 32
 """Splits of a source that are exported, the first by name."""
@@ -149,7 +150,7 @@ def _waiting_splits(view: JobView) -> Iterator[Sample]:
             yield (name, safe_label(split)), waiting.splits[split]
 
 
-def _metric(
+def job_metric(
     stem: str,
     unit: str,
     text: str,
@@ -158,11 +159,12 @@ def _metric(
     *labels: str,
     kind: MetricKind = "gauge",
 ) -> JobMetric:
+    """Return a metric of jobs; arguments as ``MetricInfo`` and ``JobMetric`` have them, ``labels`` are those besides ``job``."""
     return JobMetric(MetricInfo(stem, unit, kind, ("job", *labels), text, group), read)
 
 
 JOB_METRICS: Final[tuple[JobMetric, ...]] = (
-    _metric(
+    job_metric(
         "job_state",
         "",
         "1 for the job's current state, lifecycle and health.",
@@ -172,25 +174,25 @@ JOB_METRICS: Final[tuple[JobMetric, ...]] = (
         "lifecycle",
         "health",
     ),
-    _metric(
+    job_metric(
         "job_healthy",
         "",
         "1 if the job is healthy, or stopped as requested.",
         "Jobs",
         lambda view: _one(float(view.health not in UNHEALTHY)),
     ),
-    _metric("restarts", "", "Restarts after failures.", "Jobs", lambda view: _one(view.restarts_done), kind="counter"),
-    _metric("spec_generation", "", "The newest generation of the spec, 0 without one.", "Jobs", lambda view: _one(view.generation)),
-    _metric("spec_generation_seen", "", "The generation that was acted on last.", "Jobs", lambda view: _one(view.generation_seen)),
-    _metric(
+    job_metric("restarts", "", "Restarts after failures.", "Jobs", lambda view: _one(view.restarts_done), kind="counter"),
+    job_metric("spec_generation", "", "The newest generation of the spec, 0 without one.", "Jobs", lambda view: _one(view.generation)),
+    job_metric("spec_generation_seen", "", "The generation that was acted on last.", "Jobs", lambda view: _one(view.generation_seen)),
+    job_metric(
         "heartbeat_timestamp",
         "seconds",
         "Time of the driver's last heartbeat.",
         "Jobs",
         lambda view: _one(_seconds(view.heartbeat_at)),
     ),
-    _metric("driver_start_timestamp", "seconds", "When the driver started.", "Jobs", lambda view: _one(_seconds(view.started_at))),
-    _metric(
+    job_metric("driver_start_timestamp", "seconds", "When the driver started.", "Jobs", lambda view: _one(_seconds(view.started_at))),
+    job_metric(
         "driver_start_stage",
         "seconds",
         "How long a stage of the newest driver's start took; Spark's stages run in parallel to others.",
@@ -198,7 +200,7 @@ JOB_METRICS: Final[tuple[JobMetric, ...]] = (
         lambda view: () if view.start is None else [((stage,), ms / 1000) for stage, ms in sorted_stages(view.start.took)],
         "stage",
     ),
-    _metric(
+    job_metric(
         "watermark_lag",
         "seconds",
         "Processing time minus the source's watermark.",
@@ -206,7 +208,7 @@ JOB_METRICS: Final[tuple[JobMetric, ...]] = (
         lambda view: _by_source(view, lambda source: _seconds(source.lag_ms)),
         "source",
     ),
-    _metric(
+    job_metric(
         "watermark_timestamp",
         "seconds",
         "The source's watermark.",
@@ -214,7 +216,7 @@ JOB_METRICS: Final[tuple[JobMetric, ...]] = (
         lambda view: _by_source(view, lambda source: _seconds(source.watermark)),
         "source",
     ),
-    _metric(
+    job_metric(
         "split_watermark_lag",
         "seconds",
         f"Processing time minus the split's watermark; of the first {MAX_SPLITS} splits of a source by name.",
@@ -223,10 +225,10 @@ JOB_METRICS: Final[tuple[JobMetric, ...]] = (
         "source",
         "split",
     ),
-    _metric(
+    job_metric(
         "source_splits", "", "Splits of the source.", "Time", lambda view: _by_source(view, lambda source: len(source.splits)), "source"
     ),
-    _metric(
+    job_metric(
         "source_idle_splits",
         "",
         "Splits of the source that are idle and do not hold its watermark back.",
@@ -234,8 +236,8 @@ JOB_METRICS: Final[tuple[JobMetric, ...]] = (
         lambda view: _by_source(view, lambda source: sum(split.idle for split in source.splits.values())),
         "source",
     ),
-    _metric("source", "rows", "Rows read.", "Rows", lambda view: _totals(view.totals["sources"], "read"), "source", kind="counter"),
-    _metric(
+    job_metric("source", "rows", "Rows read.", "Rows", lambda view: _totals(view.totals["sources"], "read"), "source", kind="counter"),
+    job_metric(
         "source_malformed",
         "rows",
         "Rows without a valid event time, or that could not be parsed.",
@@ -244,7 +246,7 @@ JOB_METRICS: Final[tuple[JobMetric, ...]] = (
         "source",
         kind="counter",
     ),
-    _metric(
+    job_metric(
         "filter_rejected",
         "rows",
         "Rows that a filter rejected.",
@@ -253,8 +255,8 @@ JOB_METRICS: Final[tuple[JobMetric, ...]] = (
         "filter",
         kind="counter",
     ),
-    _metric("operator", "rows", "Rows in.", "Rows", lambda view: _totals(view.totals["operators"], "in"), "operator", kind="counter"),
-    _metric(
+    job_metric("operator", "rows", "Rows in.", "Rows", lambda view: _totals(view.totals["operators"], "in"), "operator", kind="counter"),
+    job_metric(
         "operator_late",
         "rows",
         "Late rows, which no operator accepted.",
@@ -263,7 +265,16 @@ JOB_METRICS: Final[tuple[JobMetric, ...]] = (
         "operator",
         kind="counter",
     ),
-    _metric(
+    job_metric(
+        "operator_failed",
+        "rows",
+        "Elements for which the user's function raised an exception, of operators with an output for these.",
+        "Rows",
+        lambda view: (((uid,), counts[FAILED]) for uid, counts in view.totals["operators"].items() if FAILED in counts),
+        "operator",
+        kind="counter",
+    ),
+    job_metric(
         "operator_late_within",
         "rows",
         "Late rows that so many more seconds of allowed lateness would have kept.",
@@ -274,7 +285,7 @@ JOB_METRICS: Final[tuple[JobMetric, ...]] = (
         "seconds",
         kind="counter",
     ),
-    _metric(
+    job_metric(
         "output",
         "rows",
         "Rows written.",
@@ -283,7 +294,7 @@ JOB_METRICS: Final[tuple[JobMetric, ...]] = (
         "output",
         kind="counter",
     ),
-    _metric(
+    job_metric(
         "epochs",
         "",
         "Epochs committed in the lineage.",
@@ -291,59 +302,59 @@ JOB_METRICS: Final[tuple[JobMetric, ...]] = (
         lambda view: _one(None if view.epoch is None else view.epoch + 1),
         kind="counter",
     ),
-    _metric("epoch_timestamp", "seconds", "Processing time of the last epoch.", "Epochs", lambda view: _one(_seconds(view.epoch_at))),
-    _metric("epoch_duration", "seconds", "How long the last epoch took.", "Epochs", lambda view: _one(_seconds(view.epoch_ms))),
-    _metric(
+    job_metric("epoch_timestamp", "seconds", "Processing time of the last epoch.", "Epochs", lambda view: _one(_seconds(view.epoch_at))),
+    job_metric("epoch_duration", "seconds", "How long the last epoch took.", "Epochs", lambda view: _one(_seconds(view.epoch_ms))),
+    job_metric(
         "epoch_at_hand",
         "seconds",
         "How long the current epoch has been running; 0 between epochs.",
         "Epochs",
         lambda view: _one(0 if view.pressure.busy_since is None else max(0.0, (view.at - view.pressure.busy_since) / 1000)),
     ),
-    _metric("busy", "ratio", "Share of the time in which an epoch runs.", "Epochs", lambda view: _one(view.pressure.busy_share)),
-    _metric(
+    job_metric("busy", "ratio", "Share of the time in which an epoch runs.", "Epochs", lambda view: _one(view.pressure.busy_share)),
+    job_metric(
         "catch_up",
         "seconds",
         "Time until a backlog is read, at this pace.",
         "Epochs",
         lambda view: _one(_seconds(view.pressure.catch_up_ms)),
     ),
-    _metric(
+    job_metric(
         "autoscaler_parallelism",
         "",
         "The parallelism of the last epoch, as the autoscaler knows it.",
         "Epochs",
         lambda view: _scaling(view, lambda found: found.parallelism),
     ),
-    _metric(
+    job_metric(
         "autoscaler_recommended_parallelism",
         "",
         "The parallelism that the autoscaler recommends.",
         "Epochs",
         lambda view: _scaling(view, lambda found: found.recommended_parallelism),
     ),
-    _metric(
+    job_metric(
         "autoscaler_intake",
         "ratio",
         "The share of its usual bounds that an epoch may read.",
         "Epochs",
         lambda view: _scaling(view, lambda found: found.intake),
     ),
-    _metric(
+    job_metric(
         "autoscaler_recommended_intake",
         "ratio",
         "The share that the autoscaler recommends.",
         "Epochs",
         lambda view: _scaling(view, lambda found: found.recommended_intake),
     ),
-    _metric(
+    job_metric(
         "autoscaler_utilization",
         "ratio",
         "The share of what the job can process that its input needs, including to read its backlog in time; may be above 1.",
         "Epochs",
         lambda view: _scaling(view, lambda found: found.utilization),
     ),
-    _metric(
+    job_metric(
         "autoscaler_decisions",
         "",
         "Decisions of the autoscaler: advised, or scaled.",
@@ -352,10 +363,10 @@ JOB_METRICS: Final[tuple[JobMetric, ...]] = (
         "kind",
         kind="counter",
     ),
-    _metric("waiting", "files", "Files that wait to be read.", "Epochs", lambda view: _waiting(view, "files"), "source"),
-    _metric("waiting", "bytes", "Bytes that wait to be read.", "Epochs", lambda view: _waiting(view, "bytes"), "source"),
-    _metric("waiting", "rows", "Rows that wait to be read.", "Epochs", lambda view: _waiting(view, "rows"), "source"),
-    _metric(
+    job_metric("waiting", "files", "Files that wait to be read.", "Epochs", lambda view: _waiting(view, "files"), "source"),
+    job_metric("waiting", "bytes", "Bytes that wait to be read.", "Epochs", lambda view: _waiting(view, "bytes"), "source"),
+    job_metric("waiting", "rows", "Rows that wait to be read.", "Epochs", lambda view: _waiting(view, "rows"), "source"),
+    job_metric(
         "split_waiting",
         "rows",
         "Rows of a split that wait to be read: the consumer lag of a partition of Kafka; of the first 32 splits of a source by name.",
@@ -364,10 +375,10 @@ JOB_METRICS: Final[tuple[JobMetric, ...]] = (
         "source",
         "split",
     ),
-    _metric("state", "rows", "Rows of state, in all operators.", "State", lambda view: _one(view.state_rows)),
-    _metric("state", "bytes", "Bytes of state, in all operators.", "State", lambda view: _one(view.state_bytes)),
-    _metric("state", "files", "Files of state, in all operators.", "State", lambda view: _one(view.state_files)),
-    _metric(
+    job_metric("state", "rows", "Rows of state, in all operators.", "State", lambda view: _one(view.state_rows)),
+    job_metric("state", "bytes", "Bytes of state, in all operators.", "State", lambda view: _one(view.state_bytes)),
+    job_metric("state", "files", "Files of state, in all operators.", "State", lambda view: _one(view.state_files)),
+    job_metric(
         "operator_keys",
         "",
         "Keys that a process function keeps.",
@@ -375,7 +386,7 @@ JOB_METRICS: Final[tuple[JobMetric, ...]] = (
         lambda view: _keyed(view, lambda item: item.keys),
         "operator",
     ),
-    _metric(
+    job_metric(
         "operator_timers",
         "",
         "Timers of a process function that wait.",
@@ -383,7 +394,7 @@ JOB_METRICS: Final[tuple[JobMetric, ...]] = (
         lambda view: _keyed(view, lambda item: item.timers),
         "operator",
     ),
-    _metric(
+    job_metric(
         "operator_timers_fired",
         "",
         "Timers of a process function that fired in the last epoch.",
@@ -391,7 +402,7 @@ JOB_METRICS: Final[tuple[JobMetric, ...]] = (
         lambda view: _keyed(view, lambda item: item.timers_fired),
         "operator",
     ),
-    _metric(
+    job_metric(
         "operator_state_expired",
         "",
         "Values, and entries of lists and maps, of a process function that expired in the last epoch.",

@@ -11,6 +11,7 @@ from typing import Final
 from tidemark.control.alerts.delivery.delivery_queue import ReceiverCounts
 from tidemark.control.alerts.engine.alert_evaluator import WatchReport
 from tidemark.control.metrics.metric_catalog import JOB_METRICS, JobMetric, MetricInfo, MetricKind
+from tidemark.control.metrics.resource_metrics import RESOURCE_METRICS
 from tidemark.control.model.view import JobView
 
 Series = tuple[MetricInfo, Sequence[tuple[tuple[str, ...], float]]]
@@ -125,7 +126,7 @@ def _of_jobs(metric: JobMetric) -> Callable[[MetricSnapshot], Sequence[tuple[tup
 
 
 _READERS: Final[Mapping[MetricInfo, Callable[[MetricSnapshot], Sequence[tuple[tuple[str, ...], float]]]]] = {
-    **{metric.info: _of_jobs(metric) for metric in JOB_METRICS},
+    **{metric.info: _of_jobs(metric) for metric in (*JOB_METRICS, *RESOURCE_METRICS)},
     **{metric.info: metric.read for metric in SUPERVISOR_METRICS},
 }
 ALL_METRICS: Final[tuple[MetricInfo, ...]] = tuple(_READERS)

@@ -53,7 +53,8 @@ class AlertThresholds:
     """Thresholds from which a job is reported; None takes the default for the job.
 
     Lags are milliseconds, late rows are a share of the rows, restarts are counted over ten minutes. By default a lag warns at the
-    greater of five times the bound on out-of-orderness and 5 minutes, and is an error at three times that.
+    greater of five times the bound on out-of-orderness and 5 minutes, and is an error at three times that. Memory is a share of its limit,
+    ``gc`` the share of a minute in which a JVM stands still for collections of garbage.
     """
 
     lag_warn_ms: int | None = None
@@ -62,6 +63,10 @@ class AlertThresholds:
     late_error: float = 0.01
     restarts_warn: int = 3
     savepoint_age_ms: int | None = None
+    memory_warn: float = added_field(0.9)
+    memory_error: float = added_field(0.97)
+    gc_warn: float = added_field(0.2)
+    gc_error: float = added_field(0.5)
 
 
 @dataclass(frozen=True)

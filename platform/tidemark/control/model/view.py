@@ -18,6 +18,7 @@ from tidemark.control.model.standby_view import StandbyView
 from tidemark.control.model.upgrade_records import Step
 from tidemark.state.log.totals import Totals, empty_totals
 from tidemark.state.status.driver_load import Backlog
+from tidemark.state.status.resources import Resources
 
 JobState = Literal["created", "starting", "running", "draining", "upgrading", "stopped", "failing", "failed", "finished", "dead", "damaged"]
 """A job's state, in the one word that every command, page and metric uses. It is derived from all that is visible at the time.
@@ -186,6 +187,7 @@ class JobView:
         state: its state, in the one word that commands show.
         standby: the state of its standby; None if the spec asks for none.
         autoscaler: what its autoscaler found and did; None for a job without a spec, and if that is off.
+        resources: of the driver and its executors, as it last measured them; None for a driver that does not report, or has not yet.
         advice: what the user has to do while no reconciler acts: which command starts it again; empty for nothing.
     """
 
@@ -233,6 +235,7 @@ class JobView:
     advice: str = ""
     standby: StandbyView | None = None
     autoscaler: AutoscalerView | None = None
+    resources: Resources | None = None
 
     @property
     def heartbeat_age_ms(self) -> int | None:

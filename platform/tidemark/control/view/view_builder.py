@@ -31,6 +31,7 @@ from tidemark.state.log.joblog import DEFAULT_LEASE_MS
 from tidemark.state.log.progress import EpochProgress, SourceProgress
 from tidemark.state.log.totals import Totals, empty_totals, late_by_operator
 from tidemark.state.status.driver_load import Backlog, Load, Recent
+from tidemark.state.status.resources import Resources
 from tidemark.state.status.status import JobStatus
 
 _EVALUATED_INTERVALS: Final = 5
@@ -112,6 +113,7 @@ def view_of(observation: Observation, now: int, *, store: str | None = None) -> 
         advice=advice,
         standby=observation.standby,
         autoscaler=_autoscaler(observation, recent, now),
+        resources=_resources(observation, now),
     )
 
 
@@ -276,6 +278,18 @@ def _sum(counts: Iterable[Mapping[str, int]], name: str) -> int:
     return sum(count.get(name, 0) for count in counts)
 
 
+def _resources(observation: Observation, now: int) -> Resources | None:
+    """Return a driver's resources; None for one that has ended, or no longer reports."""
+    driver = observation.driver
+    return driver.resources if driver is not None and driver.state == "running" and _reports(observation, now) else None
+
+
+def _reports(observation: Observation, now: int) -> bool:
+    """Return whether the driver gives signs of life."""
+    beat = observation.heartbeat
+    return beat is not None and abs(now - beat.at) < DEFAULT_LEASE_MS
+
+
 def recent_load(observation: Observation, load: Load | None, now: int) -> Recent | None:
     """Return busy share and rates up to now; None for a driver that no longer reports.
 
@@ -285,7 +299,7 @@ def recent_load(observation: Observation, load: Load | None, now: int) -> Recent
         now: processing time, milliseconds.
     """
     driver, beat = observation.driver, observation.heartbeat
-    if load is None or driver is None or beat is None or abs(now - beat.at) >= DEFAULT_LEASE_MS:
+    if load is None or driver is None or beat is None or not _reports(observation, now):
         return None
     runs = now - beat.busy_since if beat.busy_since is not None else None
     return load.recent(since_ms=now - driver.heartbeat_at, epoch_ms=runs)

@@ -97,8 +97,7 @@ class JobDriver:
     ) -> None:
         self.job = job
         self.head = term.head.epoch
-        self.activity = term.activity
-        self.session = spark
+        self.activity, self.session = term.activity, spark
         self._root = store
         self._store = store.at(job.name)
         self._elements = self._store.at("elements")
@@ -131,6 +130,7 @@ class JobDriver:
         self.files: Mapping[str, Sequence[str]] = {}
         self.files_read = FilesRead()
         self._housekeeping = Housekeeping(store, job, term, sinks=self._context.sinks, clock=clock)
+        self.report_resources = self._housekeeping.report_resources
         self.lock = threading.RLock()
 
     def prepare(self) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Final
 
@@ -32,6 +33,7 @@ from tidemark.state.status.deferred_work import DeferredWork
 from tidemark.state.status.driver_load import EpochSample, Load, LoadGauge
 from tidemark.state.status.history import HistoryWriter
 from tidemark.state.status.job_graph import write_job_graph
+from tidemark.state.status.resources import Resources, StoreUse
 from tidemark.state.status.status import JobStatus, OutputStatus, State, read_status, write_status
 from tidemark.state.store.store import JobStore
 
@@ -42,6 +44,9 @@ BEAT_SECONDS = DEFAULT_LEASE_MS / 1000 / 5
 SWEEP_INTERVAL_MS: Final = 5 * 60 * 1000
 SWEEP_EPOCHS: Final = 100
 """A sweep reads all retained records, so it runs after so much time or so many epochs, whichever is first."""
+
+RESOURCES_INTERVAL_MS: Final = 30 * 1000
+"""How old the resources in the status may become during a long epoch, or a long pause; every epoch writes them, too."""
 
 RETENTION_SLACK: Final = 10
 """Old records accumulate up to so many, and to a tenth of those retained, before they are deleted together."""
@@ -80,6 +85,10 @@ class Housekeeping:
         self._status: JobStatus | None = None
         self._deferred = DeferredWork(clock)
         self._protected = ProtectedVersionsSearch(SavepointStore(store, job.name, clock))
+        self._resources: Resources | None = None
+        self._store_use: StoreUse | None = None
+        self._stage_ms = Counter[str]()
+        self._writing = threading.Lock()
         self.gauge: LoadGauge | None = None
         self.parallelism = 0
 
@@ -120,6 +129,7 @@ class Housekeeping:
         """
         self._record = record
         self._remember(record)
+        self._stage_ms.update(progress.stages)
         self._term.confirm()
         self._history.append(progress)
         self._write("running", progress, load=self._load(progress))
@@ -151,8 +161,21 @@ class Housekeeping:
         if load == self._status.load:
             return
         self._term.confirm()
-        self._status = replace(self._status, load=load)
-        write_status(self._store, self._status)
+        self._change(lambda status: replace(status, load=load))
+
+    def report_resources(self, found: Resources) -> None:
+        """Take a measurement of the driver's resources; write it where that in the status is old. Called in any thread."""
+        with self._writing:
+            self._resources = replace(found, store=self._store_use, stage_ms=dict(self._stage_ms))
+            status = self._status
+        if status is None or status.state != "running":
+            return
+        if status.resources is not None and 0 <= found.at - status.resources.at < RESOURCES_INTERVAL_MS:
+            return
+        # While the other thread commits an epoch, its own record looks like a newer driver's.
+        with suppress(FencedError, StoreError):
+            self._term.confirm()
+            self._change(lambda status: replace(status, resources=self._resources))
 
     def _load(self, progress: EpochProgress) -> Load | None:
         if self.gauge is None:
@@ -180,9 +203,18 @@ class Housekeeping:
             load=load,
             put_off=self._deferred.all,
             sources=self._sources,
+            resources=self._resources,
         )
-        self._status = status.with_error(error)
-        write_status(self._store, self._status)
+        with self._writing:
+            self._status = status.with_error(error)
+            write_status(self._store, self._status)
+
+    def _change(self, change: Callable[[JobStatus], JobStatus]) -> None:
+        """Change the status and write it; nothing is written before the first."""
+        with self._writing:
+            if self._status is not None:
+                self._status = change(self._status)
+                write_status(self._store, self._status)
 
     def _newest(self) -> EpochProgress | None:
         """Return the newest epoch's progress, marked if this start has finished its publication."""
@@ -199,12 +231,12 @@ class Housekeeping:
             kept = kept_epochs(self._term.log)
             release_unused(self._term, kept)
             expire_restore_history(self._term, kept)
-            sweep(self._term, kept=kept)
+            swept = sweep(self._term, kept=kept)
+            self._store_use = StoreUse(swept.files, swept.bytes, self._clock.now_ms())
             sweep_outputs(self._term, self._sinks, self._lineage, kept=kept)
         if self._status is not None and self._deferred.all != known:
             # The next epoch may be long in coming.
-            self._status = replace(self._status, put_off=self._deferred.all)
-            write_status(self._store, self._status)
+            self._change(lambda status: replace(status, put_off=self._deferred.all))
 
     def _expire_savepoints(self) -> None:
         """Retire savepoints that retention expires, and protect the table versions that the others need."""

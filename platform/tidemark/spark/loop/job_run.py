@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from tidemark.crashpoints import crash_point
 from tidemark.errors import FencedError, StoreError, TidemarkError
 from tidemark.spark.loop.driver import JobDriver
+from tidemark.spark.resources.sampler import measuring
 from tidemark.spark.sources.adaptive_intake import AdaptiveIntake
 from tidemark.spark.sources.backlog import backlog_of_sources, rows_or_files_read
 from tidemark.spark.sources.requested_intake import IntakeShare, RequestedIntake
@@ -60,7 +61,8 @@ class JobRun(ABC):
             self.drained_at = driver.now() if interval_ms is None else None
             if interval_ms is not None:
                 self._run_on(interval_ms, adaptive=adaptive_intake, requested=intake)
-            self.run_epochs(interval_ms)
+            with measuring(driver):
+                self.run_epochs(interval_ms)
             crash_point("query-ended")
             self._require_term()
             if self.drained_at is not None and not self.should_end():

@@ -11,8 +11,6 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,9 +19,11 @@ from pyspark.serializers import CPickleSerializer
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from tidemark.spark.env.compiled_java import new_object
+
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
-    from pyspark.sql import DataFrame, Observation, Row, SparkSession
+    from pyspark.sql import DataFrame, Observation, Row
 
 _SEPARATOR: Final = "\0"
 _SCAN_SEPARATOR: Final = "\1"
@@ -71,9 +71,7 @@ class PreparedPlan:
         session = frame.sparkSession
         self._arrow = to_arrow_schema(self.schema, timezone="UTC")
         self._rows_to_python = session.sparkContext._jvm.org.apache.spark.sql.api.python.PythonSQLUtils  # type: ignore[union-attr]  # noqa: SLF001
-        constructor = _java_class(session).getConstructors()[0]
-        arguments = _array(session, frame._jdf)  # noqa: SLF001
-        self._plan: JavaObject = constructor.newInstance(arguments)
+        self._plan: JavaObject = new_object(session, __package__, _CLASS, frame._jdf)  # noqa: SLF001
 
     @property
     def writable(self) -> bool:
@@ -124,27 +122,6 @@ def _batches(file: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     with pa.BufferReader(file.read_bytes()) as stream:
         while stream.tell() < stream.size():
             yield pa.ipc.read_record_batch(pa.ipc.read_message(stream), schema)
-
-
-def _java_class(session: SparkSession) -> JavaObject:
-    return _compiled(session.sparkContext.applicationId, session)
-
-
-@lru_cache(maxsize=1)
-def _compiled(application: str, session: SparkSession) -> JavaObject:
-    del application  # the class lives as long as its JVM
-    jvm = session.sparkContext._jvm  # noqa: SLF001
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()  # type: ignore[union-attr]
-    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())  # type: ignore[union-attr]
-    compiler.cook(files(__package__).joinpath(f"{_CLASS}.java").read_text(encoding="utf-8"))
-    return compiler.getClassLoader().loadClass(_CLASS)
-
-
-def _array(session: SparkSession, item: JavaObject) -> JavaObject:
-    gateway = session.sparkContext._gateway  # noqa: SLF001
-    made = gateway.new_array(gateway.jvm.java.lang.Object, 1)  # type: ignore[union-attr]
-    made[0] = item
-    return made
 
 
 def is_writable(kind: T.DataType) -> bool:

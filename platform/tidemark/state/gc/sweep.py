@@ -33,10 +33,12 @@ class SweepPlan:
 
 @dataclass(frozen=True)
 class SweepReport:
-    """The result of one pass: files marked and waiting, files deleted."""
+    """The result of one pass: files marked and waiting, files deleted; of a job's own folder what is left, marked files included."""
 
     marked: int
     deleted: tuple[str, ...]
+    files: int = 0
+    bytes: int = 0
 
 
 def plan_sweep(
@@ -131,7 +133,9 @@ def sweep(driver: Driver, *, lease_ms: int = DEFAULT_LEASE_MS, kept: KeptEpochs 
     log.store.delete(plan.delete)
     log.store.prune(STATE)
     crash_point("sweep-done")
-    return SweepReport(len(plan.marked), plan.delete)
+    deleted = frozenset(plan.delete)
+    left = [file.size for file in listed if file.path not in deleted]
+    return SweepReport(len(plan.marked), plan.delete, len(left), sum(left))
 
 
 def _needed(kept: KeptEpochs) -> frozenset[str]:

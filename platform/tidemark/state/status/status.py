@@ -14,6 +14,7 @@ from tidemark.state.log.records import EpochRecord, OwnerInfo
 from tidemark.state.log.totals import Totals, empty_totals
 from tidemark.state.status.deferred_work import Deferred
 from tidemark.state.status.driver_load import Load
+from tidemark.state.status.resources import Resources
 from tidemark.state.store.documents import read_document, write_document
 from tidemark.state.store.layout import LOG, STATUS, job_folder
 from tidemark.state.store.store import JobStore
@@ -46,7 +47,8 @@ class JobStatus:
 
     A driver that was killed leaves ``running`` behind: compare ``heartbeat_at`` with the lease. ``error_code``, ``error_transient``
     (a retry can help) and ``error_epoch`` are those of ``error``. ``load`` is set by a continuously running driver. ``put_off`` is
-    background work that is deferred until its cause is fixed. ``sources`` is None if an older release wrote the status.
+    background work that is deferred until its cause is fixed. ``sources`` is None if an older release wrote the status. ``resources`` are
+    measured every few seconds from the tenth second of a run on; None before, and if an older release wrote the status.
     """
 
     job: str
@@ -66,6 +68,7 @@ class JobStatus:
     load: Load | None = added_field(None)  # noqa: RUF009 - it returns a field
     put_off: tuple[Deferred, ...] = added_field(())
     sources: Mapping[str, SourceStatus] | None = added_field(None)
+    resources: Resources | None = added_field(None)  # noqa: RUF009 - it returns a field
 
     def with_error(self, error: TidemarkError | None) -> JobStatus:
         """Return the status with an error, or with none. Credentials in the error's text are removed."""
@@ -96,7 +99,9 @@ def write_failure(store: JobStore, job: str, error: TidemarkError, *, owner: Own
     except CorruptStoreError:
         known = None
     status = known or JobStatus(job, lineage="", state="failed", heartbeat_at=at, started_at=at)
-    write_status(store, replace(status, state="failed", heartbeat_at=at, started_at=at, owner=owner, load=None).with_error(error))
+    write_status(
+        store, replace(status, state="failed", heartbeat_at=at, started_at=at, owner=owner, load=None, resources=None).with_error(error)
+    )
 
 
 def write_rewound(store: JobStore, record: EpochRecord) -> None:
@@ -115,7 +120,9 @@ def write_rewound(store: JobStore, record: EpochRecord) -> None:
         return
     # The input has ended only if it had at the epoch that the job was rewound to.
     state: State = "stopped" if known.state == "finished" and not record.end_of_input else known.state
-    write_status(store, replace(known, state=state, lineage=record.lineage, last=record.progress, totals=record.totals, load=None))
+    write_status(
+        store, replace(known, state=state, lineage=record.lineage, last=record.progress, totals=record.totals, load=None, resources=None)
+    )
 
 
 def read_status(store: JobStore, job: str) -> JobStatus | None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from tidemark.control.alerts.engine.alert_rules import Reading, RuleContext, readings, unreadable_reading
+from tidemark.control.alerts.engine.alert_rules import RuleContext, readings, unreadable_reading
 from tidemark.control.alerts.engine.alert_silences import Silence, silenced
 from tidemark.control.alerts.engine.late_share import current_window, next_window
+from tidemark.control.alerts.engine.reading import Reading
 from tidemark.control.alerts.model.alert_settings import AlertSettings, Grouping, RuleName
 from tidemark.control.alerts.model.alert_state import Change, Condition, JobAlerts, Notification
 from tidemark.control.alerts.model.hysteresis import Limits, rank, worse_of

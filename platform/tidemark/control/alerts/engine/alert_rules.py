@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from tidemark.clock import format_ms
 from tidemark.control.alerts.engine.late_share import late_rows, late_share
-from tidemark.control.alerts.model.alert_settings import AlertSettings, RuleName
+from tidemark.control.alerts.engine.reading import Reading
+from tidemark.control.alerts.engine.resource_rules import resource_readings
+from tidemark.control.alerts.model.alert_settings import AlertSettings
 from tidemark.control.alerts.model.alert_state import LateWindow
 from tidemark.control.alerts.model.hysteresis import Limits
 from tidemark.control.model.sanitizing import safe_label, safe_text
@@ -65,18 +67,6 @@ class RuleContext:
     savepoint_at: int | None = None
 
 
-@dataclass(frozen=True)
-class Reading:
-    """One number of one rule. A ``value`` of None is unknown now: the condition stays unchanged."""
-
-    rule: RuleName
-    subject: str
-    value: float | None
-    limits: Limits
-    text: str
-    facts: Mapping[str, object] = field(default_factory=dict)
-
-
 def readings(view: JobView, window: LateWindow, context: RuleContext, settings: AlertSettings, now: int) -> tuple[Reading, ...]:
     """Return the readings of all enabled rules.
 
@@ -95,6 +85,7 @@ def readings(view: JobView, window: LateWindow, context: RuleContext, settings: 
         *_checks(context),
         _restarts(view, limits, now),
         *_savepoint(view, context, limits, now),
+        *resource_readings(view, limits),
     )
     return tuple(reading for reading in found if settings.rule(reading.rule).enabled)
 

@@ -28,6 +28,8 @@ _TOPICS: Mapping[RuleName, str] = {
     "check": "check {subject} fails",
     "restarts": "fails again and again",
     "savepoint": "no recent savepoint",
+    "memory": "memory of the {subject} is nearly full",
+    "gc": "much time for garbage collection ({subject})",
 }
 _ENDINGS: Mapping[ChangeKind, str] = {
     "fired": "",

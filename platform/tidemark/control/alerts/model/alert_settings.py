@@ -10,11 +10,12 @@ from typing import Literal
 
 from tidemark.control.alerts.model.hysteresis import HoldTimes, Severity, rank
 
-RuleName = Literal["lag", "late", "health", "check", "restarts", "savepoint"]
+RuleName = Literal["lag", "late", "health", "check", "restarts", "savepoint", "memory", "gc"]
 """``lag``: a source's watermark is behind. ``late``: too many rows are late. ``health``: the job fails, hangs, is silent or is
-unwatched. ``check``: a data check failed. ``restarts``: it restarts repeatedly. ``savepoint``: the newest one is too old."""
+unwatched. ``check``: a data check failed. ``restarts``: it restarts repeatedly. ``savepoint``: the newest one is too old.
+``memory``: the driver's heap or container is nearly full. ``gc``: collections of garbage take too large a share of the time."""
 
-RULES: tuple[RuleName, ...] = ("lag", "late", "health", "check", "restarts", "savepoint")
+RULES: tuple[RuleName, ...] = ("lag", "late", "health", "check", "restarts", "savepoint", "memory", "gc")
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,9 @@ DEFAULT_RULES: Mapping[RuleName, RuleSettings] = MappingProxyType(
         "check": RuleSettings(),
         "restarts": RuleSettings(),
         "savepoint": RuleSettings(),
+        # One large epoch may need most of the memory and be over.
+        "memory": RuleSettings(HoldTimes(for_ms=180_000, clear_ratio=0.95, resolve_after_ms=60_000)),
+        "gc": RuleSettings(HoldTimes(for_ms=180_000, clear_ratio=0.75, resolve_after_ms=60_000)),
     }
 )
 
