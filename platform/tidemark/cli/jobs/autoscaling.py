@@ -9,13 +9,14 @@ from typing import TypedDict, Unpack
 import click
 
 from tidemark.cli.program.documented_command import DocumentedCommand
-from tidemark.cli.program.options import DURATION, echo_json, existing_store, json_option, request_options, store_option, views
+from tidemark.cli.program.options import DURATION, echo_json, existing_store, json_option, request_options, store_option
 from tidemark.clock import SYSTEM_CLOCK, format_ms
 from tidemark.control.autoscaler.autoscaler_config import load_autoscaler_config
 from tidemark.control.desired.spec_store import change_spec, current_user, require_spec
 from tidemark.control.model.autoscaler_records import AutoscalerRecord, ScalingDecision, ScalingEvaluation
 from tidemark.control.model.autoscaler_settings import MODES, AutoscalerMode, AutoscalerSettings
 from tidemark.control.model.spec import JobSpec, SpecGeneration
+from tidemark.control.view.job_views import views
 from tidemark.durations import short_duration
 from tidemark.errors import DefinitionError
 from tidemark.state.encoding.codec import to_jsonable

@@ -12,11 +12,12 @@ from rich.console import Console
 from rich.progress import Progress
 
 from tidemark.cli.program.documented_command import DocumentedCommand
-from tidemark.cli.program.options import echo_json, existing_store, json_option, store_option, views
+from tidemark.cli.program.options import echo_json, existing_store, json_option, store_option
 from tidemark.clock import SYSTEM_CLOCK, format_ms
 from tidemark.control.profile.driver_processes import DriverProcesses, driver_processes
 from tidemark.control.profile.profile import Language, Profile, profile_driver, require_new
 from tidemark.control.profile.stacks import busiest
+from tidemark.control.view.job_views import views
 from tidemark.errors import ProfileError
 
 _SHOWN: Final = 5

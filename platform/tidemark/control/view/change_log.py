@@ -1,4 +1,4 @@
-"""Who changed what of a job: its spec and its autoscaler's advice, steps of upgrades, other requests, starts and failures of its drivers."""
+"""Who changed what of a job: its spec, steps of upgrades, other requests; its autoscaler's advice, starts and failures of its drivers."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tidemark.state.encoding.codec import to_jsonable
 from tidemark.state.store.store import JobStore
 
 ChangeKind = Literal["asked", "advised", "started", "failed", "upgrade", "request"]
-"""``asked``: a generation of the spec. ``advised``: a recommendation of the autoscaler. ``started``, ``failed``: an attempt to run a driver. ``upgrade``: a step of an upgrade.
-``request``: another request, such as a savepoint or a rewind."""
+"""``asked``: a generation of the spec. ``advised``: a recommendation of the autoscaler. ``started``, ``failed``: an attempt to
+run a driver. ``upgrade``: a step of an upgrade. ``request``: another request, such as a savepoint or a rewind."""
 
 
 @dataclass(frozen=True)
