@@ -16,8 +16,7 @@ def write_description(code: str, path: Path) -> None:
         path: the file; it is replaced.
 
     Raises:
-        DefinitionError: the job cannot be loaded.
-        LaunchError: the process cannot be started, or takes too long.
+        DescriptionError: the job cannot be loaded, or the process that does so fails.
     """
     document = job_document_apart(code)
     read_job_document(document)
@@ -29,6 +28,6 @@ def read_description(path: Path) -> DescribedJob:
     """Return the job that a file describes.
 
     Raises:
-        DefinitionError: the file is damaged, or of another release.
+        DescriptionError: the file is damaged, or of another release.
     """
     return read_job_document(path.read_text(encoding="utf-8"))

@@ -14,14 +14,14 @@ from tidemark.components.description import read_description, write_description
 from tidemark.components.partitions import ResolvedPartitions
 from tidemark.components.scaffolding import JobScaffolder
 from tidemark.components.settings import DriverSettings, JobSettings
-from tidemark.errors import TidemarkError
-from tidemark.graph import DescribedJob
+from tidemark.errors import DescriptionError
+from tidemark.graph import DescribedJob, declared_at
 from tidemark.operations.job_definitions import build_job_definitions
 from tidemark.state import redacted
 
 
 @dg.scaffold_with(JobScaffolder)
-class TidemarkJobComponent(JobSettings, dg.StateBackedComponent, dg.Resolvable):
+class TidemarkJobComponent(JobSettings, dg.StateBackedComponent):
     """A streaming job written in Python, as assets, checks, sensors, operations and schedules.
 
     The job's graph is the component's state: ``dg utils refresh-defs-state`` writes it, ``dagster dev`` does so when it starts. Code
@@ -62,8 +62,7 @@ class TidemarkJobComponent(JobSettings, dg.StateBackedComponent, dg.Resolvable):
         """Describe the job, in a process of its own.
 
         Raises:
-            DefinitionError: the job cannot be loaded.
-            LaunchError: the process cannot be started, or takes too long.
+            DescriptionError: the job cannot be loaded, or the process that does so fails.
         """
         write_description(self.job, state_path)
 
@@ -71,7 +70,7 @@ class TidemarkJobComponent(JobSettings, dg.StateBackedComponent, dg.Resolvable):
         """Return the definitions; of a job that ``dagster dev`` cannot describe an asset that says why."""
         try:
             return super().build_defs(context)
-        except TidemarkError as error:
+        except DescriptionError as error:
             return self._broken(redacted(str(error)), "cannot be described", fix=REFRESH)
 
     def build_defs_from_state(self, context: dg.ComponentLoadContext, state_path: Path | None) -> dg.Definitions:
@@ -80,7 +79,8 @@ class TidemarkJobComponent(JobSettings, dg.StateBackedComponent, dg.Resolvable):
         if state_path is None:
             return self._broken(f"The job was never described. Fix: {REFRESH}.", "has no description", fix=REFRESH)
         job = read_description(state_path)
-        return self._continuous_definitions(job) if self.continuous else self.drained_definitions(job)
+        with declared_at(self.place()):
+            return self._continuous_definitions(job) if self.continuous else self.drained_definitions(job)
 
     def _continuous_definitions(self, job: DescribedJob) -> dg.Definitions:
         driver = self.driver or DriverSettings()

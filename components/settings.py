@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import dagster as dg
 from dagster.components.utils.translation import TranslationFn, TranslationFnResolver
-from pydantic import ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from tidemark.assets.streams.job_streams import StreamData
 from tidemark.assets.streams.translator import TidemarkTranslator
 from tidemark.components.checks import ResolvedChecks
+from tidemark.components.yaml_places import YamlPlaces
 from tidemark.control import JobSpec
 from tidemark.durations import to_ms
 from tidemark.errors import DefinitionError
@@ -85,7 +86,7 @@ class YamlTranslator(TidemarkTranslator):
         return self._change(super().get_asset_spec(data), data)
 
 
-class JobSettings(dg.Model):
+class JobSettings(dg.Component, dg.Model, dg.Resolvable):
     """The fields of both components, all but the job itself."""
 
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
@@ -108,6 +109,19 @@ class JobSettings(dg.Model):
         default=None, description="When a job that is not continuous reads its input; every quarter of an hour by default."
     )
     spark_config: dict[str, str] | None = Field(default=None, description="Spark settings of the runs of a job that is not continuous.")
+
+    _places: YamlPlaces = PrivateAttr(default_factory=YamlPlaces)
+
+    @classmethod
+    def load(cls, attributes: BaseModel | None, context: dg.ComponentLoadContext) -> Self:
+        """Load the component from its YAML, and remember where its fields are."""
+        made = super().load(attributes, context)
+        made._places = YamlPlaces(context)  # noqa: SLF001  # of its own class
+        return made
+
+    def place(self, *path: str) -> str:
+        """Return the file and line of a field of the YAML, by the names that lead to it."""
+        return self._places.of(*path)
 
     @property
     def translator(self) -> TidemarkTranslator | None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Self
-
 import dagster as dg
-from pydantic import BaseModel, Field, PrivateAttr
+from pydantic import Field
 
 import tidemark as tm
 from tidemark.components.scaffolding import StreamScaffolder
@@ -14,12 +12,11 @@ from tidemark.components.sink_models import OutputModel
 from tidemark.components.source_models import SourceModel
 from tidemark.components.stream_job import StreamGraph
 from tidemark.components.stream_models import StreamModel
-from tidemark.components.yaml_places import YamlPlaces
 from tidemark.graph import declared_at
 
 
 @dg.scaffold_with(StreamScaffolder)
-class TidemarkStreamComponent(JobSettings, dg.Component, dg.Resolvable):
+class TidemarkStreamComponent(JobSettings):
     """A streaming job in YAML, as assets, checks, sensors and a schedule that reads its input.
 
     Expressions are SQL over one row, as the job API takes them; they are read when definitions load, and run by Spark. Nothing else of
@@ -36,15 +33,6 @@ class TidemarkStreamComponent(JobSettings, dg.Component, dg.Resolvable):
     parallelism: int | None = Field(default=None, description="Number of shuffle partitions.", ge=1)
     retained_epochs: int = Field(default=100, description="How many of the newest epochs can be restored.", ge=1)
 
-    _places: YamlPlaces = PrivateAttr(default_factory=YamlPlaces)
-
-    @classmethod
-    def load(cls, attributes: BaseModel | None, context: dg.ComponentLoadContext) -> Self:
-        """Load the component from its YAML, and remember where its fields are."""
-        made = super().load(attributes, context)
-        made._places = YamlPlaces(context)  # noqa: SLF001  # of its own class
-        return made
-
     def job(self) -> tm.Job:
         """Return the job. Starts no JVM.
 
@@ -52,7 +40,7 @@ class TidemarkStreamComponent(JobSettings, dg.Component, dg.Resolvable):
             DefinitionError: or one of its kinds, with the place in YAML.
         """
         outputs = StreamGraph(self.sources, self.streams, self.outputs, self._places).bound_outputs()
-        with declared_at(self._places.of("name")):
+        with declared_at(self.place("name")):
             return tm.Job(
                 self.name,
                 outputs,
@@ -67,4 +55,6 @@ class TidemarkStreamComponent(JobSettings, dg.Component, dg.Resolvable):
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Return the definitions."""
         del context
-        return self.drained_definitions(self.job())
+        job = self.job()
+        with declared_at(self.place()):
+            return self.drained_definitions(job)

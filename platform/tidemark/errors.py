@@ -80,6 +80,10 @@ class UnknownMemberError(DefinitionError, AttributeError):
     """
 
 
+class DescriptionError(DefinitionError):
+    """A job cannot be described, or its description cannot be read; the message has the reason."""
+
+
 class ColumnError(DefinitionError):
     """An expression names a column that the stream does not have."""
 

@@ -9,7 +9,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,7 +80,7 @@ class DgProject:
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DgProject]:
+def project(tmp_path_factory: pytest.TempPathFactory) -> DgProject:
     folder = tmp_path_factory.mktemp("dg")
     root = folder / "project_of_rides"
     # Otherwise create-dagster asks the index of packages for a newer release.
@@ -111,11 +110,24 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DgProject]:
     (root / "src/project_of_rides/job.py").write_text(JOB)
     (root / "landing").mkdir()
     (root / "landing" / "0.json").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    made.dg(*"scaffold defs tidemark.TidemarkJobComponent fares --job project_of_rides.job:job --store jobs --continuous false".split())
+    made.dg(
+        *[
+            "scaffold",
+            "defs",
+            "tidemark.TidemarkJobComponent",
+            "fares",
+            "--job",
+            "project_of_rides.job:job",
+            "--store",
+            "jobs",
+            "--continuous",
+            "false",
+        ]
+    )
     made.dg("scaffold", "defs", "tidemark.TidemarkStreamComponent", "rides")
     made.configure("fares", source_assets=False, translation={"group_name": "rides"})
     made.configure("rides", description="Rides by zone and hour, declared in YAML alone.")
-    yield made
+    return made
 
 
 def loaded(project: DgProject) -> dict[str, list[str]]:

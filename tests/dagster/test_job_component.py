@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -238,6 +239,14 @@ def test_a_mistake_in_yaml_is_named_with_its_place(project: Project, attributes:
     said_all = texts_of(found.value)
     assert said in said_all
     assert "defs.yaml" in said_all
+
+
+def test_a_check_of_an_output_that_is_not_there_is_named_with_its_place(project: Project) -> None:
+    project.configure(checks=[{"type": "late_ratio", "output": "nightly"}])
+    project.refresh()
+    with pytest.raises(Exception) as found, project.load():  # noqa: PT011 - Dagster's own, of several kinds
+        pass
+    assert re.search(r"names output 'nightly', which the job does not have.*at defs\.yaml:\d+ \(attributes\)", texts_of(found.value))
 
 
 def test_a_check_takes_in_yaml_what_it_takes_in_python() -> None:

@@ -48,6 +48,7 @@ class Lagging:
     """A watermark generator of the user's own."""
 
     bound_ms = 7_000
+    options = "password=hunter2"
 
     @property
     def metrics(self) -> dict[str, str]:
@@ -128,10 +129,11 @@ def test_triggers_and_watermarks_of_the_users_own_keep_their_texts() -> None:
     (window,) = (node for node in found.nodes if isinstance(node, WindowNode))
     assert describe_firing(window) == "tumbling 1h, trigger loud"
     assert found.sources["rides"].watermarks.generator.bound_ms == 7_000
+    assert "hunter2" not in json.dumps(describe_job(job, "rides.job:job"))
 
 
 def test_a_described_job_is_not_run() -> None:
-    with pytest.raises(DefinitionError, match="cannot run.*Fix: run the job that its code declares, rides.job:job"):
+    with pytest.raises(DefinitionError, match=r"cannot run.*Fix: run the job that its code declares, rides\.job:job"):
         tm.run(described(taxi))
 
 

@@ -9,7 +9,7 @@ import sys
 from typing import Final
 
 from tidemark.control.desired.job_import import load_job
-from tidemark.errors import DefinitionError, LaunchError, TidemarkError
+from tidemark.errors import DescriptionError, TidemarkError
 from tidemark.graph.job.described_job import DescribedJob
 from tidemark.graph.job.job_description import describe_job, described_job
 from tidemark.state.encoding.redaction import redacted
@@ -31,8 +31,7 @@ def job_document_apart(reference: str) -> str:
     """Return the same from a process of its own, which sees what this one can import: this one does not import the job.
 
     Raises:
-        DefinitionError: the job cannot be loaded; the message has the process's own.
-        LaunchError: the process cannot be started, or takes longer than five minutes.
+        DescriptionError: the job cannot be loaded, or the process cannot be started or takes longer than five minutes.
     """
     command = [sys.executable, "-m", _PROGRAM, reference]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
@@ -42,10 +41,10 @@ def job_document_apart(reference: str) -> str:
             command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise LaunchError(f"the job {reference} cannot be described: {error}", fix=fix) from error
+        raise DescriptionError(f"the job {reference} cannot be described: {error}", fix=fix) from error
     if done.returncode:
         said = redacted(done.stderr.strip().rpartition("\n")[2]) or f"exit code {done.returncode}"
-        raise DefinitionError(f"the job {reference} cannot be described: {said}", fix=fix)
+        raise DescriptionError(f"the job {reference} cannot be described: {said}", fix=fix)
     # A module may print when it is imported; the document is the last line.
     return done.stdout.strip().rpartition("\n")[2]
 
@@ -54,12 +53,12 @@ def read_job_document(text: str) -> DescribedJob:
     """Return the job that a document describes; its code is not imported.
 
     Raises:
-        DefinitionError: it is no document of this release.
+        DescriptionError: it is no document of this release.
     """
     try:
         return described_job(json.loads(text))
     except json.JSONDecodeError as error:
-        raise DefinitionError(
+        raise DescriptionError(
             f"this is no description of a job: {error}", fix="write it with `tidemark graph MODULE:JOB --json`, the whole line"
         ) from error
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final, cast
 
-from tidemark.errors import DefinitionError
+from tidemark.errors import DescriptionError
 from tidemark.graph.api.sinks import guarantee
 from tidemark.graph.checks.column_lineage import lineage
 from tidemark.graph.checks.descriptions import describe_node, describe_sink, describe_timing
@@ -50,10 +50,10 @@ def described_job(description: object) -> DescribedJob:
     """Return the job of a description that ``describe_job`` made.
 
     Raises:
-        DefinitionError: it is none, or one of another release.
+        DescriptionError: it is none, or one of another release.
     """
     if not isinstance(description, Mapping) or description.get("format") != FORMAT:
-        raise DefinitionError("this is no description of a job that this release can read", fix=_FIX)
+        raise DescriptionError("this is no description of a job that this release can read", fix=_FIX)
     try:
         given = cast("Mapping[str, Any]", description)
         settings = {name: given["job"][name] for name in _SETTINGS}
@@ -61,7 +61,7 @@ def described_job(description: object) -> DescribedJob:
         settings["tags"] = MappingProxyType(dict(settings["tags"]))
         return DescribedJob(str(given["code"]), str(given["version"]), settings, decode_graph(given["graph"]))
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        raise DefinitionError(f"the description of the job is damaged, or of another release: {error!r}", fix=_FIX) from error
+        raise DescriptionError(f"the description of the job is damaged, or of another release: {error!r}", fix=_FIX) from error
 
 
 _FIX: Final = "describe the job again: `tidemark graph MODULE:JOB --json`; in a project of Dagster's `dg utils refresh-defs-state`"

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from contextlib import suppress
 from types import FunctionType
 from typing import Final
 
 from tidemark.errors import DefinitionError
 from tidemark.graph.expressions.expression_text import function_name
 
-_PLAIN: Final = (str, int, float, bool, type(None))
+_ASKED: Final = ("after", "bound_ms", "can_merge", "domain", "merging")
+"""What triggers, evictors, assigners and watermark generators are asked for. Other attributes may be secret, and are not described."""
 
 
 class StandIn:
-    """A function, or an object such as a trigger, of the user's own: its plain attributes, and what it says of itself.
+    """A function, or an object such as a trigger, of the user's own: what it is asked for, and what it says of itself.
 
     Its class has the name of the function, or of the object's class: that is how texts name it.
 
     Args:
-        attributes: its public attributes with plain values.
+        attributes: those that a trigger, evictor, assigner or watermark generator is asked for.
         methods: the names of its public methods.
         text: what its ``describe()`` returned, None if it has none.
     """
@@ -48,20 +48,10 @@ class StandIn:
 
 def describe_code(value: object) -> dict[str, object]:
     """Return what a stand-in needs to know of a function or object, as plain JSON."""
-    attributes: dict[str, object] = {}
-    methods = []
-    for name in () if isinstance(value, FunctionType | type) else dir(value):
-        found = inspect.getattr_static(value, name)
-        if name.startswith("_") or name == "describe":
-            continue
-        if isinstance(found, property):
-            # Of an object without what the property reads, the stand-in has no such attribute.
-            with suppress(AttributeError):
-                found = getattr(value, name)
-        if isinstance(found, _PLAIN):
-            attributes[name] = found
-        elif inspect.isroutine(found):
-            methods.append(name)
+    public = [] if isinstance(value, FunctionType | type) else [name for name in dir(value) if not name.startswith("_")]
+    attributes = {name: getattr(value, name) for name in _ASKED if name in public}
+    methods = [name for name in public if name != "describe" and inspect.isroutine(inspect.getattr_static(value, name))]
+    attributes = {name: found for name, found in attributes.items() if isinstance(found, str | int | None)}
     return {"name": function_name(value), "attributes": attributes, "methods": methods, "text": _text_of(value)}
 
 
