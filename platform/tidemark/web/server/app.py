@@ -101,7 +101,7 @@ def _page_routes() -> list[BaseRoute]:
         del request
         return FileResponse(folder / "index.html")
 
-    return [Route("/", index), Mount("/static", StaticFiles(directory=folder))] if folder.is_dir() else []
+    return [Route("/", index), Mount("/static", StaticFiles(directory=folder))]
 
 
 class _GuardedApp:
