@@ -60,7 +60,7 @@ export function update(place, data, render) {
   const scrolled = new Map(before.map((element) => [keyed(element), [element.scrollLeft, element.scrollTop]]));
   const open = new Map(before.filter((element) => element instanceof HTMLDetailsElement).map((element) => [keyed(element), element.open]));
   const focused = place.contains(document.activeElement) ? keyed(document.activeElement) : null;
-  place.replaceChildren(...[render(data)].flat(Infinity).filter((child) => child !== null && child !== undefined));
+  place.replaceChildren(...[render(data)].flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
   for (const element of place.querySelectorAll("[data-key]")) {
     if (open.has(keyed(element))) element.open = open.get(keyed(element));
     const [left, top] = scrolled.get(keyed(element)) ?? [0, 0];

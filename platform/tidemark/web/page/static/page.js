@@ -152,7 +152,8 @@ function askForToken(wrong) {
 }
 
 function say(text, tone) {
-  connection.textContent = text;
+  // Said again, it would be read out again.
+  if (connection.textContent !== text) connection.textContent = text;
   connection.dataset.tone = tone;
 }
 
@@ -179,7 +180,7 @@ async function poll() {
   clearTimeout(timer);
   const asked = (round += 1);
   const job = jobOfAddress();
-  crumbs.replaceChildren(...(job ? [el("a", { href: "#" }, "Jobs"), document.createTextNode(" / "), el("span", { "aria-current": "page" }, job)] : []));
+  update(crumbs, job, () => (job ? [el("a", { href: "#", "data-key": "all jobs" }, "Jobs"), " / ", el("span", { "aria-current": "page" }, job)] : []));
   let again = true;
   try {
     const { data, received } = await get(job ? `jobs/${encodeURIComponent(job)}/page` : "jobs");
