@@ -21,7 +21,7 @@ class ScaledJob:
         self.world = World(store=store)
         self.rate = rate
         self.backlog = 0.0
-        self.world.work = Work(0, 0, 0, parallelism=1, cores=8, backlog_rows=0)
+        self.world.work = Work(0, 0, 0, parallelism=1, cores=8, max_intake=16.0, backlog_rows=0)
         self.world.submit(autoscaler=settings)
         self.reconciler = self.world.reconciler()
         self.world.run(self.reconciler, 10)
@@ -37,7 +37,9 @@ class ScaledJob:
         self.backlog = waiting - rows
         busy = round(rows / parallelism)
         self.world.intake = 1.0 if spec.intake is None else spec.intake
-        self.world.work = Work(before.epochs + 6, before.busy_ms + busy, before.rows_in + round(rows), parallelism, 8, round(self.backlog))
+        self.world.work = Work(
+            before.epochs + 6, before.busy_ms + busy, before.rows_in + round(rows), parallelism, 8, 16.0, round(self.backlog)
+        )
         for _ in range(6):
             self.world.tick(10)
         if look:

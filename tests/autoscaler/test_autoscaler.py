@@ -227,6 +227,8 @@ class TestCommand:
             zone="Asia/Tokyo",
         )
         assert json.loads(shown.output)["settings"]["max_parallelism"] == 2
+        history = self.said(job, "history", "fares", "--changes").output
+        assert "autoscale: autoscaler.mode advise -> act, autoscaler.utilization_target 0.7 -> 0.5" in history
         assert self.said(job, "autoscale", "fares", "--quiet", "").exit_code == 0
         assert job.spec.spec.autoscaler == replace(settings, quiet_times=())
         assert job.spec.generation == 3

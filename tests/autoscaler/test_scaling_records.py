@@ -53,7 +53,7 @@ STATUS = JobStatus(
     "running",
     NOW,
     NOW,
-    load=Load(10_000, 1, 10_000, 0.5, 5_000, 100, 10, work=Work(1, 5_000, 100, 2, cores=8, backlog_rows=7)),
+    load=Load(10_000, 1, 10_000, 0.5, 5_000, 100, 10, work=Work(1, 5_000, 100, 2, cores=8, max_intake=16.0, backlog_rows=7)),
 )
 
 

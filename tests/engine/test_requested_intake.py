@@ -56,6 +56,7 @@ def test_epochs_read_the_requested_share(spark: SparkSession, tmp_path: Path, op
         works.append(status.load.work.rows_in)
         assert (status.load.work.parallelism, status.load.work.epochs) == (3, len(rows))
         assert status.load.work.cores == spark.sparkContext.defaultParallelism
+        assert status.load.work.max_intake == 1.0, "the source declares its bound"
         if sum(rows) >= 30:
             stop.set()
 

@@ -189,12 +189,12 @@ def rows_waiting(gauge: LoadGauge) -> int | None:
 
 
 def test_work_counts_on_and_estimates_the_backlog_in_rows() -> None:
-    gauge = LoadGauge(10_000, cores=lambda: 8)
+    gauge = LoadGauge(10_000, cores=lambda: 8, max_intake=16.0)
     sources = {"trips": 100, "rides": 50}
     for number in range(3 * EPOCHS):
         work = gauge.add(EpochSample(number * 10_000, number * 10_000 + 4_000, 150, 5, sources), parallelism=2).work
         # A source that reports nothing makes the whole unknown.
-        assert work == Work(number + 1, 4_000 * (number + 1), 150 * (number + 1), parallelism=2, cores=8)
+        assert work == Work(number + 1, 4_000 * (number + 1), 150 * (number + 1), parallelism=2, cores=8, max_intake=16.0)
     gauge.observe_backlog(1, {"rides": Backlog(rows=70)}, read={"rides": 50})
     assert rows_waiting(gauge) is None
     files = Backlog(files=3, bytes=10)

@@ -133,5 +133,5 @@ def _evaluation(found: ScalingEvaluation) -> Iterator[str]:
 
 
 def _decision(made: ScalingDecision) -> str:
-    gain = f" (the processing rate then was {made.gain:+.0%})" if made.gain is not None else ""
+    gain = f" (it changed the processing rate by {made.gain:+.0%})" if made.gain is not None else ""
     return f"{format_ms(made.at)}  {made.kind}  {made.text}: {made.reason}{gain}"

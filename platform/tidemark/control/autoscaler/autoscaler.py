@@ -147,6 +147,7 @@ def _next_record(
         sample.at,
         spec.spec.trigger_ms,
         cores=work.cores if work is not None and work.cores else None,
+        max_intake=work.max_intake if work is not None else 1.0,
         adaptive_intake=spec.spec.adaptive_intake,
         generation=spec.generation,
         pending=_pending(spec, sample),

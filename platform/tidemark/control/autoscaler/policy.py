@@ -17,6 +17,7 @@ from tidemark.control.autoscaler.measuring import Measure, measure, peak_needed_
 from tidemark.control.model.autoscaler_records import LoadSample, ScalingDecision, ScalingEvaluation, ScalingKind
 from tidemark.control.model.autoscaler_settings import DAY_MS, AutoscalerSettings
 from tidemark.durations import short_duration
+from tidemark.spark.sources.intake_limits import MAX_SHARE
 
 MIN_EPOCHS: Final = 3
 """How many epochs a rate is measured over at least."""
@@ -29,7 +30,7 @@ INEFFECTIVE_MS: Final = 7 * DAY_MS
 
 _SHORT: Final = 1.25
 _LONG: Final = 1.5
-"""By which factor an epoch's time must miss its goal before the intake changes."""
+"""By which factor an epoch must be shorter than its goal, or longer than the trigger's interval, before the intake changes."""
 
 _WINDOW_TRIGGERS: Final = 2 * MIN_EPOCHS
 _SPAN_SHARE: Final = 3
@@ -44,6 +45,7 @@ class Situation:
         now: milliseconds.
         trigger_ms: the interval between epochs.
         cores: of the driver, None if unknown.
+        max_intake: the greatest share at which its epochs may read more.
         adaptive_intake: whether the driver itself adapts the intake.
         generation: of the job's spec.
         pending: why the driver does not have the spec's values yet; empty if it does.
@@ -52,6 +54,7 @@ class Situation:
     now: int
     trigger_ms: int
     cores: int | None = None
+    max_intake: float = MAX_SHARE
     adaptive_intake: bool = False
     generation: int = 0
     pending: str = ""
@@ -268,19 +271,21 @@ def _intake(load: _Load, parallelism: int) -> _Target:
     # After a change of the parallelism epochs take as much less.
     epoch_ms, rate = found.epoch_ms * last.parallelism / parallelism, found.processing_rate * parallelism / last.parallelism
     spare = found.needed_rate(settings) <= settings.utilization_target * rate
-    goal = max(load.situation.trigger_ms * (settings.utilization_target if spare else 1.0), MIN_GOAL_MS)
+    interval = max(load.situation.trigger_ms, MIN_GOAL_MS)
+    goal = max(interval * (settings.utilization_target if spare else 1.0), MIN_GOAL_MS)
     takes = f"{'then ' if parallelism != last.parallelism else ''}an epoch takes {epoch_ms / 1000:.1f} s"
     if epoch_ms * _SHORT < goal and found.read_rate < found.needed_rate(settings):
         if load.intake_was_ineffective():
             return unchanged
         wanted = last.intake * min(goal / epoch_ms, settings.scale_up_max_factor)
         why = f"{takes} only though a backlog of {found.backlog_rows:,} rows stands"
-    elif epoch_ms > goal * _LONG and parallelism <= last.parallelism:
+    elif epoch_ms > interval * _LONG and parallelism <= last.parallelism:
         wanted = last.intake * goal / epoch_ms
         why = f"{takes}, its goal is {goal / 1000:.1f} s"
     else:
         return unchanged
-    wanted = round(min(max(wanted, settings.min_intake), settings.max_intake), 6)
+    most = min(settings.max_intake, max(load.situation.max_intake, last.intake))
+    wanted = round(min(max(wanted, settings.min_intake), most), 6)
     return unchanged if wanted == last.intake else _Target(parallelism, wanted, why)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Literal
 
@@ -11,6 +11,7 @@ from tidemark.control.desired.attempts import attempt_numbers, read_attempt
 from tidemark.control.desired.request_log import read_requests
 from tidemark.control.desired.spec_store import read_generations
 from tidemark.control.model.autoscaler_records import ScalingDecision, read_newest_record
+from tidemark.control.model.autoscaler_settings import AutoscalerSettings
 from tidemark.control.model.spec import JobSpec, SpecGeneration
 from tidemark.control.model.upgrade_records import read_newest_steps
 from tidemark.control.observed.observe import read_control_status
@@ -69,12 +70,17 @@ def _asked(before: JobSpec | None, made: SpecGeneration) -> str:
     """Return why a generation was made, and the fields that it changed."""
     if before is None:
         return made.why
-    changed = [
-        f"{item.name} {_shown(getattr(before, item.name))} -> {_shown(getattr(made.spec, item.name))}"
-        for item in fields(JobSpec)
-        if getattr(before, item.name) != getattr(made.spec, item.name)
-    ]
+    changed = list(_changes(before, made.spec))
     return f"{made.why}: {', '.join(changed)}" if changed else made.why
+
+
+def _changes(before: JobSpec | AutoscalerSettings, after: JobSpec | AutoscalerSettings, prefix: str = "") -> Iterator[str]:
+    for item in fields(before):
+        old, new = getattr(before, item.name), getattr(after, item.name)
+        if isinstance(old, AutoscalerSettings):
+            yield from _changes(old, new, f"{item.name}.")
+        elif old != new:
+            yield f"{prefix}{item.name} {_shown(old)} -> {_shown(new)}"
 
 
 def _shown(value: object) -> str:

@@ -13,6 +13,7 @@ from tidemark.spark.loop.driver import JobDriver
 from tidemark.spark.resources.sampler import measuring
 from tidemark.spark.sources.adaptive_intake import AdaptiveIntake
 from tidemark.spark.sources.backlog import backlog_of_sources, rows_or_files_read
+from tidemark.spark.sources.intake_limits import greatest_share
 from tidemark.spark.sources.requested_intake import IntakeShare, RequestedIntake
 from tidemark.state.encoding.redaction import without_secrets
 from tidemark.state.status.driver_load import LoadGauge
@@ -128,7 +129,8 @@ class JobRun(ABC):
 
     def _run_on(self, interval_ms: int, *, adaptive: bool, requested: Callable[[], float | None] | None) -> None:
         sources = tuple(self.driver.job.sources.values())
-        self.gauge = LoadGauge(interval_ms, cores=lambda: self.driver.session.sparkContext.defaultParallelism)
+        context = self.driver.session.sparkContext
+        self.gauge = LoadGauge(interval_ms, cores=lambda: context.defaultParallelism, max_intake=greatest_share(sources))
         if adaptive:
             self.intake = AdaptiveIntake(interval_ms, sources)
         elif requested is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -66,6 +66,11 @@ def limited(source: SourceNode, share: float = 1.0) -> SourceNode:
 def limited_specs(sources: Iterable[SourceNode], share: float) -> tuple[SourceSpec, ...]:
     """Return the specs that sources are opened with at a share; equal specs need no new reader."""
     return tuple(limited(source, share).spec for source in sources)
+
+
+def greatest_share(sources: Sequence[SourceNode]) -> float:
+    """Return the greatest share at which an epoch may read more than at 1: 1 if the user has set all bounds."""
+    return MAX_SHARE if limited_specs(sources, MAX_SHARE) != limited_specs(sources, 1.0) else 1.0
 
 
 def _limited_files(spec: FilesSpec, share: float) -> FilesSpec:

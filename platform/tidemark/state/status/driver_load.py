@@ -46,6 +46,7 @@ class Work:
         rows_in: rows that they read.
         parallelism: of the last one.
         cores: of the driver's Spark.
+        max_intake: the greatest share of its usual bounds at which an epoch may read more: 1 if the sources declare their bounds.
         backlog_rows: rows that wait to be read of all sources: of those that count files or bytes estimated by what the last epochs read;
             None if unknown.
     """
@@ -55,6 +56,7 @@ class Work:
     rows_in: int
     parallelism: int
     cores: int
+    max_intake: float
     backlog_rows: int | None = None
 
 
@@ -153,12 +155,13 @@ class LoadGauge:
     Args:
         trigger_ms: the interval between epochs.
         cores: returns the number of the driver's cores; called after each epoch.
+        max_intake: as ``Work`` has it.
     """
 
-    def __init__(self, trigger_ms: int, *, cores: Callable[[], int] = lambda: 0) -> None:
+    def __init__(self, trigger_ms: int, *, cores: Callable[[], int] = lambda: 0, max_intake: float = 1.0) -> None:
         self._trigger_ms = trigger_ms
         self._cores = cores
-        self._work = Work(0, 0, 0, parallelism=0, cores=0)
+        self._work = Work(0, 0, 0, parallelism=0, cores=0, max_intake=max_intake)
         self._samples: deque[EpochSample] = deque(maxlen=EPOCHS)
         self._samples_of_backlog: deque[BacklogSample] = deque(maxlen=EPOCHS)
         self.intake = 1.0
@@ -175,6 +178,7 @@ class LoadGauge:
             before.rows_in + sample.rows_in,
             parallelism=parallelism,
             cores=self._cores(),
+            max_intake=before.max_intake,
         )
         found = load_of(tuple(self._samples), self._trigger_ms, intake=self.intake, waiting=self.waiting, catch_up_ms=self.catch_up_ms)
         return replace(found, work=self.work)
