@@ -161,6 +161,22 @@ def test_a_measurement_is_one_call_and_counts_what_tasks_do(spark: SparkSession,
     assert meter.sample().executors["driver"].tasks == used.tasks, "it listens no more"
 
 
+def test_an_executor_that_is_gone_is_not_counted_any_more(spark: SparkSession) -> None:
+    meter = JvmMeter(spark)
+    try:
+        spark.range(0, 10, numPartitions=2).selectExpr("sum(id)").collect()
+        _when(lambda: meter.sample().executors, lambda found: "driver" in found)
+        events = spark.sparkContext._jvm.org.apache.spark.scheduler  # type: ignore[union-attr]  # noqa: SLF001
+        meter._meter.onExecutorRemoved(events.SparkListenerExecutorRemoved(0, "driver", "lost"))  # noqa: SLF001 - for this listener alone
+        assert meter.sample().executors == {}
+        # The ends of its tasks come later than its own.
+        spark.range(0, 10, numPartitions=2).selectExpr("sum(id)").collect()
+        SYSTEM_CLOCK.sleep(0.5)
+        assert meter.sample().executors == {}
+    finally:
+        meter.close()
+
+
 def test_spilled_bytes_are_counted(spark: SparkSession) -> None:
     meter = JvmMeter(spark)
     try:

@@ -131,6 +131,19 @@ def test_a_recording_is_ended_where_the_other_fails(tools: Path) -> None:
     assert "filename" not in log.read_text(), "what it has is dropped"
 
 
+@pytest.mark.parametrize(("idle", "frames"), [(False, {"f (fares.py:1)"}), (True, {"f (fares.py:1)", "wait (threading.py:3)"})])
+def test_threads_that_wait_are_sampled_on_request(tools: Path, *, idle: bool, frames: set[str]) -> None:
+    raw = f'process {os.getpid()}:"python";f (fares.py:1) 2\nprocess {os.getpid()}:"python";wait (threading.py:3) 5\n'
+    (tools / "raw").write_text(raw)
+    write = f'echo "$*" > {tools}/options; while [ "$1" != --output ]; do shift; done; cp {tools}/raw "$2"'
+    program(tools, "py-spy", write)
+    found = profile_driver(someone(tools / "java"), seconds=1, only="python", idle=idle)
+    assert set(found.stacks) == {"python"}
+    assert {frame for stack in found.stacks["python"] for frame in stack} == {"driver", *frames}
+    options = (tools / "options").read_text().split()
+    assert ("--idle" in options, "--nonblocking" in options, options[:3]) == (idle, True, ["record", "--pid", str(os.getpid())])
+
+
 def test_a_driver_that_ends_meanwhile_has_no_profile(tools: Path) -> None:
     program(tools, "py-spy", "exit 0")
     ended = subprocess.Popen(["true"])

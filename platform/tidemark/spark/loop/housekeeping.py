@@ -129,7 +129,8 @@ class Housekeeping:
         """
         self._record = record
         self._remember(record)
-        self._stage_ms.update(progress.stages)
+        with self._writing:
+            self._stage_ms.update(progress.stages)
         self._term.confirm()
         self._history.append(progress)
         self._write("running", progress, load=self._load(progress))

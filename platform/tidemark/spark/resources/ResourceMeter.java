@@ -4,6 +4,7 @@ import java.lang.management.ManagementFactory;
 import java.lang.management.MemoryPoolMXBean;
 import java.lang.management.MemoryType;
 import java.lang.management.MemoryUsage;
+import java.util.HashSet;
 import java.util.Iterator;
 import java.util.TreeMap;
 import org.apache.spark.executor.ExecutorMetrics;
@@ -29,12 +30,19 @@ public final class ResourceMeter extends SparkListener {
   private final TreeMap counters = new TreeMap();
   private final TreeMap memory = new TreeMap();
 
+  /** The names of executors that are gone, which Spark gives to no other: what comes of them later is not counted. */
+  private final HashSet removed = new HashSet();
+
   public synchronized void onExecutorRemoved(SparkListenerExecutorRemoved event) {
+    removed.add(event.executorId());
     counters.remove(event.executorId());
     memory.remove(event.executorId());
   }
 
   public synchronized void onTaskEnd(SparkListenerTaskEnd event) {
+    if (removed.contains(event.taskInfo().executorId())) {
+      return;
+    }
     long[] sums = (long[]) counters.get(event.taskInfo().executorId());
     if (sums == null) {
       sums = new long[COUNTERS];
@@ -60,7 +68,7 @@ public final class ResourceMeter extends SparkListener {
 
   public synchronized void onExecutorMetricsUpdate(SparkListenerExecutorMetricsUpdate event) {
     scala.collection.Iterator reports = event.executorUpdates().valuesIterator();
-    if (!reports.hasNext()) {
+    if (!reports.hasNext() || removed.contains(event.execId())) {
       return;
     }
     // One report for each stage at work, all of the same time: the executor's memory is the greatest.
