@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Self
 
 import dagster as dg
 from dagster.components import DefsStateConfig, DefsStateConfigArgs, ResolvedDefsStateConfig
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from tidemark.assets.definitions.broken_code import broken_check, broken_spec
 from tidemark.assets.streams.job_code import REFRESH
@@ -52,6 +53,24 @@ class TidemarkJobComponent(JobSettings, dg.StateBackedComponent):
         if not all(part.isidentifier() for part in (*module.split("."), name)):
             raise ValueError(f"{job!r} names no job. Fix: write MODULE:JOB, such as rides.job:job")
         return job
+
+    @model_validator(mode="after")
+    def _has_fields_of_one_kind_of_jobs(self) -> Self:
+        """Refuse fields of the other kind of jobs, which would have no effect."""
+        of_continuous = {
+            "driver": self.driver is not None,
+            "partitions": self.partitions is not None,
+            "savepoints": not self.savepoints,
+            "single_jobs": self.single_jobs,
+        }
+        of_drained = {"cron": self.cron is not None, "spark_config": self.spark_config is not None}
+        wrong = [name for name, given in (of_drained if self.continuous else of_continuous).items() if given]
+        if wrong:
+            other = "false" if self.continuous else "true"
+            raise ValueError(
+                f"{' and '.join(wrong)} belong to jobs with continuous: {other}. Fix: leave that out, or set continuous: {other}"
+            )
+        return self
 
     @property
     def defs_state_config(self) -> DefsStateConfig:
