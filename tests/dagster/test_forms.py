@@ -109,6 +109,7 @@ WITHOUT_FORM = {
     "top": "observations",
     "new": "of a folder, before there is a job",
     "supervise": "the reconcile sensor",
+    **dict.fromkeys(("ui", "token"), "Dagster has pages and users of its own, and links to those of `tidemark ui`"),
     **dict.fromkeys(("silence add", "silence list", "silence end"), "of those who are told, not of the job"),
     "class-archive": "of the machine that drivers start on, not of a job",
     **dict.fromkeys(

@@ -14,6 +14,7 @@ from tidemark.savepoints.export.export_format import ExportIndex, OnCopy
 from tidemark.savepoints.export.exporting import export_savepoint
 from tidemark.savepoints.export.importing import import_savepoint
 from tidemark.savepoints.model.savepoint import Kind, Savepoint
+from tidemark.state.encoding.redaction import redacted
 from tidemark.state.store.store import JobStore
 
 
@@ -85,7 +86,7 @@ class SavepointClient:
             TidemarkError: as ``export_savepoint``.
         """
         found = self.savepoints.get(name)
-        self._log(f"export of savepoint {name} to {to}")
+        self._log(f"export of savepoint {name} to {redacted(to)}")
         return export_savepoint(self.savepoints.folder, found, to, on_copy=on_copy)
 
     def take_in(self, source: str, name: str | None = None, *, on_copy: OnCopy | None = None) -> Savepoint:
@@ -95,7 +96,7 @@ class SavepointClient:
             TidemarkError: as ``import_savepoint``.
         """
         taken = import_savepoint(self.savepoints, source, name=name, by=self._by, on_copy=on_copy)
-        self._log(f"savepoint {taken.name} imported from {source}")
+        self._log(f"savepoint {taken.name} imported from {redacted(source)}")
         return taken
 
     def _log(self, what: str, why: str = "") -> None:

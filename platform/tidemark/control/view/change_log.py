@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Final, Literal
 
 from tidemark.control.autoscaler.autoscaler import ACTOR
 from tidemark.control.desired.attempts import attempt_numbers, read_attempt
@@ -13,7 +13,7 @@ from tidemark.control.desired.spec_store import read_generations
 from tidemark.control.model.autoscaler_records import ScalingDecision, read_newest_record
 from tidemark.control.model.autoscaler_settings import AutoscalerSettings
 from tidemark.control.model.spec import JobSpec, SpecGeneration
-from tidemark.control.model.upgrade_records import read_newest_steps
+from tidemark.control.model.upgrade_records import Step, read_newest_steps
 from tidemark.control.observed.observe import read_control_status
 from tidemark.state.encoding.codec import to_jsonable
 from tidemark.state.store.store import JobStore
@@ -21,6 +21,9 @@ from tidemark.state.store.store import JobStore
 ChangeKind = Literal["asked", "advised", "started", "failed", "upgrade", "request"]
 """``asked``: a generation of the spec. ``advised``: a recommendation of the autoscaler. ``started``, ``failed``: an attempt to
 run a driver. ``upgrade``: a step of an upgrade. ``request``: another request, such as a savepoint or a rewind."""
+
+_SHOWN_STEPS: Final[frozenset[Step]] = frozenset(("stopping", "accepting", "reverting", "done", "rolled-back"))
+"""How an upgrade began, what was decided, and how it ended; the steps in between follow from these."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,8 @@ def changes_of(root: JobStore, job: str, limit: int) -> tuple[Change, ...]:
     status = read_control_status(root, job)
     failures = status.failures if status is not None else ()
     found += [Change(item.at, "failed", item.attempt, "", f"{item.code}: {item.message}") for item in failures]
-    found += [Change(item.at, "upgrade", item.number, item.by, str(item)) for item in read_newest_steps(root, job, limit)]
+    steps = (step for step in read_newest_steps(root, job, limit) if step.step in _SHOWN_STEPS)
+    found += [Change(item.at, "upgrade", item.number, item.by, str(item)) for item in steps]
     found += [
         Change(item.at, "request", item.number, item.by, item.what + (f": {item.why}" if item.why else ""))
         for item in read_requests(root, job, limit)
