@@ -33,7 +33,7 @@ $(ARCHIVE): $(STAMP)
 	@$(RUN) tidemark class-archive && echo "setup: the archive took $$SECONDS s" || echo "setup: Spark starts without an archive of its classes, which takes longer"
 	@touch $@
 
-jars: $(STAMP) ## download a Kafka broker and Spark's connector, which the tests of Kafka need (50 MB)
+jars: $(STAMP) ## download a Kafka broker and Spark's connectors, which the tests of Kafka (50 MB) and of Spark on S3 (690 MB) need
 	@$(RUN) python scripts/jars.py
 
 demo: setup $(DAGSTER_HOME)/dagster.yaml ## run the taxi example on generated trips, wave by wave (two to three minutes on an idle machine)

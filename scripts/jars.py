@@ -1,6 +1,7 @@
-"""Downloads what the tests of Kafka need, pinned: ``python scripts/jars.py``, in the project's folder.
+"""Downloads what the tests of Kafka and of Spark on S3 need, pinned: ``python scripts/jars.py``, in the project's folder.
 
-It makes ``.jars/broker``, a broker (``broker-jars.txt``), and ``.jars/connector``, Spark's connector and its reader of Avro.
+It makes ``.jars/broker``, a broker (``broker-jars.txt``), ``.jars/connector``, Spark's connector and its reader of Avro, and ``.jars/s3``,
+Hadoop's connector for S3.
 ``$TIDEMARK_MAVEN_REPOSITORY`` names another repository than Maven Central.
 """
 
@@ -28,7 +29,11 @@ def broker_jars(text: str) -> tuple[Jar, ...]:
 
 def main() -> int:
     """Download the jars that are not there yet."""
-    wanted = {"broker": broker_jars(BROKER.read_text(encoding="utf-8")), "connector": CONNECTORS["kafka"] + CONNECTORS["avro"]}
+    wanted = {
+        "broker": broker_jars(BROKER.read_text(encoding="utf-8")),
+        "connector": CONNECTORS["kafka"] + CONNECTORS["avro"],
+        "s3": CONNECTORS["s3"],
+    }
     try:
         for name, jars in wanted.items():
             found = download(jars, FOLDER / name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import http.client
 import itertools
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -36,7 +37,7 @@ _FAULTS: Final[Mapping[Fault, tuple[str, str]]] = {
 
 
 class S3Server:
-    """The server; ``fault`` says what goes wrong with a request, by its method and path."""
+    """The server; ``fault`` says what goes wrong with a request, by its method and path; ``copies`` counts copies by their path."""
 
     def __init__(self) -> None:
         from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
@@ -47,6 +48,7 @@ class S3Server:
                 """Say nothing."""
 
         self.fault: Callable[[str, str], Fault | None] = lambda _method, _path: None
+        self.copies: Counter[str] = Counter()
         self._moto = DomainDispatcherApplication(create_backend_app)
         self._one = threading.Lock()
         self._numbers = itertools.count(1)
@@ -97,6 +99,8 @@ class S3Server:
 
     def _answer(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         fault = self.fault(environ["REQUEST_METHOD"], environ["PATH_INFO"])
+        if "HTTP_X_AMZ_COPY_SOURCE" in environ:
+            self.copies[environ["PATH_INFO"]] += 1
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         environ["wsgi.input"] = BytesIO(body)
         with self._one:

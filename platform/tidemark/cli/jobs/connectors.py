@@ -17,7 +17,7 @@ def connectors() -> None:
 @connectors.command("install", examples=("tidemark connectors install kafka",))
 @click.argument("name")
 def install_connector(name: str) -> None:
-    """Download the jars of a connector; NAME is kafka, avro or postgres. Sessions that Tidemark starts have them from then on.
+    """Download the jars of a connector; NAME is kafka, avro, postgres or s3. Sessions that Tidemark starts have them from then on.
 
     The versions are pinned, and each file's SHA-256 is checked. $TIDEMARK_CONNECTORS names another folder, $TIDEMARK_MAVEN_REPOSITORY
     another repository than Maven Central.

@@ -19,6 +19,7 @@ from obstore.store import HTTPStore
 
 from tidemark.errors import DefinitionError, SetupError
 from tidemark.spark.env.crash_reports import is_in_spark_defaults
+from tidemark.spark.env.store_settings import MAGIC_COMMITTER, s3_settings
 from tidemark.state.store.object_stores import error_line
 
 REPOSITORY: Final = "https://repo1.maven.org/maven2"
@@ -51,6 +52,11 @@ class Jar:
         return f"{self.group}:{self.name}:{self.version}"
 
 
+S3: Final = "s3"
+"""Hadoop's connector for S3, with Amazon's whole SDK, and Spark's committers for it."""
+
+CLASS_PATHS: Final = ("spark.driver.extraClassPath", "spark.executor.extraClassPath")
+
 CONNECTORS: Final[Mapping[str, tuple[Jar, ...]]] = {
     "kafka": (
         Jar(
@@ -70,6 +76,17 @@ CONNECTORS: Final[Mapping[str, tuple[Jar, ...]]] = {
     ),
     "avro": (Jar("org.apache.spark", "spark-avro_2.13", "4.2.0", "4c186cedc03cbe4ee356a94b32232b347ef48611c3209400b3a77e4fe4abff4f"),),
     "postgres": (Jar("org.postgresql", "postgresql", "42.7.4", "188976721ead8e8627eb6d8389d500dccc0c9bebd885268a3047180274a6031e"),),
+    S3: (
+        Jar("org.apache.hadoop", "hadoop-aws", "3.5.0", "66bd9eefb938b1a1657487324b63c13df2d8b17164a1dd24e0ef37b905bc5baa"),
+        Jar("software.amazon.awssdk", "bundle", "2.35.4", "db4b55f24ad1b4e70f17eb1717a4de76a8dadc5a27d764be7c44ff67b2c1c677"),
+        Jar(
+            "software.amazon.s3.analyticsaccelerator",
+            "analyticsaccelerator-s3",
+            "1.3.1",
+            "4959a9747cbb479c73c3ffbcd479bee5b014f8b2880994585a8693fb9d24675e",
+        ),
+        Jar("org.apache.spark", "spark-hadoop-cloud_2.13", "4.0.0", "5e333036e1cee2b328699f1f0bce76f33cc4115a06a50ad9b1057b602fee52bf"),
+    ),
 }
 """By name. The versions are those that the tests ran with."""
 
@@ -102,11 +119,20 @@ def installed(name: str) -> tuple[Path, ...]:
 
 
 def connector_settings(conf: Mapping[str, str]) -> dict[str, str]:
-    """Return the setting that gives a session the jars of all installed connectors; none where its settings name jars themselves."""
+    """Return the settings that give a session the jars of all installed connectors; none where its settings name jars themselves.
+
+    Those for S3 are on the class path: Spark would copy the jars that it is given, 690 MB, for each session. On a cluster the executors
+    need them at the same path.
+    """
     if any(name in conf or is_in_spark_defaults(name) for name in ("spark.jars", "spark.jars.packages")):
         return {}
-    jars = [str(path) for name in CONNECTORS for path in installed(name)]
-    return {"spark.jars": ",".join(jars)} if jars else {}
+    jars = [str(path) for name in CONNECTORS if name != S3 for path in installed(name)]
+    found = {"spark.jars": ",".join(jars)} if jars else {}
+    on_path = installed(S3) if S3 in CONNECTORS else ()
+    if on_path and not any(name in conf or is_in_spark_defaults(name) for name in CLASS_PATHS):
+        found |= dict.fromkeys(CLASS_PATHS, os.pathsep.join(map(str, on_path)))
+        found |= {**MAGIC_COMMITTER, **s3_settings(os.environ)}
+    return found
 
 
 def install(name: str, *, on_file: Callable[[Jar, bool], None] | None = None) -> tuple[Path, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -12,12 +13,13 @@ from tidemark.graph.job.job import Job
 from tidemark.graph.model.nodes import DeltaSpec, ParquetSpec
 from tidemark.graph.model.source_specs import DeltaTableSpec, FilesSpec
 from tidemark.locations import Location, absolute_path
+from tidemark.spark.env.store_settings import azure_settings, google_settings, hand_over
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _CONNECTORS: Final[Mapping[str, str]] = {
-    "s3a": "spark.jars.packages=org.apache.hadoop:hadoop-aws:{hadoop}",
+    "s3a": "the connector by `tidemark connectors install s3`, or spark.jars.packages=org.apache.hadoop:hadoop-aws:{hadoop}",
     "abfss": "spark.jars.packages=org.apache.hadoop:hadoop-azure:{hadoop}",
     "gs": "Google's connector for Hadoop, among spark.jars",
 }
@@ -25,7 +27,7 @@ _ALSO: Final[Mapping[str, str]] = {"s3": "s3a", "gcs": "gs"}
 
 
 def require_file_systems(spark: SparkSession, job: Job, store: Location) -> None:
-    """Make sure that Spark has a file system for each place of a job; no place is accessed.
+    """Make sure that Spark has a file system for each place of a job, and the credentials that it needs; no place is accessed.
 
     Args:
         spark: the session.
@@ -44,7 +46,8 @@ def require_file_systems(spark: SparkSession, job: Job, store: Location) -> None
         *(readable(spark, path) for path in sources),
     ]
     for place in places:
-        scheme, separator, _ = place.partition("://")
+        scheme, separator, rest = place.partition("://")
+        hand_over(spark, _credentials(scheme, rest))
         if separator and not _has(spark, scheme):
             hadoop = spark.sparkContext._jvm.org.apache.hadoop.util.VersionInfo.getVersion()  # type: ignore[union-attr]  # noqa: SLF001
             connector = _CONNECTORS.get(scheme, "Hadoop's connector for it").format(hadoop=hadoop)
@@ -53,6 +56,13 @@ def require_file_systems(spark: SparkSession, job: Job, store: Location) -> None
                 fix=f"give the session {connector}",
                 job=job.name,
             )
+
+
+def _credentials(scheme: str, rest: str) -> dict[str, str]:
+    """Return Hadoop's settings for a place, from this process's variables. Those for S3 a session has from its start."""
+    if scheme == "abfss":
+        return azure_settings(os.environ, rest.partition("/")[0].rpartition("@")[2].partition(".")[0])
+    return google_settings(os.environ) if scheme == "gs" else {}
 
 
 def readable(spark: SparkSession, path: str) -> str:
