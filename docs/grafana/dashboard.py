@@ -10,8 +10,8 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tidemark.control.metrics.metric_catalog import MetricGroup, MetricInfo
 from tidemark.control.metrics.metric_registry import ALL_METRICS
+from tidemark.control.metrics.metric_types import MetricGroup, MetricInfo
 
 PLACE = Path(__file__).with_name("tidemark.json")
 

@@ -27,7 +27,7 @@ from tidemark.state.log.progress import EpochProgress
 from tidemark.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -329,56 +329,6 @@ def test_a_pass_that_fails_by_itself_is_given_up(
     assert len(rows["panes"]) > 6
     assert "no such method" in passes.refused["process w strict"]
     assert len(calls) <= 2 + 3 + 3  # the input of the first epoch, that of later ones, and the results
-
-
-def test_a_plan_is_not_that_of_other_numbers_or_files(spark: SparkSession, tmp_path: Path) -> None:
-    for number in range(2):
-        pq.write_table(pa.table({"v": [number, number + 10]}), tmp_path / f"{number}.parquet")
-
-    def rows(number: int, more_than: int) -> DataFrame:
-        frame = spark.read.schema("v BIGINT").parquet(f"file://{tmp_path}/{number}.parquet").coalesce(1)
-        return frame.where(f"v > get(array({more_than}L), CAST(pmod(v, 1) AS INT))")
-
-    plan = prepared_plan.PreparedPlan(rows(0, 77_777))
-    place = f"file://{tmp_path}/1.parquet"
-    assert plan.equals(rows(1, 5), [[place]], {77_777: 5})
-    assert not plan.equals(rows(1, 5), [[place]], {77_777: 6})
-    assert not plan.equals(rows(0, 5), [[place]], {77_777: 5})
-    assert not plan.equals(rows(1, 5).where("v < 100"), [[place]], {77_777: 5})
-    assert plan.run([[place]], {77_777: 5}).table.to_pydict() == {"v": [11]}
-    assert plan.run([[place]], {77_777: -5}).table.to_pydict() == {"v": [1, 11]}
-    with pytest.raises(Py4JError, match="of 2 files, 1 are there"):
-        plan.run([[place, f"file://{tmp_path}/2.parquet"]], {77_777: 5})
-
-
-def test_a_plan_of_several_tasks_or_other_sources_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    pq.write_table(pa.table({"v": [1]}), tmp_path / "1.parquet")
-    rows = spark.read.schema("v BIGINT").parquet(f"file://{tmp_path}/1.parquet")
-    with pytest.raises(Exception, match="several tasks"):
-        prepared_plan.PreparedPlan(rows.repartition(2))
-    with pytest.raises(Exception, match="files alone"):
-        prepared_plan.PreparedPlan(rows.coalesce(1).union(spark.range(3).toDF("v").coalesce(1)))
-    with pytest.raises(Exception, match="files alone"):
-        prepared_plan.PreparedPlan(spark.range(3).coalesce(1))
-
-
-def test_a_plan_of_several_scans_is_bound_in_their_order(spark: SparkSession, tmp_path: Path) -> None:
-    for number in range(4):
-        pq.write_table(pa.table({"v": [number]}), tmp_path / f"{number}.parquet")
-    places = [f"file://{tmp_path}/{number}.parquet" for number in range(4)]
-
-    def rows(*scans: Sequence[str]) -> DataFrame:
-        read = [spark.read.schema("v BIGINT").parquet(*paths).coalesce(1) for paths in scans]
-        named = [frame.selectExpr(f"{number}L AS part", "v") for number, frame in enumerate(read)]
-        return named[0].union(named[1]).groupBy("v").agg(F.max("part").alias("part"))
-
-    plan = prepared_plan.PreparedPlan(rows(places[:1], places[1:2]))
-    other = [places[2:3], [places[3], places[0]]]
-    assert plan.equals(rows(*other), other, {})
-    assert not plan.equals(rows(*other), other[::-1], {})
-    assert sorted(map(tuple, map(dict.values, plan.run(other, {}).table.to_pylist()))) == [(0, 1), (2, 0), (3, 1)]
-    with pytest.raises(Exception, match="2 scans, and there are files of 1"):
-        plan.run(other[:1], {})
 
 
 def sliding(rows: tm.Stream) -> tm.Stream:

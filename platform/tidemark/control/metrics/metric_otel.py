@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidemark.control.metrics.metric_catalog import MetricInfo
 from tidemark.control.metrics.metric_registry import ALL_METRICS, numbers_of
 from tidemark.control.metrics.metric_server import SnapshotSource
+from tidemark.control.metrics.metric_types import MetricInfo
 from tidemark.errors import SetupError, TidemarkError
 
 if TYPE_CHECKING:

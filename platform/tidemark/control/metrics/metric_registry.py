@@ -10,7 +10,8 @@ from typing import Final
 
 from tidemark.control.alerts.delivery.delivery_queue import ReceiverCounts
 from tidemark.control.alerts.engine.alert_evaluator import WatchReport
-from tidemark.control.metrics.metric_catalog import JOB_METRICS, JobMetric, MetricInfo, MetricKind
+from tidemark.control.metrics.metric_catalog import JOB_METRICS
+from tidemark.control.metrics.metric_types import JobMetric, MetricInfo, MetricKind
 from tidemark.control.metrics.resource_metrics import RESOURCE_METRICS
 from tidemark.control.model.view import JobView
 

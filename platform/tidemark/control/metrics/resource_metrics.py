@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from tidemark.control.metrics.metric_catalog import JobMetric, MetricKind, Sample, job_metric
+from tidemark.control.metrics.metric_types import JobMetric, MetricKind, Sample, job_metric
 from tidemark.control.model.view import JobView
 from tidemark.state.status.resources import ExecutorUse, JvmUse, ProcessUse, Resources
 

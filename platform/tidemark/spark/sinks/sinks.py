@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-import pyarrow.compute as pc
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -27,9 +26,7 @@ from tidemark.spark.prepared.prepared_pass import Frame
 from tidemark.spark.prepared.prepared_plan import PassRows
 from tidemark.spark.sinks.connectors import open_connector, reopen_connector
 from tidemark.spark.sinks.delta.delta_changes import (
-    DELETED,
     Changes,
-    ObservedChanges,
     changes_options,
     staged_history,
     staged_upsert,
@@ -38,9 +35,9 @@ from tidemark.spark.sinks.delta.delta_changes import (
 from tidemark.spark.sinks.delta.delta_descriptions import TableTexts
 from tidemark.spark.sinks.delta.delta_sink import DeltaSink
 from tidemark.spark.sinks.delta.delta_upsert import Upsert
+from tidemark.spark.sinks.few_rows import stage_few
 from tidemark.spark.sinks.local_sinks import ConsoleSink, MemorySink
 from tidemark.spark.sinks.parquet_sink import ParquetSink
-from tidemark.spark.sinks.staging.arrow_files import write_rows
 from tidemark.spark.sinks.staging.connector_sink import ConnectorSink
 from tidemark.spark.sinks.staging.missing import Expected
 from tidemark.spark.sinks.staging.sink_owner import SinkOwner
@@ -235,35 +232,7 @@ class BoundSink:
             lineage: the job's.
             epoch: the current epoch.
         """
-        upsert = self._upsert
-        apart = (DELETED,) if self.changes is not None else ()
-        schema = nullable(T.StructType([field for field in rows.schema if field.name not in apart]))
-        self.sink.require_whole()
-        self.sink.check(schema)
-        folder = self.sink.staging_folder(new_staging(lineage, epoch))
-        parts = {folder: rows.table}
-        if apart:
-            gone = rows.table[DELETED]
-            parts = {
-                f"{folder}/{DELETED}={name}": rows.table.filter(chosen) for name, chosen in (("false", pc.invert(gone)), ("true", gone))
-            }
-        files = [
-            file
-            for place, part in parts.items()
-            for file in write_rows(self.sink.staging, place, part.select(schema.names), schema, compression=SINK_COMPRESSION)
-        ]
-        options: dict[str, str] = {}
-        if upsert is not None:
-            changes = ObservedChanges(rows.observed[-1])
-            options = {**upsert.options, **changes_options(changes.emitted(files, self.name), changes.counts)}
-        return OutputRecord(
-            sink=self.sink.kind,
-            location=self.sink.location,
-            schema=schema.json(),
-            files=tuple(file.as_staged_file() for file in files),
-            rows=sum(file.rows for file in files),
-            options=options,
-        )
+        return stage_few(self.name, self.sink, self._upsert, rows, new_staging(lineage, epoch))
 
     def empty_record(self) -> OutputRecord:
         """Return the record of an epoch without rows for this output."""
