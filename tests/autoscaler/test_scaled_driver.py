@@ -35,6 +35,8 @@ SETTINGS = AutoscalerSettings(
 
 
 FILES = 20
+ROWS = 10
+"""Of a file."""
 
 
 def test_a_job_with_a_backlog_is_scaled_up_while_its_driver_stays(tmp_path: Path) -> None:
@@ -49,6 +51,8 @@ def test_a_job_with_a_backlog_is_scaled_up_while_its_driver_stays(tmp_path: Path
     thread = threading.Thread(target=supervisor.run)
     thread.start()
     try:
+        until(lambda: scaled_up(landing), "a decision to scale up", seconds=300)
+        landing.land(FILES)
         until(lambda: read(landing) >= len(landing.landed), "the end of the backlog", seconds=300)
         process = landing.status
         JobClient(store, "ada").stop("landing", "drain")
@@ -73,7 +77,17 @@ def test_a_job_with_a_backlog_is_scaled_up_while_its_driver_stays(tmp_path: Path
     assert process is not None
     assert process.owner is not None
     assert process.owner.run_id == "attempt-1", "the process that the job began with"
-    assert landing.table() == landing.expected(FILES)
+    assert landing.table() == landing.expected(len(landing.landed) // ROWS)
+
+
+def scaled_up(landing: Landing) -> bool:
+    """Whether the autoscaler has scaled up; lands more files where the backlog is nearly read."""
+    record = read_newest_record(landing.store, "landing")
+    if record is not None and any(made.scales_up for made in record.decisions):
+        return True
+    if len(landing.landed) - read(landing) < FILES * ROWS // 2:
+        landing.land(FILES // 2)
+    return False
 
 
 def read(landing: Landing) -> int:

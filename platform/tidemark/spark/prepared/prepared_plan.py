@@ -19,7 +19,7 @@ from pyspark.serializers import CPickleSerializer
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from tidemark.spark.env.compiled_java import new_object
+from tidemark.spark.compiled_java import new_object
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from tidemark.spark.env.compiled_java import new_object
+from tidemark.spark.compiled_java import new_object
 from tidemark.state.status.resources import MAX_EXECUTORS, ExecutorUse, JvmUse
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Final
 
 from tidemark.control.client.savepoint_client import SavepointClient
+from tidemark.control.model.autoscaler_settings import AutoscalerSettings
 from tidemark.control.model.spec import AlertThresholds, JobSpec, LauncherName, RestartPolicy, StopMode
 from tidemark.durations import to_ms
 from tidemark.errors import RequestFormError
@@ -68,6 +69,7 @@ class SubmitForm(WaitForm):
     variables: Mapping[str, str] = field(default_factory=dict)
     restart: RestartPolicy = field(default_factory=RestartPolicy)
     alerts: AlertThresholds = field(default_factory=AlertThresholds)
+    autoscaler: AutoscalerSettings = field(default_factory=AutoscalerSettings)
     adaptive_intake: bool = False
     standby: bool = False
     hang_after: Annotated[str | None, Value("An epoch that takes this long hangs.", longest=100)] = None
@@ -93,6 +95,7 @@ def submit_job(call: Call, form: SubmitForm) -> Accepted:
         adaptive_intake=form.adaptive_intake,
         standby=form.standby,
         alerts=form.alerts,
+        autoscaler=form.autoscaler,
         hang_after_ms=to_ms(form.hang_after, what="hang_after") if form.hang_after is not None else None,
     )
     return change_and_wait(
