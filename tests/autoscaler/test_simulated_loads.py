@@ -114,6 +114,14 @@ def test_without_input_it_goes_down_to_the_lower_bound() -> None:
     assert "there is no input" in job.decisions[-1].reason
 
 
+def test_small_factors_change_a_small_parallelism_by_one() -> None:
+    settings = with_settings(scale_up_max_factor=1.5, scale_down_max_factor=0.2)
+    job = SimulatedJob(levels((0, 1_500), (120, 100)), settings, backlog=100_000).run(DAY)
+    assert job.parallelisms == [2, 1]
+    job = SimulatedJob(levels((0, 100)), with_settings(scale_down_max_factor=0.0), parallelism=3).run(DAY)
+    assert job.parallelisms == []
+
+
 def test_a_source_that_reports_no_backlog_is_followed_by_how_busy_the_job_is() -> None:
     job = SimulatedJob(levels((0, 3_000)), cores=8, knows_backlog=False).run(3 * HOUR)
     assert 4 <= job.parallelism <= 8
