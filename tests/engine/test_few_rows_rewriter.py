@@ -121,6 +121,7 @@ class Other:
     rows: int | None = 1
     size: int = 1
     upsert: Upsert = KEYED
+    new_size: int = 1
 
 
 OTHERS = {
@@ -128,6 +129,7 @@ OTHERS = {
     "decimals": Other("decimal(38,1)"),
     "rows": Other(rows=MOST_ROWS),
     "bytes": Other(size=MOST_BYTES + 1),
+    "bytes of new rows": Other(new_size=MOST_BYTES),
     "unknown rows": Other(rows=None),
     "versions": Other(upsert=Upsert(("k",), versions=True)),
     "sessions": Other(upsert=SESSIONS),
@@ -152,7 +154,9 @@ def test_spark_rewrites_others(name: str, tmp_path: Path, monkeypatch: pytest.Mo
     other = OTHERS[name]
     times: Any = {"type": "array", "elementType": "timestamp", "containsNull": True}
     schema = struct(("k", other.kind), ("window_start", "timestamp"), ("replaces", times))
-    given = Change(other.upsert, schema, (StagedFile("missing.parquet", 1, 1, {}),))
+    given = Change(other.upsert, schema, (StagedFile("missing.parquet", 1, other.new_size, {}),))
+    if name != "a file that is gone":
+        monkeypatch.setattr(FewRowsRewriter, "_gone", lambda *_: pytest.fail("a file is read"))
     rewriter = FewRowsRewriter(JobStore.open(str(tmp_path)))
     files = [LiveFile("old.parquet", other.rows, other.size, 0, {})]
     assert (rewriter.touched(given, files), rewriter.survivors(schema, given, files, "kept")) == ({}, [])
