@@ -113,6 +113,14 @@ def test_columns_that_a_file_lacks_are_null(tmp_path: Path) -> None:
 KEYED = Upsert(("k",))
 
 
+def test_columns_that_a_file_spells_otherwise_are_left_to_spark(tmp_path: Path) -> None:
+    store = JobStore.open(str(tmp_path))
+    given = change(KEYED, struct(("k", "string"), ("n", "long")), stored(store, "new.parquet", pa.table({"k": ["a"], "n": [5]})))
+    old = stored(store, "old.parquet", pa.table({"k": ["a", "b"], "N": [1, 2]}))
+    with pytest.raises(AssertionError, match="Spark is asked"):
+        WithoutSpark(store).survivors(given.schema, given, [old], "kept")
+
+
 @dataclass(frozen=True)
 class Other:
     """A table that Spark rewrites."""

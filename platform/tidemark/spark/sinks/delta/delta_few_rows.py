@@ -86,6 +86,8 @@ class FewRowsRewriter(SparkRewriter):
         wanted = to_arrow_schema(kind, timezone="UTC")
         file = pq.ParquetFile(pa.BufferReader(self._store.get(path)), coerce_int96_timestamp_unit="us")
         there = set(file.schema_arrow.names)
+        if {name.lower() for name in wanted.names if name not in there} & {name.lower() for name in there}:
+            raise pa.ArrowInvalid(f"{path} spells a column otherwise, which Spark finds")
         found = file.read([name for name in wanted.names if name in there])
         rows = file.metadata.num_rows
         columns = [found[field.name].cast(field.type) if field.name in there else pa.nulls(rows, field.type) for field in wanted]
