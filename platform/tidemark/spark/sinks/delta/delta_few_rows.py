@@ -102,7 +102,7 @@ def _is_small(change: Change, files: Sequence[LiveFile]) -> bool:
     rows = [file.rows for file in files]
     if None in rows or sum(row or 0 for row in rows) + sum(file.rows for file in change.files) > MOST_ROWS:
         return False
-    if sum(file.bytes for file in (*files, *change.files)) > MOST_BYTES:
+    if sum(file.bytes for file in files) + sum(file.bytes for file in change.files) > MOST_BYTES:
         return False
     return all(isinstance(given[key].dataType, _COMPARED) or given[key].dataType == T.StringType() for key in upsert.keys)
 
