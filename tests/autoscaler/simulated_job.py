@@ -6,11 +6,9 @@ once if the epoch took longer.
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from tidemark.control.autoscaler.policy import Situation, evaluate
 from tidemark.control.model.autoscaler_records import LoadSample, ScalingDecision, ScalingEvaluation
@@ -24,14 +22,6 @@ MONDAY = 1_700_438_400_000
 
 Load = Callable[[int], float]
 """Rows per second that arrive, by milliseconds since the simulation began."""
-
-
-def recorded(name: str, *, per_unit: float = 1.0) -> Load:
-    """Return a recorded load: a file with a column of minutes and one of amounts, each of which holds until the next line's minute."""
-    with (Path(__file__).parent / "loads" / name).open(encoding="utf-8") as file:
-        lines = [(int(minute), float(amount) * per_unit) for minute, amount in list(csv.reader(file))[1:]]
-    step, period = lines[1][0] - lines[0][0], lines[-1][0] + lines[1][0] - lines[0][0]
-    return lambda at: lines[at // MINUTE % period // step][1]
 
 
 def levels(*given: tuple[float, float]) -> Load:

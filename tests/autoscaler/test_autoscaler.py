@@ -18,6 +18,7 @@ from tidemark.control.metrics.metric_catalog import JOB_METRICS
 from tidemark.control.model.autoscaler_records import AutoscalerRecord, create_record, read_newest_record
 from tidemark.control.model.autoscaler_settings import AutoscalerSettings
 from tidemark.control.model.paths import AUTOSCALER, numbered
+from tidemark.control.observed.observe import Observation
 from tidemark.control.view.view_builder import view_of
 from tidemark.errors import StoreError
 from tidemark.state.store.layout import job_folder
@@ -81,6 +82,20 @@ def test_a_crash_between_record_and_spec_is_made_good(monkeypatch: pytest.Monkey
     assert (job.spec.generation, job.spec.spec.parallelism) == (2, decision.parallelism)
     job.autoscaler.advance([job.world.observe()])
     assert job.spec.generation == 2
+
+
+@pytest.mark.parametrize("why_not", ["too late", "upgrade"])
+def test_what_a_crash_left_is_not_made_good_later_or_in_an_upgrade(why_not: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = ScaledJob()
+    with monkeypatch.context() as patch:
+        patch.setattr(Autoscaler, "_act", lambda *_: None)
+        job.minutes(8)
+    if why_not == "too late":
+        job.world.clock.advance(job.spec.spec.autoscaler.window_ms)
+    with monkeypatch.context() as patch:
+        patch.setattr(Observation, "active_upgrade", object() if why_not == "upgrade" else None)
+        job.autoscaler.advance([job.world.observe()])
+    assert job.spec.generation == 1
 
 
 def test_a_change_that_somebody_else_made_in_between_stays(monkeypatch: pytest.MonkeyPatch) -> None:

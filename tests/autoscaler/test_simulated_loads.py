@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import pytest
 
-from tests.autoscaler.simulated_job import DAY, HOUR, MINUTE, MONDAY, SimulatedJob, levels, recorded, with_settings
+from tests.autoscaler.simulated_job import DAY, HOUR, MINUTE, MONDAY, SimulatedJob, levels, with_settings
+from tests.autoscaler.taxi_weeks import MONTHS, by_half_hours, generated_rides, real_rides
 
 CATCH_UP = 30 * MINUTE
 REACTION = 12 * MINUTE
 """Until two changes are made: twice the stabilization interval, and the time until a rate is known."""
 
 
-def test_a_week_of_taxi_rides_is_followed_with_four_changes_a_day() -> None:
-    """A recorded daily wave: rides that ended, by half hours of a week, 60 rows for each; at the peak ten times what one partition does."""
-    job = SimulatedJob(recorded("taxi_week.csv", per_unit=60)).run(7 * DAY)
-    # On the first day four changes from one partition on are not enough for the evening.
-    assert max(rows for at, rows in job.backlogs if at > DAY) < 10_000 * 2 * 60, "never more than two minutes of the peak"
+@pytest.mark.parametrize(
+    ("rides", "minutes"),
+    [
+        pytest.param(generated_rides, 4, id="generated"),
+        pytest.param(
+            real_rides,
+            2,
+            id="real",
+            marks=pytest.mark.skipif(not MONTHS.is_dir(), reason=f"the months of taxi records are not at {MONTHS}"),
+        ),
+    ],
+)
+def test_a_week_of_taxi_rides_is_followed_with_four_changes_a_day(rides: Callable[[], Iterator[int]], minutes: int) -> None:
+    """Rides that end, by half hours of a week, 60 rows for each; at the peak ten times what one partition does."""
+    job = SimulatedJob(by_half_hours(rides(), rows_per_ride=60)).run(7 * DAY)
+    # On the first day four changes from one partition on may not be enough for the evening; what is left is read first on the second.
+    assert max(rows for at, rows in job.backlogs if at > DAY + 2 * HOUR) < 10_000 * 60 * minutes, "never more than minutes of the peak"
     begins = [made.at - MONDAY for made in job.decisions]
     assert max(job.changes_in(begin, begin + DAY) for begin in begins) <= 4
     assert max(job.parallelisms) >= 12, "it follows the peaks"
@@ -97,6 +112,14 @@ def test_without_input_it_goes_down_to_the_lower_bound() -> None:
     job = SimulatedJob(levels((0, 5_000), (180, 0)), settings, parallelism=8).run(2 * DAY)
     assert job.parallelism == 2
     assert "there is no input" in job.decisions[-1].reason
+
+
+def test_small_factors_change_a_small_parallelism_by_one() -> None:
+    settings = with_settings(scale_up_max_factor=1.5, scale_down_max_factor=0.2)
+    job = SimulatedJob(levels((0, 1_500), (120, 100)), settings, backlog=100_000).run(DAY)
+    assert job.parallelisms == [2, 1]
+    job = SimulatedJob(levels((0, 100)), with_settings(scale_down_max_factor=0.0), parallelism=3).run(DAY)
+    assert job.parallelisms == []
 
 
 def test_a_source_that_reports_no_backlog_is_followed_by_how_busy_the_job_is() -> None:

@@ -113,6 +113,14 @@ def test_columns_that_a_file_lacks_are_null(tmp_path: Path) -> None:
 KEYED = Upsert(("k",))
 
 
+def test_columns_that_a_file_spells_otherwise_are_left_to_spark(tmp_path: Path) -> None:
+    store = JobStore.open(str(tmp_path))
+    given = change(KEYED, struct(("k", "string"), ("n", "long")), stored(store, "new.parquet", pa.table({"k": ["a"], "n": [5]})))
+    old = stored(store, "old.parquet", pa.table({"k": ["a", "b"], "N": [1, 2]}))
+    with pytest.raises(AssertionError, match="Spark is asked"):
+        WithoutSpark(store).survivors(given.schema, given, [old], "kept")
+
+
 @dataclass(frozen=True)
 class Other:
     """A table that Spark rewrites."""
@@ -121,6 +129,7 @@ class Other:
     rows: int | None = 1
     size: int = 1
     upsert: Upsert = KEYED
+    new_size: int = 1
 
 
 OTHERS = {
@@ -128,6 +137,7 @@ OTHERS = {
     "decimals": Other("decimal(38,1)"),
     "rows": Other(rows=MOST_ROWS),
     "bytes": Other(size=MOST_BYTES + 1),
+    "bytes of new rows": Other(new_size=MOST_BYTES),
     "unknown rows": Other(rows=None),
     "versions": Other(upsert=Upsert(("k",), versions=True)),
     "sessions": Other(upsert=SESSIONS),
@@ -152,7 +162,9 @@ def test_spark_rewrites_others(name: str, tmp_path: Path, monkeypatch: pytest.Mo
     other = OTHERS[name]
     times: Any = {"type": "array", "elementType": "timestamp", "containsNull": True}
     schema = struct(("k", other.kind), ("window_start", "timestamp"), ("replaces", times))
-    given = Change(other.upsert, schema, (StagedFile("missing.parquet", 1, 1, {}),))
+    given = Change(other.upsert, schema, (StagedFile("missing.parquet", 1, other.new_size, {}),))
+    if name != "a file that is gone":
+        monkeypatch.setattr(FewRowsRewriter, "_gone", lambda *_: pytest.fail("a file is read"))
     rewriter = FewRowsRewriter(JobStore.open(str(tmp_path)))
     files = [LiveFile("old.parquet", other.rows, other.size, 0, {})]
     assert (rewriter.touched(given, files), rewriter.survivors(schema, given, files, "kept")) == ({}, [])

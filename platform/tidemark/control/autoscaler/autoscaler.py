@@ -1,7 +1,7 @@
 """The autoscaler of a store's jobs: after each pass of a supervisor it samples their load, decides, and acts by their specs.
 
 Any number may run at once. Each result is a numbered record that only one of them creates, and a decision is in the record before it is
-acted on: after a crash between the two, the next pass writes the spec.
+acted on: after a crash between the two, the next pass writes the spec, within a metrics window and while no upgrade is under way.
 """
 
 from __future__ import annotations
@@ -70,11 +70,12 @@ class Autoscaler:
             return None
         record = seen.autoscaler or AutoscalerRecord(seen.job)
         last = record.decisions[-1] if record.decisions else None
-        if last is not None and last.kind == "scaled" and last.generation == spec.generation:
-            # Its record was written and its spec was not.
-            self._act(seen.job, last)
+        now, fresh_ms = self._clock.now_ms(), window_ms(spec.spec.autoscaler, spec.spec.trigger_ms)
+        if last is not None and last.kind == "scaled" and last.generation == spec.generation and now - last.at < fresh_ms:
+            # Its record was written and its spec was not. Later the load is another one, and is measured again.
+            if seen.active_upgrade is None:
+                self._act(seen.job, last)
             return None
-        now = self._clock.now_ms()
         sample = sample_of(seen, now)
         # A clock that was set back must not stop the samples.
         if sample is None or 0 <= now - record.at < spec.spec.autoscaler.sample_interval_ms or _waits_for_epoch(seen, record, sample):

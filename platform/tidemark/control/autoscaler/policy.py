@@ -215,7 +215,8 @@ def _scaled_up(load: _Load, high: int) -> _Target:
     parts = filter(None, (load.found, measure(end, load.situation.trigger_ms)))
     needed = max(part.needed_rate(settings, utilization=settings.utilization_target) for part in parts)
     ideal = math.ceil(before * needed / (load.found.processing_rate or needed))
-    wanted = min(ideal, math.floor(before * settings.scale_up_max_factor), high)
+    # Of a small parallelism a factor may be less than the least step.
+    wanted = min(ideal, max(math.floor(before * settings.scale_up_max_factor), before + 1), high)
     if wanted <= before:
         return _Target(before, load.last.intake, f"{need}; parallelism {before} is its upper bound")
     ceiling, why = _effective_ceiling(load)
@@ -233,7 +234,10 @@ def _scaled_down(load: _Load) -> _Target:
     if peak is None or (peak > low * (rate or 0.0)):
         return _Target(before, load.last.intake, f"{load.need}; before it scales down that must hold for {interval}")
     ideal = math.ceil(before * peak / rate) if rate is not None else 0
-    wanted = max(ideal, math.ceil(before * (1 - settings.scale_down_max_factor)), settings.min_parallelism)
+    least = math.ceil(before * (1 - settings.scale_down_max_factor))
+    if settings.scale_down_max_factor:
+        least = min(least, before - 1)
+    wanted = max(ideal, least, settings.min_parallelism)
     if wanted >= before:
         return _Target(before, load.last.intake, load.need)
     return _Target(wanted, load.last.intake, f"{load.need}, and in the last {interval} no more than parallelism {wanted} was needed")

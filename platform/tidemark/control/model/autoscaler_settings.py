@@ -90,8 +90,8 @@ class AutoscalerSettings:
         window_ms: the metrics window: how far back rates are measured.
         stabilization_ms: how long after a change, or a driver's start, it makes no other one.
         scale_down_interval_ms: how long the load must have been low before it scales down.
-        scale_up_max_factor: a change multiplies parallelism, and intake, by so much at most.
-        scale_down_max_factor: the share of the parallelism by which a change lowers it at most.
+        scale_up_max_factor: a change multiplies parallelism, and intake, by so much at most, but may raise parallelism by 1.
+        scale_down_max_factor: the share of the parallelism by which a change lowers it at most, but by 1 unless it is 0.
         max_changes_per_day: in any 24 hours; the last half of these, rounded down, only scales up.
         effectiveness_threshold: the share of the expected gain in processing rate below which scaling up was ineffective, and is not
             repeated for a week.

@@ -86,6 +86,8 @@ class FewRowsRewriter(SparkRewriter):
         wanted = to_arrow_schema(kind, timezone="UTC")
         file = pq.ParquetFile(pa.BufferReader(self._store.get(path)), coerce_int96_timestamp_unit="us")
         there = set(file.schema_arrow.names)
+        if {name.lower() for name in wanted.names if name not in there} & {name.lower() for name in there}:
+            raise pa.ArrowInvalid(f"{path} spells a column otherwise, which Spark finds")
         found = file.read([name for name in wanted.names if name in there])
         rows = file.metadata.num_rows
         columns = [found[field.name].cast(field.type) if field.name in there else pa.nulls(rows, field.type) for field in wanted]
@@ -100,7 +102,7 @@ def _is_small(change: Change, files: Sequence[LiveFile]) -> bool:
     rows = [file.rows for file in files]
     if None in rows or sum(row or 0 for row in rows) + sum(file.rows for file in change.files) > MOST_ROWS:
         return False
-    if sum(file.bytes for file in files) > MOST_BYTES:
+    if sum(file.bytes for file in files) + sum(file.bytes for file in change.files) > MOST_BYTES:
         return False
     return all(isinstance(given[key].dataType, _COMPARED) or given[key].dataType == T.StringType() for key in upsert.keys)
 
