@@ -104,7 +104,17 @@ def test_only_known_hosts_are_answered(served: Served, host: str, answered: bool
 
 
 @pytest.mark.parametrize(
-    "origin", ["http://evil.example", "http://localhost:9999", "https://localhost", "null", "", "http://localhost:8787.evil"]
+    "origin",
+    [
+        "http://evil.example",
+        "http://localhost:9999",
+        "https://localhost",
+        "null",
+        "",
+        "http://localhost:8787.evil",
+        "http://[::1",
+        "http://[x]",
+    ],
 )
 def test_requests_of_other_pages_are_refused(served: Served, origin: str) -> None:
     for method in ("GET", "POST", "OPTIONS"):
