@@ -262,7 +262,9 @@ def test_what_cannot_be_is_refused_and_nothing_is_changed(server: Server, path: 
     ],
 )
 def test_a_body_that_is_no_json_is_refused(server: Server, content: bytes, kind: str, status: int) -> None:
-    answer = server.client("admin").post(f"/api/v1/jobs/{JOB}/stop", content=content, headers={"Content-Type": kind})
+    address = f"/api/v1/jobs/{JOB}/{'submit' if b'code' in content else 'stop'}"
+    answer = server.client("admin").post(address, content=content, headers={"Content-Type": kind})
+        (b'{"code": "a:b", "alerts": {"late_warn": 1e999}}', "application/json", 422),
     assert (answer.status_code, answer.json()["code"]) == (status, "TM710")
 
 
