@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Final
 
 from tidemark.control.client.savepoint_client import SavepointClient
+from tidemark.control.model.autoscaler_settings import AutoscalerSettings
 from tidemark.control.model.spec import AlertThresholds, JobSpec, LauncherName, RestartPolicy, StopMode
 from tidemark.durations import to_ms
 from tidemark.errors import RequestFormError
@@ -69,6 +70,7 @@ class SubmitForm(WaitForm):
     restart: RestartPolicy = field(default_factory=RestartPolicy)
     alerts: AlertThresholds = field(default_factory=AlertThresholds)
     adaptive_intake: bool = False
+    autoscaler: AutoscalerSettings = field(default_factory=AutoscalerSettings)
     standby: bool = False
     hang_after: Annotated[str | None, Value("An epoch that takes this long hangs.", longest=100)] = None
     missing_epochs: MissingEpochs | None = None
@@ -91,6 +93,7 @@ def submit_job(call: Call, form: SubmitForm) -> Accepted:
         variables=form.variables,
         restart=form.restart,
         adaptive_intake=form.adaptive_intake,
+        autoscaler=form.autoscaler,
         standby=form.standby,
         alerts=form.alerts,
         hang_after_ms=to_ms(form.hang_after, what="hang_after") if form.hang_after is not None else None,
