@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.control.read_jobs import Read, kafka
-from tests.control.worlds import World
+from tests.control.worlds import FakeLauncher, World
 from tests.web.served import FARES, OTHER, TAXI, Served, Server
 from tidemark.cli.program.main import main
 from tidemark.control.alerts.engine.alert_store import AlertRecord, write_alerts
@@ -69,12 +69,15 @@ def test_savepoints_are_shown(served: Served) -> None:
     assert found["epochs"] == {"before": 2, "after": 3}
 
 
-def test_the_log_is_that_of_the_driver(served: Served) -> None:
+def test_the_log_is_that_of_the_driver(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     found = served.client("operator").get(f"/api/v1/jobs/{FARES}/log?lines=2").json()
     pid = served.world.driver(FARES).pid
     assert found == {"place": None, "host": "host-a", "lines": [f"line 0 of process {pid}", f"line 1 of process {pid}"]}
     missing = served.client("operator").get(f"/api/v1/jobs/{TAXI}/log")
     assert (missing.status_code, missing.json()["code"]) == (404, "TM712")
+    monkeypatch.setattr(FakeLauncher, "logs", lambda *_: ("connecting", "jdbc:postgresql://ada:hunter2@db/rides"))
+    assert served.client("operator").get(f"/api/v1/jobs/{FARES}/log").json()["lines"][0] == "connecting"
+    assert "hunter2" not in served.client("operator").get(f"/api/v1/jobs/{FARES}/log").text
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.savepoints.model.savepoint import SavepointInfo
 from tidemark.savepoints.rewind.rewind_plan import RewindPlan
 from tidemark.savepoints.rewind.rewinding import preview_rewind
+from tidemark.state.encoding.redaction import redacted
 from tidemark.state.log.progress import EpochProgress
 from tidemark.state.status.history import read_history
 from tidemark.state.status.status import JobStatus
@@ -224,7 +225,9 @@ def get_log(call: Call, form: LogForm) -> LogLines:
             job=call.job,
         )
     launcher = call.service.launchers.get(handle.launcher)
-    return LogLines(handle.log, handle.host, tuple(launcher.logs(handle, form.lines)) if launcher is not None else ())
+    # A driver's own lines hide credentials; what its JVM and its code print, which is shown where there is no log, may not.
+    lines = launcher.logs(handle, form.lines) if launcher is not None else ()
+    return LogLines(handle.log, handle.host, tuple(redacted("\n".join(lines)).split("\n")) if lines else ())
 
 
 def get_page(call: Call, form: NoForm) -> Tagged:
