@@ -12,7 +12,7 @@ from tidemark.control.model.records import Lifecycle
 from tidemark.control.model.view import Health, JobState, JobView
 from tidemark.control.view.change_log import Change, changes_of
 from tidemark.control.view.job_views import status_document
-from tidemark.errors import UnknownAddressError
+from tidemark.errors import FormatError, UnknownAddressError
 from tidemark.savepoints.core.differences import SavepointDifference
 from tidemark.savepoints.core.expiry import Expiry
 from tidemark.savepoints.core.savepoint_document import savepoint_document
@@ -274,6 +274,14 @@ def savepoints_of(call: Call) -> SavepointStore:
     return SavepointStore(call.service.store, call.job, call.service.clock)
 
 
+def _open_alerts(call: Call, job: str) -> tuple[OpenCondition, ...]:
+    """Return a job's open alerts; none where a newer release wrote them, which hides neither the job nor another one."""
+    try:
+        return read_alerts(call.service.store, job).alerts.notified_conditions()
+    except FormatError:
+        return ()
+
+
 def _summary(call: Call, view: JobView) -> JobSummary:
     return JobSummary(
         view.job,
@@ -286,7 +294,7 @@ def _summary(call: Call, view: JobView) -> JobSummary:
         view.rows.read,
         view.rows.late,
         view.late_share,
-        read_alerts(call.service.store, view.job).alerts.notified_conditions(),
+        _open_alerts(call, view.job),
         view.generation,
         view.restarts_done,
         view.reason,
