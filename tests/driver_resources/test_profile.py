@@ -129,6 +129,7 @@ def test_a_recording_is_ended_where_the_other_fails(tools: Path) -> None:
     commands = [line.split()[1] for line in log.read_text().splitlines()]
     assert commands == ["JFR.configure", "JFR.start", "JFR.stop"]
     assert "filename" not in log.read_text(), "what it has is dropped"
+    assert " duration=330s " in log.read_text(), "without this process the JVM does not record for ever"
 
 
 @pytest.mark.parametrize(("idle", "frames"), [(False, {"f (fares.py:1)"}), (True, {"f (fares.py:1)", "wait (threading.py:3)"})])
