@@ -66,10 +66,11 @@ class JvmRecording:
         Raises:
             ProfileError: the JVM has ended, or does not answer.
         """
-        answer = self._command("JFR.stop", f"name={self._name}", f"filename={self._file}")
-        self._running = False
+        # The JVM splits what jcmd sends it at spaces, except in quotes.
+        answer = self._command("JFR.stop", f"name={self._name}", f'filename="{self._file}"')
         if not self._file.exists():
             raise self._failed("wrote no recording", answer)
+        self._running = False
         return self._stacks()
 
     def discard(self) -> None:
