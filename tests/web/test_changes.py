@@ -12,6 +12,7 @@ from tests.upgrade.upgrade_worlds import NEW, OLD, UpgradeWorld
 from tests.web.served import Server
 from tidemark.control.desired.spec_store import require_spec
 from tidemark.control.model.autoscaler_settings import AutoscalerSettings
+from tidemark.control.upgrade.code_check import judge_code
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.web.api.operations import RUNNING_AT_MOST
 
@@ -210,6 +211,13 @@ def test_a_fork_is_promoted(server: Server) -> None:
 def test_code_is_checked(server: Server) -> None:
     found = server.post(f"{JOB}/check", {"code": NEW}).json()
     assert (found["fits"], found["status"], found["verdict"]["job"]) == (True, "compatible", JOB)
+
+
+@pytest.mark.parametrize("wrong", [{"code": "new\0fares:job"}, {"code": NEW, "variables": {"A=B": "c"}}])
+def test_code_that_no_process_can_be_given_is_refused(server: Server, wrong: dict[str, object]) -> None:
+    server.service.judge = judge_code
+    answer = server.post(f"{JOB}/check", wrong)
+    assert (answer.status_code, answer.json()["code"]) == (409, "TM423"), answer.text
 
 
 def test_a_job_is_submitted(server: Server) -> None:
