@@ -9,6 +9,7 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -129,6 +130,17 @@ def test_a_recording_is_ended_where_the_other_fails(tools: Path) -> None:
     commands = [line.split()[1] for line in log.read_text().splitlines()]
     assert commands == ["JFR.configure", "JFR.start", "JFR.stop"]
     assert "filename" not in log.read_text(), "what it has is dropped"
+    assert " duration=330s " in log.read_text(), "without this process the JVM does not record for ever"
+
+
+def test_the_folder_of_temporary_files_may_have_a_space(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tools / "my files").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tools / "my files"))
+    # As the JVM, it takes the words after the last equals sign for one only in quotes.
+    write = 'case "$*" in *filename=\\"*) file="${*##*filename=}"; file="${file#?}"; : > "${file%?}";; esac; echo "Started recording 1."'
+    program(tools, "jcmd", write)
+    program(tools, "jfr", "exit 0")
+    assert profile_driver(someone(tools / "java"), seconds=1, only="jvm").stacks == {"jvm": {}}
 
 
 @pytest.mark.parametrize(("idle", "frames"), [(False, {"f (fares.py:1)"}), (True, {"f (fares.py:1)", "wait (threading.py:3)"})])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from starlette.testclient import TestClient
 
 from tests.web.served import FARES, OTHER, TAXI, Served
 from tidemark.errors import DefinitionError
-from tidemark.web.access.tokens import TOKENS_VARIABLE, TokenFile, load_tokens, new_token, parse_tokens, token_entry
+from tidemark.web.access.tokens import TOKENS_VARIABLE, FixedTokens, TokenFile, load_tokens, new_token, parse_tokens, token_entry
 from tidemark.web.api.routes import PREFIX, ApiRoute
 from tidemark.web.api.table import ROUTES
 from tidemark.web.server.serving import serve
@@ -104,7 +105,17 @@ def test_only_known_hosts_are_answered(served: Served, host: str, answered: bool
 
 
 @pytest.mark.parametrize(
-    "origin", ["http://evil.example", "http://localhost:9999", "https://localhost", "null", "", "http://localhost:8787.evil"]
+    "origin",
+    [
+        "http://evil.example",
+        "http://localhost:9999",
+        "https://localhost",
+        "null",
+        "",
+        "http://localhost:8787.evil",
+        "http://[::1",
+        "http://[x]",
+    ],
 )
 def test_requests_of_other_pages_are_refused(served: Served, origin: str) -> None:
     for method in ("GET", "POST", "OPTIONS"):
@@ -212,3 +223,15 @@ def test_the_environment_has_the_same_text(tmp_path: Path) -> None:
 def test_other_machines_are_not_served_without_tokens(served: Served, host: str) -> None:
     with pytest.raises(DefinitionError, match=r"can be reached from other machines.*Fix: give --token-file"):
         serve(served.service, host=host, port=0)
+
+
+def test_headers_without_end_are_not_kept(served: Served) -> None:
+    """They come before the token, so anybody could fill the memory of the server, which may be a supervisor."""
+    server = serve(served.service, port=0, tokens=FixedTokens(()))
+    server.start()
+    try:
+        with socket.create_connection(server.listening.getsockname(), timeout=30) as client:
+            client.sendall(b"GET /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 80_000)
+            assert client.recv(100).startswith(b"HTTP/1.1 400")
+    finally:
+        server.close()

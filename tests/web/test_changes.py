@@ -11,6 +11,8 @@ import pytest
 from tests.upgrade.upgrade_worlds import NEW, OLD, UpgradeWorld
 from tests.web.served import Server
 from tidemark.control.desired.spec_store import require_spec
+from tidemark.control.model.autoscaler_settings import AutoscalerSettings
+from tidemark.control.upgrade.code_check import judge_code
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.web.api.operations import RUNNING_AT_MOST
 
@@ -211,14 +213,25 @@ def test_code_is_checked(server: Server) -> None:
     assert (found["fits"], found["status"], found["verdict"]["job"]) == (True, "compatible", JOB)
 
 
+@pytest.mark.parametrize("wrong", [{"code": "new\0fares:job"}, {"code": NEW, "variables": {"A=B": "c"}}])
+def test_code_that_no_process_can_be_given_is_refused(server: Server, wrong: dict[str, object]) -> None:
+    server.service.judge = judge_code
+    answer = server.post(f"{JOB}/check", wrong)
+    assert (answer.status_code, answer.json()["code"]) == (409, "TM423"), answer.text
+
+
 def test_a_job_is_submitted(server: Server) -> None:
     body = {"code": "rides:job", "trigger": "2 seconds", "suspended": True, "restart": {"kind": "fixed"}, "wait": False, "why": "first"}
+    body["autoscaler"] = {"mode": "act", "max_parallelism": 8}
     made = server.post("rides", body)
     assert made.status_code == 405, "the address of a job is not that of its submission"
     made = server.post("rides/submit", body)
     assert (made.status_code, made.json()["generation"]) == (202, 1)
     spec = require_spec(server.world.store, "rides")
     assert (spec.by, spec.spec.trigger_ms, spec.spec.wanted, spec.spec.restart.kind) == ("admin (API)", 2000, "suspended", "fixed")
+    assert spec.spec.autoscaler == AutoscalerSettings("act", max_parallelism=8)
+    refused = server.post("rides/submit", {**body, "autoscaler": {"utilization_target": 7}})
+    assert (refused.status_code, refused.json()["job"]) == (422, "rides")
 
 
 @pytest.mark.parametrize(
@@ -258,11 +271,13 @@ def test_what_cannot_be_is_refused_and_nothing_is_changed(server: Server, path: 
         (b"[" * 20_000, "application/json", 422),
         (b'{"why": "\\ud800"}', "application/json", 422),
         (b'{"why": NaN}', "application/json", 422),
+        (b'{"code": "a:b", "alerts": {"late_warn": 1e999}}', "application/json", 422),
         (b'{"why": "' + b"x" * 70_000 + b'"}', "application/json", 413),
     ],
 )
 def test_a_body_that_is_no_json_is_refused(server: Server, content: bytes, kind: str, status: int) -> None:
-    answer = server.client("admin").post(f"/api/v1/jobs/{JOB}/stop", content=content, headers={"Content-Type": kind})
+    address = f"/api/v1/jobs/{JOB}/{'submit' if b'code' in content else 'stop'}"
+    answer = server.client("admin").post(address, content=content, headers={"Content-Type": kind})
     assert (answer.status_code, answer.json()["code"]) == (status, "TM710")
 
 

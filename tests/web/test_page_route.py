@@ -6,6 +6,7 @@ import pytest
 
 from tests.web.served import FARES, OTHER, TAXI, Served
 from tidemark.clock import format_ms
+from tidemark.control.model.autoscaler_records import AutoscalerRecord, ScalingDecision, create_record
 
 
 @pytest.fixture
@@ -25,6 +26,15 @@ def test_an_unchanged_page_is_not_sent_again(served: Served) -> None:
     assert changed.status_code == 200
     assert changed.json()["epoch"]["number"] == first.json()["epoch"]["number"] + 1
     assert changed.headers["etag"] != tag
+
+
+def test_new_advice_of_the_autoscaler_is_among_the_changes(served: Served) -> None:
+    client = served.client("viewer")
+    assert "advised" not in {change["kind"] for change in client.get(f"/api/v1/jobs/{FARES}/page").json()["changes"]}
+    decision = ScalingDecision(served.world.clock.now_ms(), "advised", 2, 4, 1.0, 1.0, "the load has doubled")
+    assert create_record(served.world.store, AutoscalerRecord(FARES, decisions=(decision,)), 1)
+    newest = client.get(f"/api/v1/jobs/{FARES}/page").json()["changes"]
+    assert [change["what"] for change in newest if change["kind"] == "advised"] == ["parallelism 2 -> 4: the load has doubled"]
 
 
 def test_a_page_is_for_those_who_may_see_the_job(served: Served) -> None:

@@ -8,11 +8,13 @@ import pytest
 from click.testing import CliRunner
 
 from tests.control.read_jobs import Read, kafka
-from tests.control.worlds import World
+from tests.control.worlds import FakeLauncher, World
 from tests.web.served import FARES, OTHER, TAXI, Served, Server
 from tidemark.cli.program.main import main
-from tidemark.control.alerts.engine.alert_store import AlertRecord, write_alerts
+from tidemark.control.alerts.engine.alert_store import ALERTS, AlertRecord, write_alerts
 from tidemark.control.alerts.model.alert_state import Condition, JobAlerts
+from tidemark.control.model.paths import numbered
+from tidemark.state.encoding.envelope import canonical, decode_envelope, sha256
 from tidemark.state.store.store import JobStore
 
 
@@ -69,10 +71,13 @@ def test_savepoints_are_shown(served: Served) -> None:
     assert found["epochs"] == {"before": 2, "after": 3}
 
 
-def test_the_log_is_that_of_the_driver(served: Served) -> None:
+def test_the_log_is_that_of_the_driver(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     found = served.client("operator").get(f"/api/v1/jobs/{FARES}/log?lines=2").json()
     pid = served.world.driver(FARES).pid
     assert found == {"place": None, "host": "host-a", "lines": [f"line 0 of process {pid}", f"line 1 of process {pid}"]}
+    monkeypatch.setattr(FakeLauncher, "logs", lambda *_: ("connecting", "jdbc:postgresql://ada:hunter2@db/rides"))
+    assert served.client("operator").get(f"/api/v1/jobs/{FARES}/log").json()["lines"][0] == "connecting"
+    assert "hunter2" not in served.client("operator").get(f"/api/v1/jobs/{FARES}/log").text
     missing = served.client("operator").get(f"/api/v1/jobs/{TAXI}/log")
     assert (missing.status_code, missing.json()["code"]) == (404, "TM712")
 
@@ -113,6 +118,18 @@ def test_a_damaged_job_hides_no_other(served: Served) -> None:
     jobs = {job["name"]: job["state"] for job in served.client("viewer").get("/api/v1/jobs").json()["jobs"]}
     assert jobs[OTHER] == "damaged"
     assert jobs[FARES] == "running"
+
+
+def test_alerts_of_a_newer_release_hide_no_job(served: Served) -> None:
+    alerts = JobAlerts(FARES)
+    assert write_alerts(served.world.store, AlertRecord(0, alerts), alerts) is not None
+    path = f"{FARES}/{numbered(ALERTS, 1)}"
+    _, body = decode_envelope(served.world.store.get(path), kind="alerts", path=path)
+    content = {"kind": "alerts", "format": 99, "body": body}
+    served.world.store.put(path, canonical({**content, "sha256": sha256(canonical(content))}))
+    found = served.client("viewer").get("/api/v1/jobs")
+    assert found.status_code == 200, found.text
+    assert [(job["name"], job["alerts"]) for job in found.json()["jobs"]] == [(FARES, []), (TAXI, []), (OTHER, [])]
 
 
 def test_an_unexpected_error_shows_nothing_of_itself(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

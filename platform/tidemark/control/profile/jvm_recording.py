@@ -20,6 +20,7 @@ INTERVAL_MS: Final = 10
 
 DEPTH: Final = 256
 _ANSWER_SECONDS: Final = 60
+_LEFT_ALONE_SECONDS: Final = 300
 
 
 class JvmRecording:
@@ -40,8 +41,11 @@ class JvmRecording:
         self._file = folder / "jvm.jfr"
         self._running = False
 
-    def start(self) -> None:
-        """Begin to record.
+    def start(self, seconds: int) -> None:
+        """Begin to record; where nobody ends it, since this process was killed, the JVM does some minutes later.
+
+        Args:
+            seconds: for how long at least.
 
         Raises:
             ProfileError: the JVM cannot record, or does not answer.
@@ -50,7 +54,8 @@ class JvmRecording:
             # Refused once the recorder has been used, whose depth then stays.
             self._command("JFR.configure", f"stackdepth={DEPTH}")
         sample = ("+jdk.ExecutionSample#enabled=true", f"+jdk.ExecutionSample#period={INTERVAL_MS}ms")
-        answer = self._command("JFR.start", f"name={self._name}", "settings=none", *sample)
+        longest = f"duration={seconds + _LEFT_ALONE_SECONDS}s"
+        answer = self._command("JFR.start", f"name={self._name}", "settings=none", longest, *sample)
         if "Started recording" not in answer:
             raise self._failed("cannot record", answer)
         self._running = True
@@ -61,10 +66,11 @@ class JvmRecording:
         Raises:
             ProfileError: the JVM has ended, or does not answer.
         """
-        answer = self._command("JFR.stop", f"name={self._name}", f"filename={self._file}")
-        self._running = False
+        # The JVM splits what jcmd sends it at spaces, except in quotes.
+        answer = self._command("JFR.stop", f"name={self._name}", f'filename="{self._file}"')
         if not self._file.exists():
             raise self._failed("wrote no recording", answer)
+        self._running = False
         return self._stacks()
 
     def discard(self) -> None:

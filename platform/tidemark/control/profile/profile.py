@@ -102,7 +102,7 @@ def profile_driver(
             cleaning.callback(recording.discard)
         if jvm is not None:
             cleaning.callback(jvm.discard)
-            jvm.start()
+            jvm.start(seconds)
         at, begun = clock.now_ms(), clock.monotonic()
         for recording in pythons:
             recording.start(seconds)

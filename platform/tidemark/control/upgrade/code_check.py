@@ -76,7 +76,8 @@ def judge_code(store: JobStore, spec: JobSpec, maps: Maps, against: str = HEAD, 
         done = subprocess.run(
             command, env=environment, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SECONDS, check=False
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
+    # A text that the system rejects, such as one with a null character, is a ValueError.
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         raise _not_judged(spec, str(error)) from error
     said = next((line.removeprefix(_MARK) for line in reversed(done.stdout.splitlines()) if line.startswith(_MARK)), None)
     if done.returncode == _REFUSED and said is not None:

@@ -60,7 +60,7 @@ class Guard:
             raise ForeignRequestError(
                 f"the server has no host {host!r}", fix="address it as localhost, or start it with --host-name and that name"
             )
-        if origin is not None and (not host or urlsplit(origin).netloc.lower() != host.lower()):
+        if origin is not None and (not host or _server_of(origin) != host.lower()):
             raise ForeignRequestError(
                 f"the request was sent by a page of {origin!r}, which is another server",
                 fix="send it from the server's own page, or a program",
@@ -70,6 +70,13 @@ class Guard:
 def _host_of(address: str) -> str | None:
     try:
         return urlsplit(address).hostname
+    except ValueError:
+        return None
+
+
+def _server_of(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc.lower()
     except ValueError:
         return None
 

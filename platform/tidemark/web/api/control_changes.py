@@ -71,6 +71,7 @@ class SubmitForm(WaitForm):
     alerts: AlertThresholds = field(default_factory=AlertThresholds)
     autoscaler: AutoscalerSettings = field(default_factory=AutoscalerSettings)
     adaptive_intake: bool = False
+    autoscaler: AutoscalerSettings = field(default_factory=AutoscalerSettings)
     standby: bool = False
     hang_after: Annotated[str | None, Value("An epoch that takes this long hangs.", longest=100)] = None
     missing_epochs: MissingEpochs | None = None
@@ -93,6 +94,7 @@ def submit_job(call: Call, form: SubmitForm) -> Accepted:
         variables=form.variables,
         restart=form.restart,
         adaptive_intake=form.adaptive_intake,
+        autoscaler=form.autoscaler,
         standby=form.standby,
         alerts=form.alerts,
         autoscaler=form.autoscaler,

@@ -12,7 +12,7 @@ from tidemark.control.model.records import Lifecycle
 from tidemark.control.model.view import Health, JobState, JobView
 from tidemark.control.view.change_log import Change, changes_of
 from tidemark.control.view.job_views import status_document
-from tidemark.errors import UnknownAddressError
+from tidemark.errors import FormatError, UnknownAddressError
 from tidemark.savepoints.core.differences import SavepointDifference
 from tidemark.savepoints.core.expiry import Expiry
 from tidemark.savepoints.core.savepoint_document import savepoint_document
@@ -20,6 +20,7 @@ from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.savepoints.model.savepoint import SavepointInfo
 from tidemark.savepoints.rewind.rewind_plan import RewindPlan
 from tidemark.savepoints.rewind.rewinding import preview_rewind
+from tidemark.state.encoding.redaction import redacted
 from tidemark.state.log.progress import EpochProgress
 from tidemark.state.status.history import read_history
 from tidemark.state.status.status import JobStatus
@@ -224,7 +225,9 @@ def get_log(call: Call, form: LogForm) -> LogLines:
             job=call.job,
         )
     launcher = call.service.launchers.get(handle.launcher)
-    return LogLines(handle.log, handle.host, tuple(launcher.logs(handle, form.lines)) if launcher is not None else ())
+    # A driver's own lines hide credentials; what its JVM and its code print, which is shown where there is no log, may not.
+    lines = launcher.logs(handle, form.lines) if launcher is not None else ()
+    return LogLines(handle.log, handle.host, tuple(redacted("\n".join(lines)).split("\n")) if lines else ())
 
 
 def get_page(call: Call, form: NoForm) -> Tagged:
@@ -271,6 +274,14 @@ def savepoints_of(call: Call) -> SavepointStore:
     return SavepointStore(call.service.store, call.job, call.service.clock)
 
 
+def _open_alerts(call: Call, job: str) -> tuple[OpenCondition, ...]:
+    """Return a job's open alerts; none where a newer release wrote them, which hides neither the job nor another one."""
+    try:
+        return read_alerts(call.service.store, job).alerts.notified_conditions()
+    except FormatError:
+        return ()
+
+
 def _summary(call: Call, view: JobView) -> JobSummary:
     return JobSummary(
         view.job,
@@ -283,7 +294,7 @@ def _summary(call: Call, view: JobView) -> JobSummary:
         view.rows.read,
         view.rows.late,
         view.late_share,
-        read_alerts(call.service.store, view.job).alerts.notified_conditions(),
+        _open_alerts(call, view.job),
         view.generation,
         view.restarts_done,
         view.reason,

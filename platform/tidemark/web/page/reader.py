@@ -10,7 +10,7 @@ from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control.alerts.engine.alert_store import read_alerts
 from tidemark.control.alerts.model.alert_state import JobAlerts
 from tidemark.control.model.launcher import Launcher
-from tidemark.control.model.paths import ATTEMPTS, CONTROL, REQUESTS, SPECS, UPGRADES
+from tidemark.control.model.paths import ATTEMPTS, AUTOSCALER, CONTROL, REQUESTS, SPECS, UPGRADES
 from tidemark.control.model.view import JobView
 from tidemark.control.observed.observe import Observation, Observer
 from tidemark.control.view.change_log import Change, changes_of
@@ -111,7 +111,7 @@ class _JobReader:
 
     def _changes(self, view: JobView) -> tuple[Change, ...]:
         """Return the newest changes; they are read again only if one of the numbered records that they are made of is new."""
-        kinds = (f"{folder}/" for folder in (SPECS, ATTEMPTS, UPGRADES, REQUESTS))
+        kinds = (f"{folder}/" for folder in (SPECS, ATTEMPTS, UPGRADES, REQUESTS, AUTOSCALER))
         listed = [file.path for file in self._folder.list(CONTROL)]
         newest = tuple(max((path for path in listed if path.startswith(kind)), default="") for kind in kinds)
         key = (newest, tuple(failure.at for failure in view.failures))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -103,12 +104,20 @@ async def _body(request: Request) -> bytes:
 
 def _decoded(body: bytes) -> object:
     try:
-        plain: object = json.loads(body or b"{}", parse_constant=_no_number)
+        plain: object = json.loads(body or b"{}", parse_constant=_no_number, parse_float=_finite)
         # Text that is no Unicode, such as half of a pair, could not be stored.
         json.dumps(plain, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise RequestFormError("the body is not JSON", fix="send a JSON object, or nothing") from error
     return plain
+
+
+def _finite(text: str) -> float:
+    """Return a number; JSON can write numbers that no float holds, and what became of one could not be stored."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return value
 
 
 def _no_number(text: str) -> object:

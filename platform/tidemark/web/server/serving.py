@@ -81,8 +81,10 @@ def serve(
             f"nothing can listen on {host}:{port}: {error}", fix="use another port, or stop the process that uses it"
         ) from error
     # What the server logs goes through this process's own log, which hides credentials.
+    # h11 bounds the size of a request's headers, which come before its token; httptools, the default where it is installed, does not.
     config = uvicorn.Config(
         app,
+        http="h11",
         log_config=None,
         access_log=False,
         server_header=False,
