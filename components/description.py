@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+from tidemark.assets.streams.job_code import REFRESH
 from tidemark.control import job_document_apart, read_job_document
+from tidemark.errors import DescriptionError
 from tidemark.graph import DescribedJob
 
 
@@ -30,4 +33,9 @@ def read_description(path: Path) -> DescribedJob:
     Raises:
         DescriptionError: the file is damaged, or of another release.
     """
-    return read_job_document(path.read_text(encoding="utf-8"))
+    try:
+        document = path.read_bytes().decode()
+        json.loads(document)
+    except ValueError as error:
+        raise DescriptionError(f"the description of the job is damaged: {error}", fix=REFRESH) from None
+    return read_job_document(document)

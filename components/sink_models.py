@@ -47,6 +47,18 @@ class PostgresModel(dg.Model, dg.Resolvable):
     dsn_env: str = Field(description="Environment variable with the connection string.")
     mode: Literal["append", "upsert"] = Field(default="append", description="Add rows, or replace them by key.")
     keys: list[str] | None = Field(default=None, description="Key columns of an upsert; the results of windows have default keys.")
+    with_epoch: bool = Field(default=False, description="Of append: have each row's epoch, so that a rewind can delete it.")
+
+
+class SqlTableModel(dg.Model, dg.Resolvable):
+    """A table of MariaDB, MySQL or SQLite, exactly once."""
+
+    database: Literal["mariadb", "mysql", "sqlite"] = Field(description="The database.")
+    table: str = Field(description="Its name, such as orders.")
+    dsn_env: str = Field(description="Environment variable with the connection string.")
+    mode: Literal["append", "upsert"] = Field(default="append", description="Add rows, or replace them by key.")
+    keys: list[str] | None = Field(default=None, description="Key columns of an upsert; the results of windows have default keys.")
+    with_epoch: bool = Field(default=False, description="Of append: have each row's epoch, so that a rewind can delete it.")
 
 
 class IcebergModel(dg.Model, dg.Resolvable):
@@ -58,20 +70,21 @@ class IcebergModel(dg.Model, dg.Resolvable):
 
 
 class OutputModel(dg.Model, dg.Resolvable):
-    """A stream bound to a sink: one of `delta`, `parquet`, `kafka`, `postgres`, `iceberg`."""
+    """A stream bound to a sink: one of `delta`, `parquet`, `kafka`, `postgres`, `sql_table`, `iceberg`."""
 
     input: str = Field(description="The stream, source or side output that is written.")
     delta: DeltaModel | None = Field(default=None, description="A Delta table.")
     parquet: ParquetModel | None = Field(default=None, description="A folder of Parquet files.")
     kafka: KafkaSinkModel | None = Field(default=None, description="A topic of Kafka.")
     postgres: PostgresModel | None = Field(default=None, description="A table of Postgres.")
+    sql_table: SqlTableModel | None = Field(default=None, description="A table of MariaDB, MySQL or SQLite.")
     iceberg: IcebergModel | None = Field(default=None, description="A table of Iceberg.")
     description: str = Field(default="", description="What its rows are, for readers.")
     columns: dict[str, str] | None = Field(default=None, description="What its columns are, by name.")
 
     @model_validator(mode="after")
     def _writes_to_one_place(self) -> Self:
-        chosen(self, "delta", "parquet", "kafka", "postgres", "iceberg")
+        chosen(self, "delta", "parquet", "kafka", "postgres", "sql_table", "iceberg")
         return self
 
     def bind(self, stream: tm.Stream) -> Output:
@@ -89,4 +102,6 @@ class OutputModel(dg.Model, dg.Resolvable):
             return tm.kafka_sink(stream, **given(self.kafka), **texts)
         if self.postgres is not None:
             return tm.postgres(stream, **given(self.postgres), **texts)
+        if self.sql_table is not None:
+            return tm.sql_table(stream, **given(self.sql_table), **texts)
         return tm.iceberg(stream, **given(self.iceberg), **texts)

@@ -211,10 +211,11 @@ def test_development_describes_the_job_and_loads_also_where_that_fails(project: 
     assert project.module not in sys.modules
 
 
-def test_a_damaged_description_does_not_keep_the_location_from_loading(project: Project) -> None:
+@pytest.mark.parametrize("damaged", [b'{"format": 99}\n', b'{"format"', b"\xff\xfe\x00"])
+def test_a_damaged_description_does_not_keep_the_location_from_loading(project: Project, damaged: bytes) -> None:
     project.refresh()
     (state,) = (path for path in project.sandbox.project_root.rglob("state") if path.is_file())
-    state.write_text('{"format": 99}\n')
+    state.write_bytes(damaged)
     with project.load() as (_, definitions):
         (spec,) = specs_of(definitions).values()
         assert "dg utils refresh-defs-state" in (spec.description or "")

@@ -151,7 +151,8 @@ def test_sources_are_those_of_the_function_of_their_name() -> None:
         {"delta": {"path": "warehouse/hourly", "mode": "upsert"}},
         {"parquet": {"path": "warehouse/hourly"}},
         {"kafka": {"servers": ["broker:9092"], "topic": "hourly", "key": ["zone"]}},
-        {"postgres": {"table": "hourly", "dsn_env": "LAKE_DSN"}},
+        {"postgres": {"table": "hourly", "dsn_env": "LAKE_DSN", "with_epoch": True}},
+        {"sql_table": {"database": "sqlite", "table": "hourly", "dsn_env": "LAKE_DSN", "mode": "upsert"}},
         {"iceberg": {"table": "lake.hourly", "catalog": "lake"}},
     ],
     ids=lambda sink: next(iter(sink)),
@@ -164,7 +165,8 @@ def test_sinks_are_those_of_the_function_of_their_name(sink: dict[str, Any]) -> 
         "delta": lambda: tm.delta(stream, "warehouse/hourly", mode="upsert"),
         "parquet": lambda: tm.parquet(stream, "warehouse/hourly"),
         "kafka": lambda: tm.kafka_sink(stream, servers=["broker:9092"], topic="hourly", key=["zone"]),
-        "postgres": lambda: tm.postgres(stream, table="hourly", dsn_env="LAKE_DSN"),
+        "postgres": lambda: tm.postgres(stream, table="hourly", dsn_env="LAKE_DSN", with_epoch=True),
+        "sql_table": lambda: tm.sql_table(stream, database="sqlite", table="hourly", dsn_env="LAKE_DSN", mode="upsert"),
         "iceberg": lambda: tm.iceberg(stream, table="lake.hourly", catalog="lake"),
     }
     assert arguments

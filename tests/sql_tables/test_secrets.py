@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pymysql
 import pytest
 from click.testing import CliRunner
 
@@ -20,6 +21,9 @@ from tests.sql_tables.rig import LINEAGE, VARIABLE, SqlRig
 from tests.sql_tables.server import HOST, NEEDS_MARIADB, SECRET, MariadbServer
 from tidemark.cli.program.main import main
 from tidemark.errors import PublishError, SetupError, SinkError, StoreError, TidemarkError
+from tidemark.graph.connectors.sql_table.node import SqlTable
+from tidemark.savepoints.database.session import DatabaseError
+from tidemark.savepoints.sql_table.mariadb_session import transaction
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,6 +94,25 @@ def test_without_pymysql(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, "pymysql", None)
     with pytest.raises(SetupError, match=r"pymysql is not installed.*Fix: run pip install -e '.\[mariadb\]'"):
         SqlRig(tmp_path, "mariadb").sink.require_whole()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (f"Duplicate entry '{SECRET}\n{SECRET}' for key 'k'", "Duplicate entry for key 'k'"),
+        (f"Truncated incorrect INTEGER value: '{SECRET}'", "Truncated incorrect INTEGER value:"),
+        (f"Incorrect date value: '{SECRET}' for column 'd'", "Incorrect date value: for column 'd'"),
+    ],
+)
+def test_no_error_of_a_server_shows_a_value(monkeypatch: pytest.MonkeyPatch, text: str, shown: str) -> None:
+    def connect(**_: object) -> None:
+        raise pymysql.err.DataError(1292, text)
+
+    monkeypatch.setattr(pymysql, "connect", connect)
+    monkeypatch.setenv(VARIABLE, "mariadb://u:p4ssw0rd@127.0.0.1/shop")
+    with pytest.raises(DatabaseError) as raised, transaction(SqlTable(VARIABLE, "", "orders", "mariadb"), ""):
+        pass
+    assert raised.value.what == shown
 
 
 @NEEDS_MARIADB

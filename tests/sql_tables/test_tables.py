@@ -193,3 +193,13 @@ def test_a_server_that_is_not_the_declared_one(mariadb: MariadbPlace, tmp_path: 
     assert mariadb.query("SELECT 1") == [(1,)]
     with pytest.raises(SinkError, match=r"is MariaDB 10\.\S+, and the output is declared for MySQL 8.0.17 or later.*database='mariadb'"):
         SqlRig(tmp_path, "mysql").sink.check(struct(ROWS))
+
+
+def test_keys_are_compared_as_the_unique_index_does_and_not_as_the_column(sqlite: Place, tmp_path: Path) -> None:
+    sqlite.query("CREATE TABLE orders (k TEXT COLLATE NOCASE, v INTEGER)")
+    sqlite.query("CREATE UNIQUE INDEX orders_key ON orders (k COLLATE BINARY)")
+    rig = SqlRig(tmp_path, "sqlite")
+    rig.sink.check(struct({"k": "string", "v": "long"}))
+    rig.publish(0, [{"k": "A", "v": 1}])
+    rig.publish(1, [{"k": "a", "v": 2}])
+    assert sorted(sqlite.query("SELECT k, v FROM orders")) == [("A", 1), ("a", 2)]

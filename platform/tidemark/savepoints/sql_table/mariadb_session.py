@@ -30,7 +30,7 @@ _CLIENT_ERRORS: Final = range(2000, 3000)
 _LOST: Final = frozenset({1040, 1042, 1043, 1045, 1049, 1053, 1129, 1130, 1158, 1159, 1160, 1161, 1205, 1213, 1927, 4031, 4151})
 """Errors of the server at which there was no connection, or it broke, or which another transaction caused."""
 
-_VALUE: Final = re.compile(r"\b(entry|value:?) '.*' for ", re.IGNORECASE | re.DOTALL)
+_VALUE: Final = re.compile(r"\b(entry|value:?) (?:'.*'(?= for )|'.*'\s*$)", re.IGNORECASE | re.DOTALL)
 _LONG_TEXT: Final = re.compile(r"varchar\(\d+\)")
 _LONG_BINARY: Final = re.compile(r"varbinary\(\d+\)")
 
@@ -121,5 +121,7 @@ def _translating(address: ServerAddress, table: DatabaseTable) -> Iterator[None]
         lost = (
             code in _CLIENT_ERRORS or code in _LOST or (code == 0 and isinstance(error, pymysql.OperationalError | pymysql.InterfaceError))
         )
-        shown = address.without_secrets(_VALUE.sub(r"\1 for ", text.strip().splitlines()[0] if text.strip() else type(error).__name__))
+        # Before the first line is taken: a value may have several.
+        text = _VALUE.sub(r"\1", text).strip()
+        shown = address.without_secrets(text.splitlines()[0] if text else type(error).__name__)
         raise DatabaseError(shown, state=str(code or ""), lost=lost) from None

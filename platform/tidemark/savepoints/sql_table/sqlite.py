@@ -148,7 +148,7 @@ class SqliteDialect(Dialect):
     def delete_rows(self, session: Session, table: DatabaseTable, keys: Sequence[str]) -> None:
         """Delete rows by their keys: a search in the index for each."""
         name = self.full_name(table)
-        same = " AND ".join(f"t.{key} IS d.{key}" for key in map(self.quoted, keys))
+        same = self._same("d", keys)
         found = f"SELECT t._rowid_ FROM temp.{DELETED} AS d CROSS JOIN {name} AS t ON {same}"
         session.query(f"DELETE FROM {name} WHERE _rowid_ IN ({found})")
 
@@ -158,12 +158,16 @@ class SqliteDialect(Dialect):
         given = ", ".join(f"r.{each}" for each in map(self.quoted, columns))
         insert = f"INSERT INTO {name} ({listed}) SELECT {given} FROM temp.{ROWS} AS r"
         if keys:
-            same = " AND ".join(f"t.{key} IS r.{key}" for key in map(self.quoted, keys))
+            same = self._same("r", keys)
             new = ", ".join(f"{each} = r.{each}" for each in map(self.quoted, [column for column in columns if column not in keys]))
             if new:
                 session.query(f"UPDATE {name} AS t SET {new} FROM temp.{ROWS} AS r WHERE {same}")
             insert += f" WHERE NOT EXISTS (SELECT 1 FROM {name} AS t WHERE {same})"
         session.query(insert)
+
+    def _same(self, other: str, keys: Sequence[str]) -> str:
+        # As the unique index compares them: the column itself may have another collation.
+        return " AND ".join(f"t.{key} COLLATE BINARY IS {other}.{key}" for key in map(self.quoted, keys))
 
 
 SQLITE: Final = SqliteDialect()
