@@ -71,7 +71,6 @@ class SubmitForm(WaitForm):
     alerts: AlertThresholds = field(default_factory=AlertThresholds)
     autoscaler: AutoscalerSettings = field(default_factory=AutoscalerSettings)
     adaptive_intake: bool = False
-    autoscaler: AutoscalerSettings = field(default_factory=AutoscalerSettings)
     standby: bool = False
     hang_after: Annotated[str | None, Value("An epoch that takes this long hangs.", longest=100)] = None
     missing_epochs: MissingEpochs | None = None
@@ -97,7 +96,6 @@ def submit_job(call: Call, form: SubmitForm) -> Accepted:
         autoscaler=form.autoscaler,
         standby=form.standby,
         alerts=form.alerts,
-        autoscaler=form.autoscaler,
         hang_after_ms=to_ms(form.hang_after, what="hang_after") if form.hang_after is not None else None,
     )
     return change_and_wait(
