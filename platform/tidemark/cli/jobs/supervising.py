@@ -63,6 +63,8 @@ def supervise(
     from tidemark.control.metrics.metric_server import listen_address, serve_metrics
     from tidemark.control.supervise.alert_reporter import AlertReporter
 
+    if ui is None and (token_file is not None or host_names):
+        raise click.UsageError("--token-file and --host-name are for the page and the API, which --ui PORT serves")
     log_to_console()
     root = open_store(store)
     # Without a file this process sends no alerts: another watcher of the store, such as Dagster's sensor, has its own receivers.

@@ -81,7 +81,7 @@ class Stream(ChangelogMethods, JoinMethods, TemporalJoinMethods, StreamAggregate
             """Raise the error that says what to write instead of other libraries' names."""
             raise unknown_member(self, name, "stream", dir(self))
 
-    def select(self, *columns: str, **named: Expression) -> Stream:
+    def select(self, /, *columns: str, **named: Expression) -> Stream:
         """Keep exactly these columns: first the positional ones (a column, or ``"expression AS name"``), then the named.
 
         Raises:
@@ -91,7 +91,7 @@ class Stream(ChangelogMethods, JoinMethods, TemporalJoinMethods, StreamAggregate
         place = call_site()
         return Stream(SelectNode(inputs=(self.node,), columns=named_expressions("select", columns, named, place), place=place))
 
-    def with_columns(self, **named: Expression) -> Stream:
+    def with_columns(self, /, **named: Expression) -> Stream:
         """Add columns, or replace those of the same name; each expression sees the columns from before.
 
         Raises:
@@ -283,7 +283,7 @@ class Stream(ChangelogMethods, JoinMethods, TemporalJoinMethods, StreamAggregate
                 )
         return Stream(UnionNode(inputs=(self.node, *(other.node for other in others)), place=place))
 
-    def key_by(self, *columns: str, **named: Expression) -> KeyedStream:
+    def key_by(self, /, *columns: str, **named: Expression) -> KeyedStream:
         """Group elements by key: columns, or named expressions. A null key is a key like any other.
 
         Raises:

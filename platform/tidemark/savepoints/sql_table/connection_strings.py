@@ -1,4 +1,4 @@
-"""Connection strings of MariaDB, MySQL and SQLite. They come from environment variables; neither they nor their parts get into any text."""
+"""Connection strings of MariaDB, MySQL and SQLite. They come from environment variables; they and their passwords get into no text."""
 
 from __future__ import annotations
 
