@@ -109,6 +109,8 @@ WITHOUT_FORM = {
     "top": "observations",
     "new": "of a folder, before there is a job",
     "supervise": "the reconcile sensor",
+    "autoscale": "settings of the spec; the reconcile sensor runs the autoscaler and says what it decided",
+    "profile": "runs on the driver's machine, as its user",
     **dict.fromkeys(("ui", "token"), "Dagster has pages and users of its own, and links to those of `tidemark ui`"),
     **dict.fromkeys(("silence add", "silence list", "silence end"), "of those who are told, not of the job"),
     "class-archive": "of the machine that drivers start on, not of a job",
