@@ -206,7 +206,7 @@ JOB_METRICS: Final[tuple[JobMetric, ...]] = (
     job_metric(
         "operator_late_within",
         "rows",
-        "Late rows that so many more seconds of allowed lateness would have kept; begins anew when that is changed.",
+        "Late rows that so many more seconds of allowed lateness would have kept; begins again when that is changed.",
         "Rows",
         _late_within,
         "operator",
