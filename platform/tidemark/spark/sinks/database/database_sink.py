@@ -20,7 +20,6 @@ from tidemark.savepoints.database.ledger import HISTORY, Ledger, LineageEpochs
 from tidemark.savepoints.database.session import DatabaseError, Session
 from tidemark.savepoints.database.stored import Missing, StoredTable, Wanted, table_findings
 from tidemark.savepoints.delta.missing_records import Retained
-from tidemark.savepoints.delta.table_position import LostEpochs
 from tidemark.spark.columns.expressions import visible_part
 from tidemark.spark.columns.schemas import nullable
 from tidemark.spark.columns.state_files import write_folder
@@ -36,10 +35,10 @@ from tidemark.spark.sinks.delta.delta_changes import (
     staged_upsert,
 )
 from tidemark.spark.sinks.delta.delta_upsert import Upsert
-from tidemark.spark.sinks.staging.connector_sink import ConnectorSink
-from tidemark.spark.sinks.staging.missing import missing_error, staged_files_lost
+from tidemark.spark.sinks.staging.missing import staged_files_lost
 from tidemark.spark.sinks.staging.sink_owner import SinkOwner
 from tidemark.spark.sinks.staging.staging import SINK_COMPRESSION, Occupancy, folder_of
+from tidemark.spark.sinks.staging.table_sink import TableSink
 from tidemark.state.log.records import EpochRecord, OutputRecord, SinkPosition
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("tidemark")
 
 
-class DatabaseSink(ConnectorSink):
+class DatabaseSink(TableSink):
     """One table.
 
     An epoch's record takes precedence over the job's current options: an epoch is published as it was staged.
@@ -78,7 +77,7 @@ class DatabaseSink(ConnectorSink):
         with_epoch: bool = False,
         former: OutputRecord | None = None,
     ) -> None:
-        super().__init__(name, table.location, owner)
+        super().__init__(name, table.location, owner, table=table.label)
         self._table = table
         self._dialect = dialect
         self._upsert = Upsert(keys) if mode == "upsert" else None
@@ -89,13 +88,7 @@ class DatabaseSink(ConnectorSink):
         self._may_delete = False
         self._stored: StoredTable | None = None
         self._types: dict[str, str] = {}
-        self._position: SinkPosition | None = None
         self.upserts = mode == "upsert"
-
-    @property
-    def position(self) -> SinkPosition | None:
-        """The newest epoch that the table was seen to hold, None before it was looked for."""
-        return self._position
 
     def stage(
         self,
@@ -172,7 +165,7 @@ class DatabaseSink(ConnectorSink):
                 self._require_published(lineage, epoch)
             with self._dialect.transaction(self._table) as session:
                 publication.run(session)
-            self._position = SinkPosition(self._table.label, lineage=lineage, epoch=epoch)
+            self.held = self.position_at(lineage, epoch)
             crash_point("database-committed")
             self.staging.remove_folder(folder_of(record))
         except (DatabaseError, StoreError, OSError) as error:
@@ -273,38 +266,26 @@ class DatabaseSink(ConnectorSink):
         return self._former is not None and not any(self.staging.exists(file.path) for file in self._former.files)
 
     def _require_whole(self, session: Session) -> None:
-        known = self._known
-        if known.epoch >= 0:
-            found = self._ledger.lineage(session, known.lineage)
-            why = ""
-            if self._dialect.read_table(session, self._table) is None:
-                why = "there is no table any more"
-            elif found is None or found.epoch < known.epoch:
-                why = f"by the table tidemark_epochs its newest epoch is {'none' if found is None else found.epoch}"
-            if why:
-                before = self.expected.position
-                exact = before is None or known.epoch != before.epoch
-                raise missing_error(self.name, self.owner.job, self.location, known, LostEpochs(-1, why), exact=exact)
-        self._position = known
+        known = self.known
+        self.require_held(self._lost(session, known) if known.epoch >= 0 else None)
 
-    @property
-    def _known(self) -> SinkPosition:
-        """The newest epoch that the table must hold."""
-        if self._position is not None:
-            return self._position
-        if self.expected.position is not None:
-            return self.expected.position
-        newest = self.expected.newest
-        return SinkPosition() if newest is None else SinkPosition(self._table.label, lineage=newest[0], epoch=newest[1])
+    def _lost(self, session: Session, known: SinkPosition) -> str | None:
+        """Return why the table does not hold a known epoch, None where it does."""
+        if self._dialect.read_table(session, self._table) is None:
+            return "there is no table any more"
+        found = self._ledger.lineage(session, known.lineage)
+        if found is None or found.epoch < known.epoch:
+            return f"by the table tidemark_epochs its newest epoch is {'none' if found is None else found.epoch}"
+        return None
 
     def adopt(self) -> None:
         """Accept the table as it is, with the epochs that it has."""
-        known = self._known
+        known = self.known
         newest = self.newest(known.lineage)
         epoch = -1 if newest is None else min(newest, known.epoch)
         with self._reading("read") as session:
             there = self._dialect.read_table(session, self._table) is not None
-        self._position = SinkPosition(self._table.label, lineage=known.lineage, epoch=epoch) if there and epoch >= 0 else SinkPosition()
+        self.held = self.position_at(known.lineage, epoch if there else -1)
 
     def missing(self, retained: Retained) -> tuple[EpochRecord, ...]:
         """Return the retained epochs that the table does not hold."""

@@ -13,7 +13,6 @@ from tidemark.crashpoints import crash_point
 from tidemark.errors import MissingEpochsError, SinkError, StoreError
 from tidemark.graph.connectors.iceberg.node import IcebergTable, PartitionBy
 from tidemark.savepoints.delta.missing_records import Retained
-from tidemark.savepoints.delta.table_position import LostEpochs
 from tidemark.savepoints.iceberg.catalogs import IcebergError, catalog_of, load
 from tidemark.savepoints.iceberg.columns import (
     NO_TEXTS,
@@ -33,10 +32,10 @@ from tidemark.spark.columns.schemas import nullable
 from tidemark.spark.columns.state_files import write_folder
 from tidemark.spark.sinks.delta.delta_changes import Changes, changes_options, staged_history
 from tidemark.spark.sinks.iceberg.partitions import split
-from tidemark.spark.sinks.staging.connector_sink import ConnectorSink
-from tidemark.spark.sinks.staging.missing import missing_error, staged_files_lost
+from tidemark.spark.sinks.staging.missing import staged_files_lost
 from tidemark.spark.sinks.staging.sink_owner import SinkOwner
 from tidemark.spark.sinks.staging.staging import Occupancy
+from tidemark.spark.sinks.staging.table_sink import TableSink
 from tidemark.state.log.records import EpochRecord, OutputRecord, SinkPosition
 from tidemark.state.store.store import JobStore
 
@@ -67,7 +66,7 @@ _ATTEMPTS: Final = 20
 _WAIT_SECONDS: Final = 0.05
 
 
-class IcebergSink(ConnectorSink):
+class IcebergSink(TableSink):
     """One table. Data files are written below its data folder, under a name with lineage and epoch, and stay there once published.
 
     Args:
@@ -98,7 +97,6 @@ class IcebergSink(ConnectorSink):
         self._ledger = Ledger(owner.job, name)
         self._clock = clock or SystemClock()
         self._checked: str | None = None
-        self._position: SinkPosition | None = None
         self._data = ""
         self._store: tuple[str, JobStore] | None = None
 
@@ -133,11 +131,6 @@ class IcebergSink(ConnectorSink):
             manifests = {each.manifest_path: each for snapshot in table.snapshots() for each in snapshot.manifests(table.io)}
             entries = (entry for each in manifests.values() for entry in each.fetch_manifest_entry(table.io, discard_deleted=False))
             return frozenset(entry.data_file.file_path.removeprefix(begin) for entry in entries)
-
-    @property
-    def position(self) -> SinkPosition | None:
-        """The newest epoch that the table was seen to hold, None before it was looked for."""
-        return self._position
 
     def stage(
         self,
@@ -183,7 +176,7 @@ class IcebergSink(ConnectorSink):
             self._clock.sleep(_WAIT_SECONDS * min(number, 10))
             error, number = self._tried(record, lineage, epoch), number + 1
         if error is None:
-            self._position = SinkPosition(lineage=lineage, epoch=epoch)
+            self.held = self.position_at(lineage, epoch)
             crash_point("iceberg-committed")
             return
         raise self.unpublished(_what(error), epoch, causes="connection, space, permission, or a change of the table's columns") from None
@@ -282,32 +275,20 @@ class IcebergSink(ConnectorSink):
             self._require_whole(load(catalog, self._table))
 
     def _require_whole(self, table: Table | None) -> None:
-        known = self._known
-        if known.epoch >= 0:
-            why = "there is no table any more" if table is None else self._ledger.lost(table, known.lineage, known.epoch)
-            if why is not None:
-                before = self.expected.position
-                exact = before is None or known.epoch != before.epoch
-                raise missing_error(self.name, self.owner.job, self.location, known, LostEpochs(-1, why), exact=exact)
-        self._position = known
+        known = self.known
+        self.require_held(self._lost(table, known) if known.epoch >= 0 else None)
 
-    @property
-    def _known(self) -> SinkPosition:
-        """The newest epoch that the table must hold."""
-        if self._position is not None:
-            return self._position
-        if self.expected.position is not None:
-            return self.expected.position
-        newest = self.expected.newest
-        return SinkPosition() if newest is None else SinkPosition(lineage=newest[0], epoch=newest[1])
+    def _lost(self, table: Table | None, known: SinkPosition) -> str | None:
+        """Return why the table does not hold a known epoch, None where it does."""
+        return "there is no table any more" if table is None else self._ledger.lost(table, known.lineage, known.epoch)
 
     def adopt(self) -> None:
         """Accept the table as it is, with the epochs that it has."""
-        known = self._known
+        known = self.known
         with self._reading("read") as catalog:
             table = load(catalog, self._table)
             epoch = -1 if table is None else self._shown(table, known.lineage)
-        self._position = SinkPosition(lineage=known.lineage, epoch=min(epoch, known.epoch)) if epoch >= 0 else SinkPosition()
+        self.held = self.position_at(known.lineage, min(epoch, known.epoch))
 
     def _shown(self, table: Table, lineage: str) -> int:
         """Return the newest epoch of a lineage that the table shows: by its properties, if all snapshots that could show it are expired."""
