@@ -29,6 +29,10 @@ def some(cases: Iterable[str], step: int) -> list[str]:
 
 
 def new_seeds(name: str, count: int = 1) -> list[int]:
-    """Return seeds for the cases of a test; ``name`` tells it from others."""
-    random = Random(name) if REPEATABLE else SystemRandom()
+    """Return seeds for the cases of a test; ``name`` tells it from others.
+
+    All processes of one run draw the same, so that they agree on the cases that there are.
+    """
+    run = "" if REPEATABLE else os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    random = SystemRandom() if run is None else Random(f"{run}{name}")
     return [random.randrange(2**32) for _ in range(count)]
