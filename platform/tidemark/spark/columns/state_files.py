@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import StructType
 
 from tidemark.state.gc.state_file_check import owner_store
-from tidemark.state.log.parquet_files import ParquetSummary, describe_parquet
+from tidemark.state.log.parquet_files import ParquetSummary, describe_parquet, write_parquet
 from tidemark.state.log.records import StateFile
 from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 _WRITE_OPTIONS = {
@@ -44,6 +45,13 @@ def write_folder(
     (writer.partitionBy(*apart) if apart else writer).parquet(store.spark_uri(folder))
     paths = [file.path for file in store.list(folder) if file.path.endswith(".parquet")]
     return [summary for summary in describe_parquet(store, paths, time_column) if summary.rows]
+
+
+def write_few(store: JobStore, folder: str, rows: pa.Table, *, compression: str, time_column: str | None = None) -> list[ParquetSummary]:
+    """Write few rows, read already, as the only file of a new folder, as ``write_folder`` does, without a Spark job."""
+    if not rows.num_rows:
+        return []
+    return [write_parquet(store, f"{folder}/part-00000.parquet", rows, compression=compression, time_column=time_column)]
 
 
 def read_files(spark: SparkSession, store: JobStore, files: Iterable[StateFile], schema: StructType) -> DataFrame:

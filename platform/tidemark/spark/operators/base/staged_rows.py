@@ -9,9 +9,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from tidemark.spark.columns.expressions import TIME
 from tidemark.spark.columns.few_rows import FEW_ROWS, in_one_task
 from tidemark.spark.columns.schemas import no_rows, nullable
-from tidemark.spark.columns.state_files import read_files, write_folder
+from tidemark.spark.columns.state_files import read_files, write_few, write_folder
 from tidemark.spark.operators.base.contract import OperatorContext
-from tidemark.spark.operators.base.tables import STATE_COMPRESSION, StateTables, write_few
+from tidemark.spark.operators.base.tables import STATE_COMPRESSION, StateTables
 from tidemark.spark.prepared.prepared_plan import PassRows
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ class StagedRows:
         time = TIME if TIME in self._schema.names else None
         store, folder = context.store, tables.new_folder()
         if isinstance(rows, PassRows):
-            self._files = write_few(store, folder, rows.table.cast(to_arrow_schema(self._schema, timezone="UTC")), time)
+            table = rows.table.cast(to_arrow_schema(self._schema, timezone="UTC"))
+            self._files = write_few(store, folder, table, compression=STATE_COMPRESSION, time_column=time)
         else:
             self._files = write_folder(rows, store, folder, compression=STATE_COMPRESSION, time_column=time)
         self.count = sum(file.rows for file in self._files)

@@ -16,11 +16,10 @@ from tidemark.savepoints.model.stored_types import OLDER
 from tidemark.spark.columns.expressions import START
 from tidemark.spark.columns.few_rows import FEW_ROWS, in_one_task
 from tidemark.spark.columns.schemas import no_rows, nullable
-from tidemark.spark.columns.state_files import address_of, read_files, write_folder
+from tidemark.spark.columns.state_files import address_of, read_files, write_few, write_folder
 from tidemark.spark.operators.base.contract import OperatorContext
-from tidemark.state.log.parquet_files import ParquetSummary, write_parquet
+from tidemark.state.log.parquet_files import ParquetSummary
 from tidemark.state.log.records import OperatorState, StateFile
-from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -85,7 +84,8 @@ class StateTables:
 
     def add_rows(self, rows: pa.Table, part: str = MAIN) -> list[StateFile]:
         """Write few rows, read already, into a table; without a Spark job. They have the column of time."""
-        return self.add(write_few(self._context.store, self.new_folder(), rows, self._time), part)
+        written = write_few(self._context.store, self.new_folder(), rows, compression=STATE_COMPRESSION, time_column=self._time)
+        return self.add(written, part)
 
     def write(
         self, rows: DataFrame, part: str = MAIN, *, newest: int | None = None, options: Mapping[str, str] = MappingProxyType({})
@@ -193,13 +193,6 @@ class StateTables:
                 uid=self._context.uid,
                 place=self._place,
             )
-
-
-def write_few(store: JobStore, folder: str, rows: pa.Table, time_column: str | None) -> list[ParquetSummary]:
-    """Write few rows as the only file of a new folder of state; none where there are no rows."""
-    if not rows.num_rows:
-        return []
-    return [write_parquet(store, f"{folder}/part-00000.parquet", rows, compression=STATE_COMPRESSION, time_column=time_column)]
 
 
 def as_older(field: StructField) -> StructField:

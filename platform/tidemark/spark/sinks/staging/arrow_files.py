@@ -7,7 +7,8 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from tidemark.savepoints.delta.result_tables import SPARK_SCHEMA
-from tidemark.state.log.parquet_files import ParquetSummary, write_parquet
+from tidemark.spark.columns.state_files import write_few
+from tidemark.state.log.parquet_files import ParquetSummary
 from tidemark.state.store.store import JobStore
 
 
@@ -24,7 +25,5 @@ def write_rows(store: JobStore, folder: str, rows: pa.Table, schema: T.StructTyp
     Raises:
         StoreError: the file cannot be written.
     """
-    if not rows.num_rows:
-        return []
     table = rows.cast(to_arrow_schema(schema, timezone="UTC")).replace_schema_metadata({SPARK_SCHEMA: schema.json()})
-    return [write_parquet(store, f"{folder}/part-00000.parquet", table, compression=compression)]
+    return write_few(store, folder, table, compression=compression)
