@@ -15,11 +15,11 @@ from tidemark.graph.connectors.database.node import DatabaseTable
 from tidemark.graph.connectors.sql_table.checks import column_fault
 from tidemark.graph.connectors.sql_table.node import SqlDatabase
 from tidemark.graph.connectors.sql_table.types import key_types, sql_type
-from tidemark.savepoints.database.dialect import DELETED, ROWS, Dialect
+from tidemark.savepoints.database.dialect import DELETED
 from tidemark.savepoints.database.session import DatabaseError, Session
-from tidemark.savepoints.database.stored import Longest, Missing, StoredColumn, StoredTable, UniqueKey, Wanted
+from tidemark.savepoints.database.stored import Longest, StoredColumn, StoredTable, UniqueKey
 from tidemark.savepoints.sql_table.mariadb_session import LOCK_SECONDS, transaction
-from tidemark.savepoints.sql_table.rehearsal import rehearse, rehearse_deletion
+from tidemark.savepoints.sql_table.searching import SearchingDialect
 
 _COLUMNS: Final = """
 SELECT column_name, column_type, is_nullable, column_default, extra, character_set_name, collation_name, character_maximum_length,
@@ -40,7 +40,7 @@ _INTEGERS: Final = ("tinyint", "smallint", "mediumint", "int", "bigint")
 _DIGITS: Final = {"tinyint": 3, "smallint": 5, "mediumint": 7, "int": 10, "bigint": 19}
 
 
-class MariadbDialect(Dialect):
+class MariadbDialect(SearchingDialect):
     """MariaDB 10.6 or later."""
 
     name: ClassVar[str] = "MariaDB"
@@ -173,36 +173,17 @@ class MariadbDialect(Dialect):
         """Return the statement by which a column takes nulls."""
         return f"ALTER TABLE {table.label} MODIFY {self.quoted(name)} {column.type.partition(_OF)[0]} NULL"
 
-    def missing_privileges(
-        self, session: Session, table: DatabaseTable, stored: StoredTable | None, wanted: Wanted, *, epochs: bool
-    ) -> list[Missing]:
-        """Try what publishing needs, without an effect."""
-        rehearse(session, self, table, stored, wanted, epochs=epochs)
-        return []
-
-    def may_delete(self, session: Session, table: DatabaseTable) -> list[Missing]:
-        """Try a deletion, without an effect."""
-        rehearse_deletion(session, self, table)
-        return []
-
     def delete_rows(self, session: Session, table: DatabaseTable, keys: Sequence[str]) -> None:
         """Delete rows by their keys: a search in the index for each."""
-        session.query(f"DELETE t FROM {DELETED} AS d STRAIGHT_JOIN {self.full_name(table)} AS t ON {self._same('d', keys)}")
+        session.query(f"DELETE t FROM {DELETED} AS d STRAIGHT_JOIN {self.full_name(table)} AS t ON {self.same_keys('d', keys)}")
 
-    def write_rows(self, session: Session, table: DatabaseTable, columns: Sequence[str], keys: Sequence[str]) -> None:
-        """Update the rows whose key is there, and insert the others; a unique index takes nulls as different."""
-        name, listed = self.full_name(table), self.listed(columns)
-        given = ", ".join(f"r.{each}" for each in map(self.quoted, columns))
-        insert = f"INSERT INTO {name} ({listed}) SELECT {given} FROM {ROWS} AS r"
-        if keys:
-            same = self._same("r", keys)
-            new = ", ".join(f"t.{each} = r.{each}" for each in map(self.quoted, [column for column in columns if column not in keys]))
-            if new:
-                session.query(f"UPDATE {ROWS} AS r STRAIGHT_JOIN {name} AS t ON {same} SET {new}")
-            insert += f" WHERE NOT EXISTS (SELECT 1 FROM {name} AS t WHERE {same})"
-        session.query(insert)
+    def update(self, name: str, columns: Sequence[str], keys: Sequence[str]) -> str:
+        """Return the statement that sets columns of rows that are there."""
+        new = ", ".join(f"t.{each} = r.{each}" for each in map(self.quoted, columns))
+        return f"UPDATE {self.loaded} AS r STRAIGHT_JOIN {name} AS t ON {self.same_keys('r', keys)} SET {new}"
 
-    def _same(self, other: str, keys: Sequence[str]) -> str:
+    def same_keys(self, other: str, keys: Sequence[str]) -> str:
+        """Return the condition that two rows have the same keys."""
         return " AND ".join(f"t.{key} <=> {other}.{key}" for key in map(self.quoted, keys))
 
 

@@ -15,11 +15,11 @@ from tidemark.errors import SinkError
 from tidemark.graph.connectors.database.node import DatabaseTable
 from tidemark.graph.connectors.sql_table.checks import column_fault
 from tidemark.graph.connectors.sql_table.types import sql_type
-from tidemark.savepoints.database.dialect import DELETED, ROWS, Dialect
+from tidemark.savepoints.database.dialect import DELETED, ROWS
 from tidemark.savepoints.database.session import DatabaseError, Session
-from tidemark.savepoints.database.stored import Missing, StoredColumn, StoredTable, UniqueKey, Wanted
+from tidemark.savepoints.database.stored import StoredColumn, StoredTable, UniqueKey
 from tidemark.savepoints.sql_table.connection_strings import sqlite_file
-from tidemark.savepoints.sql_table.rehearsal import rehearse, rehearse_deletion
+from tidemark.savepoints.sql_table.searching import SearchingDialect
 from tidemark.savepoints.sql_table.values import as_sqlite, rows_of
 
 LOCK_SECONDS: Final = 120
@@ -55,10 +55,11 @@ class SqliteSession:
         self.query("COMMIT")
 
 
-class SqliteDialect(Dialect):
+class SqliteDialect(SearchingDialect):
     """SQLite 3.33 or later."""
 
     name: ClassVar[str] = "SQLite"
+    loaded: ClassVar[str] = f"temp.{ROWS}"
     epochs_columns: ClassVar[str] = (
         "job TEXT NOT NULL, lineage TEXT NOT NULL, output TEXT NOT NULL, epoch INTEGER NOT NULL, "
         'table_name TEXT NOT NULL, mode TEXT NOT NULL, term INTEGER NOT NULL, "rows" INTEGER NOT NULL, kept INTEGER, '
@@ -129,18 +130,6 @@ class SqliteDialect(Dialect):
         """Begin to write, which one connection at a time does."""
         session.query("BEGIN IMMEDIATE")
 
-    def missing_privileges(
-        self, session: Session, table: DatabaseTable, stored: StoredTable | None, wanted: Wanted, *, epochs: bool
-    ) -> list[Missing]:
-        """Try what publishing needs, without an effect."""
-        rehearse(session, self, table, stored, wanted, epochs=epochs)
-        return []
-
-    def may_delete(self, session: Session, table: DatabaseTable) -> list[Missing]:
-        """Try a deletion, without an effect."""
-        rehearse_deletion(session, self, table)
-        return []
-
     def without_not_null(self, table: DatabaseTable, name: str, column: StoredColumn) -> str:  # noqa: ARG002 - the protocol's
         """Return what to do about a column that takes no null."""
         return f"give the column {self.quoted(name)} of {table.label} a default, in a new table to which the rows are copied"
@@ -148,24 +137,17 @@ class SqliteDialect(Dialect):
     def delete_rows(self, session: Session, table: DatabaseTable, keys: Sequence[str]) -> None:
         """Delete rows by their keys: a search in the index for each."""
         name = self.full_name(table)
-        same = self._same("d", keys)
+        same = self.same_keys("d", keys)
         found = f"SELECT t._rowid_ FROM temp.{DELETED} AS d CROSS JOIN {name} AS t ON {same}"
         session.query(f"DELETE FROM {name} WHERE _rowid_ IN ({found})")
 
-    def write_rows(self, session: Session, table: DatabaseTable, columns: Sequence[str], keys: Sequence[str]) -> None:
-        """Update the rows whose key is there, and insert the others; a unique index of SQLite takes nulls as different."""
-        name, listed = self.full_name(table), self.listed(columns)
-        given = ", ".join(f"r.{each}" for each in map(self.quoted, columns))
-        insert = f"INSERT INTO {name} ({listed}) SELECT {given} FROM temp.{ROWS} AS r"
-        if keys:
-            same = self._same("r", keys)
-            new = ", ".join(f"{each} = r.{each}" for each in map(self.quoted, [column for column in columns if column not in keys]))
-            if new:
-                session.query(f"UPDATE {name} AS t SET {new} FROM temp.{ROWS} AS r WHERE {same}")
-            insert += f" WHERE NOT EXISTS (SELECT 1 FROM {name} AS t WHERE {same})"
-        session.query(insert)
+    def update(self, name: str, columns: Sequence[str], keys: Sequence[str]) -> str:
+        """Return the statement that sets columns of rows that are there."""
+        new = ", ".join(f"{each} = r.{each}" for each in map(self.quoted, columns))
+        return f"UPDATE {name} AS t SET {new} FROM {self.loaded} AS r WHERE {self.same_keys('r', keys)}"
 
-    def _same(self, other: str, keys: Sequence[str]) -> str:
+    def same_keys(self, other: str, keys: Sequence[str]) -> str:
+        """Return the condition that two rows have the same keys."""
         # As the unique index compares them: the column itself may have another collation.
         return " AND ".join(f"t.{key} COLLATE BINARY IS {other}.{key}" for key in map(self.quoted, keys))
 
