@@ -206,10 +206,10 @@ def test_a_mistake_is_named_with_its_line_and_field(sandbox: DefsFolderSandbox, 
     path.write_text(text.replace(right, wrong, 1))
     with pytest.raises(Exception) as found, sandbox.load_component_and_build_defs(path.parent):  # noqa: PT011 - Dagster's own, of several kinds
         pass
-    told = texts_of(found.value)
-    assert said in told
-    assert place in told
-    assert "defs.yaml:" in told
+    text = texts_of(found.value)
+    assert said in text
+    assert place in text
+    assert "defs.yaml:" in text
 
 
 def test_templates_may_use_the_environment(sandbox: DefsFolderSandbox, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,8 +120,8 @@ def test_an_alert_fires_once_it_has_lasted(resources: Resources, subject: tuple[
     settings = AlertSettings(grouping=Grouping(0, 0))
     state, said = JobAlerts("taxi"), []
     for minute, seen in enumerate([resources, resources, None, resources, RESOURCES, RESOURCES]):
-        state, told = step(state, measured(seen), T0 + minute * MINUTE, settings=settings)
-        said.append([((change.rule, change.subject), change.now, change.text) for item in told for change in item.changes])
+        state, notices = step(state, measured(seen), T0 + minute * MINUTE, settings=settings)
+        said.append([((change.rule, change.subject), change.now, change.text) for item in notices for change in item.changes])
     assert [len(item) for item in said] == [0, 0, 0, 1, 0, 1], said
     ((found, now, text),) = said[3]
     assert (found, now, said[5][0][1]) == (subject, level, "ok")
@@ -132,6 +132,6 @@ def test_limits_are_the_job_s() -> None:
     strict = AlertThresholds(memory_warn=0.2, gc_warn=0.01)
     state, said = JobAlerts("taxi"), []
     for minute in range(4):
-        state, told = step(state, measured(RESOURCES, strict), T0 + minute * MINUTE, settings=AlertSettings(grouping=Grouping(0, 0)))
-        said += [(change.rule, change.subject) for item in told for change in item.changes]
+        state, notices = step(state, measured(RESOURCES, strict), T0 + minute * MINUTE, settings=AlertSettings(grouping=Grouping(0, 0)))
+        said += [(change.rule, change.subject) for item in notices for change in item.changes]
     assert said == [("gc", "driver"), ("memory", "container"), ("memory", "heap")]
