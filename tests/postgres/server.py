@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import pwd
 import shutil
 import signal
-import socket
-import subprocess
-import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import psycopg
 import pytest
 
-from tests.control.drivers import until
+from tests.database_server import HOST, DatabaseServer, free_port
 
-HOST: Final = "127.0.0.1"
 USER: Final = "writer"
 SECRET: Final = "marker-8f3c1d-of-the-password"  # noqa: S105 - what must be shown nowhere
 _PLACES: Final = "/usr/lib/postgresql"
@@ -38,37 +33,31 @@ NEEDS_POSTGRES: Final = pytest.mark.skipif(binaries() is None, reason="no initdb
 
 
 @dataclass
-class Server:
-    """A server, its files in a folder of their own."""
+class Server(DatabaseServer):
+    """A server of Postgres."""
 
-    folder: Path
-    programs: Path
-    port: int
-    process: subprocess.Popen[bytes] | None = None
+    name: ClassVar[str] = "Postgres"
+    account: ClassVar[str] = "postgres"
+    ends: ClassVar[signal.Signals] = signal.SIGINT  # it ends its connections
+    crashes: ClassVar[signal.Signals] = signal.SIGQUIT
 
     @classmethod
     def make(cls) -> Server:
         """Make the files of a new server, which is not started."""
-        programs = binaries()
-        assert programs is not None
-        # Not below pytest's folder: that is closed to the user of the server.
-        folder = Path(tempfile.mkdtemp(prefix="tidemark-postgres-"))
-        if os.geteuid() == 0:
-            os.chown(folder, _account().pw_uid, _account().pw_gid)
+        folder = cls.new_folder()
         password = folder / "password"
         password.write_text(f"{SECRET}\n", encoding="utf-8")
         password.chmod(0o644)
-        server = cls(folder, programs, _free_port())
         made = [
-            programs / "initdb",
+            program("initdb"),
             *("-D", folder / "data", "-U", USER, "-A", "scram-sha-256"),
             *("--pwfile", password, "-E", "UTF8", "--locale=C", "--no-sync"),
         ]
-        subprocess.run(list(map(str, made)), check=True, capture_output=True, **_as_user())
-        return server
+        cls.run(made)
+        return cls(folder, free_port())
 
-    def start(self) -> None:
-        """Start it, and wait until it answers."""
+    def command(self) -> Sequence[object]:
+        """Return the command that serves."""
         settings = {
             "port": self.port,
             "listen_addresses": HOST,
@@ -78,23 +67,7 @@ class Server:
             "max_connections": 40,
         }
         given = [argument for name, value in settings.items() for argument in ("-c", f"{name}={value}")]
-        command = [str(self.programs / "postgres"), "-D", str(self.folder / "data"), *given]
-        with (self.folder / "log").open("ab") as log:
-            process = subprocess.Popen(command, stdout=log, stderr=log, **_as_user())
-        self.process = process
-        until(lambda: process.poll() is not None or self._answers(), "a Postgres server")
-        assert process.poll() is None, (self.folder / "log").read_text()
-
-    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
-        """Stop it: SIGINT ends its connections, SIGQUIT ends it as a crash does."""
-        if self.process is not None:
-            self.process.send_signal(how)
-            self.process.wait(timeout=30)
-            self.process = None
-
-    def remove(self) -> None:
-        self.stop(signal.SIGQUIT)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        return [program("postgres"), "-D", self.folder / "data", *given]
 
     def dsn(self, *, password: str = SECRET, **options: str) -> str:
         """Return a connection string."""
@@ -107,28 +80,15 @@ class Server:
             done = connection.execute(statement.encode(), values or None)
             return done.fetchall() if done.description is not None else []
 
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
+        """Whether it takes connections."""
         with suppress(psycopg.OperationalError), psycopg.connect(self.dsn()):
             return True
         return False
 
 
-def _account() -> pwd.struct_passwd:
-    for name in ("postgres", "nobody"):
-        with suppress(KeyError):
-            return pwd.getpwnam(name)
-    raise AssertionError("no user that a server could run as")
-
-
-def _as_user() -> dict[str, Any]:
-    """Return how a program is started that refuses to run as root."""
-    if os.geteuid() != 0:
-        return {}
-    account = _account()
-    return {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": [], "cwd": "/"}
-
-
-def _free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind((HOST, 0))
-        return int(taken.getsockname()[1])
+def program(name: str) -> Path:
+    """Return a program of the newest server."""
+    folder = binaries()
+    assert folder is not None
+    return folder / name

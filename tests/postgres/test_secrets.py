@@ -14,8 +14,9 @@ import pytest
 from click.testing import CliRunner
 
 import tidemark as tm
+from tests.database_server import HOST
 from tests.postgres.rig import LINEAGE, VARIABLE, Rig, struct
-from tests.postgres.server import HOST, NEEDS_POSTGRES, SECRET, Server
+from tests.postgres.server import NEEDS_POSTGRES, SECRET, Server
 from tidemark.cli.program.main import main
 from tidemark.errors import PublishError, SetupError, SinkError, StoreError, TidemarkError
 
@@ -43,7 +44,7 @@ def connection_strings(server: Server) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("which", sorted(connection_strings(Server(Path(), Path(), 0))))
+@pytest.mark.parametrize("which", sorted(connection_strings(Server(Path(), 0))))
 def test_no_error_shows_it(server: Server, schema: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str) -> None:
     rig = Rig(tmp_path, schema, "append")
     record = rig.stage(0, [{"k": "a", "v": 1}])

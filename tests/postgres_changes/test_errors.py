@@ -13,8 +13,9 @@ import psycopg
 import pytest
 
 from tests.control.drivers import until
+from tests.database_server import HOST
 from tests.postgres.rig import VARIABLE
-from tests.postgres.server import HOST, NEEDS_POSTGRES, SECRET, Server
+from tests.postgres.server import NEEDS_POSTGRES, SECRET, Server, program
 from tests.postgres_changes.rig import Source, source_node
 from tests.postgres_changes.test_snapshot import ORDERS, content_of, make_orders
 from tidemark.errors import SourceError
@@ -150,7 +151,7 @@ def test_another_reader(server: Server, schema: str, tmp_path: Path) -> None:
     position = ChangesPosition.parse(source.position)
     assert position is not None
     options = ["--slot", position.slot, "--start", "-o", "proto_version=1", "-o", f"publication_names={position.publication}"]
-    command = [str(server.programs / "pg_recvlogical"), "-d", server.dsn(), *options, "-f", "-", "--status-interval", "0"]
+    command = [str(program("pg_recvlogical")), "-d", server.dsn(), *options, "-f", "-", "--status-interval", "0"]
     reader = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         active = "SELECT active FROM pg_replication_slots WHERE slot_name = %s"

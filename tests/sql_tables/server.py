@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import os
-import pwd
 import shutil
 import signal
-import socket
-import subprocess
-import tempfile
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import pymysql
 import pytest
 
-from tests.control.drivers import until
+from tests.database_server import HOST, DatabaseServer, free_port
 
-HOST: Final = "127.0.0.1"
 USER: Final = "writer"
 SECRET: Final = "marker-5b90e2-of-the-password"  # noqa: S105 - what must be shown nowhere
 _PATH: Final = f"{os.environ.get('PATH', '')}:/usr/sbin"
@@ -36,37 +31,33 @@ NEEDS_MARIADB: Final = pytest.mark.skipif(
 
 
 @dataclass
-class MariadbServer:
-    """A server, its files in a folder of their own."""
+class MariadbServer(DatabaseServer):
+    """A server of MariaDB."""
 
-    folder: Path
-    port: int
-    process: subprocess.Popen[bytes] | None = None
+    name: ClassVar[str] = "MariaDB"
+    account: ClassVar[str] = "mysql"
+    ends: ClassVar[signal.Signals] = signal.SIGTERM
+    crashes: ClassVar[signal.Signals] = signal.SIGKILL
 
     @classmethod
     def make(cls) -> MariadbServer:
         """Make the files of a new server, which is not started."""
-        folder = Path(tempfile.mkdtemp(prefix="tidemark-mariadb-"))
-        if os.geteuid() == 0:
-            os.chown(folder, _account().pw_uid, _account().pw_gid)
+        folder = cls.new_folder()
         made = [
-            str(_program("mariadb-install-db")),
+            _program("mariadb-install-db"),
             *("--no-defaults", f"--datadir={folder / 'data'}", "--auth-root-authentication-method=normal"),
             *("--skip-test-db", "--skip-name-resolve", "--innodb-log-file-size=16M"),
         ]
-        subprocess.run(made, check=True, capture_output=True, **_as_user())
+        cls.run(made)
         (folder / "init.sql").write_text(
             f"CREATE USER IF NOT EXISTS '{USER}'@'{HOST}' IDENTIFIED BY '{SECRET}';\n"
             f"GRANT ALL ON *.* TO '{USER}'@'{HOST}' WITH GRANT OPTION;\nCREATE DATABASE IF NOT EXISTS admin;\n"
         )
         (folder / "init.sql").chmod(0o644)
-        with socket.socket() as taken:
-            taken.bind((HOST, 0))
-            port = int(taken.getsockname()[1])
-        return cls(folder, port)
+        return cls(folder, free_port())
 
-    def start(self) -> None:
-        """Start it, and wait until it answers."""
+    def command(self) -> Sequence[object]:
+        """Return the command that serves."""
         settings = {
             "datadir": self.folder / "data",
             "init-file": self.folder / "init.sql",
@@ -77,28 +68,8 @@ class MariadbServer:
             "innodb-log-file-size": "16M",
             "innodb-flush-log-at-trx-commit": 2,
         }
-        command = [
-            str(_program("mariadbd")),
-            "--no-defaults",
-            "--skip-name-resolve",
-            *(f"--{name}={value}" for name, value in settings.items()),
-        ]
-        with (self.folder / "log").open("ab") as log:
-            process = subprocess.Popen(command, stdout=log, stderr=log, **_as_user())
-        self.process = process
-        until(lambda: process.poll() is not None or self._answers(), "a MariaDB server")
-        assert process.poll() is None, (self.folder / "log").read_text()
-
-    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
-        """Stop it: SIGTERM ends it in order, SIGKILL as a crash does."""
-        if self.process is not None:
-            self.process.send_signal(how)
-            self.process.wait(timeout=30)
-            self.process = None
-
-    def remove(self) -> None:
-        self.stop(signal.SIGKILL)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        given = (f"--{name}={value}" for name, value in settings.items())
+        return [_program("mariadbd"), "--no-defaults", "--skip-name-resolve", *given]
 
     def dsn(self, database: str, *, user: str = USER, password: str = SECRET, port: int | None = None) -> str:
         """Return a connection string."""
@@ -113,22 +84,8 @@ class MariadbServer:
             connection.commit()
             return found
 
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
+        """Whether it takes connections."""
         with suppress(pymysql.OperationalError):
             return self.query("admin", "SELECT 1") == [(1,)]
         return False
-
-
-def _account() -> pwd.struct_passwd:
-    for name in ("mysql", "nobody"):
-        with suppress(KeyError):
-            return pwd.getpwnam(name)
-    raise AssertionError("no user that a server could run as")
-
-
-def _as_user() -> dict[str, Any]:
-    """Return how a program is started that should not run as root."""
-    if os.geteuid() != 0:
-        return {}
-    account = _account()
-    return {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": [], "cwd": "/"}

@@ -15,10 +15,11 @@ import pytest
 from click.testing import CliRunner
 
 import tidemark as tm
+from tests.database_server import HOST
 from tests.postgres.rig import struct
 from tests.sql_tables.place import MariadbPlace, Place
 from tests.sql_tables.rig import LINEAGE, VARIABLE, SqlRig
-from tests.sql_tables.server import HOST, NEEDS_MARIADB, SECRET, MariadbServer
+from tests.sql_tables.server import NEEDS_MARIADB, SECRET, MariadbServer
 from tidemark.cli.program.main import main
 from tidemark.errors import PublishError, SetupError, SinkError, StoreError, TidemarkError
 from tidemark.graph.connectors.sql_table.node import SqlTable

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.database_server import HOST
 from tests.postgres.rig import struct
 from tests.sql_tables.place import MariadbPlace, Place, columns
 from tests.sql_tables.rig import LINEAGE, VARIABLE, SqlRig
-from tests.sql_tables.server import HOST, NEEDS_MARIADB, SECRET
+from tests.sql_tables.server import NEEDS_MARIADB, SECRET
 from tests.sql_tables.test_publication import rows
 from tidemark.errors import MissingEpochsError, SinkError
 from tidemark.savepoints.delta.missing_records import Retained
