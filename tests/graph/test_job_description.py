@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from inspect import isabstract
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from tidemark.graph import (
     output_schema,
 )
 from tidemark.graph.job.described_classes import described_classes
+from tidemark.graph.model.connector_spec import ConnectorSpec
 from tidemark.graph.model.nodes import StatefulNode
 from tidemark.graph.operators.registry import kinds
 from tidemark.semantics.watermarks.watermark_generators import SplitStats
@@ -42,6 +44,20 @@ RIDES = "zone INT, fare DOUBLE, at TIMESTAMP"
 def every_operator() -> Job:
     streams = streams_of(Path("landing"))
     return tm.Job("every", {name: tm.parquet(stream, f"warehouse/{name}") for name, stream in streams.items()}, owners=["team:a"])
+
+
+def every_connector() -> Job:
+    """A job with a sink of each connector."""
+    rides = tm.source("rides", tm.files("landing", format="json", schema=RIDES), watermarks=tm.ascending(timestamp="at"))
+    return tm.Job(
+        "connectors",
+        {
+            "kafka": tm.kafka_sink(rides, servers="localhost:9092", topic="rides"),
+            "postgres": tm.postgres(rides, table="rides", dsn_env="RIDES_DSN"),
+            "sqlite": tm.sql_table(rides, database="sqlite", table="rides", dsn_env="RIDES_FILE"),
+            "iceberg": tm.iceberg(rides, table="lake.rides", catalog="lake"),
+        },
+    )
 
 
 class Lagging:
@@ -69,7 +85,7 @@ def described(job: Job) -> DescribedJob:
     return described_job(json.loads(json.dumps(describe_job(job, "rides.job:job"))))
 
 
-JOBS = (taxi, dispatch, build_transfers("landing", "warehouse"), every_operator())
+JOBS = (taxi, dispatch, build_transfers("landing", "warehouse"), every_operator(), every_connector())
 
 
 @pytest.mark.parametrize("job", JOBS, ids=[job.name for job in JOBS])
@@ -96,6 +112,12 @@ def test_every_kind_of_operator_is_described() -> None:
     seen = {node.KIND for job in JOBS for node in job.nodes if isinstance(node, StatefulNode)}
     assert seen <= kinds().keys()
     assert kinds().keys() - seen == set()
+
+
+def test_every_connector_is_described() -> None:
+    sinks = {type(output.sink) for output in every_connector().outputs.values()}
+    assert sinks == {kind for kind in all_subclasses(ConnectorSpec) if not isabstract(kind)}
+    assert {type(output.sink) for output in described(every_connector()).outputs.values()} == sinks
 
 
 def test_counters_and_side_outputs_are_the_operators_own() -> None:
@@ -135,6 +157,12 @@ def test_triggers_and_watermarks_of_the_users_own_keep_their_texts() -> None:
 def test_a_described_job_is_not_run() -> None:
     with pytest.raises(DefinitionError, match=r"cannot run.*Fix: run the job that its code declares, rides\.job:job"):
         tm.run(described(taxi))
+
+
+def all_subclasses(base: type) -> Iterator[type]:
+    for kind in base.__subclasses__():
+        yield kind
+        yield from all_subclasses(kind)
 
 
 def double(row: dict[str, Any]) -> dict[str, Any]:

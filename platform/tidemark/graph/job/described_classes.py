@@ -13,6 +13,7 @@ _MODULES: Final = (
     "tidemark.graph.connectors.iceberg.node",
     "tidemark.graph.connectors.kafka.spec",
     "tidemark.graph.connectors.postgres.node",
+    "tidemark.graph.connectors.sql_table.node",
     "tidemark.graph.model.aggregates",
     "tidemark.graph.model.nodes",
     "tidemark.graph.model.postgres_changes_spec",
