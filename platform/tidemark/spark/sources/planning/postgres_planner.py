@@ -18,12 +18,13 @@ from tidemark.spark.sources.planning.source_planner import PlannedJob, Taken
 from tidemark.spark.sources.postgres_changes.captured_files import read_rows, write_rows
 from tidemark.spark.sources.postgres_changes.catalog import Catalog, Slot, StoredTable, own_name
 from tidemark.spark.sources.postgres_changes.epoch_changes import LargeValues, ReadChanges, rows_in_order, seen_first, unread_values
-from tidemark.spark.sources.postgres_changes.messages import DecodeError, Message, Relation
+from tidemark.spark.sources.postgres_changes.message_spool import MessageSpool
+from tidemark.spark.sources.postgres_changes.messages import DecodeError, Relation
 from tidemark.spark.sources.postgres_changes.positions import ChangesPosition, TableProgress, lsn_text
 from tidemark.spark.sources.postgres_changes.publications import Publications
 from tidemark.spark.sources.postgres_changes.server import ChangesServer, TablePart
 from tidemark.spark.sources.postgres_changes.server_errors import RESTART
-from tidemark.spark.sources.postgres_changes.transactions import Assembler, Transaction
+from tidemark.spark.sources.postgres_changes.transactions import Assembler, Change, Transaction
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -189,7 +190,7 @@ class PostgresPlanner:
         if part is None and not self._is_new and not self._is_due(changes):
             return None
         found = changes or ReadChanges((), self._position.lsn, reached=True)
-        rows = rows_in_order(self._spec, found.transactions, self._large_values(found.transactions), part)
+        rows = rows_in_order(self._spec, found.transactions, self._large_values, part)
         files = write_rows(self._job.store, self._name, rows)
         position = replace(self._position, lsn=max(found.lsn, self._position.lsn), files=files)
         if part is not None:
@@ -288,7 +289,7 @@ class PostgresPlanner:
         last = seen[-1].end_lsn if seen else position.lsn
         return self._readable(ReadChanges(seen, max(until, last) if reached else last, reached))
 
-    def _assembled(self, messages: Sequence[Message]) -> list[Transaction]:
+    def _assembled(self, messages: MessageSpool) -> list[Transaction]:
         keys = {table.label: table.keys for table in self._spec.tables}
         assembler = Assembler(keys, keys, {table.oid for table in self._tables.values()})
         try:
@@ -340,10 +341,10 @@ class PostgresPlanner:
                 )
             logger.warning("source %r: a TRUNCATE of table %s is skipped: its rows are kept", self._name, relation.label)
 
-    def _large_values(self, transactions: Sequence[Transaction]) -> LargeValues:
+    def _large_values(self, changes: Sequence[Change]) -> LargeValues:
         """Return, as they are now, the rows of which a large value is not among the changes."""
         rows: dict[tuple[str, tuple[object, ...]], tuple[str | None, ...]] = {}
-        for label, wanted in unread_values(self._spec, transactions).items():
+        for label, wanted in unread_values(self._spec, changes).items():
             table = self._captured(label)
             keys = sorted({tuple(str(row.get(name)) for name in table.keys) for row in wanted})
             places = [table.columns.names.index(name) for name in table.keys]

@@ -13,7 +13,7 @@ from tidemark.graph.model.nodes import SourceNode
 from tidemark.graph.model.postgres_changes_spec import CapturedTable, PostgresChangesSpec
 from tidemark.savepoints.database.session import DatabaseError
 from tidemark.savepoints.postgres.database import ConnectionString
-from tidemark.spark.sources.postgres_changes.messages import DecodeError, Message, decode
+from tidemark.spark.sources.postgres_changes.message_spool import MessageSpool
 from tidemark.spark.sources.postgres_changes.positions import Snapshot, lsn_text, parse_lsn
 from tidemark.spark.sources.postgres_changes.server_errors import RESTART, again, explained
 
@@ -32,6 +32,7 @@ _FLUSH_SECONDS: Final = 10.0
 _FLUSH_PAUSE_SECONDS: Final = 0.005
 _FLUSH_LOOKS: Final = 20
 _FETCHED: Final = 5_000
+_FETCHED_BYTES: Final = 8 * 1024 * 1024
 WRITERS_SECONDS: Final = 300.0
 """How long transactions are waited for that were writing when a slot was created, or a table added."""
 
@@ -159,7 +160,7 @@ class ChangesServer:
         """Return which transactions are seen now."""
         return self.attempt(lambda connection: Snapshot.parse(_one(connection, "SELECT pg_current_snapshot()::text")))
 
-    def changes(self, slot: str, publication: str, *, until: int, most: int | None) -> list[Message]:
+    def changes(self, slot: str, publication: str, *, until: int, most: int | None) -> MessageSpool:
         """Return the messages of the transactions that the slot has, without consuming them.
 
         Args:
@@ -171,16 +172,21 @@ class ChangesServer:
         options = "'proto_version', '1', 'publication_names', %s"
         peek = f"SELECT data FROM pg_logical_slot_peek_binary_changes(%s, %s::pg_lsn, %s, {options})"
 
-        def read(connection: PostgresConnection) -> list[Message]:
+        def read(connection: PostgresConnection) -> MessageSpool:
+            spool = MessageSpool()
             with connection.transaction(), connection.cursor(name="tidemark_changes") as cursor:
-                cursor.itersize = _FETCHED
                 cursor.execute(peek.encode(), [slot, lsn_text(until), most, publication], binary=True)
-                return [decode(bytes(data)) for (data,) in cursor]
+                fetched = 1
+                while found := cursor.fetchmany(fetched):
+                    size = 0
+                    for (data,) in found:
+                        spool.append(data)
+                        size += len(data)
+                    # A row may be large, and so may those that follow it.
+                    fetched = max(1, min(_FETCHED, 2 * fetched, _FETCHED_BYTES * len(found) // max(size, 1)))
+            return spool
 
-        try:
-            return self.attempt(read)
-        except DecodeError as error:
-            raise self.error(f"its changes cannot be decoded: {error}", "report it, with the release of the server") from None
+        return self.attempt(read)
 
     def advance(self, slot: str, lsn: int) -> None:
         """Move a slot on to an LSN, so that the server may delete what is before it; one that is there already stays."""
