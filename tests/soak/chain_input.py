@@ -12,7 +12,6 @@ from typing import Final
 
 import psycopg
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.postgres.server import Server
 
@@ -23,7 +22,7 @@ TOTAL: Final = ACCOUNTS * BALANCE
 
 TOPIC: Final = "moves"
 
-_PARTITIONS: Final = 3
+PARTITIONS: Final = 3
 _BRANCHES: Final = 8
 _PAUSE_SECONDS: Final = 0.02
 _AWAY_SECONDS: Final = 0.2
@@ -38,12 +37,6 @@ def make_bank(server: Server) -> None:
     server.query("CREATE SCHEMA bank")
     server.query("CREATE TABLE bank.accounts (id bigint PRIMARY KEY, balance bigint NOT NULL)")
     server.query(f"INSERT INTO bank.accounts SELECT i, {BALANCE} FROM generate_series(1, {ACCOUNTS}) AS i")
-
-
-def make_topic(address: str) -> None:
-    """Make the topic."""
-    (made,) = AdminClient({"bootstrap.servers": address}).create_topics([NewTopic(TOPIC, _PARTITIONS, 1)]).values()
-    made.result(_WAIT_SECONDS)
 
 
 @dataclass
@@ -173,7 +166,7 @@ def running(*writers: Callable[[threading.Event], None]) -> Iterator[None]:
 def newest_branches(address: str) -> tuple[dict[int, str | None], int]:
     """Return the newest branch of each account in the topic, and how many records it has."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": "batch", "enable.auto.commit": False})
-    places = [TopicPartition(TOPIC, number, OFFSET_BEGINNING) for number in range(_PARTITIONS)]
+    places = [TopicPartition(TOPIC, number, OFFSET_BEGINNING) for number in range(PARTITIONS)]
     ends = {place.partition: consumer.get_watermark_offsets(place, _WAIT_SECONDS)[1] for place in places}
     left = {number for number, end in ends.items() if end > 0}
     found: dict[int, str | None] = {}

@@ -25,8 +25,9 @@ from tests.control.drivers import until
 from tests.control.log_assertions import require_single_starts, terms
 from tests.few_rows import FEW_ROWS
 from tests.kafka.broker import NEEDS_JARS, Broker, connector_settings, jars, start_broker
+from tests.kafka.topic_records import create_topic
 from tests.postgres.server import NEEDS_POSTGRES, Server
-from tests.soak.chain_input import ACCOUNTS, TOTAL, Bank, Moves, make_bank, make_topic, newest_branches, running
+from tests.soak.chain_input import ACCOUNTS, PARTITIONS, TOPIC, TOTAL, Bank, Moves, make_bank, newest_branches, running
 from tests.soak.chaos import Kill, Target, kill_driver
 from tests.soak.keepers import Keeper, logs_folder
 from tests.soak.recovery import outages
@@ -141,7 +142,7 @@ def chained(root: Path) -> Iterator[Chain]:
         stack.callback(server.remove)
         server.start()
         make_bank(server)
-        make_topic(broker.address)
+        create_topic(broker.address, TOPIC, partitions=PARTITIONS)
         chain = Chain(root, broker, server)
         stack.callback(chain.end)
         yield chain
@@ -170,6 +171,7 @@ class Killer:
         self.kills: list[Kill] = []
         self._chain = chain
         self._chance = chance
+        self._next: list[str] = []
 
     @property
     def counts(self) -> Counter[str]:
@@ -184,23 +186,28 @@ class Killer:
             self.strike()
 
     def strike(self) -> None:
-        """Kill something."""
-        what = self._chance.choice(("driver", "driver", "broker", "server"))
-        at = SYSTEM_CLOCK.now_ms()
+        """Kill something: of four kills two are of drivers, one is of the broker, one of the server."""
+        if not self._next:
+            self._next = self._chance.sample(("driver", "driver", "broker", "server"), 4)
+        what, at = self._next.pop(), SYSTEM_CLOCK.now_ms()
         if what == "driver":
-            target: Target = self._chance.choice(("python", "jvm", "session"))
-            seen = self._chain.observed()
-            if seen.process == "alive" and seen.handle is not None and seen.handle.pid is not None:
-                kill_driver(seen.handle.pid, target)
-                self.kills.append(Kill(at, f"driver ({target})", JOB))
-                return
-            what = self._chance.choice(("broker", "server"))
+            what = self._kill_driver() or self._chance.choice(("broker", "server"))
         if what == "broker":
             self._chain.broker.restart()
-        else:
+        elif what == "server":
             self._chain.server.kill()
             self._chain.server.start()
-        self.kills.append(Kill(at, what))
+        self.kills.append(Kill(at, what, JOB if what.startswith("driver") else ""))
+
+    def _kill_driver(self) -> str | None:
+        """Kill the driver, seldom before its first epoch: it would never come to one; returns what was killed of it."""
+        seen = self._chain.observed()
+        began = seen.current_driver_status is not None and seen.current_driver_status.load is not None
+        target: Target = self._chance.choice(("python", "jvm", "session"))
+        if seen.process != "alive" or seen.handle is None or seen.handle.pid is None or not (began or self._chance.random() < 0.2):
+            return None
+        kill_driver(seen.handle.pid, target)
+        return f"driver ({target})"
 
 
 def test_sums_stay_in_minutes_of_kills(tmp_path: Path) -> None:

@@ -32,7 +32,9 @@ _FLUSH_SECONDS: Final = 10.0
 _FLUSH_PAUSE_SECONDS: Final = 0.005
 _FLUSH_LOOKS: Final = 20
 _FETCHED: Final = 5_000
-_FETCHED_BYTES: Final = 8 * 1024 * 1024
+FETCHED_BYTES: Final = 8 * 1024 * 1024
+"""Messages are fetched about so many bytes at a time."""
+
 WRITERS_SECONDS: Final = 300.0
 """How long transactions are waited for that were writing when a slot was created, or a table added."""
 
@@ -183,7 +185,7 @@ class ChangesServer:
                         spool.append(data)
                         size += len(data)
                     # A row may be large, and so may those that follow it.
-                    fetched = max(1, min(_FETCHED, 2 * fetched, _FETCHED_BYTES * len(found) // max(size, 1)))
+                    fetched = max(1, min(_FETCHED, 2 * fetched, FETCHED_BYTES * len(found) // max(size, 1)))
             return spool
 
         return self.attempt(read)
@@ -199,7 +201,16 @@ class ChangesServer:
 
         self.attempt(move)
 
-    def part(self, table: CapturedTable, types: Sequence[str], after: Sequence[str] | None, most: int, *, whole: bool = False) -> TablePart:
+    def part(
+        self,
+        table: CapturedTable,
+        types: Sequence[str],
+        after: Sequence[str] | None,
+        most: int,
+        *,
+        whole: bool = False,
+        rows: sql.Composable | None = None,
+    ) -> TablePart:
         """Return the rows of a table that follow a key, in the order of the primary key, as they are now.
 
         Args:
@@ -208,6 +219,7 @@ class ChangesServer:
             after: the key as texts, None for the first rows.
             most: how many rows; fewer if they are large.
             whole: whether the table is partitioned, and its rows are in other tables.
+            rows: of one partition, as a query names them, None for those of the table.
         """
         from psycopg import sql
 
@@ -217,7 +229,7 @@ class ChangesServer:
             values = sql.SQL(", ").join(sql.SQL("%s::") + sql.SQL(kind) for kind in types)
             following = sql.SQL("WHERE ({}) > ({})").format(keys, values)
         query = sql.SQL("DECLARE tidemark_part NO SCROLL CURSOR FOR SELECT {} FROM {} {} ORDER BY {} LIMIT {}").format(
-            _columns(table), _rows_of(table, whole=whole), following, keys, sql.Literal(most)
+            _columns(table), _rows_of(table, whole=whole) if rows is None else rows, following, keys, sql.Literal(most)
         )
 
         def read(connection: PostgresConnection) -> TablePart:
