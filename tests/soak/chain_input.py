@@ -179,7 +179,9 @@ def newest_branches(address: str) -> tuple[dict[int, str | None], int]:
         value = json.loads(message.value() or b"")
         found[int(value["id"])] = value["branch"]
         count += 1
-        if message.offset() == ends[message.partition()] - 1:
-            left.discard(message.partition())
+        partition = message.partition()
+        assert partition is not None
+        if message.offset() == ends[partition] - 1:
+            left.discard(partition)
     consumer.close()
     return found, count

@@ -62,12 +62,13 @@ class Partitions:
         return {str(partition): str(attached) for partition, attached in rows}
 
     def _noticed(self, label: str, progress: TableProgress, now: Mapping[str, str]) -> TableProgress:
-        if progress.partitions is None:
-            return replace(progress, partitions=now)
         if progress.partition and now.get(progress.partition) != progress.attached:
             progress = progress.after_part(None)  # what it had is no longer there to be read
-        known = {oid: attached for oid, attached in progress.partitions.items() if now.get(oid) == attached}
-        if len(known) < len(progress.partitions):
+        before = progress.partitions
+        if before is None:
+            return replace(progress, partitions=now)
+        known = {oid: attached for oid, attached in before.items() if now.get(oid) == attached}
+        if len(known) < len(before):
             logger.warning("partitions of %s were detached or dropped, which no change says: the rows that were read of them stay", label)
         new = {oid: attached for oid, attached in now.items() if oid not in known}
         if not self._snapshot:
