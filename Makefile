@@ -11,6 +11,7 @@ ARCHIVE := .venv/.class-archive
 BENCH_ROWS ?= 20000000
 SOAK_SECONDS ?= 600
 SOAK_SEED ?= 7
+CHAIN_SECONDS ?= $(SOAK_SECONDS)
 UI_PORT ?= 3000
 DAGSTER_HOME ?= $(CURDIR)/.dagster
 PYTEST_ARGS ?=
@@ -55,7 +56,8 @@ bench: setup ## compare with stock Spark (BENCH_ROWS=20000000)
 	BENCH_ROWS=$(BENCH_ROWS) $(RUN) python -m benchmarks
 
 soak: setup ## minutes of kills, which `make test` leaves out (SOAK_SECONDS=600 SOAK_SEED=7)
-	SOAK_SECONDS=$(SOAK_SECONDS) SOAK_SEED=$(SOAK_SEED) $(RUN) pytest -s tests/soak
+	SOAK_SECONDS=$(SOAK_SECONDS) SOAK_SEED=$(SOAK_SEED) $(RUN) pytest -s tests/soak/test_soak.py
+	CHAIN_SECONDS=$(CHAIN_SECONDS) CHAIN_SEED=$(SOAK_SEED) $(RUN) pytest -s tests/soak/test_chain.py
 	TOGETHER_SECONDS=$$(($(SOAK_SECONDS) / 2)) TOGETHER_SEED=$(SOAK_SEED) $(RUN) pytest -s tests/control/test_reconcilers_at_once.py
 
 # mypy and the class archive keep one core each for a minute, so they go at a time; the tests want both for themselves.

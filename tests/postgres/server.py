@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
+import psutil  # type: ignore[import-untyped]  # ships no types
 import psycopg
 import pytest
 
@@ -68,6 +69,17 @@ class Server(DatabaseServer):
         }
         given = [argument for name, value in settings.items() for argument in ("-c", f"{name}={value}")]
         return [program("postgres"), "-D", self.folder / "data", *given]
+
+    def kill(self) -> None:
+        """Kill the server and the processes of its connections at once; its files stay."""
+        assert self.process is not None
+        whole = [psutil.Process(self.process.pid), *psutil.Process(self.process.pid).children(recursive=True)]
+        for process in whole:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        self.process.wait()
+        psutil.wait_procs(whole)
+        self.process = None
 
     def dsn(self, *, password: str = SECRET, **options: str) -> str:
         """Return a connection string."""

@@ -9,7 +9,9 @@ import pytest
 from tests.postgres_changes import wire
 from tidemark.graph.model.postgres_changes_spec import CapturedTable, PostgresChangesSpec
 from tidemark.graph.model.schema import Schema
+from tidemark.spark.sources.postgres_changes import message_spool
 from tidemark.spark.sources.postgres_changes.epoch_changes import LargeValues, rows_in_order, seen_first, unread_values
+from tidemark.spark.sources.postgres_changes.message_spool import MessageSpool
 from tidemark.spark.sources.postgres_changes.messages import (
     UNCHANGED,
     Begin,
@@ -71,10 +73,20 @@ def test_an_unknown_message() -> None:
 
 
 def transactions(*data: bytes, keys: tuple[str, ...] = ("id",)) -> list[Transaction]:
-    return list(Assembler({"shop.orders"}, {"shop.orders": keys}, {OID}).transactions(map(decode, data)))
+    return list(Assembler({"shop.orders"}, {"shop.orders": keys}, {OID}).transactions(spooled(*data)))
 
 
-def test_transactions() -> None:
+def spooled(*data: bytes) -> MessageSpool:
+    spool = MessageSpool()
+    for message in data:
+        spool.append(message)
+    return spool
+
+
+@pytest.mark.parametrize("limit", ["HELD_BYTES", "HELD_MESSAGES", "neither"])
+def test_transactions(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    if limit != "neither":
+        monkeypatch.setattr(message_spool, limit, 5)
     found = transactions(
         wire.begin(10, AT, 1),
         ORDERS,
@@ -162,7 +174,7 @@ def test_a_part_of_a_table_is_between_the_changes_that_it_has_and_the_others() -
     # By their commits 10, 11, 12, 13; the part was read while 11 was running and before 13 began.
     changes = [transaction(10, ("1", "old")), transaction(11, ("1", "new")), transaction(12, ("2", "b")), transaction(13, ("3", "c"))]
     part = TablePart(("id", "note"), [("1", "old"), ("2", "b")], Snapshot.parse("11:13:11"), 0, AT)
-    rows = list(rows_in_order(SPEC, changes, LargeValues({}), (TABLE, part)))
+    rows = list(rows_in_order(SPEC, changes, lambda _: LargeValues({}), (TABLE, part)))
     assert [(row.operation, row.values, row.tx) for _, row in rows] == [
         ("update", ("1", "old"), 10),
         ("update", ("2", "b"), 12),
@@ -179,8 +191,8 @@ def test_large_values_are_those_of_now() -> None:
     (found,) = transactions(
         wire.begin(10, AT, 1), ORDERS, wire.update(OID, ["1", ...]), wire.update(OID, ["2", ...]), wire.commit(10, 20, AT)
     )
-    assert [dict(row)["id"] for row in unread_values(SPEC, [found])["shop.orders"]] == ["1", "2"]
-    rows = rows_in_order(SPEC, [found], LargeValues({("shop.orders", ("1",)): ("1", "now")}))
+    assert [dict(row)["id"] for row in unread_values(SPEC, found.changes)["shop.orders"]] == ["1", "2"]
+    rows = rows_in_order(SPEC, [found], lambda _: LargeValues({("shop.orders", ("1",)): ("1", "now")}))
     assert [row.values for _, row in rows] == [("1", "now"), ("2", None)]
 
 

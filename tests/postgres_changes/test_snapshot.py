@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,8 +75,8 @@ class Writing(ChangesServer):
         self.there: Content = {}
         self.parts = 0
 
-    def part(self, table: CapturedTable, types: Sequence[str], after: Sequence[str] | None, most: int, *, whole: bool = False) -> TablePart:
-        found = super().part(table, types, after, most, whole=whole)
+    def part(self, table: CapturedTable, types: Sequence[str], after: Sequence[str] | None, most: int, **rows: Any) -> TablePart:
+        found = super().part(table, types, after, most, **rows)
         self.parts += 1
         if self.parts % 2:
             self.there = self.content()

@@ -68,7 +68,7 @@ class Chaos:
             if seen.process == "alive" and seen.handle is not None and seen.handle.pid is not None:
                 target: Target = self._chance.choice(("python", "jvm", "session"))
                 self.kills.append(Kill(SYSTEM_CLOCK.now_ms(), f"driver ({target})", job))
-                _kill(seen.handle.pid, target)
+                kill_driver(seen.handle.pid, target)
                 return True
         return False
 
@@ -84,7 +84,13 @@ def left_behind(root: Path) -> list[str]:
     return found
 
 
-def _kill(leader: int, target: Target) -> None:
+def kill_driver(leader: int, target: Target) -> None:
+    """Kill a driver: its Python, its JVM, or all that it started.
+
+    Args:
+        leader: the driver's process, which leads a session.
+        target: what of it.
+    """
     members = [member.pid for member in session_members(leader)]
     machines = [pid for pid in members if pid != leader and _runs_java(pid)]
     if target == "session":

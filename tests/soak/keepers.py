@@ -63,9 +63,14 @@ class Keeper:
         """The number of its process."""
         return self._process.pid
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether it runs."""
+        return self._process.poll() is None
+
     def keep(self) -> None:
         """Start it again if it is gone."""
-        if self._process.poll() is not None:
+        if not self.is_alive:
             self._process = self._start()
 
     def kill(self, *, whole: bool) -> None:

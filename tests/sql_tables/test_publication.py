@@ -5,24 +5,31 @@ from __future__ import annotations
 import json
 import random
 import signal
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from tests.seeds import new_seeds
 from tests.sql_tables.place import MariadbPlace, Place, columns
 from tests.sql_tables.rig import LINEAGE, VARIABLE, SqlRig
 from tests.sql_tables.server import NEEDS_MARIADB, SECRET
+from tidemark.clock import SYSTEM_CLOCK
 from tidemark.errors import FencedError, MissingEpochsError, PublishError, StoreError
 from tidemark.savepoints.database.ledger import Ledger
 from tidemark.savepoints.database.session import DatabaseError
-from tidemark.savepoints.sql_table import mariadb_session
+from tidemark.savepoints.sql_table import mariadb as mariadb_dialect
 from tidemark.savepoints.sql_table.mariadb import MARIADB
+from tidemark.spark.sinks.database import publication
 from tidemark.spark.sinks.sql_table.sql_table_sink import SqlTableSink
+from tidemark.spark.sinks.staging.local_copy import parquet_copy
 from tidemark.spark.sinks.staging.sink_owner import SinkOwner
 from tidemark.state.encoding.codec import to_jsonable
+from tidemark.state.store.store import JobStore
 from tidemark.testing import run_until_crash
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -157,7 +164,7 @@ def test_a_suspended_driver_keeps_no_other_waiting(mariadb: MariadbPlace, tmp_pa
     rig = SqlRig(tmp_path, "mariadb", "append")
     rig.publish(0, [{"k": "a", "v": 0}])
     record = rig.stage(1, [{"k": "a", "v": 1}])
-    monkeypatch.setattr(mariadb_session, "IDLE_SECONDS", 1)
+    monkeypatch.setattr(mariadb_dialect, "IDLE_SECONDS", 1)
 
     def hold_the_lock() -> None:
         with MARIADB.transaction(rig.sql_table) as suspended:
@@ -168,6 +175,30 @@ def test_a_suspended_driver_keeps_no_other_waiting(mariadb: MariadbPlace, tmp_pa
     with pytest.raises(DatabaseError) as raised:
         hold_the_lock()
     assert raised.value.lost
+    assert rows(mariadb) == [("a", 0), ("a", 1)]
+
+
+@NEEDS_MARIADB
+def test_a_staged_file_that_takes_long_to_copy(mariadb: MariadbPlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = SqlRig(tmp_path, "mariadb", "append")
+    rig.publish(0, [{"k": "a", "v": 0}])
+    record = rig.stage(1, [{"k": "a", "v": 1}])
+
+    @contextmanager
+    def slow_copy(store: JobStore, path: str) -> Iterator[pq.ParquetFile]:
+        SYSTEM_CLOCK.sleep(2.5)
+        with parquet_copy(store, path) as copied:
+            yield copied
+
+    monkeypatch.setattr(publication, "parquet_copy", slow_copy)
+    # Both the server's limit and that of a connection with a lock are shorter than the copy takes.
+    monkeypatch.setattr(mariadb_dialect, "IDLE_SECONDS", 1)
+    (before,) = mariadb.query("SELECT @@GLOBAL.wait_timeout")
+    mariadb.query("SET GLOBAL wait_timeout = 1")
+    try:
+        rig.sink.publish(record, LINEAGE, 1)
+    finally:
+        mariadb.query("SET GLOBAL wait_timeout = %s", *before)
     assert rows(mariadb) == [("a", 0), ("a", 1)]
 
 

@@ -21,6 +21,9 @@ from tidemark.savepoints.database.stored import Longest, StoredColumn, StoredTab
 from tidemark.savepoints.sql_table.mariadb_session import LOCK_SECONDS, transaction
 from tidemark.savepoints.sql_table.searching import SearchingDialect
 
+IDLE_SECONDS: Final = 60
+"""After that time without a statement the server ends a connection with a lock, so that a suspended driver does not hold it."""
+
 _COLUMNS: Final = """
 SELECT column_name, column_type, is_nullable, column_default, extra, character_set_name, collation_name, character_maximum_length,
     character_octet_length
@@ -157,6 +160,7 @@ class MariadbDialect(SearchingDialect):
 
     def lock(self, session: Session, key: str) -> None:
         """Take a lock of the server, which the end of the connection gives back."""
+        session.query(f"SET SESSION wait_timeout = {IDLE_SECONDS}")
         ((taken,),) = session.query(f"SELECT GET_LOCK(SHA2(CONCAT(DATABASE(), '/', %s), 256), {LOCK_SECONDS})", [key])
         if taken != 1:
             raise DatabaseError(f"another transaction has held the lock of this output for {LOCK_SECONDS} seconds", lost=True)

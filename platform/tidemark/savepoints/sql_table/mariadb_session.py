@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     from pymysql import Connection
     from pymysql.cursors import Cursor
 
-IDLE_SECONDS: Final = 60
-"""After that time without a statement the server ends a connection, so that a suspended driver does not hold its lock."""
+LOADING_SECONDS: Final = 6 * 3_600
+"""After that time without a statement the server ends a connection that has no lock yet.
+
+Whatever the server's own limit is: while a staged file is copied to this machine the connection waits.
+"""
 
 LOCK_SECONDS: Final = 120
 """How long a transaction waits for that of another driver."""
@@ -57,6 +60,8 @@ class MariadbSession:
         """Create a temporary table, which is gone with the connection, and insert rows into it, many with each statement."""
         kinds = (_LONG_BINARY.sub("longblob", _LONG_TEXT.sub("longtext", kind)) for kind in types.values())
         columns = ", ".join(f"`{name.replace('`', '``')}` {kind}" for name, kind in zip(types, kinds, strict=True))
+        # What was read so far keeps other drivers from changing tables until the transaction ends, and files may take long.
+        self.connection.commit()
         self.query(f"CREATE TEMPORARY TABLE {into} ({columns}){self.options}")
         with self.connection.cursor() as cursor:
             statement = f"INSERT INTO {into} VALUES ({', '.join(['%s'] * len(types))})"
@@ -82,7 +87,7 @@ def transaction(table: DatabaseTable, options: str) -> Iterator[MariadbSession]:
         session = MariadbSession(connection, options)
         session.query(
             "SET SESSION sql_mode = 'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', "
-            f"wait_timeout = {IDLE_SECONDS}, innodb_lock_wait_timeout = {LOCK_SECONDS}, lock_wait_timeout = {LOCK_SECONDS}"
+            f"wait_timeout = {LOADING_SECONDS}, innodb_lock_wait_timeout = {LOCK_SECONDS}, lock_wait_timeout = {LOCK_SECONDS}"
         )
         # So that what is read after waiting for a lock is what the other transaction has written.
         session.query("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")

@@ -18,12 +18,14 @@ from tidemark.spark.sources.planning.source_planner import PlannedJob, Taken
 from tidemark.spark.sources.postgres_changes.captured_files import read_rows, write_rows
 from tidemark.spark.sources.postgres_changes.catalog import Catalog, Slot, StoredTable, own_name
 from tidemark.spark.sources.postgres_changes.epoch_changes import LargeValues, ReadChanges, rows_in_order, seen_first, unread_values
-from tidemark.spark.sources.postgres_changes.messages import DecodeError, Message, Relation
+from tidemark.spark.sources.postgres_changes.message_spool import MessageSpool
+from tidemark.spark.sources.postgres_changes.messages import DecodeError, Relation
+from tidemark.spark.sources.postgres_changes.partitions import Partitions
 from tidemark.spark.sources.postgres_changes.positions import ChangesPosition, TableProgress, lsn_text
 from tidemark.spark.sources.postgres_changes.publications import Publications
 from tidemark.spark.sources.postgres_changes.server import ChangesServer, TablePart
 from tidemark.spark.sources.postgres_changes.server_errors import RESTART
-from tidemark.spark.sources.postgres_changes.transactions import Assembler, Transaction
+from tidemark.spark.sources.postgres_changes.transactions import Assembler, Change, Transaction
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,6 +65,7 @@ class PostgresPlanner:
         self.server = ChangesServer(source, self._spec)
         self._catalog = Catalog(self.server)
         self._publications = Publications(self.server)
+        self._partitions = Partitions(self.server, snapshot=self._spec.snapshot)
         self._replayed = ChangesPosition.parse(job.planned.get(source.name))
         self._next: ReadChanges | None = None
         self._checked: set[Relation] = set()
@@ -148,7 +151,7 @@ class PostgresPlanner:
         entries = self._publications.require(position.publication, found)
         self.server.flushed()
         tables = {label: replace(known, published=entries[label]) for label, known in found.items()}
-        return replace(position, tables=tables, server=self.server.identity)
+        return self._partitions.noticed(replace(position, tables=tables, server=self.server.identity), self._tables)
 
     @property
     def has_unread(self) -> bool:
@@ -189,7 +192,7 @@ class PostgresPlanner:
         if part is None and not self._is_new and not self._is_due(changes):
             return None
         found = changes or ReadChanges((), self._position.lsn, reached=True)
-        rows = rows_in_order(self._spec, found.transactions, self._large_values(found.transactions), part)
+        rows = rows_in_order(self._spec, found.transactions, self._large_values, part)
         files = write_rows(self._job.store, self._name, rows)
         position = replace(self._position, lsn=max(found.lsn, self._position.lsn), files=files)
         if part is not None:
@@ -244,7 +247,8 @@ class PostgresPlanner:
                 return changes, None
         table, progress = self._captured(label), self._position.tables[label]
         stored = self._tables[label]
-        part = self.server.part(table, stored.key_types(table), progress.after, self._most, whole=stored.partitioned)
+        rows = self._partitions.rows_of(table, progress.partition) if progress.partition else None
+        part = self.server.part(table, stored.key_types(table), progress.after, self._most, whole=stored.partitioned, rows=rows)
         changes = self._read(part.lsn)
         self._caught_up = changes.reached
         return changes, (table, part) if changes.reached else None
@@ -256,16 +260,14 @@ class PostgresPlanner:
         return found
 
     def _progress_after(self, table: CapturedTable, part: TablePart) -> TableProgress:
-        before = self._position.tables[table.label]
-        if part.is_last:
-            return replace(before, after=None, done=True)
-        last = dict(zip(part.columns, part.rows[-1], strict=True))
-        return replace(before, after=tuple(str(last[key]) for key in table.keys))
+        last = None if part.is_last else dict(zip(part.columns, part.rows[-1], strict=True))
+        return self._position.tables[table.label].after_part(None if last is None else tuple(str(last[key]) for key in table.keys))
 
     def _newer(self) -> ReadChanges | None:
         """Return the changes that came since those that were read, None where the log is as it was."""
         self._flushed = self.server.flushed()
         self._require_log(self._flushed, self._position.lsn)
+        self._position = self._partitions.noticed(self._position, self._tables)
         until = self._flushed if self._end is None else min(self._flushed, self._end)
         if until <= self._covered:
             return None
@@ -288,7 +290,7 @@ class PostgresPlanner:
         last = seen[-1].end_lsn if seen else position.lsn
         return self._readable(ReadChanges(seen, max(until, last) if reached else last, reached))
 
-    def _assembled(self, messages: Sequence[Message]) -> list[Transaction]:
+    def _assembled(self, messages: MessageSpool) -> list[Transaction]:
         keys = {table.label: table.keys for table in self._spec.tables}
         assembler = Assembler(keys, keys, {table.oid for table in self._tables.values()})
         try:
@@ -340,10 +342,10 @@ class PostgresPlanner:
                 )
             logger.warning("source %r: a TRUNCATE of table %s is skipped: its rows are kept", self._name, relation.label)
 
-    def _large_values(self, transactions: Sequence[Transaction]) -> LargeValues:
+    def _large_values(self, changes: Sequence[Change]) -> LargeValues:
         """Return, as they are now, the rows of which a large value is not among the changes."""
         rows: dict[tuple[str, tuple[object, ...]], tuple[str | None, ...]] = {}
-        for label, wanted in unread_values(self._spec, transactions).items():
+        for label, wanted in unread_values(self._spec, changes).items():
             table = self._captured(label)
             keys = sorted({tuple(str(row.get(name)) for name in table.keys) for row in wanted})
             places = [table.columns.names.index(name) for name in table.keys]

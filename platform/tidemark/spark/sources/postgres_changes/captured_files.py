@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +23,10 @@ from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+FILE_BYTES: Final = 64 * 1024 * 1024
+FILE_ROWS: Final = 200_000
+"""After so many bytes of values, or so many rows, further rows are written to further files: the driver holds no more of them."""
 
 _COMPRESSION: Final = "zstd"
 _NUMBER: Final = "number"
@@ -53,6 +57,11 @@ class CapturedRow:
     lsn: int | None = None
     tx: int | None = None
 
+    @property
+    def size(self) -> int:
+        """The number of characters of its values."""
+        return sum(len(value) for value in self.values if value is not None)
+
 
 def captured_schema(spec: PostgresChangesSpec) -> T.StructType:
     """Return the columns of the rows, with the engine's, by which they are ordered."""
@@ -60,7 +69,7 @@ def captured_schema(spec: PostgresChangesSpec) -> T.StructType:
 
 
 def write_rows(store: JobStore, source: str, rows: Iterable[tuple[CapturedTable, CapturedRow]]) -> tuple[CapturedFile, ...]:
-    """Write the rows of an epoch, a file for each table; nothing names the files yet.
+    """Write the rows of an epoch, a file for each table, or several of bounded size; nothing names the files yet.
 
     Args:
         store: at the job's folder.
@@ -70,16 +79,30 @@ def write_rows(store: JobStore, source: str, rows: Iterable[tuple[CapturedTable,
     Raises:
         StoreError: a file cannot be written.
     """
-    by_table: dict[str, tuple[CapturedTable, list[tuple[int, CapturedRow]]]] = {}
-    for number, (table, row) in enumerate(rows):
-        by_table.setdefault(table.label, (table, []))[1].append((number, row))
-    attempt, files = uuid.uuid4().hex, []
-    for part, (table, numbered) in enumerate(by_table.values()):
-        path = f"{source_folder(source)}/rows-{attempt}-{part}.parquet"
-        written = write_parquet(store, path, _arrow(table, numbered), compression=_COMPRESSION)
-        files.append(CapturedFile(path, written.rows, written.bytes))
+    files, attempt = list[CapturedFile](), uuid.uuid4().hex
+    for held in _held(rows):
+        for table, numbered in held.values():
+            path = f"{source_folder(source)}/rows-{attempt}-{len(files)}.parquet"
+            written = write_parquet(store, path, _arrow(table, numbered), compression=_COMPRESSION)
+            files.append(CapturedFile(path, written.rows, written.bytes))
     crash_point("changes-copied")
     return tuple(files)
+
+
+_Held = dict[str, tuple[CapturedTable, list[tuple[int, CapturedRow]]]]
+
+
+def _held(rows: Iterable[tuple[CapturedTable, CapturedRow]]) -> Iterator[_Held]:
+    """Yield rows by the labels of their tables, numbered over all of them, as many at a time as the driver holds."""
+    held: _Held = {}
+    count = size = 0
+    for number, (table, row) in enumerate(rows):
+        held.setdefault(table.label, (table, []))[1].append((number, row))
+        count, size = count + 1, size + row.size
+        if count >= FILE_ROWS or size >= FILE_BYTES:
+            yield held
+            held, count, size = {}, 0, 0
+    yield held
 
 
 def _arrow(table: CapturedTable, rows: Sequence[tuple[int, CapturedRow]]) -> pa.Table:

@@ -8,8 +8,10 @@ since an epoch ends before the first one that could not be seen when it was plan
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import Final
 
 from tidemark.graph.model.postgres_changes_spec import CapturedTable, PostgresChangesSpec
 from tidemark.spark.sources.postgres_changes.captured_files import CapturedRow
@@ -19,6 +21,9 @@ from tidemark.spark.sources.postgres_changes.server import TablePart
 from tidemark.spark.sources.postgres_changes.transactions import Change, Row, Transaction
 
 Captured = tuple[CapturedTable, CapturedRow]
+
+TOGETHER: Final = 1_000
+"""Changes of which the large values that they lack are read at once."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +48,13 @@ def seen_first(found: Sequence[Transaction], snapshot: Snapshot) -> tuple[Transa
     return tuple(found)
 
 
-def unread_values(spec: PostgresChangesSpec, transactions: Sequence[Transaction]) -> dict[str, list[Row]]:
+def unread_values(spec: PostgresChangesSpec, changes: Iterable[Change]) -> dict[str, list[Row]]:
     """Return the rows, by the labels of their tables, of which a large value that did not change is not among the changes."""
     found: dict[str, list[Row]] = {}
-    for transaction in transactions:
-        for change in transaction.changes:
-            table = spec.table(change.relation.label)
-            if table is not None and any(change.row.get(name) is UNCHANGED for name in table.columns.names):
-                found.setdefault(change.relation.label, []).append(change.row)
+    for change in changes:
+        table = spec.table(change.relation.label)
+        if table is not None and any(change.row.get(name) is UNCHANGED for name in table.columns.names):
+            found.setdefault(change.relation.label, []).append(change.row)
     return found
 
 
@@ -77,7 +81,7 @@ class LargeValues:
 def rows_in_order(
     spec: PostgresChangesSpec,
     transactions: Sequence[Transaction],
-    large: LargeValues,
+    large_values: Callable[[Sequence[Change]], LargeValues],
     part: tuple[CapturedTable, TablePart] | None = None,
 ) -> Iterator[Captured]:
     """Yield the rows of an epoch, so that the last one of a key is as the key is after the epoch.
@@ -85,29 +89,29 @@ def rows_in_order(
     Args:
         spec: of the source.
         transactions: of the epoch.
-        large: values that the changes do not have.
+        large_values: returns, for some changes, the values that they do not have.
         part: rows of a table, which the snapshot of the part saw.
     """
     if part is None:
-        for transaction in transactions:
-            yield from _changes(spec, transaction, large)
+        yield from _changes(spec, transactions, large_values)
         return
     table, read = part
-    for transaction in transactions:
-        if read.snapshot.sees(transaction.xid):
-            yield from _changes(spec, transaction, large)
+    yield from _changes(spec, [each for each in transactions if read.snapshot.sees(each.xid)], large_values)
     for values in read.rows:
         yield table, CapturedRow("read", read.at, values)
-    for transaction in transactions:
-        if not read.snapshot.sees(transaction.xid):
-            yield from _changes(spec, transaction, large)
+    yield from _changes(spec, [each for each in transactions if not read.snapshot.sees(each.xid)], large_values)
 
 
-def _changes(spec: PostgresChangesSpec, transaction: Transaction, large: LargeValues) -> Iterator[Captured]:
-    for change in transaction.changes:
-        table = spec.table(change.relation.label)
-        if table is not None:
-            yield table, _captured(table, transaction, change, large)
+def _changes(
+    spec: PostgresChangesSpec, transactions: Sequence[Transaction], large_values: Callable[[Sequence[Change]], LargeValues]
+) -> Iterator[Captured]:
+    changes = ((transaction, change) for transaction in transactions for change in transaction.changes)
+    while some := list(islice(changes, TOGETHER)):
+        large = large_values([change for _, change in some])
+        for transaction, change in some:
+            table = spec.table(change.relation.label)
+            if table is not None:
+                yield table, _captured(table, transaction, change, large)
 
 
 def _captured(table: CapturedTable, transaction: Transaction, change: Change, large: LargeValues) -> CapturedRow:

@@ -33,12 +33,25 @@ class TableProgress:
     """How far the rows of a table were read: up to the key ``after``, None before the first; all if ``done``.
 
     ``oid`` is the table's, ``published`` that of its entry in the publication, 0 where it is not known.
+
+    ``partitions`` are those whose rows are known, by their OIDs, each with the transactions that attached it; None where they were not
+    looked for. If ``partition`` is the OID of another one, which ``attached`` belongs to, the progress is that of its rows.
     """
 
     oid: int
     after: tuple[str, ...] | None = None
     done: bool = False
     published: int = 0
+    partitions: Mapping[str, str] | None = None
+    partition: str = ""
+    attached: str = ""
+
+    def after_part(self, last: tuple[str, ...] | None) -> TableProgress:
+        """Return the progress after a part with this last key, None for the last part."""
+        if last is not None:
+            return replace(self, after=last)
+        known = {**self.partitions, self.partition: self.attached} if self.partitions is not None and self.partition else self.partitions
+        return replace(self, after=None, done=True, partitions=known, partition="", attached="")
 
 
 @dataclass(frozen=True)
@@ -103,13 +116,25 @@ class ChangesPosition:
 
 def _stored(table: TableProgress) -> dict[str, object]:
     read: dict[str, object] = {"done": True} if table.done else {} if table.after is None else {"after": list(table.after)}
-    return {"oid": table.oid, "published": table.published, **read}
+    partitions: dict[str, object] = {} if table.partitions is None else {"partitions": dict(table.partitions)}
+    if table.partition:
+        partitions |= {"partition": table.partition, "attached": table.attached}
+    return {"oid": table.oid, "published": table.published, **read, **partitions}
 
 
 def _parsed(stored: Any) -> TableProgress:  # noqa: ANN401 - JSON
     after = stored.get("after")
     read = None if after is None else tuple(map(str, after))
-    return TableProgress(int(stored["oid"]), read, done=bool(stored.get("done")), published=int(stored.get("published", 0)))
+    partitions = stored.get("partitions")
+    return TableProgress(
+        int(stored["oid"]),
+        read,
+        done=bool(stored.get("done")),
+        published=int(stored.get("published", 0)),
+        partitions=None if partitions is None else {str(oid): str(attached) for oid, attached in partitions.items()},
+        partition=str(stored.get("partition", "")),
+        attached=str(stored.get("attached", "")),
+    )
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from tidemark.graph.model.nodes import SourceNode
 from tidemark.graph.model.postgres_changes_spec import CapturedTable, PostgresChangesSpec
 from tidemark.savepoints.database.session import DatabaseError
 from tidemark.savepoints.postgres.database import ConnectionString
-from tidemark.spark.sources.postgres_changes.messages import DecodeError, Message, decode
+from tidemark.spark.sources.postgres_changes.message_spool import MessageSpool
 from tidemark.spark.sources.postgres_changes.positions import Snapshot, lsn_text, parse_lsn
 from tidemark.spark.sources.postgres_changes.server_errors import RESTART, again, explained
 
@@ -32,6 +32,9 @@ _FLUSH_SECONDS: Final = 10.0
 _FLUSH_PAUSE_SECONDS: Final = 0.005
 _FLUSH_LOOKS: Final = 20
 _FETCHED: Final = 5_000
+FETCHED_BYTES: Final = 8 * 1024 * 1024
+"""Messages are fetched about so many bytes at a time."""
+
 WRITERS_SECONDS: Final = 300.0
 """How long transactions are waited for that were writing when a slot was created, or a table added."""
 
@@ -159,7 +162,7 @@ class ChangesServer:
         """Return which transactions are seen now."""
         return self.attempt(lambda connection: Snapshot.parse(_one(connection, "SELECT pg_current_snapshot()::text")))
 
-    def changes(self, slot: str, publication: str, *, until: int, most: int | None) -> list[Message]:
+    def changes(self, slot: str, publication: str, *, until: int, most: int | None) -> MessageSpool:
         """Return the messages of the transactions that the slot has, without consuming them.
 
         Args:
@@ -171,16 +174,21 @@ class ChangesServer:
         options = "'proto_version', '1', 'publication_names', %s"
         peek = f"SELECT data FROM pg_logical_slot_peek_binary_changes(%s, %s::pg_lsn, %s, {options})"
 
-        def read(connection: PostgresConnection) -> list[Message]:
+        def read(connection: PostgresConnection) -> MessageSpool:
+            spool = MessageSpool()
             with connection.transaction(), connection.cursor(name="tidemark_changes") as cursor:
-                cursor.itersize = _FETCHED
                 cursor.execute(peek.encode(), [slot, lsn_text(until), most, publication], binary=True)
-                return [decode(bytes(data)) for (data,) in cursor]
+                fetched = 1
+                while found := cursor.fetchmany(fetched):
+                    size = 0
+                    for (data,) in found:
+                        spool.append(data)
+                        size += len(data)
+                    # A row may be large, and so may those that follow it.
+                    fetched = max(1, min(_FETCHED, 2 * fetched, FETCHED_BYTES * len(found) // max(size, 1)))
+            return spool
 
-        try:
-            return self.attempt(read)
-        except DecodeError as error:
-            raise self.error(f"its changes cannot be decoded: {error}", "report it, with the release of the server") from None
+        return self.attempt(read)
 
     def advance(self, slot: str, lsn: int) -> None:
         """Move a slot on to an LSN, so that the server may delete what is before it; one that is there already stays."""
@@ -193,7 +201,16 @@ class ChangesServer:
 
         self.attempt(move)
 
-    def part(self, table: CapturedTable, types: Sequence[str], after: Sequence[str] | None, most: int, *, whole: bool = False) -> TablePart:
+    def part(
+        self,
+        table: CapturedTable,
+        types: Sequence[str],
+        after: Sequence[str] | None,
+        most: int,
+        *,
+        whole: bool = False,
+        rows: sql.Composable | None = None,
+    ) -> TablePart:
         """Return the rows of a table that follow a key, in the order of the primary key, as they are now.
 
         Args:
@@ -202,6 +219,7 @@ class ChangesServer:
             after: the key as texts, None for the first rows.
             most: how many rows; fewer if they are large.
             whole: whether the table is partitioned, and its rows are in other tables.
+            rows: of one partition, as a query names them, None for those of the table.
         """
         from psycopg import sql
 
@@ -211,7 +229,7 @@ class ChangesServer:
             values = sql.SQL(", ").join(sql.SQL("%s::") + sql.SQL(kind) for kind in types)
             following = sql.SQL("WHERE ({}) > ({})").format(keys, values)
         query = sql.SQL("DECLARE tidemark_part NO SCROLL CURSOR FOR SELECT {} FROM {} {} ORDER BY {} LIMIT {}").format(
-            _columns(table), _rows_of(table, whole=whole), following, keys, sql.Literal(most)
+            _columns(table), _rows_of(table, whole=whole) if rows is None else rows, following, keys, sql.Literal(most)
         )
 
         def read(connection: PostgresConnection) -> TablePart:

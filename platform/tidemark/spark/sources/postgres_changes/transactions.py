@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from tidemark.spark.sources.postgres_changes.message_spool import MessageSpool
 from tidemark.spark.sources.postgres_changes.messages import (
     UNCHANGED,
     Begin,
@@ -12,7 +13,6 @@ from tidemark.spark.sources.postgres_changes.messages import (
     DecodeError,
     Delete,
     Insert,
-    Message,
     Other,
     Relation,
     Truncate,
@@ -43,7 +43,7 @@ class Transaction:
     xid: int
     end_lsn: int
     committed_at: int
-    changes: tuple[Change, ...]
+    changes: Collection[Change]
     relations: tuple[Relation, ...] = ()
     truncated: tuple[Relation, ...] = ()
 
@@ -62,38 +62,49 @@ class Assembler:
     oids: Collection[int] = ()
     _relations: dict[int, Relation] = field(default_factory=dict)
 
-    def transactions(self, messages: Iterable[Message]) -> Iterator[Transaction]:
-        """Yield the transactions of messages, in order.
+    def transactions(self, spool: MessageSpool) -> Iterator[Transaction]:
+        """Yield the transactions of messages, in order; changes of a large spool are read from it each time that they are iterated over.
 
         Raises:
             DecodeError: a message comes where none of its kind may be, or a change has no primary key.
         """
-        begin: Begin | None = None
-        changes: list[Change] = []
-        seen: dict[int, Relation] = {}
-        truncated: list[Relation] = []
-        for message in messages:
+        open_: _Open | None = None
+        for place, message in spool.messages():
             match message:
                 case Begin():
-                    begin, changes, seen, truncated = message, [], {}, []
-                case Commit() if begin is not None:
-                    yield Transaction(
-                        begin.xid, message.end_lsn, message.committed_at, tuple(changes), tuple(seen.values()), tuple(truncated)
-                    )
-                    begin = None
-                case Relation():
-                    self._relations[message.id] = message
-                case Truncate():
-                    truncated += [found for each in message.relations if self._is_wanted(found := self._relation(each))]
-                case Insert() | Update() | Delete():
+                    open_ = _Open(message, place, dict(self._relations))
+                case Commit() if open_ is not None:
+                    changes: Collection[Change] = tuple(open_.changes)
+                    if spool.is_large:
+                        again = Assembler(self.captured, self.keys, self.oids, open_.known)
+                        changes = _SpooledChanges(spool, open_.first, place, open_.count, again)
+                    yield open_.ended(message, changes)
+                    open_ = None
+                case Truncate() if open_ is not None:
+                    open_.truncated += [found for each in message.relations if self._is_wanted(found := self._relation(each))]
+                case Insert() | Update() | Delete() if open_ is not None:
                     relation = self._relation(message.relation)
                     if self._is_wanted(relation):
-                        seen[relation.id] = relation
-                        changes += changes_of(relation, message, self.keys.get(relation.label, ()))
+                        open_.add(relation, self._changes(relation, message), keep=not spool.is_large)
+                case Relation():
+                    self._relations[message.id] = message
                 case Other():
                     pass
                 case _:
-                    raise DecodeError("a transaction of pgoutput ends that did not begin")
+                    raise DecodeError("a message of pgoutput is outside of a transaction")
+
+    def changes(self, spool: MessageSpool, first: int, end: int) -> Iterator[Change]:
+        """Yield the changes of the messages of one transaction, between two places."""
+        known = dict(self._relations)
+        for _, message in spool.messages(first, end):
+            match message:
+                case Relation():
+                    known[message.id] = message
+                case Insert() | Update() | Delete() if self._is_wanted(known[message.relation]):
+                    yield from self._changes(known[message.relation], message)
+
+    def _changes(self, relation: Relation, message: Insert | Update | Delete) -> list[Change]:
+        return changes_of(relation, message, self.keys.get(relation.label, ()))
 
     def _is_wanted(self, relation: Relation) -> bool:
         return relation.label in self.captured or relation.id in self.oids
@@ -103,6 +114,49 @@ class Assembler:
             return self._relations[oid]
         except KeyError:
             raise DecodeError(f"a change of pgoutput is of a relation that was not described: {oid}") from None
+
+
+@dataclass
+class _Open:
+    """A transaction whose end was not read yet; ``known`` are the relations described before it, ``first`` is the place of its messages."""
+
+    begin: Begin
+    first: int
+    known: dict[int, Relation]
+    changes: list[Change] = field(default_factory=list)
+    count: int = 0
+    relations: dict[int, Relation] = field(default_factory=dict)
+    truncated: list[Relation] = field(default_factory=list)
+
+    def add(self, relation: Relation, changes: list[Change], *, keep: bool) -> None:
+        self.relations[relation.id] = relation
+        self.count += len(changes)
+        if keep:
+            self.changes += changes
+
+    def ended(self, commit: Commit, changes: Collection[Change]) -> Transaction:
+        relations = tuple(self.relations.values())
+        return Transaction(self.begin.xid, commit.end_lsn, commit.committed_at, changes, relations, tuple(self.truncated))
+
+
+@dataclass(frozen=True)
+class _SpooledChanges(Collection[Change]):
+    """The changes of a transaction, between two places of a spool."""
+
+    spool: MessageSpool
+    first: int
+    end: int
+    count: int
+    assembler: Assembler
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[Change]:
+        return self.assembler.changes(self.spool, self.first, self.end)
+
+    def __contains__(self, change: object) -> bool:
+        return any(each == change for each in self)
 
 
 def changes_of(relation: Relation, message: Insert | Update | Delete, keys: tuple[str, ...]) -> list[Change]:

@@ -1,0 +1,90 @@
+"""Partitions of captured tables: one that is attached may have rows, which are in no change, and so they are read like those of a table."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from tidemark.graph.model.postgres_changes_spec import CapturedTable
+from tidemark.spark.sources.postgres_changes.positions import ChangesPosition, TableProgress
+from tidemark.spark.sources.postgres_changes.server import ChangesServer
+
+if TYPE_CHECKING:
+    from psycopg import sql
+
+    from tidemark.spark.sources.postgres_changes.catalog import StoredTable
+
+logger = logging.getLogger("tidemark")
+
+# One that is detached and attached again has another transaction, by which it was attached.
+_ATTACHED: Final = b"""
+WITH RECURSIVE tree AS (
+    SELECT i.inhrelid AS oid, i.xmin::text AS attached FROM pg_inherits i WHERE i.inhparent = %s::bigint::oid
+    UNION ALL
+    SELECT i.inhrelid, t.attached || '.' || i.xmin::text FROM pg_inherits i JOIN tree t ON i.inhparent = t.oid
+)
+SELECT t.oid::text, t.attached FROM tree t JOIN pg_class c ON c.oid = t.oid WHERE c.relkind <> 'p'
+"""
+_PARTITION: Final = b"""
+SELECT n.nspname::text, c.relname::text, has_table_privilege(c.oid, 'SELECT') FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid = %s::bigint::oid
+"""
+
+
+class Partitions:
+    """The partitions of the tables of one source.
+
+    Args:
+        server: of the source.
+        snapshot: whether rows are read, and not only changes.
+    """
+
+    def __init__(self, server: ChangesServer, *, snapshot: bool) -> None:
+        self._server = server
+        self._snapshot = snapshot
+
+    def noticed(self, position: ChangesPosition, tables: Mapping[str, StoredTable]) -> ChangesPosition:
+        """Return a position after which the rows of partitions are read that were attached since.
+
+        Args:
+            position: of the source.
+            tables: by their labels, as they are on the server.
+        """
+        for label, table in tables.items():
+            if table.partitioned:
+                position = position.with_progress(label, self._noticed(label, position.tables[label], self._attached(table.oid)))
+        return position
+
+    def _attached(self, oid: int) -> dict[str, str]:
+        rows = self._server.attempt(lambda connection: connection.execute(_ATTACHED, [oid]).fetchall())
+        return {str(partition): str(attached) for partition, attached in rows}
+
+    def _noticed(self, label: str, progress: TableProgress, now: Mapping[str, str]) -> TableProgress:
+        if progress.partition and now.get(progress.partition) != progress.attached:
+            progress = progress.after_part(None)  # what it had is no longer there to be read
+        before = progress.partitions
+        if before is None:
+            return replace(progress, partitions=now)
+        known = {oid: attached for oid, attached in before.items() if now.get(oid) == attached}
+        if len(known) < len(before):
+            logger.warning("partitions of %s were detached or dropped, which no change says: the rows that were read of them stay", label)
+        new = {oid: attached for oid, attached in now.items() if oid not in known}
+        if not self._snapshot:
+            return replace(progress, partitions=now)
+        if not progress.done or not new:
+            return replace(progress, partitions=known)
+        logger.info("partitions were attached to %s: the rows that they have are read", label)
+        first = min(new, key=int)
+        return replace(progress, partitions=known, partition=first, attached=new[first], after=None, done=False)
+
+    def rows_of(self, table: CapturedTable, partition: str) -> sql.Composable:
+        """Return a partition as a query names it: itself, or as part of its table if the user may read only that."""
+        from psycopg import sql
+
+        found = self._server.attempt(lambda connection: connection.execute(_PARTITION, [partition]).fetchone())
+        if found is not None and found[2]:
+            return sql.SQL("ONLY {}").format(sql.Identifier(found[0], found[1]))
+        whole = sql.Identifier(table.schema, table.name)
+        return sql.SQL("(SELECT * FROM {} WHERE tableoid = {}::bigint::oid) AS part").format(whole, sql.Literal(int(partition)))
