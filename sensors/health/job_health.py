@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
+from threading import Lock
 
 import dagster as dg
 
@@ -36,8 +37,9 @@ from tidemark.control import (
     launchers_here,
     view_of,
 )
-from tidemark.errors import StoreError, TidemarkError
+from tidemark.errors import AlertError, StoreError, TidemarkError
 from tidemark.resources.alerts import AlertResource
+from tidemark.sensors.health.dev_command import DevCommand
 from tidemark.sensors.health.health_report import health_evaluations
 from tidemark.sensors.store_sensor import open_root, store_sensor
 from tidemark.state import JobStore
@@ -97,7 +99,7 @@ def build_job_health_sensor(
         parts = [_summary(views, errors)]
         if alert_key is not None:
             receiver: AlertResource = getattr(context.resources, alert_key)
-            parts += _pending_text(known[0].send_alerts(receiver, views, errors))
+            parts += known[0].send_alerts(receiver, views, errors)
         parts += [f"the code of {code} cannot be loaded: {error}" for code, error in (broken or {}).items()]
         sensor = partial(_reconcile_sensor, context, store)
         place, repository = store_location(store), context.repository_def
@@ -118,21 +120,29 @@ def build_job_health_sensor(
 
 @dataclass
 class _ResourceDelivery:
-    """Delivers through the current tick's resource; each tick has new resources."""
+    """Delivers through the current tick's resource, of which each tick has a new one; ``sent`` has the titles of its alerts."""
 
-    resource: AlertResource | None = field(default=None)
+    resource: AlertResource | None = None
+    sent: list[str] = field(default_factory=list)
 
     def send(self, alert: Alert) -> None:
-        if self.resource is not None:
-            self.resource.send(alert)
+        if self.resource is None:
+            raise AlertError("no tick of the sensor is running", fix="the next tick sends it", job=alert.job)
+        self.resource.send(alert)
+        self.sent.append(alert.title)
 
 
 class _HealthState:
-    """The state kept between ticks: immutable records of jobs, and the lease of the alerts."""
+    """The state kept between ticks: immutable records of jobs, and the lease of the alerts.
+
+    Dagster gives up on a tick after a minute, and begins the next one while the first still runs: alerts are evaluated by one at a time.
+    """
 
     def __init__(self, root: JobStore, launchers: Mapping[str, Launcher], rules: Collection[RuleName], clock: Clock) -> None:
         self._root = root
         self._clock = clock
+        self._lock = Lock()
+        self._dev = DevCommand()
         self._observer = Observer(root, launchers)
         self._delivery = _ResourceDelivery()
         self._watch = AlertWatch(
@@ -159,13 +169,21 @@ class _HealthState:
             raise next(iter(errors.values()))
         return views, errors
 
-    def send_alerts(self, receiver: AlertResource, views: list[JobView], errors: Mapping[str, TidemarkError]) -> WatchReport:
-        """Evaluate the rules, and send alerts."""
-        self._delivery.resource = receiver
-        try:
-            return self._watch.evaluate(views, unreadable=errors)
-        finally:
-            self._delivery.resource = None
+    def send_alerts(self, receiver: AlertResource, views: list[JobView], errors: Mapping[str, TidemarkError]) -> list[str]:
+        """Evaluate the rules, send alerts, and return in words what was sent and what waits.
+
+        The code server of a `dagster dev` that was killed sends nothing, and leaves the alerts to the next one at once.
+        """
+        with self._lock:
+            if self._dev.has_ended:
+                self._watch.close()
+                return ["alerts are left to others: the dagster dev that started this process has ended"]
+            self._delivery.resource, self._delivery.sent = receiver, []
+            try:
+                report = self._watch.evaluate(views, unreadable=errors)
+            finally:
+                self._delivery.resource = None
+            return [*(f"sent: {title}" for title in self._delivery.sent), *_pending_text(report)]
 
 
 def _verdict(

@@ -80,6 +80,33 @@ def test_dagster_has_assets_operations_and_running_sensors(tmp_path: Path) -> No
     assert len(sensors) == 4
 
 
+LATE = """
+import json
+from datetime import UTC, datetime, timedelta
+from rides.generator import Generator
+for seed in range(5):
+    generator, now, watermark, rows, late, most = Generator(seed=seed), datetime(2026, 1, 1, tzinfo=UTC), 0, 0, 0, 0
+    for epoch in range(120):
+        now, newest = now + timedelta(seconds=5), watermark
+        for line in (generator.line(now) for _ in range(100)):
+            if line.endswith("}") and json.loads(line)["fare"] >= 0:
+                at = int(datetime.fromisoformat(json.loads(line)["picked_up_at"]).timestamp() * 1000)
+                rows, late = rows + 1, late + ((at // 60_000 + 1) * 60_000 - 1 + 30_000 <= watermark)
+                newest = max(newest, at - 10_001)
+        watermark, most = newest, max(most, late / rows)
+    print(f"{late / rows:.4f} {most:.4f}")
+"""
+
+
+def test_so_few_trips_are_late_that_the_project_alerts_of_none(tmp_path: Path) -> None:
+    """Some are late in ten minutes, and at no time as many as the limit with which the project submits its job."""
+    make(tmp_path, "rides")
+    assert '"--late-warn", "0.05"' in (tmp_path / "rides" / "rides" / "__main__.py").read_text(encoding="utf-8")
+    for line in run(sys.executable, "-c", LATE, cwd=tmp_path / "rides").splitlines()[-5:]:
+        share, most = map(float, line.split())
+        assert 0.003 < share <= most < 0.05
+
+
 def test_a_definition_that_does_not_load_is_found(tmp_path: Path) -> None:
     make(tmp_path, "rides")
     (tmp_path / "rides" / "rides" / "job.py").write_text("PROJECT = 1 / 0\n")
@@ -157,6 +184,7 @@ def test_the_job_is_named_like_the_project(tmp_path: Path, monkeypatch: pytest.M
         ("json", "standard library", "json_job"),
         ("tidemark", "installed package", "tidemark_job"),
         ("click", "installed package", "click_job"),
+        ("test", "installed package", "test_job"),
         ("tests", "a folder of the project", "tests_job"),
         ("history", "a folder of the project", "history_job"),
         ("storage", "a folder of the project", "storage_job"),

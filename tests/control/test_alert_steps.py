@@ -6,9 +6,11 @@ import pytest
 
 from tests.control.alert_cases import HOUR, MINUTE, SECOND, T0, failure, job_view, reading
 from tests.driver_resources.resource_cases import RESOURCES
+from tidemark.clock import format_ms
 from tidemark.control.alerts.engine.alert_engine import advance, step
 from tidemark.control.alerts.engine.alert_rules import FailedCheck, RuleContext
 from tidemark.control.alerts.engine.alert_silences import Silence
+from tidemark.control.alerts.engine.firing_alerts import firing_alerts
 from tidemark.control.alerts.engine.reading import Reading
 from tidemark.control.alerts.model.alert_settings import DEFAULT_RULES, AlertSettings, Grouping, RuleSettings
 from tidemark.control.alerts.model.alert_state import Change, JobAlerts, Notification
@@ -216,3 +218,40 @@ def test_a_rule_can_be_off(rule: str) -> None:
     bad = replace(bad, resources=replace(RESOURCES, jvm=full))
     _, (told,) = step(JobAlerts("taxi"), bad, T0, settings=settings, context=evidence)
     assert {change.rule for change in told.changes} == set(DEFAULT_RULES) - {rule}
+
+
+def test_the_text_of_late_rows_says_since_when_they_are_counted() -> None:
+    """The first look counts all rows that were ever read; one that is a window later only those since the window began."""
+    state, told = step(JobAlerts("taxi"), job_view(rows=600, late=12), T0, settings=AT_ONCE)
+    ((fired,),) = [item.changes for item in told]
+    assert fired.text == "12 of 600 rows since the job's first epoch were too late (2.000%)"
+    assert fired.facts["since_ms"] is None
+    texts = []
+    for minute in (5, 10, 15, 20, 25):
+        view = replace(job_view(rows=600 + 60 * minute, late=12 + 2 * minute), at=T0 + minute * MINUTE)
+        state, _ = step(state, view, view.at, settings=AT_ONCE)
+        (alert,) = firing_alerts(state, view, RuleContext())
+        assert (alert.rule, alert.severity, alert.since) == ("late", "error", T0)
+        texts.append(alert.text)
+    assert texts[0] == "22 of 900 rows since the job's first epoch were too late (2.444%)"
+    assert texts[-1] == f"30 of 900 rows since {format_ms(T0 + 10 * MINUTE)} were too late (3.333%)"
+
+
+def test_after_a_long_pause_the_text_says_that_the_share_is_of_the_last_epoch() -> None:
+    state, _ = step(JobAlerts("taxi"), job_view(rows=1_000_000, late=1), T0)
+    view = replace(job_view(rows=2_000_000, late=11), late_share=0.1)
+    state, told = step(state, view, T0 + 72 * HOUR, settings=AT_ONCE)
+    ((change,),) = [item.changes for item in told]
+    assert change.text.endswith(" were too late (0.001%); in the last epoch 10.000%")
+    assert change.facts["ratio"] == 0.1
+
+
+def test_an_alert_fires_from_the_first_time_at_its_limit_until_it_is_over() -> None:
+    settings = AlertSettings({"lag": RuleSettings(HoldTimes(for_ms=MINUTE, resolve_after_ms=MINUTE))}, Grouping(0, 0))
+    story = Story(settings)
+    seen = []
+    for value in (10, 10, 40, 40, 0, 40, 0, 0, 0):
+        story.sees(reading(value), after=40 * SECOND)
+        seen.append([(item.severity, item.fired_at) for item in story.state.firing_conditions()])
+    fires = [("warn", T0 + 40 * SECOND)]
+    assert seen == [[], [], *[fires] * 6, []]

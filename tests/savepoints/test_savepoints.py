@@ -51,7 +51,7 @@ def test_names_that_nobody_gave_differ_and_names_are_taken_once(job: StoredJob) 
     names = [job.savepoints.take().name for _ in range(3)]
     assert names == ["sp-0-20270115T080000Z", "sp-0-20270115T080000Z-2", "sp-0-20270115T080000Z-3"]
     job.savepoints.take("a")
-    with pytest.raises(InvalidNameError, match="there is a pin 'a' already"):
+    with pytest.raises(InvalidNameError, match="there is a savepoint 'a' already"):
         job.savepoints.take("a")
     with pytest.raises(CorruptStoreError, match="epoch 7 is not retained"):
         job.savepoints.take(epoch=7)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,7 @@ from tidemark.semantics.watermarks.shortfalls import STEPS_MS, Shortfalls, short
 from tidemark.semantics.watermarks.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.semantics.windows.assigners import Cumulative, Session, Sliding, Tumbling
 from tidemark.semantics.windows.windows import WindowAssigner
+from tidemark.state.encoding.codec import from_jsonable, to_jsonable
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE
@@ -92,6 +94,24 @@ def test_counts_of_parts_add_up_and_advice_is_read_off_them(each: list[int | Non
     if found.advised is not None:
         assert sum(value is not None and value <= found.advised for value in each) >= 0.99 * found.reachable
         assert shares[-1] == found.reachable
+
+
+def test_a_step_is_at_most_twice_the_one_before_from_a_second_to_a_day() -> None:
+    assert (STEPS_MS[0], STEPS_MS[-1]) == (1_000, 24 * HOUR)
+    assert all(low < high <= 2 * low for low, high in pairwise(STEPS_MS))
+    assert Shortfalls.of([100 * MINUTE]).advised == 2 * HOUR
+
+
+def test_counts_of_an_earlier_release_are_read_at_its_steps_and_begin_again() -> None:
+    """Those of the record of an earlier build: eight steps."""
+    stored = {"rows": 10, "kept": [1, 2, 4, 4, 5, 8, 9, 9], "reachable": 10, "greatest": 90_000_000, "allowed_lateness_ms": 0}
+    former = from_jsonable(Shortfalls, stored, path="record")
+    assert former.steps == ((1_000, 1), (10_000, 2), (60_000, 4), (300_000, 4), (900_000, 5), (3_600_000, 8), (21_600_000, 9),
+                            (86_400_000, 9), (90_000_000, 10))  # fmt: skip
+    assert str(former) == "an allowed lateness of 15m would have kept 50% of 10 late rows, one of 6h 90%, one of 1d 1h all"
+    assert to_jsonable(former) == stored
+    later = Shortfalls.of([5_000])
+    assert former + later == later
 
 
 def test_counts_under_another_lateness_are_not_mixed() -> None:

@@ -186,7 +186,7 @@ def test_pins_refuse_bad_names_taken_names_and_epochs_that_are_gone(log: JobLog,
     driver.append(make_record(0))
     pins = Pins(log)
     pins.put("a", 0)
-    with pytest.raises(InvalidNameError, match="there is a pin 'a' already"):
+    with pytest.raises(InvalidNameError, match="there is a savepoint 'a' already"):
         pins.put("a", 0)
     with pytest.raises(InvalidNameError):
         pins.put("../a", 0)

@@ -192,6 +192,7 @@ SHA = "0" * 64
         ("", "there is no token in it"),
         ("tokens = 1", "tokens is not a table"),
         ("[tokens", "the tokens are not TOML"),
+        (f'[tokens.anna]\nsha256 = "{SHA}"\n[tokens.anna]\nsha256 = "{SHA}"', "token 'anna' is in it twice"),
         (f'[tokens.anna]\nrole = "root"\nsha256 = "{SHA}"', "tokens.anna.role = 'root' is not one of viewer, operator, admin"),
         ('[tokens.anna]\nrole = "viewer"', "lacks 'sha256'"),
         ('[tokens.anna]\nsha256 = "abc"', "is not 64 hexadecimal digits"),

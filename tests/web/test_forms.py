@@ -39,7 +39,10 @@ PAIRS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "cancel_job": ("cancel", {}),
     "restart_job": ("restart", {}),
     "rescale_job": ("rescale", {}),
-    "submit_job": ("submit", {"name": "", "lag_warn": "alerts", "lag_error": "alerts", **RESTART}),
+    "submit_job": (
+        "submit",
+        {"name": "", "lag_warn": "alerts", "lag_error": "alerts", "late_warn": "alerts", "late_error": "alerts", **RESTART},
+    ),
     "take_savepoint": ("savepoint trigger", {}),
     "export_savepoint": ("savepoint export", {"name": ""}),
     "import_savepoint": ("savepoint import", {}),

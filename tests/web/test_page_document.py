@@ -12,6 +12,7 @@ from tests.control.worlds import WatchedStore, World
 from tests.web.recorded_job import RecordedJob
 from tidemark.control.alerts.engine.alert_store import AlertRecord, write_alerts
 from tidemark.control.alerts.model.alert_state import Condition, JobAlerts
+from tidemark.control.alerts.model.hysteresis import ThresholdState, ThresholdStates
 from tidemark.control.model.view import Health
 from tidemark.control.reconcile.effective_status import UNWATCHED_MS
 from tidemark.errors import InvalidNameError, UnknownJobError
@@ -146,7 +147,7 @@ def test_what_cannot_be_read_is_a_problem_beside_the_rest(reading: Reading, file
     reading.job.commit(2)
     reading.job.world.store.put(f"fares/{file}", content)
     page = reading.page()
-    said = [*page["problems"], (page["error"] or {}).get("message", "")]
+    said = [*page["problems"], page["warning"], (page["error"] or {}).get("message", "")]
     if file == "control/alerts/00000001.json" and content == b"{oops":
         assert page["alerts"] == [], "damaged alerts are evaluated again"
     else:
@@ -173,11 +174,16 @@ def test_alerts_savepoints_and_changes(reading: Reading) -> None:
     job, store = reading.job, reading.job.world.store
     last = job.commit(1)
     job.world.want(version="2")
-    alerts = JobAlerts("fares", (Condition("lag", "fares", told="warn", since=last.processing_time, text="behind; password=hunter2"),))
+    on = ThresholdStates(warn=ThresholdState(on=True, above=True, since=last.processing_time))
+    firing = Condition("check", "fares.whole", on, fired_at=last.processing_time, text="failed; password=hunter2")
+    alerts = JobAlerts("fares", (firing, Condition("lag", "fares", told="warn", since=last.processing_time, text="over, not sent yet")))
     assert write_alerts(store, AlertRecord(0, JobAlerts("fares")), alerts) is not None
     take_savepoints(job, last, SAVEPOINTS + 3)
     page = reading.page()
-    assert [(each["rule"], each["subject"], each["notified"]) for each in page["alerts"]] == [("lag", "fares", "warn")]
+    (found,) = page["alerts"]
+    assert (found["rule"], found["subject"], found["severity"]) == ("check", "fares.whole", "warn")
+    assert found["since"] == last.processing_time
+    assert found["text"].startswith("failed; password=")
     assert "hunter2" not in json.dumps(page)
     names = [f"s{number}" for number in range(SAVEPOINTS + 3)]
     assert page["savepoints_in_all"] == len(names)

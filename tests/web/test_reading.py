@@ -13,6 +13,7 @@ from tests.web.served import FARES, OTHER, TAXI, Served, Server
 from tidemark.cli.program.main import main
 from tidemark.control.alerts.engine.alert_store import ALERTS, AlertRecord, write_alerts
 from tidemark.control.alerts.model.alert_state import Condition, JobAlerts
+from tidemark.control.alerts.model.hysteresis import ThresholdState, ThresholdStates
 from tidemark.control.model.paths import numbered
 from tidemark.state.encoding.envelope import canonical, decode_envelope, sha256
 from tidemark.state.store.store import JobStore
@@ -24,7 +25,8 @@ def served() -> Served:
 
 
 def test_jobs_are_listed(served: Served) -> None:
-    condition = Condition("lag", "", told="error", peak="error")
+    on = ThresholdState(on=True, above=True, since=1)
+    condition = Condition("check", "", ThresholdStates(on, on), told="error", peak="error", text="failed")
     assert write_alerts(served.world.store, AlertRecord(0, JobAlerts(FARES)), JobAlerts(FARES, (condition,))) is not None
     found = served.client("viewer").get("/api/v1/jobs")
     assert found.status_code == 200
@@ -32,7 +34,7 @@ def test_jobs_are_listed(served: Served) -> None:
     assert list(jobs) == [FARES, TAXI, OTHER]
     assert jobs[FARES]["state"] == "running"
     assert jobs[FARES]["rows_per_second"] > 0
-    assert jobs[FARES]["alerts"] == [{"rule": "lag", "subject": "", "severity": "error"}]
+    assert jobs[FARES]["alerts"] == [{"rule": "check", "subject": "", "severity": "error", "since": None, "text": "failed"}]
     assert jobs[OTHER]["alerts"] == []
     assert found.json()["at"] == served.world.clock.now_ms()
 

@@ -51,6 +51,7 @@ from .model.autoscaler_records import ScalingEvaluation as ScalingEvaluation
 from .model.autoscaler_settings import AutoscalerSettings as AutoscalerSettings
 from .model.launcher import Launcher as Launcher
 from .model.records import Lifecycle as Lifecycle
+from .model.spec import AlertThresholds as AlertThresholds
 from .model.spec import JobSpec as JobSpec
 from .model.spec import SpecGeneration as SpecGeneration
 from .model.spec import StopMode as StopMode

@@ -33,6 +33,8 @@ from tidemark.state.log.progress import MissingEpochs
 from tidemark.state.store.local_files import describe_nearest_folder
 from tidemark.state.store.store import JobStore
 
+_SHARE = click.FloatRange(0, 1)
+
 
 class Given(RestartGiven):
     """The command's arguments and options by name."""
@@ -56,6 +58,8 @@ class Given(RestartGiven):
     standby: bool
     lag_warn: int | None
     lag_error: int | None
+    late_warn: float
+    late_error: float
     missing_epochs: MissingEpochs | None
     wait: bool
     timeout: int
@@ -91,6 +95,12 @@ class Given(RestartGiven):
 @click.option("--standby", is_flag=True, help="Keep a second process ready to take over when the driver dies; takes a JVM's memory.")
 @click.option("--lag-warn", type=DURATION, default=None, help="Watermark lag that is a warning.")
 @click.option("--lag-error", type=DURATION, default=None, help="Watermark lag that is an error.")
+@click.option(
+    "--late-warn", type=_SHARE, default=AlertThresholds.late_warn, show_default=True, help="Share of late rows that is a warning."
+)
+@click.option(
+    "--late-error", type=_SHARE, default=AlertThresholds.late_error, show_default=True, help="Share of late rows that is an error."
+)
 @missing_epochs_option
 @wait_options
 @request_options
@@ -154,6 +164,6 @@ def _spec(job: str, given: Given) -> JobSpec:
         adaptive_intake=given["adaptive_intake"],
         standby=given["standby"],
         autoscaler=load_autoscaler_config(given["autoscaler"]) if given["autoscaler"] is not None else AutoscalerSettings(),
-        alerts=AlertThresholds(lag_warn_ms=given["lag_warn"], lag_error_ms=given["lag_error"]),
+        alerts=AlertThresholds(given["lag_warn"], given["lag_error"], given["late_warn"], given["late_error"]),
         hang_after_ms=given["hang_after"],
     )

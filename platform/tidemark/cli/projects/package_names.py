@@ -15,7 +15,7 @@ from tidemark.errors import InvalidNameError
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,59}")
 _OTHER: Final = re.compile(r"[^a-z0-9]+")
-_RESERVED: Final = frozenset({"tidemark", "dagster", "pyspark", "tests", "data", "history", "logs", "schedules", "storage"})
+_RESERVED: Final = frozenset({"tidemark", "dagster", "pyspark", "test", "tests", "data", "history", "logs", "schedules", "storage"})
 """Names that mean something else in the project, or that it imports; four are folders of Dagster's, which its ``.gitignore`` has."""
 
 
@@ -64,9 +64,15 @@ def proposed_name(name: str) -> str:
 
 
 def _is_installed(name: str) -> bool:
-    """Return whether the environment has a package of that name; it is searched for, not imported."""
+    """Return whether the environment has a package of that name; it is searched for, not imported.
+
+    Also one without an ``__init__``, one whose folder is elsewhere (``pip install -e``), and Python's own ``test``, which is not among the
+    names of its standard library. A folder of the current one is another project.
+    """
     spec = find_spec(name)
-    if spec is None or spec.origin is None:
+    if spec is None:
         return False
-    folders = {Path(sysconfig.get_path(kind)).resolve() for kind in ("purelib", "platlib")}
-    return any(Path(spec.origin).resolve().is_relative_to(folder) for folder in folders)
+    places = [Path(place).resolve() for place in (spec.origin, *(spec.submodule_search_locations or ())) if place is not None]
+    folders = [Path(sysconfig.get_path(kind)).resolve() for kind in ("purelib", "platlib", "stdlib")]
+    here = Path.cwd()
+    return any(not place.is_relative_to(here) or any(map(place.is_relative_to, folders)) for place in places)

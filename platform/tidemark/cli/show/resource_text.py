@@ -21,7 +21,8 @@ def resource_lines(view: JobView) -> Iterator[str]:
         return
     yield f"memory: {', '.join(_memory(found))}"
     yield f"cpu: {', '.join(_cpu(found))}"
-    if found.store is not None:
+    # Before the first count of the files, a driver reports none.
+    if found.store is not None and found.store.files:
         yield f"job store: {found.store.files:,} files, {decimal(found.store.bytes)}, at {format_ms(found.store.at)}"
     stages = sorted(((stage, ms) for stage, ms in found.stage_ms.items() if ms), key=lambda item: -item[1])
     if stages:

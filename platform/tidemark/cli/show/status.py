@@ -12,7 +12,7 @@ import click
 from tidemark.cli.program.documented_command import DocumentedCommand
 from tidemark.cli.program.options import UNHEALTHY_EXIT, echo_json, existing_store, json_option, store_option
 from tidemark.cli.show.tables import changes_text, history_table, progress_lines, status_text
-from tidemark.cli.show.view_text import list_table, view_text
+from tidemark.cli.show.view_text import alert_lines, list_table, view_text
 from tidemark.control.launch.launchers import launchers_here
 from tidemark.control.launch.log_follower import follow_log
 from tidemark.control.model.view import UNHEALTHY, JobView
@@ -115,5 +115,5 @@ def _text(seen: Observation, view: JobView) -> str:
     driver = seen.driver
     if seen.generation is None and view.state != "damaged":
         said = status_text(view, driver) if driver is not None else f"{view.job}: started, nothing committed yet"
-        return "\n".join([said, *([f"  warning: {view.warning}"] if view.warning else [])])
+        return "\n".join([said, *(f"  {line}" for line in alert_lines(view)), *([f"  warning: {view.warning}"] if view.warning else [])])
     return "\n".join([view_text(view), *(progress_lines(driver) if driver is not None else [])])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from tidemark.cli.show.resource_text import resource_lines
@@ -12,7 +13,7 @@ from tidemark.control.model.view import JobView
 from tidemark.control.view.restart_text import policy_text
 from tidemark.durations import format_duration, short_duration
 
-COLUMNS = ("job", "state", "health", "gen", "attempt", "epoch", "rows/s", "lag", "busy", "heartbeat", "restarts")
+COLUMNS = ("job", "state", "health", "gen", "attempt", "epoch", "rows/s", "lag", "busy", "heartbeat", "restarts", "alerts")
 
 
 def view_text(view: JobView) -> str:
@@ -53,6 +54,7 @@ def _problems(view: JobView) -> Iterator[str]:
         yield f"last error ({'transient' if view.error.transient else 'permanent'}): {view.error.message}"
     if view.advice:
         yield f"to do: {view.advice}"
+    yield from alert_lines(view)
     if view.warning:
         yield f"warning: {view.warning}"
 
@@ -99,7 +101,24 @@ def row_of(view: JobView) -> tuple[str, ...]:
         busy_text(view),
         f"{short_duration(age)} ago" if age is not None and view.health != "stopped" else "-",
         str(view.restarts_done),
+        alert_counts(view),
     )
+
+
+def alert_lines(view: JobView) -> list[str]:
+    """Return a line for each alert that fires: its severity, rule and subject, since when, and its text."""
+    lines = []
+    for alert in view.alerts:
+        subject = f" of {alert.subject}" if alert.subject else ""
+        since = f" since {format_ms(alert.since)}" if alert.since is not None else ""
+        lines.append(f"alert ({alert.severity}): {alert.rule}{subject}{since}: {alert.text}")
+    return lines
+
+
+def alert_counts(view: JobView) -> str:
+    """Return the number of alerts that fire, by severity."""
+    counts = Counter(alert.severity for alert in view.alerts)
+    return ", ".join(f"{count} {severity}" for severity, count in sorted(counts.items())) or "-"
 
 
 def state_text(view: JobView) -> str:

@@ -19,13 +19,13 @@ _BARS: Final = 12
 """Epochs that a line of bars in the table shows."""
 
 _ORDER: Final = (
-    "job", "state", "health", "epoch", "rows/s", "rows over time", "lag", "lag over time", "late", "late over time",
+    "job", "state", "health", "alerts", "epoch", "rows/s", "rows over time", "lag", "lag over time", "late", "late over time",
     "busy", "heartbeat", "restarts", "gen", "attempt",
 )  # fmt: skip
 """The columns, from left to right."""
 
 _FIRST: Final = (
-    "job", "state", "health", "lag", "rows/s", "late", "lag over time", "rows over time", "late over time",
+    "job", "state", "health", "lag", "rows/s", "late", "alerts", "lag over time", "rows over time", "late over time",
     "epoch", "busy", "heartbeat", "restarts", "gen", "attempt",
 )  # fmt: skip
 """The same, the most important first: a narrow terminal has only those that fit."""

@@ -39,6 +39,8 @@ def parse_autoscaler_config(text: str, *, place: str) -> AutoscalerSettings:
     except tomllib.TOMLDecodeError as error:
         raise DefinitionError(f"the autoscaler's file is not TOML: {error}", fix="correct it at the named position", place=place) from error
     top = ConfigTable(plain, where="", place=place)
+    if "autoscaler" not in plain and any(not isinstance(value, dict) for value in plain.values()):
+        raise top.error("the autoscaler's file has settings outside of a table", fix="write [autoscaler] in a line above them")
     found = _settings(top.table("autoscaler"))
     top.reject_unknown_keys()
     check_autoscaler(found)

@@ -227,6 +227,8 @@ def _scaled_up(load: _Load, high: int) -> _Target:
 
 def _scaled_down(load: _Load) -> _Target:
     before, settings, rate = load.last.parallelism, load.settings, load.found.processing_rate
+    if before <= settings.min_parallelism:
+        return _Target(before, load.last.intake, load.need)
     interval = short_duration(settings.scale_down_interval_ms)
     window = window_ms(settings, load.situation.trigger_ms)
     peak = peak_needed_rate(load.samples, settings, now=load.situation.now, window_ms=window, trigger_ms=load.situation.trigger_ms)

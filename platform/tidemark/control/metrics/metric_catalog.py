@@ -15,7 +15,6 @@ from tidemark.control.model.driver_starts import sorted_stages
 from tidemark.control.model.sanitizing import safe_label
 from tidemark.control.model.view import UNHEALTHY, JobView, KeyedView, SourceView
 from tidemark.graph.operators.emitting import FAILED
-from tidemark.semantics.watermarks.shortfalls import STEPS_MS
 from tidemark.state.log.totals import late_by_operator
 
 MAX_SPLITS: Final = 32
@@ -57,7 +56,7 @@ def _late(view: JobView) -> Iterator[Sample]:
 def _late_within(view: JobView) -> Iterator[Sample]:
     for name, by_counter in view.totals.get("shortfalls", {}).items():
         for counter, found in by_counter.items():
-            for step, rows in zip(STEPS_MS, found.kept, strict=False):
+            for step, rows in zip(found.steps_ms, found.kept, strict=True):
                 yield (name, counter, f"{step / 1000:g}"), rows
 
 

@@ -136,6 +136,20 @@ class AutoscalerView:
 
 
 @dataclass(frozen=True)
+class AlertView:
+    """An alert that fires, notified or not: its rule, what of (a source, a check; empty: the job), since when, its text as of now.
+
+    Whether it fires is as a supervisor or a sensor evaluated it last; ``since`` is None if a release before this one wrote it.
+    """
+
+    rule: str
+    subject: str
+    severity: Literal["warn", "error"]
+    since: int | None
+    text: str
+
+
+@dataclass(frozen=True)
 class JobView:
     """A job at one moment, ``at``.
 
@@ -188,6 +202,7 @@ class JobView:
         standby: the state of its standby; None if the spec asks for none.
         autoscaler: what its autoscaler found and did; None for a job without a spec, and if that is off.
         resources: of the driver and its executors, as it last measured them; None for a driver that does not report, or has not yet.
+        alerts: the alerts that fire, the worst first; read by ``job_views``, since they are evaluated from views.
         advice: what the user has to do while no reconciler acts: which command starts it again; empty for nothing.
     """
 
@@ -236,6 +251,7 @@ class JobView:
     standby: StandbyView | None = None
     autoscaler: AutoscalerView | None = None
     resources: Resources | None = None
+    alerts: tuple[AlertView, ...] = ()
 
     @property
     def heartbeat_age_ms(self) -> int | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
+from tidemark.control.alerts.engine.firing_alerts import read_firing_alerts
 from tidemark.control.launch.launchers import launchers_here
 from tidemark.control.model.view import JobView
 from tidemark.control.observed.observe import Observation, Observer, job_names
@@ -38,8 +40,16 @@ def job_views(
             found.append((Observation(name), damaged_view(name, error.with_job(name), clock.now_ms())))
             continue
         if seen.generation is not None or seen.driver is not None or seen.damage is not None or _has_log(root, name):
-            found.append((seen, view_of(seen, clock.now_ms(), store=named)))
+            found.append((seen, _with_alerts(root, view_of(seen, clock.now_ms(), store=named))))
     return found
+
+
+def _with_alerts(root: JobStore, view: JobView) -> JobView:
+    try:
+        return replace(view, alerts=read_firing_alerts(root, view))
+    except FormatError as error:
+        # A newer release wrote them, which hides neither the job nor another one.
+        return replace(view, warning="; ".join(filter(None, (view.warning, f"its alerts cannot be read: {error}"))))
 
 
 def views(root: JobStore, job: str | None = None, observer: Observer | None = None) -> list[tuple[Observation, JobView]]:

@@ -26,6 +26,7 @@ from tidemark.control.model.view import (
 from tidemark.control.observed.observe import Observation
 from tidemark.control.reconcile.effective_status import UNWATCHED_MS, EffectiveStatus, effective_status, error_of, last_heartbeat_at
 from tidemark.control.view.advice import advice_for
+from tidemark.control.view.event_times import seconds_warning
 from tidemark.errors import CorruptStoreError, FormatError, TidemarkError
 from tidemark.state.log.joblog import DEFAULT_LEASE_MS
 from tidemark.state.log.progress import EpochProgress, SourceProgress
@@ -105,7 +106,7 @@ def view_of(observation: Observation, now: int, *, store: str | None = None) -> 
         reason=status.reason,
         error=status.error or (error_of(driver) if driver is not None else None),
         start=observation.start,
-        warning="; ".join(_warnings(observation)),
+        warning="; ".join(_warnings(observation, now)),
         end_of_input=last.end_of_input if last is not None else False,
         driver_lifecycle=driver_lifecycle,
         upgrade=_upgrade(observation.upgrade, observation.blocker) if observation.upgrade is not None else None,
@@ -139,11 +140,12 @@ def damaged_view(job: str, error: TidemarkError, now: int) -> JobView:
     return JobView(job, now, "created", "damaged", error=info, state="damaged", reason="one of its files cannot be read")
 
 
-def _warnings(observation: Observation) -> Iterator[str]:
+def _warnings(observation: Observation, now: int) -> Iterator[str]:
     if observation.warning is not None and observation.process != "gone":
         yield observation.warning.text
     if observation.driver is not None:
         yield from (f"{item.work} is deferred since {format_ms(item.since)}: {item.why}" for item in observation.driver.put_off)
+        yield from filter(None, (seconds_warning(name, item.watermark, now) for name, item in _sources(observation.driver.last).items()))
 
 
 def _upgrade(step: UpgradeStep, blocker: UpgradeBlocker | None) -> UpgradeView:

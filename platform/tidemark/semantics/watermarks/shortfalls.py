@@ -10,15 +10,23 @@ one that was late itself, so that for sessions a count is a lower bound.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from tidemark.durations import format_duration
 from tidemark.semantics.watermarks.watermark_strategy import MAX_WATERMARK
 
-STEPS_MS: Final = (1_000, 10_000, 60_000, 300_000, 900_000, 3_600_000, 21_600_000, 86_400_000)
-"""The steps at which late rows are counted, milliseconds."""
+STEPS_MS: Final = (
+    1_000, 2_000, 3_000, 5_000, 10_000, 20_000, 30_000,
+    60_000, 120_000, 180_000, 300_000, 600_000, 900_000, 1_800_000,
+    3_600_000, 7_200_000, 10_800_000, 21_600_000, 43_200_000, 86_400_000,
+)  # fmt: skip
+"""The steps at which late rows are counted, milliseconds, from a second to a day: each at most twice the one before."""
+
+_FORMER_STEPS_MS: Final = (1_000, 10_000, 60_000, 300_000, 900_000, 3_600_000, 21_600_000, 86_400_000)
+_STEPS: Final[Mapping[int, Sequence[int]]] = {len(steps): steps for steps in (_FORMER_STEPS_MS, STEPS_MS)}
+"""The steps by their number: stored counts are a list, and those of earlier releases have fewer."""
 
 ENOUGH: Final = 0.99
 """The share of late rows that the advised step keeps, of those that some lateness keeps."""
@@ -61,7 +69,7 @@ class Shortfalls:
 
     Attributes:
         rows: all late rows that were counted.
-        kept: for each of ``STEPS_MS`` how many of them so much more lateness would have kept.
+        kept: for each of ``steps_ms`` how many of them so much more lateness would have kept.
         reachable: how many some lateness would have kept; the others are in no window, or came after the end of the input.
         greatest: the greatest shortfall of these, milliseconds; None where there are none.
         allowed_lateness_ms: the operator's at the time; None where it has no such setting, and only the watermark's bound remains.
@@ -86,7 +94,7 @@ class Shortfalls:
         return cls(len(each), kept, len(finite), max(finite, default=None), allowed_lateness_ms)
 
     def __add__(self, later: Shortfalls) -> Shortfalls:
-        """Return the counts of both; where the allowed lateness was changed in between, the later ones alone."""
+        """Return the counts of both; where the allowed lateness was changed in between, or the steps, the later ones alone."""
         if self.allowed_lateness_ms != later.allowed_lateness_ms or len(self.kept) != len(later.kept):
             return later
         known = [value for value in (self.greatest, later.greatest) if value is not None]
@@ -96,18 +104,23 @@ class Shortfalls:
         )
 
     @property
+    def steps_ms(self) -> Sequence[int]:
+        """The steps of ``kept``: ``STEPS_MS``, or those of the earlier release that counted."""
+        return _STEPS[len(self.kept)]
+
+    @property
     def steps(self) -> Sequence[tuple[int, int]]:
         """Additional lateness in milliseconds, and the rows that it would have kept: up to the first step that keeps all that any does.
 
-        Beyond the last of ``STEPS_MS`` that step is the greatest shortfall in whole hours.
+        Beyond the last of ``steps_ms`` that step is the greatest shortfall in whole hours.
 
         >>> Shortfalls.of([40_000, 90_000_000, None]).steps[-2:]
         ((86400000, 1), (90000000, 2))
         """
         if self.greatest is None:
             return ()
-        fewer = [(step, rows) for step, rows in zip(STEPS_MS, self.kept, strict=False) if rows < self.reachable]
-        enough = min((step for step in STEPS_MS if step >= self.greatest), default=-(-self.greatest // _HOUR_MS) * _HOUR_MS)
+        fewer = [(step, rows) for step, rows in zip(self.steps_ms, self.kept, strict=True) if rows < self.reachable]
+        enough = min((step for step in self.steps_ms if step >= self.greatest), default=-(-self.greatest // _HOUR_MS) * _HOUR_MS)
         return (*fewer, (enough, self.reachable))
 
     @property

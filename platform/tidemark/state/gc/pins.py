@@ -154,7 +154,9 @@ class Pins:
         body = _PinBody(name, self.log.clock.now_ms(), json.loads(data), about)
         # One that existed before is another pin, whatever its content; one that was written since with the same content is this one.
         if self.log.store.exists(path) or not create_document(self.log.store, path, kind=KIND, value=body):
-            raise TakenNameError(f"there is a pin {name!r} already", fix="choose another name, or remove that pin first", job=self.log.job)
+            raise TakenNameError(
+                f"there is a savepoint {name!r} already", fix="choose another name, or dispose of that one first", job=self.log.job
+            )
         crash_point("pin-put")
 
     def copy(self, name: str, to: str, *, pinned_at: int, record: EpochRecord, about: Mapping[str, object]) -> Pin:

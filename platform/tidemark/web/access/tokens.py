@@ -20,6 +20,7 @@ import secrets
 import stat
 import threading
 import tomllib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,7 @@ MARK: Final = "tmk_"
 """With which secrets begin, so that scanners of code find one that was committed by mistake."""
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
+_HEADER: Final = re.compile(r"^\s*\[tokens\.([^\]\s]+)\]", re.MULTILINE)
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _log = logging.getLogger("tidemark.web")
 
@@ -164,6 +166,10 @@ def parse_tokens(text: str, *, place: str) -> tuple[Token, ...]:
     try:
         plain = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
+        twice = [name for name, count in Counter(_HEADER.findall(text)).items() if count > 1]
+        if twice:
+            what, fix = f"token {twice[0]!r} is in it twice", "remove the entry that is not used, or give one of them another name"
+            raise DefinitionError(what, fix=fix, place=place) from error
         raise DefinitionError(f"the tokens are not TOML: {error}", fix="correct it at the named position", place=place) from error
     top = ConfigTable(plain, where="", place=place)
     found = tuple(_token(name, table) for name, table in top.tables("tokens"))

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 from tidemark.control.alerts.engine.alert_silences import Silence, read_silences
-from tidemark.control.alerts.engine.alert_store import read_alerts
-from tidemark.control.alerts.model.alert_state import OpenCondition
 from tidemark.control.model.records import Lifecycle
-from tidemark.control.model.view import Health, JobState, JobView
+from tidemark.control.model.view import AlertView, Health, JobState, JobView
 from tidemark.control.view.change_log import Change, changes_of
 from tidemark.control.view.job_views import status_document
-from tidemark.errors import FormatError, UnknownAddressError
+from tidemark.errors import UnknownAddressError
 from tidemark.savepoints.core.differences import SavepointDifference
 from tidemark.savepoints.core.expiry import Expiry
 from tidemark.savepoints.core.savepoint_document import savepoint_document
@@ -58,7 +56,10 @@ class WhoAmI:
 
 @dataclass(frozen=True)
 class JobSummary:
-    """A job in the list. ``lag_seconds`` is null before the first watermark; rows are totals since its lineage began."""
+    """A job in the list. ``lag_seconds`` is null before the first watermark; rows are totals since its lineage began.
+
+    ``alerts`` are those that fire.
+    """
 
     name: str
     state: JobState
@@ -70,7 +71,7 @@ class JobSummary:
     rows_read: int
     rows_late: int
     late_share: float | None
-    alerts: tuple[OpenCondition, ...]
+    alerts: tuple[AlertView, ...]
     generation: int
     restarts: int
     reason: str
@@ -162,7 +163,7 @@ def who_am_i(call: Call, form: NoForm) -> WhoAmI:
 def list_jobs(call: Call, form: NoForm) -> JobList:
     """List the jobs: state, lag, rows, late rows, alerts."""
     del form
-    found = [_summary(call, view) for _, view in call.service.visible(call.caller)]
+    found = [_summary(view) for _, view in call.service.visible(call.caller)]
     return JobList(call.service.clock.now_ms(), tuple(found))
 
 
@@ -274,15 +275,7 @@ def savepoints_of(call: Call) -> SavepointStore:
     return SavepointStore(call.service.store, call.job, call.service.clock)
 
 
-def _open_alerts(call: Call, job: str) -> tuple[OpenCondition, ...]:
-    """Return a job's open alerts; none where a newer release wrote them, which hides neither the job nor another one."""
-    try:
-        return read_alerts(call.service.store, job).alerts.notified_conditions()
-    except FormatError:
-        return ()
-
-
-def _summary(call: Call, view: JobView) -> JobSummary:
+def _summary(view: JobView) -> JobSummary:
     return JobSummary(
         view.job,
         view.state,
@@ -294,7 +287,7 @@ def _summary(call: Call, view: JobView) -> JobSummary:
         view.rows.read,
         view.rows.late,
         view.late_share,
-        _open_alerts(call, view.job),
+        view.alerts,
         view.generation,
         view.restarts_done,
         view.reason,

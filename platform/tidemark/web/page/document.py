@@ -13,8 +13,7 @@ from heapq import nlargest
 from operator import itemgetter
 from typing import Final
 
-from tidemark.control.alerts.model.alert_state import Condition
-from tidemark.control.model.view import Backpressure, JobView, SourceView
+from tidemark.control.model.view import AlertView, Backpressure, JobView, SourceView
 from tidemark.state.encoding.codec import to_jsonable
 from tidemark.state.encoding.redaction import redacted
 from tidemark.state.log.progress import EpochProgress, OperatorProgress
@@ -87,7 +86,7 @@ def job_page(facts: JobFacts) -> dict[str, object]:
         "stages": _stages(facts.epochs),
         "epochs": [_epoch(epoch) for epoch in facts.epochs],
         "refused": list(_refused(facts)),
-        "alerts": [_alert(item) for item in facts.alerts.conditions] if facts.alerts is not None else [],
+        "alerts": [_alert(item) for item in view.alerts],
         "savepoints": [_savepoint(line) for line in facts.savepoints],
         "savepoints_in_all": facts.savepoints_in_all,
         "changes": [{**to_jsonable(change), "what": redacted(change.what)} for change in reversed(facts.changes)],
@@ -244,15 +243,8 @@ def _malformed_to(facts: JobFacts, source: str) -> str | None:
     return next((edge.tag for edge in graph.edges if edge.tag and edge.start in ids), None) if graph is not None else None
 
 
-def _alert(item: Condition) -> dict[str, object]:
-    return {
-        "rule": item.rule,
-        "subject": item.subject,
-        "severity": item.severity,
-        "notified": item.told,
-        "since": item.since,
-        "text": redacted(item.text),
-    }
+def _alert(item: AlertView) -> dict[str, object]:
+    return {**to_jsonable(item), "text": redacted(item.text)}
 
 
 def _savepoint(line: SavepointLine) -> dict[str, object]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidemark.control.alerts.model.alert_state import JobAlerts
 from tidemark.control.model.view import JobView
 from tidemark.control.observed.observe import Observation
 from tidemark.control.view.change_log import Change
@@ -31,7 +30,6 @@ class JobFacts:
         view: the same as commands show it.
         graph: as the newest driver stored it; None if none has.
         epochs: the newest epochs, oldest first.
-        alerts: the stored alerts.
         savepoints: the newest savepoints, newest first.
         savepoints_in_all: how many there are.
         changes: the newest changes of the spec, starts and failures, oldest first.
@@ -43,7 +41,6 @@ class JobFacts:
     view: JobView
     graph: JobGraph | None = None
     epochs: tuple[EpochProgress, ...] = ()
-    alerts: JobAlerts | None = None
     savepoints: tuple[SavepointLine, ...] = ()
     savepoints_in_all: int = 0
     changes: tuple[Change, ...] = ()

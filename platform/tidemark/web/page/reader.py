@@ -7,8 +7,6 @@ from threading import Lock
 from typing import Any, Final, TypeVar
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
-from tidemark.control.alerts.engine.alert_store import read_alerts
-from tidemark.control.alerts.model.alert_state import JobAlerts
 from tidemark.control.model.launcher import Launcher
 from tidemark.control.model.paths import ATTEMPTS, AUTOSCALER, CONTROL, REQUESTS, SPECS, UPGRADES
 from tidemark.control.model.view import JobView
@@ -95,7 +93,6 @@ class _JobReader:
                 view=view,
                 graph=self._part("graph", lambda: self._once("graph", started, lambda: read_job_graph(self._root, self._job)), None),
                 epochs=history.epochs,
-                alerts=self._part("alerts", lambda: read_alerts(self._root, self._job).alerts, JobAlerts(self._job)),
                 savepoints=lines,
                 savepoints_in_all=count,
                 changes=self._part("changes", lambda: self._changes(view), ()),

@@ -78,7 +78,8 @@ def serve(
         listening = socket.create_server((host, port), family=family)
     except (OSError, OverflowError) as error:
         raise SetupError(
-            f"nothing can listen on {host}:{port}: {error}", fix="use another port, or stop the process that uses it"
+            f"nothing can listen on {host}:{port}: {error}",
+            fix="use another port with `--port N` (0 takes a free one; of a supervisor `--ui N`), or stop the process that uses it",
         ) from error
     # What the server logs goes through this process's own log, which hides credentials.
     # h11 bounds the size of a request's headers, which come before its token; httptools, the default where it is installed, does not.

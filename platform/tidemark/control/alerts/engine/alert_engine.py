@@ -92,8 +92,9 @@ def _resolved_reading(key: _Key) -> Reading:
 def _with_reading(condition: Condition, reading: Reading, now: int, settings: AlertSettings) -> Condition:
     if reading.value is None:
         return condition
-    hold_times = settings.rule(condition.rule).hold_times
-    return replace(condition, gates=condition.gates.updated(reading.value, reading.limits, hold_times, now))
+    gates = condition.gates.updated(reading.value, reading.limits, settings.rule(condition.rule).hold_times, now)
+    fired_at = None if gates.severity == "ok" else condition.fired_at if condition.fired_at is not None else gates.reached_at
+    return replace(condition, gates=gates, fired_at=fired_at)
 
 
 def _muted(condition: Condition) -> Condition:

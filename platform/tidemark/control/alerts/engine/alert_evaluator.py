@@ -10,6 +10,7 @@ from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control.alerts.delivery.delivery_queue import Delivered, DeliveryQueue, Receiver, ReceiverCounts
 from tidemark.control.alerts.engine.alert_checks import VerdictFile, delete_processed, failed_checks, verdict_files
 from tidemark.control.alerts.engine.alert_engine import step, step_unreadable
+from tidemark.control.alerts.engine.alert_inputs import savepoint_at
 from tidemark.control.alerts.engine.alert_rules import RuleContext
 from tidemark.control.alerts.engine.alert_silences import Silence, delete_expired, read_silences
 from tidemark.control.alerts.engine.alert_store import AlertRecord, read_alerts, worth_storing, write_alerts
@@ -20,7 +21,6 @@ from tidemark.control.model.paths import ALERT_LEASES
 from tidemark.control.model.view import JobView
 from tidemark.control.observed.leases import StandingLease
 from tidemark.errors import CorruptStoreError, FormatError, TidemarkError
-from tidemark.state.store.layout import PINS, job_folder
 from tidemark.state.store.store import JobStore
 
 _LOG = logging.getLogger("tidemark.alerts")
@@ -100,7 +100,7 @@ class AlertWatch:
         self._tidy(now)
         return WatchReport(
             is_leader=True,
-            firing={job: open_ for job, record in self._records.items() if (open_ := _firing(record.alerts))},
+            firing={job: open_ for job, record in self._records.items() if (open_ := record.alerts.firing_conditions())},
             pending={name: sum(name in item.receivers for item in self._pending()) for name in self._receivers},
         )
 
@@ -115,7 +115,7 @@ class AlertWatch:
         if isinstance(view_or_error, TidemarkError):
             verdicts, context = (), RuleContext()
         else:
-            context = RuleContext(failed_checks(self._root, verdicts), self._savepoint_at(view_or_error))
+            context = RuleContext(failed_checks(self._root, verdicts), savepoint_at(self._root, view_or_error))
         for _ in range(_TRIES):
             record, now = self._record(job), self._clock.now_ms()
             if isinstance(view_or_error, TidemarkError):
@@ -169,12 +169,6 @@ class AlertWatch:
     def _pending(self) -> list[Outgoing]:
         return [item for job, record in sorted(self._records.items()) for item in _without(record.alerts.outbox, job, self._delivered)]
 
-    def _savepoint_at(self, view: JobView) -> int | None:
-        if view.spec is None or view.spec.alerts.savepoint_age_ms is None:
-            return None
-        files = self._root.at(job_folder(view.job)).list(PINS)
-        return max((file.last_modified_ms for file in files), default=None)
-
     def _tidy(self, now: int) -> None:
         if self._tidied_at is None or abs(now - self._tidied_at) >= _TIDY_EVERY_MS:
             delete_expired(self._root, now)
@@ -184,10 +178,6 @@ class AlertWatch:
 def _views_and_errors(views: Iterable[JobView], unreadable: Mapping[str, TidemarkError]) -> Iterator[tuple[str, JobView | TidemarkError]]:
     yield from ((view.job, view) for view in views)
     yield from unreadable.items()
-
-
-def _firing(alerts: JobAlerts) -> tuple[Condition, ...]:
-    return tuple(item for item in alerts.conditions if item.severity != "ok")
 
 
 def _without(outbox: tuple[Outgoing, ...], job: str, taken: frozenset[Delivered]) -> tuple[Outgoing, ...]:

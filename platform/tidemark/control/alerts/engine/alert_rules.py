@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tidemark.clock import format_ms
-from tidemark.control.alerts.engine.late_share import late_rows, late_share
+from tidemark.control.alerts.engine.late_share import is_from_start, late_rows, late_share
 from tidemark.control.alerts.engine.reading import Reading
 from tidemark.control.alerts.engine.resource_rules import resource_readings
 from tidemark.control.alerts.model.alert_settings import AlertSettings
@@ -126,8 +126,20 @@ def _late(view: JobView, window: LateWindow, thresholds: AlertThresholds, now: i
     limits = Limits(thresholds.late_warn, max(thresholds.late_error, thresholds.late_warn))
     rows, share = late_rows(window, view), late_share(window, view, now)
     where = sorted(uid for uid, late in late_by_operator(view.totals).items() if late)
-    facts = {"late_rows": rows.late, "rows_in": rows.rows, "ratio": share, "operators": where, "epoch": view.epoch, "lineage": view.lineage}
-    text = f"{rows.late} of {rows.rows} rows since {format_ms(rows.at)} were too late ({share:.3%})"
+    from_start = is_from_start(window)
+    facts = {
+        "late_rows": rows.late,
+        "rows_in": rows.rows,
+        "ratio": share,
+        "since_ms": None if from_start else rows.at,
+        "operators": where,
+        "epoch": view.epoch,
+        "lineage": view.lineage,
+    }
+    ratio = rows.late / rows.rows if rows.rows else 0.0
+    since = "the job's first epoch" if from_start else format_ms(rows.at)
+    text = f"{rows.late} of {rows.rows} rows since {since} were too late ({ratio:.3%})"
+    text += f"; in the last epoch {share:.3%}" if share > ratio else ""
     # A share of zero never fires, whatever the limit.
     return Reading("late", "", share if rows.late else -1, limits, text, facts)
 

@@ -29,8 +29,13 @@ def next_window(known: LateWindow, view: JobView, now: int) -> LateWindow:
     return LateWindow(known.lineage, seen if age >= 2 * WINDOW_MS else known.newer, seen)
 
 
+def is_from_start(window: LateWindow) -> bool:
+    """Return whether a window has all rows that were ever counted: nothing was before it, so that its ``at`` is no instant of rows."""
+    return not window.older.rows
+
+
 def late_rows(window: LateWindow, view: JobView) -> RowCount:
-    """Return the rows since the window's start; ``at`` is that start."""
+    """Return the rows since the window's start; ``at`` is that start, except of a window from the first row on."""
     seen = _count(view, window.older.at)
     return RowCount(window.older.at, seen.rows - window.older.rows, seen.late - window.older.late)
 

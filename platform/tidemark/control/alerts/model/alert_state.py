@@ -11,6 +11,7 @@ from typing import Literal
 
 from tidemark.control.alerts.model.alert_settings import RuleName
 from tidemark.control.alerts.model.hysteresis import Severity, ThresholdStates, worse_of
+from tidemark.state.encoding.codec import added_field
 
 ChangeKind = Literal["fired", "worse", "better", "resolved", "passed", "again"]
 """``passed``: it became worse and returned to the notified severity before a message was sent. ``again``: it became better, and is back."""
@@ -29,6 +30,7 @@ class Condition:
         since: since when it differs from the notified severity, milliseconds; None if it does not.
         text: its text when it was worst or last notified.
         facts: the same as values for programs.
+        fired_at: since when it fires, milliseconds: when it first was at its limit; None while it does not.
     """
 
     rule: RuleName
@@ -39,6 +41,7 @@ class Condition:
     since: int | None = None
     text: str = ""
     facts: Mapping[str, object] = field(default_factory=dict)
+    fired_at: int | None = added_field(None)
 
     @property
     def severity(self) -> Severity:
@@ -146,6 +149,10 @@ class JobAlerts:
     notified_at: int | None = None
     late: LateWindow | None = None
     outbox: tuple[Outgoing, ...] = ()
+
+    def firing_conditions(self) -> tuple[Condition, ...]:
+        """Return the conditions that fire, whether they were notified or not."""
+        return tuple(item for item in self.conditions if item.severity != "ok")
 
     def notified_conditions(self) -> tuple[OpenCondition, ...]:
         """Return the notified conditions that were not reported as resolved."""

@@ -93,6 +93,11 @@ class ThresholdStates:
         """Whether there is nothing to remember."""
         return self.warn.is_idle and self.error.is_idle
 
+    @property
+    def reached_at(self) -> int | None:
+        """Since when the number has been at a limit that fires; None if it is below them, or none fires."""
+        return min((state.since for state in (self.warn, self.error) if state.on and state.above), default=None)
+
     def updated(self, value: float, limits: Limits, hold_times: HoldTimes, now: int) -> ThresholdStates:
         """Return the next states for a new number."""
         return replace(

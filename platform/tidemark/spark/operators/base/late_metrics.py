@@ -23,7 +23,13 @@ MAX_GROUPS: Final = 1_000
 MAX_LATE_WINDOWS: Final = 20
 """So many windows with their numbers of late rows are reported for an epoch, those with the most."""
 
-_KEPT, _REACHABLE, _GREATEST, _WINDOWS = "kept_late_{}", "reachable_late", "greatest_shortfall", "rows_of_late_windows"
+_KEPT, _REACHABLE, _GREATEST, _WINDOWS = "kept_late_{}_{}", "reachable_late", "greatest_shortfall", "rows_of_late_windows"
+
+_PAIRS: Final = tuple(zip(STEPS_MS[::2], STEPS_MS[1::2], strict=True))
+"""Two steps each: their counts are one sum, since each sum costs every row, whether it is late or not."""
+
+_MAX_ROWS: Final = 2**26
+"""Fewer late rows of an epoch are counted by steps: two such counts are exact in a double, which no number of rows overflows."""
 
 
 def last_end_sql(slices: Slices, time: str) -> str:
@@ -44,7 +50,11 @@ def shortfall_sql(late: str, last: str | None, least: str) -> str:
 
 def shortfall_metrics(rows: str = "1L", shortfall: str = SHORTFALL) -> list[str]:
     """Return the aggregates, as SQL, of rows with their shortfall; ``rows`` is the number of rows that each stands for."""
-    kept = [f"sum(CASE WHEN {shortfall} <= {step}L THEN {rows} END) AS {_KEPT.format(step)}" for step in STEPS_MS]
+    both, second = f"({rows}) * {_MAX_ROWS + 1}D", f"({rows}) * {_MAX_ROWS}D"
+    kept = [
+        f"sum(CASE WHEN {shortfall} <= {low}L THEN {both} WHEN {shortfall} <= {high}L THEN {second} END) AS {_KEPT.format(low, high)}"
+        for low, high in _PAIRS
+    ]
     reachable = f"sum(CASE WHEN {shortfall} IS NOT NULL THEN {rows} END) AS {_REACHABLE}"
     return [*kept, reachable, f"max({shortfall}) AS {_GREATEST}"]
 
@@ -57,16 +67,17 @@ def shortfall_metrics_of_times(times: str, least: str, size: str) -> list[str]:
         least: SQL of ``least_kept``, by ``size`` as the varying column.
         size: the column of their numbers.
     """
+    counts = {step: f"size(filter({times}, time -> time >= {least} - {step}L))" for step in STEPS_MS}
     kept = [
-        f"sum(CASE WHEN {size} > 0 THEN size(filter({times}, time -> time >= {least} - {step}L)) END) AS {_KEPT.format(step)}"
-        for step in STEPS_MS
+        f"sum(CASE WHEN {size} > 0 THEN {counts[low]} + {counts[high]} * {_MAX_ROWS}D END) AS {_KEPT.format(low, high)}"
+        for low, high in _PAIRS
     ]
     greatest = f"max(CASE WHEN {size} > 0 THEN greatest(1L, {least} - array_min({times})) END)"
     return [*kept, f"sum({size}) AS {_REACHABLE}", f"{greatest} AS {_GREATEST}"]
 
 
 def observed_shortfalls(found: Mapping[str, Any], late: int, *, watermark: int, allowed_lateness_ms: int | None) -> Shortfalls | None:
-    """Return what ``shortfall_metrics`` observed; None where no row was late.
+    """Return what ``shortfall_metrics`` observed; None where no row was late, and where too many were to be counted by steps.
 
     Args:
         found: the observed values.
@@ -78,7 +89,10 @@ def observed_shortfalls(found: Mapping[str, Any], late: int, *, watermark: int, 
         return None
     if watermark >= MAX_WATERMARK:
         return Shortfalls(late, allowed_lateness_ms=allowed_lateness_ms)
-    kept = tuple(found[_KEPT.format(step)] or 0 for step in STEPS_MS)
+    if late >= _MAX_ROWS:
+        return None
+    pairs = (int(found[_KEPT.format(low, high)] or 0) for low, high in _PAIRS)
+    kept = tuple(count for pair in pairs for count in (pair % _MAX_ROWS, pair // _MAX_ROWS))
     return Shortfalls(late, kept, found[_REACHABLE] or 0, found[_GREATEST], allowed_lateness_ms)
 
 

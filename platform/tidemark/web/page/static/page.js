@@ -25,7 +25,8 @@ let round = 0; // an answer to an earlier question than the newest is dropped
 
 const jobOfAddress = () => {
   try {
-    return decodeURIComponent(location.hash.slice(1));
+    // Also as the API's addresses are.
+    return decodeURIComponent(location.hash.slice(1).replace(/^\/jobs(\/|$)/, ""));
   } catch {
     return "";
   }
@@ -169,7 +170,11 @@ function showFailure(error) {
   failures += 1;
   if (error instanceof Refused) {
     say(`the server answers ${error.status}`, "bad");
-    frame(`refused ${error.status} ${error.message}`, () => [el("h1", {}, error.status === 404 ? "No such job" : "The page cannot be made"), el("p", { class: "note", "data-tone": "bad" }, error.message)]);
+    frame(`refused ${error.status} ${error.message}`, () => [
+      el("h1", {}, error.status === 404 ? `No such job: ${jobOfAddress()}` : "The page cannot be made"),
+      el("p", { class: "note", "data-tone": "bad" }, error.message),
+      el("p", {}, el("a", { href: "#", "data-key": "back" }, "All jobs")),
+    ]);
   } else {
     say("the server does not answer; what is shown is of an earlier time", "bad");
   }

@@ -70,7 +70,7 @@ export function tiles({ lag_ms, watermark, rows, state_size, epoch, pressure }) 
     tile("epoch", epoch.number === null ? UNKNOWN : String(epoch.number), epoch.at === null ? "none yet" : [ago(epoch.at), `, took ${duration(epoch.took_ms)}`]),
     tile("busy", percent(pressure.busy_share), pressure.epoch_ms === null ? "" : `${duration(pressure.epoch_ms)} of ${duration(pressure.trigger_ms)}`, pressure.busy_share >= 0.9 ? "warn" : null),
     tile("waiting", waiting[0] ?? UNKNOWN, [...waiting.slice(1), pressure.catch_up_ms === null ? "" : `caught up in ${duration(pressure.catch_up_ms)}`].filter(Boolean).join(", ")),
-    tile("late", count(rows.late), `${count(rows.rejected)} rejected, ${count(rows.malformed)} malformed`, rows.late || rows.malformed ? "warn" : null),
+    tile("late", count(rows.late), `in all, each operator that found a row late counts it; ${count(rows.rejected)} rejected, ${count(rows.malformed)} malformed`, rows.late || rows.malformed ? "warn" : null),
     tile("state", bytes(state_size.bytes), `${short(state_size.rows)} rows in ${count(state_size.files)} files`),
   );
 }
@@ -125,7 +125,7 @@ export function alerts(found) {
     cells: [el("b", {}, each.rule), each.subject, each.severity, each.since === null ? UNKNOWN : ago(each.since, "", ""), each.text],
     tone: each.severity === "error" ? "bad" : each.severity === "warn" ? "warn" : null,
   }));
-  return table("Alerts", ["rule", "of", "severity", "changed", "text"], rows, "No alert, as far as the alert rules have been evaluated.");
+  return table("Alerts", ["rule", "of", "severity", "since", "text"], rows, "No alert fires, as far as the alert rules have been evaluated.");
 }
 
 export function savepoints({ savepoints: found, savepoints_in_all: all }) {
