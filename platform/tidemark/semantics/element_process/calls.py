@@ -82,10 +82,10 @@ class ElementCalls:
         context = self.context
         returned = self._function(row, context)
         for each in self._rows(returned, row):
-            if context.has_outputs:
+            if context.pending_outputs:
                 yield from map(Emitted._make, context.take_outputs())
             yield Emitted(None, each)
-        if context.has_outputs:
+        if context.pending_outputs:
             yield from map(Emitted._make, context.take_outputs())
 
     def _rows(self, returned: object, row: Row) -> Iterator[Row] | tuple[Row, ...]:

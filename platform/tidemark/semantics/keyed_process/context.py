@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -130,13 +130,14 @@ class ProcessContext:
         self._key, self._service.timers = key, timers
 
     @property
-    def has_outputs(self) -> bool:
-        """Whether rows of side outputs were emitted since they were taken."""
-        return bool(self._outputs)
+    def pending_outputs(self) -> Sequence[tuple[str, Any]]:
+        """The rows of side outputs that were emitted since they were taken; always the same list, which later rows are added to."""
+        return self._outputs
 
     def take_outputs(self) -> list[tuple[str, Any]]:
         """Return the rows of side outputs since the last call."""
-        taken, self._outputs = self._outputs, []
+        taken = self._outputs.copy()
+        self._outputs.clear()
         return taken
 
 

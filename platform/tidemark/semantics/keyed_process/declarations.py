@@ -59,6 +59,7 @@ class StateDeclaration:
         aggregation: of a reducing or an aggregating state.
         ttl: None where it never expires.
         nested: whether values are lists, dicts or the like, which are copied, so that a change of one changes no state.
+        copy: of a value that is not None; None where ``nested`` says enough.
         convert: of a value that is written, returns the one that is kept, or raises; None where each is kept as it is.
         convert_key: the same of a map's keys.
     """
@@ -69,6 +70,7 @@ class StateDeclaration:
     aggregation: Aggregation | None = None
     ttl: StateTtl | None = None
     nested: bool = False
+    copy: Callable[[Any], Any] | None = None
     convert: Callable[[Any], Any] | None = None
     convert_key: Callable[[Any], Any] | None = None
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tidemark.errors import UserCodeError
 from tidemark.semantics.keyed_process.declarations import Aggregation, StateDeclaration, StateTtl
-from tidemark.semantics.keyed_process.key_record import Entry, KeyRecord, Stored, entries_of
+from tidemark.semantics.keyed_process.key_record import Entry, KeyRecord, Stored, entries_of, lasting
 from tidemark.semantics.keyed_process.times import EpochTimes, Now
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 
@@ -26,6 +26,7 @@ class _NoKey:
 
 
 _NO_KEY = _NoKey()
+_NO_ENTRIES: Final[Mapping[object, Entry]] = {}
 
 
 class State:
@@ -41,8 +42,11 @@ class State:
         self._declared = declared
         self._name = declared.name
         self._ttl = declared.ttl
-        self._convert = declared.convert or (copied if declared.nested else None)
-        self._nested = declared.nested
+        self._copy = (declared.copy or copied) if declared.nested else None
+        self._convert = declared.convert or self._copy
+        self._convert_key = declared.convert_key
+        # Most states neither expire nor are undone; an operation of these is one look-up, since there is one for each element.
+        self._plain = undo is None and declared.ttl is None
         self._states: Any = _NO_KEY
         self._now = now
         self._undo = undo
@@ -90,7 +94,7 @@ class State:
         return self._ttl is not None and self._ttl.on_read
 
     def _own(self, value: object) -> object:
-        return copied(value) if self._nested else value
+        return value if self._copy is None or value is None else self._copy(value)
 
 
 class ValueState(State):
@@ -99,16 +103,16 @@ class ValueState(State):
     def value(self) -> Any:  # noqa: ANN401  # of the declared type
         """Return the value; the declared default where there is none."""
         entry: Any = self._states.get(self._name)
-        if entry is None or (self._ttl is not None and not self._is_live(entry)):
+        if entry is None or (not self._plain and not self._is_live(entry)):
             return self._declared.default
         if self._renews:
             self._set(self._again(entry.value))
-        return copied(entry.value) if self._nested else entry.value
+        return self._own(entry.value)
 
     def update(self, value: object) -> None:
         """Set the value; None clears the state, as in Flink."""
-        if self._undo is None and self._ttl is None and value is not None:
-            self._states[self._name] = Entry(value if self._convert is None else self._convert(value))
+        if self._plain and value is not None:
+            self._states[self._name] = lasting(value if self._convert is None else self._convert(value))
         else:
             self._set(None if value is None else self._entry(value))
 
@@ -148,9 +152,15 @@ class MapState(State):
 
     def get(self, key: object) -> Any:  # noqa: ANN401  # of the declared type
         """Return the value of a key, None where there is none."""
-        key = self._key(key)
-        entry = self._live(key)
+        if self._convert_key is not None:
+            key = self._convert_key(key)
+        entry = (self._states.get(self._name) or _NO_ENTRIES).get(key)
         if entry is None:
+            return None
+        if self._plain:
+            value = entry.value
+            return value if self._copy is None or value is None else self._copy(value)
+        if not self._is_live(entry):
             return None
         if self._renews:
             self._put(key, self._again(entry.value))
@@ -158,11 +168,17 @@ class MapState(State):
 
     def put(self, key: object, value: object) -> None:
         """Set the value of a key."""
-        entry = self._entry(value)
-        key = self._key(key)
-        if self._stored() is None:
+        if self._convert is not None:
+            value = self._convert(value)
+        if self._convert_key is not None:
+            key = self._convert_key(key)
+        stored = self._states.get(self._name)
+        if self._plain and stored is not None:
+            stored[key] = lasting(value)
+            return
+        if stored is None:
             self._set({})
-        self._put(key, entry)
+        self._put(key, self._again(value))
 
     def put_all(self, values: Mapping[Any, object]) -> None:
         """Set the values of several keys."""
@@ -209,11 +225,10 @@ class MapState(State):
         return not any(map(self._is_live, entries_of(self._stored() or {})))
 
     def _key(self, key: object) -> object:
-        convert = self._declared.convert_key
-        return key if convert is None else convert(key)
+        return key if self._convert_key is None else self._convert_key(key)
 
     def _live(self, key: object) -> Entry | None:
-        entry = (self._stored() or {}).get(key)
+        entry = (self._stored() or _NO_ENTRIES).get(key)
         return entry if entry is not None and self._is_live(entry) else None
 
     def _put(self, key: object, entry: Entry) -> None:

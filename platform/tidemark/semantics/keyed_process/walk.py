@@ -211,13 +211,13 @@ class KeyWalk(ABC, Generic[E]):
 
     def _outputs(self, returned: object, name: str, time: int) -> Iterator[Emitted]:
         """Yield the rows of a call, main and tagged ones in the order in which they were emitted."""
-        context = self._context
+        context, pending = self._context, self._context.pending_outputs
         for row in rows_of(returned, name):
-            if context.has_outputs:
+            if pending:
                 for tag, other in context.take_outputs():
                     yield Output(tag, other, time)
             yield Output(None, row, time)
-        if context.has_outputs:
+        if pending:
             for tag, other in context.take_outputs():
                 yield Output(tag, other, time)
 
@@ -228,6 +228,7 @@ class ElementWalk(KeyWalk[tuple[Row, int, int]]):
     def _process(self, elements: Iterable[tuple[Row, int, int]], turn: Turn) -> Iterator[Emitted]:
         now, context, times, inputs, undo, walked = self._now, self._context, self.times, self.function.inputs, self._undo, turn.walked
         event, processing, at = self._timers.event_queue, self._timers.processing_queue, times.processing_time
+        pending = context.pending_outputs
         for row, time, number in elements:
             now.watermark = watermark = times.watermark_at(time)
             if (event and event[0][0] <= watermark) or (processing and processing[0][0] <= at):
@@ -236,7 +237,7 @@ class ElementWalk(KeyWalk[tuple[Row, int, int]]):
             now.timestamp = time
             if undo is None:
                 returned = inputs[number](row, context)
-                if returned is not None or context.has_outputs:
+                if returned is not None or pending:
                     yield from self._outputs(returned, name_of(inputs[number]), time)
             else:
                 # What the function does to the element is undone, too.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from itertools import groupby
+from itertools import groupby, repeat
 from typing import TYPE_CHECKING, Final, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -63,7 +63,9 @@ class BatchValues:
         """Return all rows as dicts, made at their first use; ``columns`` are names in the batch by names in the dicts."""
         if self._rows is None or self._rows[0] is not columns:
             values = zip(*(self[name] for name in columns.values()), strict=True)
-            rows = [dict(zip(columns, each, strict=True)) for each in values] if columns else [{} for _ in range(self._batch.num_rows)]
+            # Without a step of Python for each row.
+            named = map(zip, repeat(tuple(columns)), values)
+            rows = list(map(dict, named)) if columns else [{} for _ in range(self._batch.num_rows)]
             self._rows = columns, rows
         return self._rows[1]
 

@@ -37,8 +37,16 @@ def declarations(
         value, key = types[name]
         convert_key = None if key is None else key_conversion(key, f"a key of the state {name!r}")
         convert = conversion(value, f"the state {name!r}")
-        found[name] = replace(descriptor.declaration(name), convert=convert, convert_key=convert_key)
+        copy = dict if _is_flat(value) else None
+        found[name] = replace(descriptor.declaration(name), copy=copy, convert=convert, convert_key=convert_key)
     return found
+
+
+def _is_flat(kind: pa.DataType) -> bool:
+    """Return whether values are dicts of what cannot be changed."""
+    import pyarrow as pa
+
+    return pa.types.is_struct(kind) and not any(pa.types.is_nested(field.type) for field in kind)
 
 
 def key_conversion(kind: pa.DataType, what: str) -> Callable[[Any], Any]:
@@ -114,15 +122,20 @@ def _direct_struct(kind: pa.DataType, other: Callable[[Any], Any]) -> Callable[[
     fields = {field.name: direct for field in kind if (direct := _within(field)) is not None}
     if len(fields) < kind.num_fields:
         return None
+    # Values of these types are taken as they are, without a call: it is done for each element.
+    plain = [(field.name, _KINDS.get(str(field.type)), fields[field.name]) for field in kind]
 
     def convert(value: object) -> object:
-        if type(value) is not dict or len(value) != len(fields):
+        if type(value) is not dict or len(value) != len(plain):
             return other(value)
         made = {}
-        for name, field in fields.items():
-            found = made[name] = field(value.get(name, _OTHER))
-            if found is _OTHER:
-                return other(value)
+        for name, taken, direct in plain:
+            found = value.get(name, _OTHER)
+            if type(found) is not taken:
+                found = direct(found)
+                if found is _OTHER:
+                    return other(value)
+            made[name] = found
         return made
 
     return convert
@@ -130,10 +143,15 @@ def _direct_struct(kind: pa.DataType, other: Callable[[Any], Any]) -> Callable[[
 
 def _within(field: pa.Field) -> Callable[[Any], Any] | None:
     """Return the function for values inside of others: ``_OTHER`` for those that do not fit, None where the field may be null."""
-    direct = _direct(field.type, lambda _: _OTHER)
-    if direct is None or not field.nullable:
-        return direct
-    return lambda value: None if value is None else direct(value)
+    return _direct(field.type, _or_none if field.nullable else _other)
+
+
+def _other(_: object) -> object:
+    return _OTHER
+
+
+def _or_none(value: object) -> object:
+    return None if value is None else _OTHER
 
 
 def typed_emission(rows: pa.RecordBatch, schema: pa.Schema, name: str) -> pa.RecordBatch:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from tidemark.semantics.keyed_process.batch_walk import BatchWalk, ElementBatch
 from tidemark.semantics.keyed_process.context import Row
@@ -12,9 +11,6 @@ from tidemark.spark.operators.keyed.columns import NEW
 from tidemark.spark.operators.keyed.rows import KeyRows, Place, Run
 from tidemark.spark.operators.keyed_process.columns import INPUT
 from tidemark.spark.operators.keyed_process.layout import Elements
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 class ElementRows:
@@ -27,25 +23,25 @@ class ElementRows:
         self.failed = [0] * len(columns)
         self.row: Row | None = None
         self.number = 0
-        self._run: tuple[pa.RecordBatch, int] | None = None
+        self._run: Run | None = None
+        self._nth = 0
 
     def __iter__(self) -> Iterator[tuple[Row, int, int]]:
         for run in self._rows.of(NEW):
             if len(self._columns) > 1:
                 yield from self._of_both(run)
                 continue
-            place = run.start
+            self._run = run
             self.taken[0] += run.stop - run.start
-            for row, time in zip(run.rows(self._columns[0]), run.values(TIME), strict=True):
-                self.row, self._run = row, (run.batch, place)
-                place += 1
+            for nth, (row, time) in enumerate(zip(run.rows(self._columns[0]), run.values(TIME), strict=True)):
+                self.row, self._nth = row, nth
                 yield row, time, 0  # type: ignore[misc]
 
     def _of_both(self, run: Run) -> Iterator[tuple[Row, int, int]]:
         columns = [[(name, run.values(stored)) for name, stored in each.items()] for each in self._columns]
         for nth, (number, time) in enumerate(zip(run.values(INPUT), run.values(TIME), strict=True)):
             row = {name: values[nth] for name, values in columns[number]}  # type: ignore[call-overload]
-            self.row, self._run, self.number = row, (run.batch, run.start + nth), number  # type: ignore[assignment]
+            self.row, self._run, self._nth, self.number = row, run, nth, number  # type: ignore[assignment]
             self.taken[self.number] += 1
             yield row, time, number  # type: ignore[misc]
 
@@ -63,7 +59,7 @@ class ElementRows:
         """The place of the newest element."""
         if self._run is None:
             raise ValueError("no element was taken")
-        return Place(*self._run)
+        return Place(self._run.batch, self._run.start + self._nth)
 
 
 class ElementBatches:
