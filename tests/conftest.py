@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.longest import place_in_run
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -29,6 +31,11 @@ os.environ["TIDEMARK_CONNECTORS"] = os.devnull
 
 # Drivers that tests start as users do have the product's own options, and this one: they end before the second compiler pays.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files that take longest first."""
+    items.sort(key=lambda item: place_in_run(item.location[0]))
 
 
 def pytest_collection_finish() -> None:
