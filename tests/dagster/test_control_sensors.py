@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Event
 
 import dagster as dg
 import pytest
@@ -23,7 +21,6 @@ from tidemark.errors import AlertError, DefinitionError, SourceError
 from tidemark.resources import Alert, AlertResource
 from tidemark.sensors import build_check_sensor, build_job_health_sensor, build_reconcile_sensor, reconcile
 from tidemark.sensors.health.check_verdicts import verdict_name
-from tidemark.sensors.health.dev_command import DevCommand
 from tidemark.state.store.store import JobStore
 
 pytestmark = pytest.mark.dagster
@@ -197,76 +194,6 @@ def test_a_receiver_that_fails_is_asked_again(world: World) -> None:
     world.clock.advance(600_000)
     tick(sensor)
     assert ["has no active reconciler" in alert.text for alert in SENT] == [True]
-
-
-class KilledError(BaseException):
-    """The end of a process in the middle of a tick."""
-
-
-class KillingAlert(AlertResource):
-    def send(self, alert: Alert) -> None:
-        raise KilledError(alert.title)
-
-
-def test_an_alert_of_a_killed_process_is_sent_by_the_next_one_within_a_minute(world: World) -> None:
-    world.submit()
-    first = health_sensor(world)
-    tick(first)
-    world.clock.advance(50_000)
-    with pytest.raises(KilledError):
-        first(dg.build_sensor_context(instance=INSTANCES[-1], resources={"alerts": KillingAlert()}))
-    second = health_sensor(world)
-    assert "another process sends the alerts" in tick(second)
-    assert SENT == []
-    world.clock.advance(30_000)
-    assert "sent: fares: not healthy" in tick(second)
-    (alert,) = SENT
-    assert "has no active reconciler" in alert.text
-    world.clock.advance(30_000)
-    assert "sent" not in tick(second)
-
-
-def test_the_server_of_a_killed_dagster_dev_leaves_alerts_to_the_next_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    world.submit()
-    orphan, second = health_sensor(world), health_sensor(world)
-    tick(orphan)
-    world.clock.advance(20_000)
-    monkeypatch.setattr(DevCommand, "has_ended", True)
-    assert "alerts are left to others" in tick(orphan)
-    monkeypatch.undo()
-    world.clock.advance(20_000)
-    assert "another process" not in tick(second), "the lease was released"
-    world.clock.advance(40_000)
-    assert "sent: fares: not healthy" in tick(second)
-    monkeypatch.setattr(DevCommand, "has_ended", True)
-    assert "alerts are left to others" in tick(orphan)
-    assert len(SENT) == 1
-
-
-def test_ticks_that_overlap_lose_no_alert(world: World) -> None:
-    """Dagster begins a tick while one that took too long still runs: that one's end takes no receiver from the other."""
-    world.submit()
-    sensor, entered, go_on = health_sensor(world), Event(), Event()
-
-    class SlowAlert(AlertResource):
-        def send(self, alert: Alert) -> None:
-            entered.set()
-            assert go_on.wait(60)
-            raise AlertError("the line is slow", fix="wait", job=alert.job)
-
-    tick(sensor)
-    world.clock.advance(50_000)
-    context = dg.build_sensor_context(instance=INSTANCES[-1], resources={"alerts": SlowAlert()})
-    with ThreadPoolExecutor(2) as pool:
-        slow = pool.submit(sensor, context)
-        assert entered.wait(60)
-        later = pool.submit(tick, sensor)
-        go_on.set()
-        slow.result(60)
-        later.result(60)
-    world.clock.advance(60_000)
-    tick(sensor)
-    assert len(SENT) == 1
 
 
 def test_health_says_what_is_broken_and_sends_nothing_without_a_receiver(world: World) -> None:
