@@ -23,7 +23,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 import numpy as np
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from deltalake import DeltaTable
 
 import tidemark as tm
@@ -33,7 +33,7 @@ from benchmarks.harness.engines import cores
 from benchmarks.harness.processes import CHECKOUT, MeasurementError
 from benchmarks.operation import kafka_sink, postgres_sink
 from tests.kafka.broker import connector_settings, jars, start_broker
-from tests.kafka.topic_records import create_topic
+from tests.kafka.topic_records import create_topic, read
 from tests.postgres.server import Server
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.errors import SetupError
@@ -154,29 +154,11 @@ class Flow:
     def counted(self, to: To, *, delta: bool) -> int:
         """Return how many fares the results have counted."""
         if to == "kafka":
-            return sum(int(json.loads(value)["n"]) for value in _values(self._address, self._results))
+            return sum(int(json.loads(record.value or "{}")["n"]) for record in read(self._address, self._results))
         path = str(self._folder / "results")
         if delta:
             return int(sum(DeltaTable(path).to_pyarrow_table(columns=["n"])["n"].to_pylist()))
         return int(self._spark.read.parquet(path).groupBy().sum("n").collect()[0][0])
-
-
-def _values(address: str, topic: str) -> Iterator[bytes]:
-    """Yield the values that a reader of committed records gets."""
-    settings = {"bootstrap.servers": address, "group.id": "bench", "enable.auto.commit": False, "isolation.level": "read_committed"}
-    consumer = Consumer({**settings, "enable.partition.eof": True})
-    consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
-    ended = 0
-    while ended < PARTITIONS:
-        message = consumer.poll(60)
-        error = None if message is None else message.error()
-        if message is None or (error is not None and error.name() != "_PARTITION_EOF"):
-            raise MeasurementError(f"the topic {topic} cannot be read: {error or 'no answer'}", fix="see the broker's log")
-        if error is not None:
-            ended += 1
-        else:
-            yield bytes(message.value() or b"")
-    consumer.close()
 
 
 def flows(spark: SparkSession, address: str, rows: int, rounds: int) -> dict[tuple[To, str], float]:
