@@ -115,7 +115,7 @@ def test_pictures(deployed: Deployed, tmp_path: Path) -> None:
     with open_browser(require_chromium(), tmp_path / "profile") as page:
         page.command("Emulation.setDeviceMetricsOverride", width=1200, height=680, deviceScaleFactor=1, mobile=False)
         page.open(f"{url}/locations/city/asset-groups/rides/lineage")
-        page.wait_for_text("hourly", "late", "rejected", "malformed", "trips", "job_health", seconds=240)
+        page.wait_for_text("hourly", "late", "rejected", "malformed", "trips", "0 / 2 Passed", seconds=240)
         keep(page, deployed, "dead-job")
         stop = {"stop": {"how": "drain", "savepoint": "", "why": "the lake is moved"}}
         config = quote(json.dumps({"ops": {"operate_fares": {"config": {"job": "fares", "do": stop}}}}))
