@@ -127,6 +127,7 @@ def test_pictures(deployed: Deployed, tmp_path: Path) -> None:
         page.wait_for_text("Fares by zone and hour", "Sum of the fares, in dollars", "[Show Markdown]", seconds=240)
         assert page.evaluate(SCROLL.format(text="Sum of the fares, in dollars"))
         keep(page, deployed, "columns")
+        page.command("Emulation.setDeviceMetricsOverride", width=1400, height=760, deviceScaleFactor=1, mobile=False)
         page.evaluate(f"{MARKDOWN}.click()")
         wait_for("the chart", lambda: page.evaluate(CHART), seconds=60)
         keep(page, deployed, "chart")
