@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import dagster as dg
 from pydantic import Field
 
 from tidemark.assets.checks.check import OutputCheck
 from tidemark.assets.checks.conservation import Conservation
+from tidemark.assets.checks.expectations import ExpectationChecks, expectation_checks
 from tidemark.assets.checks.inputs_visible import InputsVisible
 from tidemark.assets.checks.lateness_checks import LateRatio, WatermarkFreshness
 from tidemark.assets.checks.pane_checks import NoGaps, UniquePanes
@@ -88,10 +89,52 @@ class InputsVisibleModel(_CheckModel):
     severity: Literal["WARN", "ERROR"] | None = Field(default=None, description="Of a failure; WARN by default.")
 
 
+class ExpectationModel(dg.Model):
+    """One expectation of Great Expectations, as a suite stores it."""
+
+    type: str = Field(description="Such as expect_column_values_to_not_be_null.", pattern="^expect_[a-z0-9_]+$")
+    kwargs: dict[str, Any] = Field(default_factory=dict, description="Its arguments, such as a column.")
+    severity: Literal["critical", "warning", "info"] | None = Field(default=None, description="critical is an error; others are warnings.")
+    check: str | None = Field(default=None, description="The check's name; by default type and column.")
+
+
+class ExpectationsModel(dg.Model):
+    """A suite of Great Expectations: one check for each expectation, on the table of an output."""
+
+    type: Literal["expectations"]
+    output: str | None = Field(default=None, description="The output; the job's first main output by default.")
+    suite: str = Field(default="suite", description="The suite's name.")
+    expectations: list[ExpectationModel] = Field(description="The expectations.", min_length=1)
+    rows: Literal["table", "run"] | None = Field(default=None, description="The whole table, by default, or the rows that a run added.")
+    severity: Literal["error", "warn"] | None = Field(default=None, description="Of all checks; each expectation's own by default.")
+    blocking: bool | None = Field(default=None, description="Whether downstream assets are kept from running when one fails.")
+    max_rows: int | None = Field(default=None, description="A larger table is not read; its checks fail as warnings.", ge=1)
+
+
 CheckModel = Annotated[
-    ConservationModel | UniquePanesModel | NoGapsModel | LateRatioModel | WatermarkFreshnessModel | StateFitsModel | InputsVisibleModel,
+    ConservationModel
+    | UniquePanesModel
+    | NoGapsModel
+    | LateRatioModel
+    | WatermarkFreshnessModel
+    | StateFitsModel
+    | InputsVisibleModel
+    | ExpectationsModel,
     Field(discriminator="type"),
 ]
+
+
+def _expectations(*, suite: str = "suite", expectations: Sequence[Mapping[str, Any]], **options: Any) -> ExpectationChecks:  # noqa: ANN401
+    """Return the checks of a suite.
+
+    Great Expectations itself is imported by runs only, so a type that it does not have, or wrong arguments, show there.
+    """
+    found = []
+    for each in expectations:
+        plain = dict(each)
+        found.append({"meta": {"check": plain.pop("check", None)}, **plain})
+    return expectation_checks({"name": suite, "expectations": found}, **options)
+
 
 CHECKS: Final[Mapping[str, Callable[..., OutputCheck]]] = {
     "conservation": Conservation,
@@ -101,11 +144,12 @@ CHECKS: Final[Mapping[str, Callable[..., OutputCheck]]] = {
     "watermark_freshness": WatermarkFreshness,
     "state_fits": StateFits,
     "inputs_visible": InputsVisible,
+    "expectations": _expectations,
 }
 """The check of each type."""
 
 
-def resolve_checks(context: dg.ResolutionContext, given: Sequence[_CheckModel | str]) -> list[OutputCheck]:
+def resolve_checks(context: dg.ResolutionContext, given: Sequence[dg.Model | str]) -> list[OutputCheck]:
     """Return the checks that YAML lists: by type with arguments, or as templates of Python, such as ``{{ suite() }}``.
 
     Raises:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import dagster as dg
 
@@ -15,14 +14,13 @@ from tidemark.assets.values.metadata_values import MetadataItem
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control import (
     JobClient,
-    JobSpec,
     Judge,
     Launcher,
     Maps,
+    RestoreRequest,
     Rewinder,
     SpecGeneration,
     Waiting,
-    change_spec,
     current_user,
     diff_output,
     discard,
@@ -30,7 +28,7 @@ from tidemark.control import (
     judge_code,
     read_control_status,
     read_spec,
-    require_spec,
+    request_restore,
     shared_tables,
 )
 from tidemark.durations import to_ms
@@ -43,7 +41,6 @@ from tidemark.operations.savepoint_config import (
     DisposeForm,
     ExportForm,
     ForkForm,
-    JobForm,
     MaintenanceForm,
     RenamingForm,
     RescaleForm,
@@ -54,15 +51,12 @@ from tidemark.operations.savepoint_config import (
 )
 from tidemark.operations.wait import require_reached, wait_for_goal
 from tidemark.savepoints import (
-    Restore,
     Savepoint,
     SavepointRetention,
     SavepointStore,
     SweptJob,
     export_savepoint,
-    is_restore_due,
     preview_rewind,
-    require_uids,
     retire_savepoints,
     sweep_job,
     vacuum_tables,
@@ -258,30 +252,19 @@ class SavepointOperator:
                 job=form.job,
             )
         timeout_ms = to_ms(form.timeout, what="timeout", minimum=1)
-        found, maps = self._savepoints(form.job), maps_of(form)
-        savepoint = SavepointStore(found.store, form.savepoint_of or form.job, self.clock).get(form.savepoint)
-        require_uids(savepoint, maps.uids)
-        restore = Restore(
-            savepoint.name,
-            uids=maps.uids,
-            allow_non_restored_state=maps.allow_non_restored_state,
+        request = RestoreRequest(
+            form.job,
+            form.savepoint,
+            context.run.root_run_id or context.run_id,  # a run that is executed again restores once
+            savepoint_of=form.savepoint_of,
+            maps=maps_of(form),
             mode=form.mode,
-            job=form.savepoint_of,
-            identity=restore_identity(context, savepoint),
-            columns=maps.columns,
+            parallelism=form.parallelism,
         )
-
-        def restored(spec: JobSpec) -> JobSpec:
-            return replace(spec, restore=restore, parallelism=form.parallelism or spec.parallelism)
-
-        if is_restore_due(found.folder, None, restore):
-            spec = require_spec(found.store, form.job).spec
-            self.judge(found.store, spec, maps, savepoint.name, savepoint.job).require()
-            made = self._change(context, form, restored, form.why or f"restore from {savepoint.name}")
-        else:
-            made = require_spec(found.store, form.job)
-            context.log.warning("%s was already restored from %s for this run; to do it again, launch a new run", form.job, savepoint.name)
-        return self._wait_until_running(context, form, made, {"tidemark/savepoint": savepoint.name}, timeout_ms)
+        made = request_restore(self.open_store(), request, by=caller(context), why=form.why, clock=self.clock, judge=self.judge)
+        if not made.is_due:
+            context.log.warning("%s was already restored from %s for this run; to do it again, launch a new run", form.job, form.savepoint)
+        return self._wait_until_running(context, form, made.generation, {"tidemark/savepoint": form.savepoint}, timeout_ms)
 
     def maintain(self, context: dg.OpExecutionContext, form: MaintenanceForm) -> Found:
         """Dispose of savepoints that retention no longer keeps, delete unreferenced state files and old files of tables."""
@@ -344,15 +327,6 @@ class SavepointOperator:
             raise UnknownSavepointError(f"job {found.job!r} has no savepoint", fix="take one first: launch its operation", job=found.job)
         return known[-1]
 
-    def _change(self, context: dg.OpExecutionContext, form: JobForm, change: Callable[[JobSpec], JobSpec], why: str) -> SpecGeneration:
-        root = self.open_store()
-
-        def of_newest(newest: SpecGeneration | None) -> JobSpec:
-            return change((newest or require_spec(root, form.job)).spec)
-
-        require_spec(root, form.job)
-        return change_spec(root, form.job, of_newest, by=caller(context), why=why, clock=self.clock)
-
 
 def maps_of(form: RenamingForm) -> Maps:
     """Return a config's renames for changed code."""
@@ -362,12 +336,6 @@ def maps_of(form: RenamingForm) -> Maps:
 def caller(context: dg.OpExecutionContext) -> str:
     """Return the requester's name: this process's user and the Dagster run."""
     return f"{current_user()} (Dagster run {context.run_id[:8]})"
-
-
-def restore_identity(context: dg.OpExecutionContext, savepoint: Savepoint) -> str:
-    """Return the identity of a run's restore: the same when the run is re-executed, so that the restore is made once."""
-    asked = f"{context.run.root_run_id or context.run_id}/{savepoint.name}/{savepoint.taken_at}"
-    return f"restore-{hashlib.sha256(asked.encode()).hexdigest()[:16]}"
 
 
 def fork_name(job: str) -> str:

@@ -4,22 +4,28 @@ The jobs are those of ``benchmarks.operation.control``, each with an epoch every
 schedules of a code location with all of them, and how long its definitions take to load: with a Dagster job for each operation on each job,
 with one for all, and with one for the whole store. Then what Dagster's daemon would write: the ticks of the sensors by their intervals, the
 events that they report and the runs that they request. The clock is set forward, so an hour takes as long as its ticks do.
+
+``--write`` writes the page ``docs/reference/code-location.md``, too.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import platform
 import sys
 import tempfile
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
 import dagster as dg
 
+from benchmarks.harness.processes import CHECKOUT
 from benchmarks.operation.control import NoLauncher, fill
 from benchmarks.operation.sensors import StandingClock, commit
 from tidemark.assets import build_output_asset_specs, build_source_asset_specs
@@ -33,6 +39,41 @@ from tidemark.state.store.store import JobStore
 
 STEP_S: Final = 15
 """Seconds by which the clock is set forward; the intervals of the sensors are multiples of it."""
+
+PAGE: Final = "docs/reference/code-location.md"
+
+_EVENTS: Final = {"AssetObservation": "observations of outputs", "AssetCheckEvaluation": "evaluations of checks"}
+
+_PAGE: Final = """\
+# What continuous jobs cost Dagster
+
+{jobs} continuous jobs of one store in one code location, each with one output and an epoch every ten seconds, all of them well. The
+definitions are those of `build_job_definitions` ([Dagster with continuous jobs](../how-to/dagster-running-on.md#many-jobs)).
+`python -m benchmarks.operation.code_location --write` measured this and wrote this page.
+
+## The code location
+
+| operations | Dagster jobs | sensors | schedules | definitions load in |
+|---|---:|---:|---:|---:|
+{ways}
+
+The first row is how it was before one Dagster job had all operations of a streaming job; `single_jobs=True` still adds these to the second
+row, which is the default. The third is `operations="store"`. Dagster's own jobs over assets are not counted. The code of the streaming jobs
+is imported before the clock starts.
+
+## An hour
+
+| sensor | ticks | by job |
+|---|---:|---:|
+{ticks}
+
+{total:,} ticks, which take {seconds:.0f} s together, {tick_ms:.0f} ms each. They report {events}, with {kib:,.0f} KiB of metadata, and
+request {runs:,} runs. The runs are the check of each job's stored state, once for its code; checks are reported when their result changes.
+The number of ticks does not depend on the number of jobs, and is the same for each row of the first table: sensors are those of the store.
+
+Ticks were called one after the other in one process, over a store on a local disk, with the clock set forward. What Dagster's daemon and
+its storage add is not in it. {system}
+"""
 
 _MODULE: Final = """
     import tidemark as tm
@@ -164,16 +205,39 @@ def _work(store: JobStore, names: Sequence[str], clock: StandingClock) -> None:
         write_heartbeat(store.at(name), replace(beat, at=clock.now_ms()))
 
 
+def render(loaded: Sequence[Loaded], written: Written, *, jobs: int, minutes: int) -> str:
+    """Return the page, in Markdown."""
+    hour = 60 / minutes
+    ways = "\n".join(f"| {way.way} | {way.jobs:,} | {way.sensors} | {way.schedules} | {way.seconds:.2f} s |" for way in loaded)
+    ticks = "\n".join(f"| `{name}` | {round(count * hour):,} | {round(count * hour / jobs):,} |" for name, count in written.ticks.items())
+    events = " and ".join(f"{round(count * hour):,} {_EVENTS.get(name, name)}" for name, count in written.events.items())
+    return _PAGE.format(
+        jobs=jobs,
+        ways=ways,
+        ticks=ticks,
+        total=round(written.ticks.total() * hour),
+        seconds=written.seconds * hour,
+        tick_ms=1000 * written.seconds / written.ticks.total(),
+        events=events,
+        kib=written.size * hour / 1024,
+        runs=round(written.runs * hour),
+        system=f"Python {platform.python_version()}, Dagster {version('dagster')}, {os.cpu_count()} cores.",
+    )
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; returns 0."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.operation.code_location", description=__doc__)
     parser.add_argument("--jobs", type=int, default=10)
     parser.add_argument("--minutes", type=int, default=60)
+    parser.add_argument("--write", action="store_true", help=f"write {PAGE}")
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         codes = write_codes(Path(folder), given.jobs)
         sys.path.insert(0, folder)
+        ways = []
         for loaded in measure_loading(codes, folder):
+            ways.append(loaded)
             print(
                 f"{loaded.way}: {loaded.jobs} Dagster jobs, {loaded.sensors} sensors, {loaded.schedules} schedules, "
                 f"loaded in {loaded.seconds:.2f} s",
@@ -184,6 +248,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     events = ", ".join(f"{count} {name}" for name, count in found.events.items())
     print(f"{given.minutes} minutes: {found.ticks.total()} ticks in {found.seconds:.1f} s ({ticks}), {found.runs} runs requested")
     print(f"{found.events.total()} events, {found.size / 1024:.0f} KiB of metadata ({events})")
+    if given.write:
+        (CHECKOUT / PAGE).write_text(render(ways, found, jobs=given.jobs, minutes=given.minutes), encoding="utf-8")
     return 0
 
 

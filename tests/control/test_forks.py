@@ -13,7 +13,7 @@ from tests.savepoints.delta_jobs import TABLES, job_with_tables, rows, run_epoch
 from tests.savepoints.stored_jobs import StoredJob, live_files
 from tests.upgrade.upgrade_worlds import fits
 from tidemark.control.client.job_client import JobClient
-from tidemark.control.desired.spec_store import change_spec, read_spec
+from tidemark.control.desired.spec_store import change_spec, read_spec, require_spec
 from tidemark.control.forks import discarding, forks
 from tidemark.control.forks.discarding import discard
 from tidemark.control.forks.promoting import promotion_of
@@ -268,6 +268,22 @@ def test_a_fork_stays_one_when_it_was_upgraded_or_restored_itself(job: StoredJob
     request = promotion_of(job.root, "what-if")
     assert (request.job, request.code, request.back_to) == ("taxi", "m2:j", "a")
     assert request.maps == Maps({"hourly": "per-hour"}, {"per-hour": {"a": "c"}}, allow_non_restored_state=False)
+
+
+def test_a_fork_that_is_submitted_again_stays_one(job: StoredJob, tmp_path: Path) -> None:
+    """Without its folder of tables it would write to those of its job."""
+    forked(job, "what-if", outputs=tmp_path / "apart")
+    before = require_spec(job.root, "what-if").spec
+    client = JobClient(job.root, "test", job.clock)
+    again = client.submit(JobSpec("what-if", "m2:j", wanted="suspended", trigger_ms=5_000)).spec
+    assert (again.code, again.trigger_ms) == ("m2:j", 5_000)
+    assert (again.outputs_root, again.origin, again.restore) == (str(tmp_path / "apart"), before.origin, before.restore)
+    request = promotion_of(job.root, "what-if")
+    assert (request.job, request.code, request.back_to) == ("taxi", "m2:j", "a")
+    assert discard(job.root, "what-if", of="taxi", clock=job.clock)[:2] == tuple(str(tmp_path / "apart" / table) for table in TABLES)
+    assert [rows(tmp_path / name) for name in TABLES] == [[0, 1, 2]] * 2
+    # The name is free, and a job that gets it now is no fork.
+    assert client.submit(JobSpec("what-if", "m:j")).spec.outputs_root is None
 
 
 def test_a_savepoint_that_is_another_one_by_now_is_not_promoted_from(job: StoredJob) -> None:

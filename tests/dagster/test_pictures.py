@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from urllib.parse import quote
 
 import dagster as dg
 import pytest
+import yaml
 
 from tests.control.worlds import World
 from tests.dagster.browser import Page, open_browser, require_chromium
@@ -113,12 +113,13 @@ def keep(page: Page, deployed: Deployed, name: str) -> None:
 def test_pictures(deployed: Deployed, tmp_path: Path) -> None:
     url = deployed.server.url
     with open_browser(require_chromium(), tmp_path / "profile") as page:
-        page.command("Emulation.setDeviceMetricsOverride", width=1200, height=680, deviceScaleFactor=1, mobile=False)
+        page.command("Emulation.setDeviceMetricsOverride", width=1200, height=1060, deviceScaleFactor=1, mobile=False)
         page.open(f"{url}/locations/city/asset-groups/rides/lineage")
-        page.wait_for_text("hourly", "late", "rejected", "malformed", "trips", "job_health", seconds=240)
+        page.wait_for_text("hourly", "late", "rejected", "malformed", "trips", "0 / 2 Passed", seconds=240)
         keep(page, deployed, "dead-job")
+        page.command("Emulation.setDeviceMetricsOverride", width=1200, height=680, deviceScaleFactor=1, mobile=False)
         stop = {"stop": {"how": "drain", "savepoint": "", "why": "the lake is moved"}}
-        config = quote(json.dumps({"ops": {"operate_fares": {"config": {"job": "fares", "do": stop}}}}))
+        config = quote(yaml.safe_dump({"ops": {"operate_fares": {"config": {"job": "fares", "do": stop}}}}, sort_keys=False))
         page.open(f"{url}/locations/city/jobs/fares_operate/playground/setup?config={config}")
         page.wait_for_text("Launch Run", "operate_fares", "the lake is moved", seconds=240)
         keep(page, deployed, "operate")
@@ -126,6 +127,7 @@ def test_pictures(deployed: Deployed, tmp_path: Path) -> None:
         page.wait_for_text("Fares by zone and hour", "Sum of the fares, in dollars", "[Show Markdown]", seconds=240)
         assert page.evaluate(SCROLL.format(text="Sum of the fares, in dollars"))
         keep(page, deployed, "columns")
+        page.command("Emulation.setDeviceMetricsOverride", width=1400, height=760, deviceScaleFactor=1, mobile=False)
         page.evaluate(f"{MARKDOWN}.click()")
         wait_for("the chart", lambda: page.evaluate(CHART), seconds=60)
         keep(page, deployed, "chart")

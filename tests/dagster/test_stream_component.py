@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import pyarrow as pa
 import pytest
 from dagster.components.testing.utils import DefsFolderSandbox, create_defs_folder_sandbox
 from pydantic import ValidationError
 
 import tidemark as tm
 from tests.dagster.sandboxes import MARKS, texts_of
+from tidemark.assets.checks.expectations import ExpectationChecks
+from tidemark.assets.checks.gx_validation import validate_rows
 from tidemark.components import TidemarkStreamComponent
 from tidemark.components.sink_models import OutputModel
 from tidemark.components.source_models import SourceModel
@@ -61,6 +64,55 @@ def test_what_is_scaffolded_is_the_job_of_the_same_program(sandbox: DefsFolderSa
         assert [schedule.name for schedule in definitions.schedules or ()] == ["rides_drain_schedule"]
         checks = definitions.resolve_assets_def(dg.AssetKey(["rides", "hourly"])).check_specs
         assert [check.name for check in checks] == ["conservation"]
+
+
+SUITE = """  checks:
+    - type: expectations
+      output: hourly
+      suite: fares
+      blocking: true
+      expectations:
+        - {type: expect_column_values_to_not_be_null, kwargs: {column: zone}}
+        - {type: expect_column_values_to_be_between, kwargs: {column: fares, min_value: 0}, severity: warning, check: fares_are_positive}
+"""
+
+
+def test_a_suite_of_great_expectations_stands_in_yaml(sandbox: DefsFolderSandbox) -> None:
+    path = scaffold(sandbox) / "defs.yaml"
+    path.write_text(path.read_text() + SUITE)
+    with sandbox.load_component_and_build_defs(path.parent) as (component, definitions):
+        assert isinstance(component, TidemarkStreamComponent)
+        (suite,) = component.checks
+        checks = definitions.resolve_assets_def(dg.AssetKey(["rides", "hourly"])).check_specs
+        assert isinstance(suite, ExpectationChecks)
+        names = {check.name: check.blocking for check in checks}
+        assert names == {"conservation": False, "expect_column_values_to_not_be_null_zone": True, "fares_are_positive": True}
+        rows = pa.table({"zone": [1, None], "fares": [2.0, -3.0]})
+        found = {outcome.name: outcome for outcome in validate_rows(rows, suite.expectations)}
+        assert {name: outcome.success for name, outcome in found.items()} == dict.fromkeys(suite.expectations, False)
+        assert {name: outcome.severity for name, outcome in found.items()} == {
+            "expect_column_values_to_not_be_null_zone": "critical",
+            "fares_are_positive": "warning",
+        }
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("expect_column_values_to_not_be_null", "__import__('os')", "String should match pattern"),
+        ("kwargs: {column: zone}", "column: zone", "column"),
+        ("severity: warning", "severity: fatal", "'critical', 'warning' or 'info'"),
+        ("      suite: fares\n", "      sweet: fares\n", "sweet"),
+    ],
+)
+def test_a_suite_that_cannot_be_is_refused_with_its_place(sandbox: DefsFolderSandbox, old: str, new: str, said: str) -> None:
+    path = scaffold(sandbox) / "defs.yaml"
+    assert old in SUITE
+    path.write_text(path.read_text() + SUITE.replace(old, new))
+    with pytest.raises(Exception, match=r".") as raised, sandbox.load_component_and_build_defs(path.parent):
+        pass
+    assert said in texts_of(raised.value)
+    assert "defs.yaml" in texts_of(raised.value)
 
 
 def test_streams_stand_in_any_order_and_can_be_united(sandbox: DefsFolderSandbox) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import socket
 import stat
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]  # ships no types
@@ -23,7 +25,7 @@ from tidemark.control.profile.driver_processes import DriverProcesses, driver_pr
 from tidemark.control.profile.profile import profile_driver
 from tidemark.errors import ProfileError, SetupError
 from tidemark.state.log.heartbeat import Heartbeat
-from tidemark.state.log.process_identity import current_owner
+from tidemark.state.log.process_identity import current_owner, process_start_token
 from tidemark.state.log.records import OwnerInfo
 from tidemark.state.status.status import read_status
 from tidemark.state.store.store import JobStore
@@ -46,6 +48,15 @@ if __name__ == "__main__":
 """
 
 
+ABOVE = "import subprocess, sys; subprocess.run(sys.argv[1:2] + ['-c'] + sys.argv[2:])"
+DRIVER = """
+import os, subprocess, sys, time
+child = subprocess.Popen([sys.argv[1], "-c", "import time; time.sleep(60)"]).pid if len(sys.argv) > 1 else 0
+print(os.getpid(), child, flush=True)
+time.sleep(60)
+"""
+
+
 def beat(pid: int, *, host: str = HERE, released: bool = False, started: str = "") -> Heartbeat:
     return Heartbeat(1, OwnerInfo(host, pid, started), 0, 1, released)
 
@@ -57,7 +68,7 @@ def program(folder: Path, name: str, text: str) -> None:
 
 
 def someone(java: Path) -> DriverProcesses:
-    return DriverProcesses("taxi", os.getpid(), os.getpid(), str(java), (os.getpid(),))
+    return DriverProcesses("taxi", os.getpid(), os.getpid(), str(java), (os.getpid(),), current_owner())
 
 
 @pytest.fixture
@@ -156,12 +167,48 @@ def test_threads_that_wait_are_sampled_on_request(tools: Path, *, idle: bool, fr
     assert ("--idle" in options, "--nonblocking" in options, options[:3]) == (idle, True, ["record", "--pid", str(os.getpid())])
 
 
-def test_a_driver_that_ends_meanwhile_has_no_profile(tools: Path) -> None:
+@pytest.mark.parametrize("how", ["ended", "zombie", "another process has its id"])
+def test_a_driver_that_ends_meanwhile_has_no_profile(tools: Path, how: str) -> None:
     program(tools, "py-spy", "exit 0")
-    ended = subprocess.Popen(["true"])
-    ended.wait()
-    with pytest.raises(ProfileError, match=r"its driver \(process \d+\) ended meanwhile.*Fix: .*tidemark status taxi"):
-        profile_driver(DriverProcesses("taxi", ended.pid, os.getpid(), "java", (ended.pid,)), seconds=30, only="python")
+    with subprocess.Popen(["sleep", "60"]) as process:
+        owner = OwnerInfo(HERE, process.pid, process_start_token(process.pid) or "")
+        assert owner.started
+        if how == "another process has its id":
+            owner = replace(owner, started=f"{owner.started}1")
+        else:
+            process.kill()
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        if how == "ended":
+            process.wait()
+        with pytest.raises(ProfileError, match=r"its driver \(process \d+\) ended meanwhile.*Fix: .*tidemark status taxi"):
+            profile_driver(DriverProcesses("taxi", process.pid, os.getpid(), "java", (process.pid,), owner), seconds=30, only="python")
+        process.kill()
+
+
+@pytest.mark.parametrize(("gateway", "child", "used"), [(False, True, "child"), (False, False, None), (True, False, "above")])
+def test_the_jvm_is_that_of_the_driver_and_no_other_java_above_it(tmp_path: Path, *, gateway: bool, child: bool, used: str | None) -> None:
+    """Two programs named java: one that started the driver, and one that the driver started."""
+    java = tmp_path / "java"
+    java.symlink_to(os.path.realpath(sys.executable))
+    variables = {name: value for name, value in os.environ.items() if name != "PYSPARK_GATEWAY_PORT"}
+    command = [str(java), "-c", ABOVE, sys.executable, DRIVER, *([str(java)] if child else [])]
+    if gateway:
+        variables["PYSPARK_GATEWAY_PORT"] = "1"
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=variables) as above:
+        assert above.stdout is not None
+        driver, below = map(int, above.stdout.readline().split())
+        try:
+            known = beat(driver, started=process_start_token(driver) or "")
+            if used is None:
+                with pytest.raises(ProfileError, match=r"has no JVM yet.*Fix: wait until the job runs"):
+                    driver_processes("taxi", known)
+            else:
+                found = driver_processes("taxi", known)
+                assert found.jvm == {"above": above.pid, "child": below}[used]
+                assert found.python == driver
+        finally:
+            for pid in filter(None, (below, driver, above.pid)):
+                os.kill(pid, signal.SIGKILL)
 
 
 def test_an_unknown_job_is_an_error(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_other_changes_of_the_spec_are_carried_out(server: Server, action: str) 
 
 
 def test_a_savepoint_is_taken_after_a_drain(server: Server) -> None:
-    done = server.ended(server.post(f"{JOB}/stop", {"drain": True, "savepoint": "last"}, by="operator"))
+    done = server.ended(server.post(f"{JOB}/stop", {"drain": True, "savepoint": "last"}))
     assert done["result"]["state"] == "finished"
     assert (done["result"]["savepoint"]["name"], done["result"]["savepoint"]["kind"]) == ("last", "stop")
     again = server.post(f"{JOB}/stop", {"savepoint": "last"}, by="operator")
@@ -135,6 +135,61 @@ def test_a_job_is_rewound_with_its_table(server: Server) -> None:
     assert server.post(f"{JOB}/rewind", {"savepoint": "nothing"}).status_code == 404
     nothing = server.post(f"{JOB}/rewind/abort")
     assert (nothing.status_code, nothing.json()["code"]) == (409, "TM422")
+
+
+def test_a_job_is_restored_and_its_table_stays(server: Server) -> None:
+    take(server, "base", 1)
+    head = server.client().get(f"/api/v1/jobs/{JOB}").json()["epoch"]
+    refused = server.post(f"{JOB}/restore", {"savepoint": "base"}, by="operator")
+    assert refused.status_code == 403, "rows of later epochs are written again"
+    body = {"savepoint": "base", "key": "ticket-7", "why": "wrong fare", "parallelism": 3}
+    done = server.ended(server.post(f"{JOB}/restore", body))
+    assert (done["state"], done["result"]["state"]) == ("succeeded", "running")
+    spec = require_spec(server.world.store, JOB).spec
+    assert spec.restore is not None
+    assert (spec.restore.savepoint, spec.restore.mode, spec.parallelism) == ("base", "no-claim", 3)
+    assert ("asked", "admin (API)") in {(kind, by) for kind, by, what in server.changes(JOB) if "wrong fare" in what}
+    assert head > 1
+    again = server.ended(server.post(f"{JOB}/restore", body))
+    assert (again["state"], require_spec(server.world.store, JOB).spec.restore) == ("succeeded", spec.restore), "one key restores once"
+    server.ended(server.post(f"{JOB}/restore", {"savepoint": "base", "claim": True}))
+    other = require_spec(server.world.store, JOB).spec.restore
+    assert other is not None
+    assert (other.identity != spec.restore.identity, other.mode) == (True, "claim")
+    assert server.post(f"{JOB}/restore", {"savepoint": "nothing"}).status_code == 404
+    unknown = server.post(f"{JOB}/restore", {"savepoint": "base", "uids": {"nothing": "hourly"}})
+    assert (unknown.status_code, "has no such operator" in unknown.json()["detail"]) == (422, True)
+
+
+def test_the_autoscaler_is_shown_and_changed(server: Server) -> None:
+    address = f"/api/v1/jobs/{JOB}/autoscaler"
+    shown = server.client("viewer").get(address).json()
+    assert (shown["settings"]["mode"], shown["decisions"], shown["evaluation"]) == ("advise", [], None)
+    assert server.post(f"{JOB}/autoscaler", {"mode": "act"}, by="viewer").status_code == 403
+    body = {"mode": "act", "max_parallelism": 8, "utilization": 0.6, "catch_up": "5 minutes", "quiet": ["Mon 08:00-09:00"], "why": "peak"}
+    made = server.post(f"{JOB}/autoscaler", body, by="operator").json()
+    settings = require_spec(server.world.store, JOB).spec.autoscaler
+    assert (made["generation"], made["settings"]["mode"], settings.max_parallelism) == (2, "act", 8)
+    assert (settings.utilization_target, settings.catch_up_ms, settings.quiet_times) == (0.6, 300_000, ("Mon 08:00-09:00",))
+    assert ("asked", "operator (API)") in {(kind, by) for kind, by, what in server.changes(JOB) if "peak" in what}
+    assert server.post(f"{JOB}/autoscaler", {"quiet": []}, by="operator").json()["settings"]["quiet_times"] == []
+    assert server.post(f"{JOB}/autoscaler", {"settings": {"mode": "off"}}, by="operator").json()["settings"]["max_parallelism"] is None
+    for wrong in ({"utilization": 2.0}, {"settings": {"min_parallelism": 0}}, {"quiet": ["never"]}, {"zone": "Mars"}):
+        refused = server.post(f"{JOB}/autoscaler", wrong, by="operator")
+        assert refused.status_code == 422, refused.text
+    assert require_spec(server.world.store, JOB).spec.autoscaler.mode == "off", "what is refused changes nothing"
+
+
+@pytest.mark.parametrize(
+    ("action", "body"), [("stop", {"drain": True}), ("start", {"missing_epochs": "accept"}), ("start", {"missing_epochs": "republish"})]
+)
+def test_what_can_lose_or_double_rows_needs_an_admin(server: Server, action: str, body: dict[str, object]) -> None:
+    refused = server.post(f"{JOB}/{action}", body, by="operator")
+    assert (refused.status_code, "requires admin" in refused.json()["detail"]) == (403, True)
+    assert require_spec(server.world.store, JOB).generation == 1, "nothing was written"
+    assert server.post(f"{JOB}/{action}", {**body, "wait": False}, by="admin").status_code == 202
+    without = {"drain": False} if action == "stop" else {"missing_epochs": None}
+    assert server.post(f"{JOB}/{action}", {**without, "wait": False}, by="operator").status_code == 202
 
 
 def test_a_job_is_upgraded(server: Server) -> None:

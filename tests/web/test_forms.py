@@ -48,6 +48,8 @@ PAIRS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "import_savepoint": ("savepoint import", {}),
     # A dry run and an abort have addresses of their own.
     "rewind_job": ("rewind", {"name": "savepoint", "stop_first": "stop", "abort": "", "dry_run": ""}),
+    # Reading has a route of its own.
+    "autoscale_job": ("autoscale", {"config": "settings", "limit": ""}),
     "fork_job": ("fork", {**CODE, "suspended": "start"}),
     "upgrade_job": ("upgrade", {**CODE, "back_to": "savepoint", "within": "checks_within", "abort": "", "accept": ""}),
     "promote_fork": ("promote", {"fork": "", "within": "checks_within"}),
@@ -73,6 +75,6 @@ def test_every_option_has_a_field_and_every_field_an_option(name: str) -> None:
 def test_every_change_is_paired_or_has_a_form_of_its_own() -> None:
     own = {
         "dispose_of_savepoint", "retire_savepoints", "abort_rewind", "check_code", "abort_upgrade", "accept_upgrade", "report_check",
-        "discard_fork", "begin_silence", "end_silence_early",
+        "discard_fork", "restore_job", "begin_silence", "end_silence_early",
     }  # fmt: skip
     assert {route.name for route in ROUTES if route.method != "GET"} == {*PAIRS, *own}

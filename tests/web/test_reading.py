@@ -16,6 +16,7 @@ from tidemark.control.alerts.model.alert_state import Condition, JobAlerts
 from tidemark.control.alerts.model.hysteresis import ThresholdState, ThresholdStates
 from tidemark.control.model.paths import numbered
 from tidemark.state.encoding.envelope import canonical, decode_envelope, sha256
+from tidemark.state.gc.pins import Pin, Pins
 from tidemark.state.store.store import JobStore
 
 
@@ -134,6 +135,25 @@ def test_alerts_of_a_newer_release_hide_no_job(served: Served) -> None:
     assert [(job["name"], job["alerts"]) for job in found.json()["jobs"]] == [(FARES, []), (TAXI, []), (OTHER, [])]
 
 
+def test_the_newest_savepoints_are_read_and_no_others(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(30):
+        served.stored.clock.advance(1_000)
+        served.stored.savepoints.take(f"sp-{number:02}")
+    read: list[str] = []
+    get = Pins.get
+
+    def noted(pins: Pins, name: str) -> Pin:
+        read.append(name)
+        return get(pins, name)
+
+    monkeypatch.setattr(Pins, "get", noted)
+    found = served.client("viewer").get(f"/api/v1/jobs/{TAXI}/savepoints?limit=3").json()
+    assert ([item["name"] for item in found["savepoints"]], found["in_all"]) == (["sp-27", "sp-28", "sp-29"], 31)
+    assert sorted(read) == ["sp-27", "sp-28", "sp-29"]
+    assert len(served.client("viewer").get(f"/api/v1/jobs/{TAXI}/savepoints").json()["savepoints"]) == 20
+    assert served.client("viewer").get(f"/api/v1/jobs/{TAXI}/savepoints?limit=101").status_code == 422
+
+
 def test_an_unexpected_error_shows_nothing_of_itself(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("password=hunter2")
@@ -142,6 +162,9 @@ def test_an_unexpected_error_shows_nothing_of_itself(served: Served, monkeypatch
     found = served.client("viewer").get(f"/api/v1/jobs/{FARES}")
     assert found.status_code == 500
     assert "hunter2" not in found.text
+    answered = served.client("viewer").get("/openapi.json").headers
+    for name in ("content-security-policy", "x-content-type-options", "cache-control", "referrer-policy"):
+        assert found.headers[name] == answered[name]
     assert "RuntimeError" in found.json()["detail"]
 
 

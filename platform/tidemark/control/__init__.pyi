@@ -80,6 +80,8 @@ from .rewind.rewind_job import Rewinder as Rewinder
 from .upgrade.code_check import Judge as Judge
 from .upgrade.code_check import Maps as Maps
 from .upgrade.code_check import judge_code as judge_code
+from .upgrade.restore_request import RestoreRequest as RestoreRequest
+from .upgrade.restore_request import request_restore as request_restore
 from .upgrade.upgrade_coordinator import Upgrading as Upgrading
 from .upgrade.upgrade_request import UpgradeRequest as UpgradeRequest
 from .upgrade.upgrade_request import begin_upgrade as begin_upgrade

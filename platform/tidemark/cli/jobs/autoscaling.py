@@ -10,17 +10,16 @@ import click
 
 from tidemark.cli.program.documented_command import DocumentedCommand
 from tidemark.cli.program.options import DURATION, echo_json, existing_store, json_option, request_options, store_option
-from tidemark.clock import SYSTEM_CLOCK, format_ms
+from tidemark.clock import format_ms
 from tidemark.control.autoscaler.autoscaler_config import load_autoscaler_config
-from tidemark.control.desired.spec_store import change_spec, current_user, require_spec
+from tidemark.control.client.autoscaler_change import AutoscalerChange
+from tidemark.control.client.job_client import JobClient
+from tidemark.control.desired.spec_store import require_spec
 from tidemark.control.model.autoscaler_records import AutoscalerRecord, ScalingDecision, ScalingEvaluation
 from tidemark.control.model.autoscaler_settings import MODES, AutoscalerMode, AutoscalerSettings
-from tidemark.control.model.spec import JobSpec, SpecGeneration
 from tidemark.control.view.job_views import views
 from tidemark.durations import short_duration
-from tidemark.errors import DefinitionError
 from tidemark.state.encoding.codec import to_jsonable
-from tidemark.state.store.store import JobStore
 
 
 class Given(TypedDict):
@@ -66,8 +65,9 @@ def autoscale(job: str, store: str | None, *, limit: int, by: str, why: str, as_
     """
     root = existing_store(store)
     require_spec(root, job)
-    if any(value not in {None, ()} for value in given.values()):
-        _change(root, job, given, by=by, why=why)
+    change = _change_of(given)
+    if not change.is_empty:
+        JobClient(root, by).autoscale(job, change, why)
     [(seen, _)] = views(root, job)
     settings = (seen.generation or require_spec(root, job)).spec.autoscaler
     record = seen.autoscaler or AutoscalerRecord(job)
@@ -78,36 +78,19 @@ def autoscale(job: str, store: str | None, *, limit: int, by: str, why: str, as_
     click.echo("\n".join((f"{job}: autoscaler {settings.mode}", *(f"  {line}" for line in _lines(settings, record, limit)))))
 
 
-def _change(root: JobStore, job: str, given: Given, *, by: str, why: str) -> None:
-    loaded = load_autoscaler_config(given["config"]) if given["config"] is not None else None
-
-    def change(newest: SpecGeneration | None) -> JobSpec:
-        spec = (newest or require_spec(root, job)).spec
-        return replace(spec, autoscaler=_changed(loaded or spec.autoscaler, given))
-
-    change_spec(root, job, change, by=by or current_user(), why=why or "autoscale", clock=SYSTEM_CLOCK)
-
-
-def _changed(settings: AutoscalerSettings, given: Given) -> AutoscalerSettings:
-    """Return settings with those that options name."""
-    target = given["utilization"]
-    if target is not None:
-        if not 0 < target < 1:
-            raise DefinitionError(f"--utilization {target} is no share", fix="give a number between 0 and 1, such as 0.7")
-        # The band keeps its distance to the target, as far as there is room.
-        low, high = settings.utilization_target - settings.utilization_min, settings.utilization_max - settings.utilization_target
-        band = (max(round(target - low, 4), round(target / 2, 4)), min(round(target + high, 4), round((1 + target) / 2, 4)))
-        settings = replace(settings, utilization_target=target, utilization_min=band[0], utilization_max=band[1])
-    named = {
-        "mode": given["mode"],
-        "min_parallelism": given["min_parallelism"],
-        "max_parallelism": given["max_parallelism"],
-        "catch_up_ms": given["catch_up"],
-        "max_changes_per_day": given["max_changes"],
-        "zone": given["zone"],
-        "quiet_times": tuple(filter(None, given["quiet"])) if given["quiet"] else None,
-    }
-    return replace(settings, **{name: value for name, value in named.items() if value is not None})  # type: ignore[arg-type]
+def _change_of(given: Given) -> AutoscalerChange:
+    """Return the change that options describe."""
+    return AutoscalerChange(
+        load_autoscaler_config(given["config"]) if given["config"] is not None else None,
+        mode=given["mode"],
+        min_parallelism=given["min_parallelism"],
+        max_parallelism=given["max_parallelism"],
+        utilization=given["utilization"],
+        catch_up_ms=given["catch_up"],
+        max_changes=given["max_changes"],
+        quiet_times=tuple(filter(None, given["quiet"])) if given["quiet"] else None,
+        zone=given["zone"],
+    )
 
 
 def _lines(settings: AutoscalerSettings, record: AutoscalerRecord, limit: int) -> Iterator[str]:

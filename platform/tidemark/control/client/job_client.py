@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
+from tidemark.control.client.autoscaler_change import AutoscalerChange
 from tidemark.control.desired.attempts import newest_attempt
 from tidemark.control.desired.spec_store import change_spec, current_user, require_spec
 from tidemark.control.model.records import ACTIVE, ControlStatus, attempt_of
@@ -36,7 +37,8 @@ class JobClient:
     def submit(self, spec: JobSpec, why: str = "", *, missing_epochs: MissingEpochs | None = None) -> SpecGeneration:
         """Write a job's spec, whether the job exists or not.
 
-        The number of requested restarts is kept. A failed job is started again if ``missing_epochs`` is given.
+        The number of requested restarts is kept, and of a fork what makes it one: its origin, the folder of its tables, and the restore
+        that it begins with. A failed job is started again if ``missing_epochs`` is given.
 
         Args:
             spec: the new spec.
@@ -54,7 +56,7 @@ class JobClient:
             status = read_control_status(self.store, spec.job)
             failed = status is not None and (status.lifecycle == "failed" or self._failed_unreconciled(status))
             restarts = max(spec.restarts, newest.spec.restarts + (failed and request is not None))
-            return replace(spec, restarts=restarts, missing_epochs=request)
+            return replace(_as_fork(spec, newest.spec), restarts=restarts, missing_epochs=request)
 
         request = self._missing_epochs(spec.job, missing_epochs)
         return change_spec(self.store, spec.job, change, by=self._by, why=why or "submitted", clock=self.clock)
@@ -140,6 +142,15 @@ class JobClient:
         text = "as the job has it" if parallelism is None else str(parallelism)
         return self._change(job, lambda spec: replace(spec, parallelism=parallelism), why or f"rescale to {text}")
 
+    def autoscale(self, job: str, change: AutoscalerChange, why: str = "") -> SpecGeneration:
+        """Request other settings of a job's autoscaler.
+
+        Raises:
+            UnknownJobError: the job was never submitted.
+            DefinitionError: the settings are invalid.
+        """
+        return self._change(job, lambda spec: replace(spec, autoscaler=change.of(spec.autoscaler)), why or "autoscale")
+
     def drop_restore(self, job: str, restore: Restore, why: str) -> SpecGeneration:
         """Withdraw a restore that was requested and not made; another one that was requested since stays.
 
@@ -188,3 +199,14 @@ class JobClient:
             return change((newest or require_spec(self.store, job)).spec)
 
         return change_spec(self.store, job, of_newest, by=self._by, why=why, clock=self.clock)
+
+
+def _as_fork(spec: JobSpec, fork: JobSpec) -> JobSpec:
+    """Return a spec that was submitted for a fork, with what it keeps of the fork's; for another job the spec itself.
+
+    Without these a driver would write to the tables that the code names, which are those of the job that was forked.
+    """
+    if fork.outputs_root is None:
+        return spec
+    root = spec.outputs_root or fork.outputs_root
+    return replace(spec, outputs_root=root, forked=spec.forked or fork.origin, restore=spec.restore or fork.restore)

@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 import psutil  # type: ignore[import-untyped]  # ships no types
 
@@ -13,6 +14,10 @@ from tidemark.errors import ProfileError
 from tidemark.spark.resources.process_meter import is_python
 from tidemark.state.log.heartbeat import Heartbeat
 from tidemark.state.log.process_identity import is_known_dead
+from tidemark.state.log.records import OwnerInfo
+
+_GATEWAY: Final = "PYSPARK_GATEWAY_PORT"
+"""Environment variable by which ``spark-submit`` names its JVM to the Python that it starts."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,7 @@ class DriverProcesses:
         jvm: that of its JVM.
         java: the JVM's program.
         roots: of the Python processes that have no other of these above them; all others are below one of them.
+        owner: the driver's Python as the job's heartbeat names it, with the start that tells it from a later process of the same id.
     """
 
     job: str
@@ -32,6 +38,7 @@ class DriverProcesses:
     jvm: int
     java: str
     roots: tuple[int, ...]
+    owner: OwnerInfo
 
 
 def driver_processes(job: str, beat: Heartbeat | None) -> DriverProcesses:
@@ -62,7 +69,7 @@ def driver_processes(job: str, beat: Heartbeat | None) -> DriverProcesses:
         if jvm is None:
             raise ProfileError(f"process {owner.pid} has no JVM yet", fix="wait until the job runs: tidemark status", job=job)
         below = [child.pid for child in jvm.children() if is_python(child) and child.pid != python.pid]
-        return DriverProcesses(job, python.pid, jvm.pid, jvm.exe(), (python.pid, *(() if python in jvm.parents() else below)))
+        return DriverProcesses(job, python.pid, jvm.pid, jvm.exe(), (python.pid, *(() if python in jvm.parents() else below)), owner)
     except psutil.Error as error:
         raise ProfileError(
             f"process {owner.pid} cannot be looked at: {error}", fix="try again; if it was restarted meanwhile, its status says so", job=job
@@ -70,8 +77,11 @@ def driver_processes(job: str, beat: Heartbeat | None) -> DriverProcesses:
 
 
 def _jvm_of(python: psutil.Process) -> psutil.Process | None:
-    """Return the driver's JVM: below its Python, which started it, or above, where ``spark-submit`` did."""
-    return _first_java(python.children()) or _first_java(python.children(recursive=True)) or _first_java(python.parents())
+    """Return the driver's JVM: above its Python where ``spark-submit`` started that, else below it."""
+    if _GATEWAY in python.environ():
+        return _first_java(python.parents())
+    # Java above it is another program, such as a scheduler that started it.
+    return _first_java(python.children()) or _first_java(python.children(recursive=True))
 
 
 def _first_java(processes: Iterable[psutil.Process]) -> psutil.Process | None:

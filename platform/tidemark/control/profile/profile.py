@@ -17,7 +17,7 @@ from tidemark.control.profile.profile_page import Side, profile_page
 from tidemark.control.profile.python_recording import PythonRecording
 from tidemark.control.profile.stacks import Stack, collapsed
 from tidemark.errors import ProfileError
-from tidemark.state.log.process_identity import process_start_token
+from tidemark.state.log.process_identity import is_known_dead
 
 Language = Literal["jvm", "python"]
 
@@ -122,7 +122,7 @@ def profile_driver(
 
 
 def _require_alive(driver: DriverProcesses) -> None:
-    if process_start_token(driver.python) is None:
+    if is_known_dead(driver.owner):
         raise ProfileError(
             f"its driver (process {driver.python}) ended meanwhile",
             fix=f"profile the next one; tidemark status {driver.job} says what happened",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -132,6 +133,28 @@ class SavepointStore:
         """
         found, rewind = self.all_protected(), read_rewind(self.folder)
         return tuple(savepoint for savepoint in found if rewind is None or savepoint.name != rewind.pin)
+
+    def newest_files(self, limit: int) -> tuple[tuple[tuple[str, int], ...], int]:
+        """Return name and time of writing (milliseconds) of the newest savepoints' files, newest first, and how many there are in all.
+
+        Opens none of them; the pins of a rewind that is under way are left out.
+        """
+        files, rewind = self.pins.files(), read_rewind(self.folder)
+        written = [(name, at) for name, at in files.items() if rewind is None or name != rewind.pin]
+        return tuple(sorted(written, key=lambda item: (item[1], item[0]), reverse=True)[:limit]), len(written)
+
+    def newest(self, limit: int) -> tuple[tuple[Savepoint, ...], int]:
+        """Return the newest savepoints, oldest first, and how many there are in all; reads only these.
+
+        Raises:
+            CorruptStoreError: one is damaged.
+        """
+        files, in_all = self.newest_files(limit)
+        found = []
+        for name, _ in files:
+            with suppress(UnknownSavepointError):  # disposed of just now
+                found.append(self.get(name))
+        return tuple(sorted(found, key=lambda savepoint: (savepoint.taken_at, savepoint.name))), in_all
 
     def all_protected(self) -> tuple[Savepoint, ...]:
         """Return all savepoints whose files and table versions must be kept, oldest first, with the pins of a rewind that is under way.

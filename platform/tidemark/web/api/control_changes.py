@@ -28,7 +28,10 @@ class StartForm(WaitForm):
 
     missing_epochs: Annotated[
         MissingEpochs | None,
-        Value("If an output no longer holds epochs that were published: publish them again, or continue without them. Null fails."),
+        Value(
+            "If an output no longer holds epochs that were published: publish them again, or continue without them. Null fails.",
+            role="admin",
+        ),
     ] = None
 
 
@@ -36,7 +39,7 @@ class StartForm(WaitForm):
 class StopForm(WaitForm):
     """A stop after the current epoch."""
 
-    drain: Annotated[bool, Value("First read all input and close all windows: the input has ended for good.")] = False
+    drain: Annotated[bool, Value("First read all input and close all windows: the input has ended for good.", role="admin")] = False
     savepoint: Annotated[
         str | None,
         Value("Take a savepoint of this name once it has stopped; an empty name is made up. Null takes none.", longest=100),

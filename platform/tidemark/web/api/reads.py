@@ -39,6 +39,13 @@ class LimitForm:
 
 
 @dataclass(frozen=True)
+class SavepointsForm:
+    """How many of the newest savepoints are returned; each is a file that is read."""
+
+    limit: Annotated[int, Value("How many of the newest ones.", minimum=1, maximum=100, example=20)] = 20
+
+
+@dataclass(frozen=True)
 class LogForm:
     """How many lines are returned."""
 
@@ -125,9 +132,10 @@ class SavepointDocument(SavepointInfo):
 
 @dataclass(frozen=True)
 class SavepointList:
-    """The savepoints of a job, oldest first."""
+    """The newest savepoints of a job, oldest first, and how many it has in all."""
 
     savepoints: tuple[SavepointDocument, ...]
+    in_all: int
 
 
 @dataclass(frozen=True)
@@ -185,13 +193,13 @@ def get_changes(call: Call, form: LimitForm) -> JobChanges:
     return JobChanges(changes_of(call.service.store, call.job, form.limit))
 
 
-def list_savepoints(call: Call, form: NoForm) -> dict[str, object]:
-    """List the savepoints of a job."""
-    del form
+def list_savepoints(call: Call, form: SavepointsForm) -> dict[str, object]:
+    """List a job's newest savepoints, and how many there are."""
     savepoints = savepoints_of(call)
-    found = savepoints.list()
+    found, in_all = savepoints.newest(form.limit)
     pairs = zip(found, savepoints.restorable(*found), strict=True)
-    return {"savepoints": [savepoint_document(item, limits, savepoints.file_references(item.name)) for item, limits in pairs]}
+    listed = [savepoint_document(item, limits, savepoints.file_references(item.name)) for item, limits in pairs]
+    return {"savepoints": listed, "in_all": in_all}
 
 
 def get_savepoint(call: Call, form: NoForm) -> dict[str, object]:
@@ -303,7 +311,7 @@ READS: Final[tuple[ApiRoute, ...]] = (
     route("GET", f"{JOB}/history", get_history, LimitForm, role="viewer", answer=JobHistory),
     route("GET", f"{JOB}/changes", get_changes, LimitForm, role="viewer", answer=JobChanges),
     route("GET", f"{JOB}/log", get_log, LogForm, role="operator", answer=LogLines),
-    route("GET", f"{JOB}/savepoints", list_savepoints, NoForm, role="viewer", answer=SavepointList, group="savepoints"),
+    route("GET", f"{JOB}/savepoints", list_savepoints, SavepointsForm, role="viewer", answer=SavepointList, group="savepoints"),
     route("GET", f"{JOB}/savepoints/{{savepoint}}", get_savepoint, NoForm, role="viewer", answer=SavepointDocument, group="savepoints"),
     route(
         "GET", f"{JOB}/savepoints/{{savepoint}}/rewind-plan", get_rewind_plan, NoForm, role="viewer", answer=RewindPlan, group="savepoints"

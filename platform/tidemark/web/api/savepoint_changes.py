@@ -1,13 +1,16 @@
-"""Routes that take, dispose of, export and import savepoints, and rewind to them."""
+"""Routes that take, dispose of, export and import savepoints, restore from them, and rewind to them."""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Final
 
 from tidemark.control.client.savepoint_client import SavepointClient
 from tidemark.control.rewind.rewind_job import Rewinder
+from tidemark.control.upgrade.code_check import Maps
+from tidemark.control.upgrade.restore_request import RestoreRequest, request_restore
 from tidemark.control.view.view_line import view_line
 from tidemark.durations import to_ms
 from tidemark.savepoints.core.retention import SavepointRetention
@@ -18,7 +21,18 @@ from tidemark.web.api.operations import Report
 from tidemark.web.api.reads import JOB, SavepointDocument
 from tidemark.web.api.routes import Accepted, ApiRoute, Call, NoForm, route
 from tidemark.web.api.schemas import Value
-from tidemark.web.api.waits import TEXT_AT_MOST, Duration, Name, Timeout, WhyForm, begin, reached, require_reached
+from tidemark.web.api.waits import (
+    TEXT_AT_MOST,
+    Duration,
+    Name,
+    Timeout,
+    WaitForm,
+    WhyForm,
+    begin,
+    change_and_wait,
+    reached,
+    require_reached,
+)
 
 Place = Annotated[str, Value("A folder: a path on the server's machine, or an address of an object store.", longest=TEXT_AT_MOST)]
 
@@ -64,6 +78,23 @@ class RewindForm(WhyForm):
     savepoint: Name
     stop: Annotated[bool, Value("Stop a running job first, and start it again afterwards; without it the job must not run.")] = False
     timeout: Timeout = "10 minutes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestoreForm(WaitForm):
+    """A restore of a submitted job: state and positions are the savepoint's, tables stay as they are."""
+
+    savepoint: Name
+    savepoint_of: Annotated[str, Value("The job whose savepoint it is; empty is the same.", longest=100)] = ""
+    key: Annotated[
+        str | None,
+        Value("Identifies the request: one that is sent again with the same key restores once. Null restores each time.", longest=100),
+    ] = None
+    uids: Mapping[str, str] = field(default_factory=dict)
+    columns: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
+    allow_non_restored_state: Annotated[bool, Value("Drop state that nothing in the code claims.")] = False
+    claim: Annotated[bool, Value("Dispose of the savepoint once the job no longer needs it.")] = False
+    parallelism: Annotated[int | None, Value("Shuffle partitions from then on; null leaves them.", minimum=1, maximum=100_000)] = None
 
 
 @dataclass(frozen=True)
@@ -149,6 +180,34 @@ def rewind_job(call: Call, form: RewindForm) -> Accepted:
     return begin(call, "rewind", work)
 
 
+def restore_job(call: Call, form: RestoreForm) -> Accepted:
+    """Restore a job from a savepoint; its tables keep the rows of later epochs, which it writes again."""
+    service = call.service
+    service.require(call.job)
+    if form.savepoint_of:
+        call.caller.require("admin", form.savepoint_of)
+    request = RestoreRequest(
+        call.job,
+        form.savepoint,
+        f"api/{form.key or secrets.token_hex(8)}",
+        savepoint_of=form.savepoint_of,
+        maps=Maps(form.uids, form.columns, form.allow_non_restored_state),
+        mode="claim" if form.claim else "no-claim",
+        parallelism=form.parallelism,
+    )
+    return change_and_wait(
+        call,
+        form,
+        "restore",
+        "running",
+        lambda: (
+            request_restore(
+                service.store, request, by=call.caller.author, why=form.why, clock=service.clock, judge=service.judge
+            ).generation
+        ),
+    )
+
+
 def abort_rewind(call: Call, form: NoForm) -> AbortedRewind:
     """Abort an unfinished rewind; only possible while no table was reverted."""
     del form
@@ -185,5 +244,6 @@ SAVEPOINT_CHANGES: Final[tuple[ApiRoute, ...]] = (
     route("POST", f"{_SAVEPOINT}/export", export_savepoint, ExportForm, role="admin", answer=Accepted, status=202, group="savepoints"),
     route("POST", f"{JOB}/import-savepoint", import_savepoint, ImportForm, role="admin", answer=Accepted, status=202, group="savepoints"),
     route("POST", f"{JOB}/rewind", rewind_job, RewindForm, role="admin", answer=Accepted, status=202, group="savepoints"),
+    route("POST", f"{JOB}/restore", restore_job, RestoreForm, role="admin", answer=Accepted, status=202, group="savepoints"),
     route("POST", f"{JOB}/rewind/abort", abort_rewind, NoForm, role="admin", answer=AbortedRewind, group="savepoints"),
 )

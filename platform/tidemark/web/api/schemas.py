@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get
 from tidemark.errors import RequestFormError
 from tidemark.state.encoding.codec import is_added, to_jsonable
 from tidemark.state.encoding.json_decoding import UnreadableError, reader_of
+from tidemark.web.access.tokens import Role
 
 T = TypeVar("T")
 Schema = dict[str, Any]
@@ -26,7 +27,10 @@ _NUMBER: Final = re.compile(r"-?[0-9]{1,15}")
 
 @dataclass(frozen=True)
 class Value:
-    """What a hint does not say of a value: its meaning, bounds (both allowed), pattern (of all of it), greatest length, and an example."""
+    """What a hint does not say of a value: its meaning, bounds (both allowed), pattern (of all of it), greatest length, and an example.
+
+    ``role`` is what a caller needs who gives another value than the field's default, if that is more than the route's role.
+    """
 
     text: str = ""
     minimum: int | None = None
@@ -34,11 +38,12 @@ class Value:
     pattern: str | None = None
     longest: int | None = None
     example: object = None
+    role: Role | None = None
 
     def schema(self) -> Schema:
         """Return its keywords of JSON Schema."""
         found = {
-            "description": self.text or None,
+            "description": self.text + (f" Needs the role {self.role}." if self.role else "") or None,
             "minimum": self.minimum,
             "maximum": self.maximum,
             "pattern": f"^(?:{self.pattern})$" if self.pattern else None,
@@ -161,6 +166,13 @@ def notes_of(kind: Any) -> dict[str, Value]:  # noqa: ANN401
     """Return the notes on a form's fields by name, also those on a part of an optional one."""
     hints = get_type_hints(kind, include_extras=True)
     return {name: note for name, hint in hints.items() for note in _notes_in(hint)}
+
+
+def required_roles(form: Any) -> list[Role]:  # noqa: ANN401 - a form of any route
+    """Return the roles that the values of a form need, besides its route's."""
+    defaults = {item.name: item.default for item in fields(form)}
+    noted = ((name, note.role) for name, note in notes_of(type(form)).items())
+    return [role for name, role in noted if role is not None and getattr(form, name) != defaults[name]]
 
 
 def _notes_in(hint: Any) -> list[Value]:  # noqa: ANN401

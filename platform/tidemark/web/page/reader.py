@@ -17,7 +17,6 @@ from tidemark.control.view.job_views import job_views
 from tidemark.errors import CorruptStoreError, FormatError, UnknownJobError
 from tidemark.names import validate_name
 from tidemark.savepoints.core.savepoint_store import SavepointStore
-from tidemark.savepoints.model.rewind_journal import read_rewind
 from tidemark.savepoints.model.savepoint import SavepointInfo
 from tidemark.state.encoding.codec import from_jsonable
 from tidemark.state.status.job_graph import read_job_graph
@@ -132,12 +131,10 @@ class _JobReader:
 
     def _list_savepoints(self) -> tuple[tuple[SavepointLine, ...], int]:
         """Return the newest savepoints, newest first, and how many there are; without the pin of a rewind that is under way."""
-        files, rewind = self._savepoints.pins.files(), read_rewind(self._folder)
-        written = [(name, at) for name, at in files.items() if rewind is None or name != rewind.pin]
-        newest = sorted(written, key=lambda item: (item[1], item[0]), reverse=True)[:SAVEPOINTS]
+        newest, in_all = self._savepoints.newest_files(SAVEPOINTS)
         self._lines = {key: self._lines[key] if key in self._lines else self._line(key[0]) for key in newest}
         found = sorted((line for line in self._lines.values() if line is not None), key=lambda line: line.outline.pinned_at, reverse=True)
-        return tuple(found), len(written)
+        return tuple(found), in_all
 
     def _line(self, name: str) -> SavepointLine | None:
         outline = self._savepoints.pins.outline(name)

@@ -144,4 +144,7 @@ def _http_error(request: Request, error: Exception) -> Response:
 def _unexpected_error(request: Request, error: Exception) -> Response:
     """Return a problem without the error's text, which may hold anything; Starlette raises it again, so that the server logs it."""
     del request
-    return problem_response(problem_of(TidemarkError(f"an unexpected error, {type(error).__name__}", fix="see the server's log")))
+    response = problem_response(problem_of(TidemarkError(f"an unexpected error, {type(error).__name__}", fix="see the server's log")))
+    # Starlette sends this answer around all middleware, and with it around the guard.
+    response.raw_headers.extend(_HEADERS)
+    return response

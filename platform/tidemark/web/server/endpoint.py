@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from tidemark.errors import LargeBodyError, RequestFormError, TidemarkError, UnsupportedBodyError
@@ -19,7 +19,7 @@ from tidemark.web.access.caller import caller_of
 from tidemark.web.access.tokens import Tokens
 from tidemark.web.api.problems import PROBLEM_TYPE, Problem, problem_of
 from tidemark.web.api.routes import Accepted, ApiRoute, Call, NoForm, Tagged
-from tidemark.web.api.schemas import read_form, read_query
+from tidemark.web.api.schemas import read_form, read_query, required_roles
 from tidemark.web.api.service import Service
 
 BODY_AT_MOST: Final = 64 * 1024
@@ -46,6 +46,9 @@ class Endpoint:
             return await self._answer(request, self._routes["GET" if request.method == "HEAD" else request.method])
         except TidemarkError as error:
             return problem_response(problem_of(error))
+        except ClientDisconnect:
+            # Nobody receives this; it is no error of the server, whose log has no line of it.
+            return Response(status_code=400)
 
     async def _answer(self, request: Request, route: ApiRoute) -> Response:
         caller = await run_in_threadpool(caller_of, request.headers.get("authorization"), self._tokens)
@@ -55,6 +58,8 @@ class Endpoint:
         for kind, name in path.items():
             validate_name(kind, name)
         form = await _form(request, route)
+        for role in required_roles(form):
+            caller.require(role, path.get("job"))
         answer = await run_in_threadpool(route.handler, Call(self._service, caller, path), form)
         if isinstance(answer, Tagged):
             return _tagged_response(answer, request.headers.get("if-none-match"))

@@ -16,9 +16,13 @@ from tidemark.web.access.guard import is_loopback
 from tidemark.web.access.tokens import TOKENS_VARIABLE, Tokens
 from tidemark.web.api.service import Service
 from tidemark.web.server.app import build_app
+from tidemark.web.server.arrival_deadline import ArrivalDeadlineProtocol
 
 LOOPBACK: Final = "127.0.0.1"
 PORT: Final = 8787
+CONNECTIONS_AT_MOST: Final = 500
+"""With more open connections, a request is answered 503."""
+
 _LONGEST_END_SECONDS: Final = 5
 _ANY: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not listened on
 _log = logging.getLogger("tidemark.web")
@@ -83,9 +87,11 @@ def serve(
         ) from error
     # What the server logs goes through this process's own log, which hides credentials.
     # h11 bounds the size of a request's headers, which come before its token; httptools, the default where it is installed, does not.
+    # Without a bound in time, a client could keep connections open that send no complete request.
     config = uvicorn.Config(
         app,
-        http="h11",
+        http=ArrivalDeadlineProtocol,
+        limit_concurrency=CONNECTIONS_AT_MOST,
         log_config=None,
         access_log=False,
         server_header=False,
