@@ -14,6 +14,7 @@ from tests.seeds import PROFILE
 from tidemark.spark.operators.aligned import sliced, triggered
 from tidemark.spark.operators.session import session_epoch
 from tidemark.state.gc.compaction import plan_compaction
+from tidemark.state.log.progress import EpochProgress
 from tidemark.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ def test_live_files_stay_few(spark: SparkSession, tmp_path: Path, monkeypatch: p
     streams = windows(elements(*batches, schema="t BIGINT, k STRING"))
     outputs = {name: tm.memory(stream, f"{tmp_path}/{name}") for name, stream in streams.items()}
     job = tm.Job("job", outputs, store=str(tmp_path / "store"), parallelism=2)
-    seen = tm.run(job, spark=spark, clock=ManualClock(NOW), handle_signals=False).epochs
+    seen: list[EpochProgress] = []
+    tm.run(job, spark=spark, clock=ManualClock(NOW), handle_signals=False, on_epoch=seen.append)
     assert len(seen) == EPOCHS
     for epoch in seen:
         require_conservation(epoch)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -27,15 +26,29 @@ def new_object(session: SparkSession, package: str, name: str, *arguments: JavaO
     array = gateway.new_array(gateway.jvm.java.lang.Object, len(arguments))  # type: ignore[union-attr]
     for number, argument in enumerate(arguments):
         array[number] = argument
-    made: JavaObject = _compiled(session.sparkContext.applicationId, package, name, session).getConstructors()[0].newInstance(array)
+    made: JavaObject = _compiled(session, package, name).getConstructors()[0].newInstance(array)
     return made
 
 
-@lru_cache(maxsize=4)
-def _compiled(application: str, package: str, name: str, session: SparkSession) -> JavaObject:
-    del application  # the class lives as long as its JVM
-    jvm = session.sparkContext._jvm  # noqa: SLF001
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()  # type: ignore[union-attr]
-    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())  # type: ignore[union-attr]
-    compiler.cook(files(package).joinpath(f"{name}.java").read_text(encoding="utf-8"))
-    return compiler.getClassLoader().loadClass(name)
+def shared_object(session: SparkSession, package: str, name: str) -> JavaObject:
+    """Return the one object without state of a class, made at the first call; arguments and errors as of ``new_object``."""
+    key = (session.sparkContext.applicationId, package, name)
+    if key not in _objects:
+        _objects[key] = new_object(session, package, name)
+    return _objects[key]
+
+
+def _compiled(session: SparkSession, package: str, name: str) -> JavaObject:
+    key = (session.sparkContext.applicationId, package, name)
+    if key not in _classes:
+        jvm = session.sparkContext._jvm  # noqa: SLF001
+        compiler = jvm.org.codehaus.janino.SimpleCompiler()  # type: ignore[union-attr]
+        compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())  # type: ignore[union-attr]
+        compiler.cook(files(package).joinpath(f"{name}.java").read_text(encoding="utf-8"))
+        _classes[key] = compiler.getClassLoader().loadClass(name)
+    return _classes[key]
+
+
+_classes: dict[tuple[str, str, str], JavaObject] = {}
+_objects: dict[tuple[str, str, str], JavaObject] = {}
+"""By application, since a class lives as long as its JVM; not by session, of which a query has a new one in each batch."""

@@ -108,7 +108,7 @@ def run(
     )
     if not as_json:
         head = result.head
-        click.echo(f"{result.job}: {len(result.epochs)} epochs, {result.rows_in} rows read")
+        click.echo(f"{result.job}: {result.epochs_run} epochs, {result.rows_in} rows read")
         if head is not None:
             click.echo(format_progress(head))
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import StructType
 
+from tidemark.spark.file_relation import read_parquet
 from tidemark.state.gc.state_file_check import owner_store
 from tidemark.state.log.parquet_files import ParquetSummary, describe_parquet, write_parquet
 from tidemark.state.log.records import StateFile
@@ -22,6 +23,8 @@ _WRITE_OPTIONS = {
     "mapreduce.fileoutputcommitter.algorithm.version": "2",
     "parquet.enable.summary-metadata": "false",
 }
+
+_READ_OPTIONS = {"parquet.page.verify-checksum.enabled": "true"}
 
 
 def write_folder(
@@ -59,8 +62,7 @@ def read_files(spark: SparkSession, store: JobStore, files: Iterable[StateFile],
 
     ``store`` is the store at the folder of the job whose record names the files; some may be in another job's folder.
     """
-    reader = spark.read.schema(schema).option("parquet.page.verify-checksum.enabled", "true")
-    return reader.parquet(*(address_of(store, file) for file in files))
+    return read_parquet(spark, [address_of(store, file) for file in files], schema, _READ_OPTIONS)
 
 
 def address_of(store: JobStore, file: StateFile) -> str:

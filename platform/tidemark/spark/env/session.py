@@ -45,6 +45,9 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.csv.parser.columnPruning.enabled": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.files.ignoreCorruptFiles": "false",
+    # Each file that is read is read once or a few times, by relations of which each has entries of its own in the cache of listings:
+    # it would grow with every epoch, up to 250 MB.
+    "spark.sql.hive.filesourcePartitionFileCacheSize": "0",
 }
 
 START: Mapping[str, str] = {

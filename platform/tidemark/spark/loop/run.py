@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.durations import Duration, to_ms
@@ -38,20 +39,24 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("tidemark")
 
+EPOCHS_KEPT: Final = 1_000
+"""A run keeps the progress of so many epochs, of a few kilobytes each, in memory; the job's history on disk has that of more."""
+
 
 @dataclass(frozen=True)
 class RunResult:
-    """The result of a run: the epochs that it committed, oldest first, and the job's newest epoch, also when this run had none."""
+    """The result of a run.
+
+    ``epochs`` are those that it committed, oldest first: the newest ``EPOCHS_KEPT`` of them. ``head`` is the job's newest epoch, also when
+    this run had none. ``epochs_run`` and ``rows_in`` are the numbers of all epochs, and of all rows read, of this run.
+    """
 
     job: str
     lineage: str
     epochs: tuple[EpochProgress, ...]
     head: EpochProgress | None
-
-    @property
-    def rows_in(self) -> int:
-        """Rows read in this run."""
-        return sum(epoch.rows_in for epoch in self.epochs)
+    epochs_run: int
+    rows_in: int
 
 
 def run(
@@ -137,16 +142,16 @@ def run(
     stage("recovery")
     term = JobLog(root.at(job.name), job.name, clock).acquire(current_owner(run_id), takeover=takeover)
     stopping = stop or threading.Event()
-    epochs: list[EpochProgress] = []
+    epochs = _Epochs()
 
     def after_epoch(progress: EpochProgress) -> None:
-        epochs.append(progress)
+        epochs.add(progress)
         logger.info("%s", format_progress(progress))
         if on_epoch is not None:
             on_epoch(progress)
 
     def enough() -> bool:
-        return max_epochs is not None and len(epochs) >= max_epochs
+        return max_epochs is not None and epochs.number >= max_epochs
 
     def work() -> RunResult:
         with engine_settings(session), beating(term) as fenced:
@@ -172,14 +177,33 @@ def run(
             kind(driver, stopping=stopping, fenced=fenced, done=enough).run(
                 interval, end_of_input=end_of_input, adaptive_intake=adaptive_intake, intake=intake
             )
-            head = epochs[-1] if epochs else (driver.head.progress if driver.head else None)
-            return RunResult(job.name, driver.lineage, tuple(epochs), head)
+            return epochs.result(driver)
 
     try:
         return run_interruptibly(work, stopping, handle_signals=handle_signals)
     finally:
         with contextlib.suppress(TidemarkError):
             term.release()
+
+
+class _Epochs:
+    """The epochs of a run."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._rows_in = 0
+        self._newest: deque[EpochProgress] = deque(maxlen=EPOCHS_KEPT)
+
+    def add(self, progress: EpochProgress) -> None:
+        """Add an epoch."""
+        self.number += 1
+        self._rows_in += progress.rows_in
+        self._newest.append(progress)
+
+    def result(self, driver: JobDriver) -> RunResult:
+        """Return the result of a run that has ended."""
+        newest = self._newest[-1] if self._newest else (driver.head.progress if driver.head else None)
+        return RunResult(driver.job.name, driver.lineage, tuple(self._newest), newest, self.number, self._rows_in)
 
 
 def _kind_of_run(driver: JobDriver) -> type[PlannedRun | QueryRun]:

@@ -92,10 +92,13 @@ class SparkCheckpoint:
             _write(folder / str(number), "\n".join([_LOG_VERSION, *entries]))
             return
         kept, compacted = _needed(folder) if number else [], folder / f"{number}.compact"
-        earlier = (line for file in kept for line in file.read_text(encoding="utf-8").split("\n")[1:] if line)
-        # A batch that is planned a second time has an entry already.
-        others = [line for line in earlier if compacted not in kept or json.loads(line)["batchId"] != number]
-        _write(compacted, "\n".join([_LOG_VERSION, *others, *entries]))
+        # A log names all files ever read, so its lines are copied as they are, and nothing is asked of each of them.
+        texts = [file.read_text(encoding="utf-8").partition("\n")[2] for file in kept if file != compacted]
+        if compacted in kept:
+            # A batch that is planned a second time has an entry already, behind those of the batches before.
+            earlier = (line for line in compacted.read_text(encoding="utf-8").split("\n")[1:] if line)
+            texts.append("\n".join(line for line in earlier if json.loads(line)["batchId"] != number))
+        _write(compacted, "\n".join([_LOG_VERSION, *filter(None, texts), *entries]))
         # They are listed in every epoch, and a run may have any number of these.
         for file in kept:
             if file != compacted:

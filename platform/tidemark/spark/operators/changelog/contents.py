@@ -58,9 +58,14 @@ ENGINE_FIELDS: Final = (
 _MIXED: Final = 0
 
 
-def lookup_hash(columns: Sequence[str]) -> str:
-    """Return SQL of the hash of the values of columns; a null has another hash than any value, as far as hashes differ."""
-    values = ", ".join(f"{quoted(name)}, {quoted(name)} IS NULL" for name in columns)
+def lookup_hash(columns: Sequence[str], struct: str = "") -> str:
+    """Return SQL of the hash of the values of columns; a null has another hash than any value, as far as hashes differ.
+
+    Args:
+        columns: their names.
+        struct: the struct that they are fields of, with a dot behind it.
+    """
+    values = ", ".join(f"{struct}{quoted(name)}, {struct}{quoted(name)} IS NULL" for name in columns)
     return f"xxhash64({values})" if columns else "0L"
 
 

@@ -1,16 +1,19 @@
 """Operators that make a changelog of rows: an epoch's rows and the stored ones of their keys give what was there, and what is there now.
 
 The pairs are staged by one Spark job, with what changes in the state; from these files come the results, and by a second job the rows of
-the state. Where the state is large, the input is staged first, since it is also read to find which stored rows are needed.
+the state. Where the state is large, the input is staged first, since it is also read to find which stored rows are needed. Few rows of
+files go through a plan that was prepared, and their rows of state are written from what it returned.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -23,11 +26,21 @@ from tidemark.spark.columns.changes import AFTER, BEFORE, as_changes
 from tidemark.spark.columns.expressions import START, quoted
 from tidemark.spark.columns.few_rows import FEW_ROWS
 from tidemark.spark.columns.schemas import no_rows
-from tidemark.spark.operators.base.contract import InputCounts, Observed, OperatorContext, OperatorEpoch, OperatorRuntime, PortInput
+from tidemark.spark.operators.base.contract import (
+    InputCounts,
+    Observed,
+    OperatorContext,
+    OperatorEpoch,
+    OperatorRuntime,
+    PortInput,
+    Results,
+)
 from tidemark.spark.operators.base.staged_rows import StagedRows
 from tidemark.spark.operators.base.tables import MAIN, StateTables
 from tidemark.spark.operators.changelog.contents import ENGINE_FIELDS, EPOCH, GONE, HASH, MANY_ROWS, Contents, lookup_hash
 from tidemark.spark.operators.changelog.lifetimes import EXPIRED, Lifetime, drop_expired, stored_columns, with_expired
+from tidemark.spark.prepared.prepared_pass import Frame
+from tidemark.spark.prepared.prepared_plan import PassRows
 from tidemark.state.log.progress import OperatorProgress
 from tidemark.state.log.records import OperatorState
 
@@ -110,6 +123,15 @@ class PairsRuntime(OperatorRuntime):
         self.frames = frames
         self.other = other
         self.more = more or {}
+        self._shapes: dict[str, T.StructType] = {}
+
+    def columns_of(self, given: PortInput) -> T.StructType:
+        """Return the columns of the state; few rows of files of one shape have the same in each epoch."""
+        if not given.files:
+            return self.frames.columns(given.rows)
+        if given.shape not in self._shapes:
+            self._shapes[given.shape] = self.frames.columns(given.rows)
+        return self._shapes[given.shape]
 
     def begin(self, context: OperatorContext) -> PairsEpoch:
         """Return the operator at work on an epoch."""
@@ -130,6 +152,7 @@ class PairsEpoch(OperatorEpoch):
         self._tables = StateTables(context, runtime.node.place)
         self._staged: list[StagedRows] = []
         self._pairs: StagedRows | None = None
+        self._few_pairs: pa.Table | None = None
         self._counts: Mapping[str, Any] = {}
         self._before = context.before.counters
         self._living = self._before.get("keys", 0)
@@ -149,10 +172,14 @@ class PairsEpoch(OperatorEpoch):
     def process_batch(self, inputs: Mapping[str, PortInput]) -> None:
         """Stage the pairs of the epoch's keys; one Spark job, and one more where the state is large."""
         (given,) = inputs.values()
-        frames, context, rows = self.runtime.frames, self.context, given.rows
-        columns = frames.columns(rows)
+        frames, context = self.runtime.frames, self.context
+        columns = self.runtime.columns_of(given)
         self._tables.adopt(T.StructType([*columns, *ENGINE_FIELDS, T.StructField(START, T.LongType())]))
         contents, hashes, keys = self._contents(columns), None, None
+        if self._run_prepared(given, contents):
+            crash_point("state-staged")
+            return
+        rows = given.rows
         if contents.stored_rows > MANY_ROWS:
             input_rows = StagedRows(context, self._tables, rows)
             self._staged.append(input_rows)
@@ -163,16 +190,52 @@ class PairsEpoch(OperatorEpoch):
         few = context.native and bool(given.files) and contents.stored_rows <= FEW_ROWS
         made = frames.pairs(rows, stored, in_one=few)
         observation = Observation()
+        self._stage(self._counted(made, observation))
+        self._note_counts(observation.get)
+        crash_point("state-staged")
+
+    def _run_prepared(self, given: PortInput, contents: Contents) -> bool:
+        """Run the pass over few rows by the plan that was prepared for it; return whether it could be."""
+        frames, files = self.runtime.frames, self._tables.few_files(contents.files)
+        if not given.files or frames.ttl is not None or bool(files) != bool(contents.files):
+            return False
+
+        def pairs(numbers: Sequence[int]) -> Frame:
+            counts = Observation()
+            rows, observations = given.build(numbers)
+            stored = self._with_expired(contents.current()) if files else None
+            return self._counted(frames.pairs(rows, stored, in_one=True), counts), (counts, *observations)
+
+        name = ("pairs", self.context.uid, given.shape, "stored" if files else "")
+        prepared = self.context.prepared[" ".join(filter(None, name))]
+        found = prepared.run([given.files, files] if files else [given.files], given.numbers, pairs)
+        if found is None:
+            return False
+        counts, *others = found.observed
+        if given.set_counts is not None and others:
+            given.set_counts(*others)
+        self._stage(found)
+        self._few_pairs = found.table
+        self._note_counts(counts)
+        return True
+
+    def _counted(self, made: DataFrame, observation: Observation) -> DataFrame:
+        """Return the pairs that change something, with the hashes of rows of state; the observation will have the numbers of rows."""
         more = self.runtime.more.values()
         sums = (*_COUNTS, *(f"coalesce(sum({column}), 0) AS {column}" for column in more))
         counted = made.observe(observation, *map(F.expr, sums)).where(f"{KEPT} IS NOT NULL OR {BEFORE} IS NOT NULL OR {AFTER} IS NOT NULL")
-        self._pairs = StagedRows(context, self._tables, counted.drop(ACCEPTED, OTHERS, HAD, EXPIRED, *more))
+        hashed = counted.withColumn(HASH, F.expr(lookup_hash(self.runtime.frames.lookup, f"{KEPT}.")))
+        return hashed.drop(ACCEPTED, OTHERS, HAD, EXPIRED, *more)
+
+    def _stage(self, pairs: DataFrame | PassRows) -> None:
+        self._pairs = StagedRows(self.context, self._tables, pairs)
         self._staged.append(self._pairs)
-        self._counts = observation.get
-        self._living += self._counts["opened"]
-        self._written += self._counts["kept"]
-        self._expired += self._counts["expired"]
-        crash_point("state-staged")
+
+    def _note_counts(self, counts: Mapping[str, Any]) -> None:
+        self._counts = counts
+        self._living += counts["opened"]
+        self._written += counts["kept"]
+        self._expired += counts["expired"]
 
     @property
     def input_counts(self) -> Mapping[str, InputCounts] | None:
@@ -187,23 +250,41 @@ class PairsEpoch(OperatorEpoch):
         """Never called: there are no side outputs."""
         raise ValueError(f"{counter} of {list(inputs)}")
 
-    def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
-        """Write the state, drop what has expired, and return the changes; one Spark job or two."""
-        del observation  # the changes were counted when they were staged
+    def emit(self, watermark: int, observation: Observation) -> Results | None:
+        """Write the state, drop what has expired, and return the changes; a Spark job or two, unless the pass was prepared."""
+        del observation  # the results are given theirs
         self.watermark = watermark
         if self._pairs is not None and self._counts["kept"]:
-            self._tables.added = self._contents(self._stored_columns).add(self._state_rows(self._pairs.rows))
+            contents = self._contents(self._stored_columns)
+            if self._few_pairs is not None:
+                self._tables.added = contents.add_few(self._few_state_rows(self._few_pairs))
+            else:
+                self._tables.added = contents.add(self._state_rows(self._pairs.rows))
         self._sweep()
         if self._pairs is None or not self._counts["emitted"]:
             return None
-        return as_changes(self._pairs.rows.where(f"{BEFORE} IS NOT NULL OR {AFTER} IS NOT NULL").select(BEFORE, AFTER))
+        pairs = self._pairs
+
+        def changes(_: Sequence[int], observation: Observation) -> DataFrame:
+            made = as_changes(pairs.rows.where(f"{BEFORE} IS NOT NULL OR {AFTER} IS NOT NULL").select(BEFORE, AFTER))
+            # Their number is known; but the results of a prepared pass have the observation.
+            return made.observe(observation, F.expr("count(1) AS rows"))
+
+        return Results(changes, files=pairs.few_files, shape="changes")
 
     def _state_rows(self, pairs: DataFrame) -> DataFrame:
-        frames, columns = self.runtime.frames, self._stored_columns
-        kept = pairs.where(f"{KEPT} IS NOT NULL").select(f"{KEPT}.*", GONE)
+        kept = pairs.where(f"{KEPT} IS NOT NULL").select(f"{KEPT}.*", GONE, HASH)
         kept = self._lifetime.renewed(kept, self.watermark)
-        whole = kept.withColumn(EPOCH, F.lit(self.context.epoch).cast("bigint")).withColumn(HASH, F.expr(lookup_hash(frames.lookup)))
-        return whole.select(*map(quoted, columns.names), GONE, EPOCH, HASH)
+        whole = kept.withColumn(EPOCH, F.lit(self.context.epoch).cast("bigint"))
+        return whole.select(*map(quoted, self._stored_columns.names), GONE, EPOCH, HASH)
+
+    def _few_state_rows(self, pairs: pa.Table) -> pa.Table:
+        """Return the same of pairs that are read already."""
+        some = pairs.filter(pc.is_valid(pairs[KEPT]))
+        fields = dict(zip((field.name for field in some[KEPT].type), some[KEPT].flatten(), strict=True))
+        epochs = pa.repeat(self.context.epoch, some.num_rows)
+        columns = {name: fields[name] for name in self._stored_columns.names}
+        return pa.table({**columns, GONE: some[GONE], EPOCH: epochs, HASH: some[HASH]})
 
     def _with_expired(self, stored: DataFrame) -> DataFrame:
         """Return stored rows with ``EXPIRED``, at the time at which the epoch reads them."""

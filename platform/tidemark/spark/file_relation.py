@@ -1,0 +1,35 @@
+"""DataFrames over Parquet files whose columns are known, made by one call; ``spark.read`` takes ten milliseconds of CPU for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import DataFrame
+
+from tidemark.spark.compiled_java import shared_object
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+_SEPARATOR: Final = "\0"
+_CLASS: Final = "FileRelation"
+
+
+def read_parquet(spark: SparkSession, addresses: Sequence[str], schema: StructType, options: Mapping[str, str]) -> DataFrame:
+    """Return the rows of files; all columns are nullable.
+
+    Args:
+        spark: the session.
+        addresses: of the files, one at least; each once, and no patterns.
+        schema: their columns, without such types as ``VARCHAR(10)``, which only tables have.
+        options: of Spark's reader.
+
+    Raises:
+        AnalysisException: ``PATH_NOT_FOUND``, a file is missing.
+    """
+    named = _SEPARATOR.join(text for option in options.items() for text in option)
+    relation = shared_object(spark, __package__, _CLASS)
+    made = relation.read(spark._jsparkSession, _SEPARATOR.join(addresses), schema.json(), named)  # noqa: SLF001
+    return DataFrame(made, spark)

@@ -1,0 +1,124 @@
+"""The newest and the best rows, of few rows, by passes whose plans are kept between epochs: the same tables, versions, counts and state."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+import tidemark as tm
+from tests.engine.lab import NOW, require_conservation
+from tidemark.spark.prepared.prepared_pass import PreparedPass
+from tidemark.spark.prepared.prepared_plan import PassRows
+from tidemark.spark.state_api.state_processor import savepoint
+from tidemark.testing.manual_clock import ManualClock
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+EPOCHS = 6
+NEVER = 10**9
+Declare = Callable[[tm.Stream], tm.Stream]
+
+
+@dataclass(frozen=True)
+class Ran:
+    """The content of each version of the table, the counts of each epoch, what state has at the end, and the prepared passes that ran."""
+
+    table: list[list[str]]
+    counts: list[Any]
+    state: list[str]
+    passes: list[str]
+
+
+def land(folder: Path) -> None:
+    """Write a file for each epoch: keys that come once, again and again, are deleted, and are null; equal and missing sequences."""
+    folder.mkdir()
+    dice = Random(5)
+    for epoch in range(EPOCHS):
+        keys = [None, "", *dice.choices(["a", "b", "ä", f"only {epoch}"], k=10)]
+        columns = {
+            "k": keys,
+            "t": [epoch * 1_000 + dice.randrange(5_000) for _ in keys],
+            "v": pa.array(dice.choices([1.5, -0.0, 0.0, float("nan"), None, -7.25], k=len(keys)), pa.float64()),
+            "version": pa.array(dice.choices([epoch, epoch - 1, epoch - 2, None], k=len(keys)), pa.int32()),
+            "gone": dice.choices([True, False, False, None], k=len(keys)),
+        }
+        pq.write_table(pa.table(columns), folder / f"{epoch}.parquet")
+        os.utime(folder / f"{epoch}.parquet", (1_600_000_000 + epoch,) * 2)
+
+
+def run(spark: SparkSession, folder: Path, name: str, declare: Declare, monkeypatch: pytest.MonkeyPatch, *, after: int) -> Ran:
+    """Run a job over the landed files, with plans made after so many epochs."""
+    ran: list[str] = []
+    run_pass = PreparedPass.run
+
+    def noted(prepared: PreparedPass, paths: Sequence[Sequence[str]], numbers: Sequence[int], build: Any) -> PassRows | None:
+        rows = run_pass(prepared, paths, numbers, build)
+        ran.extend([prepared.name] if rows is not None else [])
+        assert prepared.refused is None
+        return rows
+
+    schema = "k STRING, t BIGINT, v DOUBLE, version INT, gone BOOLEAN"
+    spec = tm.files(str(folder / "landing"), format="parquet", schema=schema, max_files_per_epoch=1)
+    rows = tm.source("rows", spec, watermarks=tm.bounded_out_of_orderness("1 minute", timestamp="t")).filter("v IS NULL OR v < 9")
+    place = folder / name
+    with monkeypatch.context() as patch:
+        patch.setattr(PreparedPass, "run", noted)
+        patch.setattr(PreparedPass, "COMPARED_ALWAYS", True)
+        patch.setattr(PreparedPass, "PREPARED_AFTER", after)
+        outputs = {"shown": tm.delta(declare(rows), str(place), mode="upsert")}
+        job = tm.Job(name, outputs=outputs, store=str(folder / "store"))
+        done = tm.run(job, spark=spark, clock=ManualClock(NOW), end_of_input=True)
+    for epoch in done.epochs:
+        require_conservation(epoch)
+    counts = [
+        (operator.keys, operator.rows_accepted, dict(operator.counters), epoch.filters, [output.rows for output in epoch.outputs.values()])
+        for epoch in done.epochs
+        for operator in epoch.operators.values()
+    ]
+    newest = DeltaTable(str(place)).version()
+    table = [sorted(map(str, DeltaTable(str(place), version=each).to_pyarrow_table().to_pylist())) for each in range(newest + 1)]
+    state = savepoint(name, store=str(folder / "store")).tables("op", spark)["rows"]
+    return Ran(table, counts, sorted(map(str, state.collect())), ran)
+
+
+@pytest.mark.parametrize(
+    "declare",
+    [
+        pytest.param(lambda rows: rows.latest(by=["k"]).uid("op").with_columns(twice="v * 2"), id="latest"),
+        pytest.param(
+            lambda rows: rows.latest(by=["k"], sequence="version", deleted="gone", unchanged={"v": "v = -7.25"}).uid("op"),
+            id="latest by a sequence",
+        ),
+        pytest.param(lambda rows: rows.top_n(2, by=["k"], order="v DESC", rank="place").uid("op"), id="top_n with places"),
+        pytest.param(
+            lambda rows: rows.with_columns(id="concat_ws(' ', t, v, version)").top_n(3, order="version DESC, t", key=["id"]).uid("op"),
+            id="top_n of one group",
+        ),
+    ],
+)
+def test_tables_counts_and_state_are_those_of_data_frames(
+    declare: Declare, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land(tmp_path / "landing")
+    made = run(spark, tmp_path, "made", declare, monkeypatch, after=NEVER)
+    prepared = run(spark, tmp_path, "prepared", declare, monkeypatch, after=0)
+    later = run(spark, tmp_path, "later", declare, monkeypatch, after=2)
+    assert prepared.table == later.table == made.table
+    assert prepared.counts == later.counts == made.counts
+    assert prepared.state == later.state == made.state
+    assert len(made.table) > EPOCHS // 2
+    assert made.passes == []
+    assert set(prepared.passes) == {"pairs op", "pairs op stored", "output shown changes"}
+    assert set(later.passes) == {"pairs op stored", "output shown changes"}
