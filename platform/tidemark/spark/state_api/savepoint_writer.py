@@ -29,12 +29,13 @@ from tidemark.savepoints.model.savepoint import info_of
 from tidemark.savepoints.model.stored_types import stored_columns
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.spark.columns.error_text import first_line
-from tidemark.spark.columns.expressions import META, POSITION, SPLIT, TIME, quoted, visible_of
+from tidemark.spark.columns.expressions import META, quoted
 from tidemark.spark.operators.aligned.sliced import PREFIX, SUFFIX
 from tidemark.spark.operators.base.contract import OperatorContext, PortInput, rows_of
 from tidemark.spark.operators.keyed_process.broadcast import PART as BROADCAST
 from tidemark.spark.operators.keyed_process.runtime import TIMERS_SET
 from tidemark.spark.operators.registry.runtimes import runtime_of
+from tidemark.spark.state_api.histories import histories_of
 from tidemark.spark.state_api.rewriting import WITH_PARTIALS, Rewriting, depends_on_columns
 from tidemark.spark.state_api.schema_probe import probe_inputs
 from tidemark.spark.state_api.state_processor import StoredState
@@ -45,7 +46,6 @@ from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.types import StructType
 
 _NEW_EPOCH = 0
 
@@ -114,25 +114,27 @@ class SavepointWriter:
         Args:
             job: has the operator.
             uid: of the operator, which has no state yet.
-            history: rows with the columns of the operator's input; of an operator with several, rows by the name of the input, such as
-                ``first`` and ``second`` of connected streams, ``elements`` and ``broadcast``.
+            history: rows with the columns of the operator's input; of an input that is a changelog its content, one row for each key. Of
+                an operator with several inputs, rows by the name of the input, such as ``first`` and ``second`` of connected streams,
+                ``elements`` and ``broadcast``, ``left`` and ``right`` of a join.
             time: SQL of a row's event time: a TIMESTAMP, or a BIGINT of milliseconds.
             watermark: the operator's after the history, milliseconds. By default the least: nothing has fired.
 
         Raises:
-            DefinitionError: the job has no such operator, or one of several inputs; or the savepoint has state of it already.
+            DefinitionError: the job has no such operator, or one of several inputs; or the savepoint has state of it already; or the
+                history lacks a column, or has a key of a changelog twice.
         """
         node = _node(job, uid)
         if uid in self._operators:
             raise DefinitionError(f"there is state of {uid!r} already", fix=f"remove it first: .remove({uid!r})", uid=uid)
         inputs = probe_inputs(self._spark, job, self._target)[uid].rows
-        given = _by_port(history, list(inputs), uid)
+        given = histories_of(node, history, {port: rows.schema for port, rows in inputs.items()}, time)
         definition = encode(node)
         context = OperatorContext(
             self._spark, self._target, uid, OperatorState(definition), definition, self._record.epoch, self._record.processing_time
         )
         run = runtime_of(node).begin(context)
-        run.process_batch({port: _port(_as_elements(rows, inputs[port].schema, time, uid)) for port, rows in given.items()})
+        run.process_batch({port: _port(rows) for port, rows in given.items()})
         observation = Observation()
         results = run.emit(run.watermark_of(watermark), observation)
         if results is not None:
@@ -322,42 +324,8 @@ class _Operator:
     store: JobStore | None
 
 
-def _by_port(history: DataFrame | Mapping[str, DataFrame], ports: list[str], uid: str) -> Mapping[str, DataFrame]:
-    """Return the history of each input of an operator."""
-    if isinstance(history, Mapping):
-        unknown = next((name for name in history if name not in ports), None)
-        if unknown is None:
-            return history
-        raise DefinitionError(f"{uid!r} has no input {unknown!r}", fix=f"name one that it has: {', '.join(ports)}", uid=uid)
-    if len(ports) > 1:
-        shown = ", ".join(f"{port!r}: ..." for port in ports)
-        raise DefinitionError(f"{uid!r} has several inputs", fix=f"give the history of each: {{{shown}}}", uid=uid)
-    return {ports[0]: history}
-
-
 def _port(rows: DataFrame) -> PortInput:
     return PortInput(lambda _: (rows, ()))
-
-
-def _as_elements(history: DataFrame, columns: StructType, time: str, uid: str) -> DataFrame:
-    """Return a history as rows of an operator's input."""
-    names, types = columns.names, {field.name: field.dataType.simpleString() for field in columns}
-    lower = {name.lower() for name in history.columns}
-    missing = [name for name in visible_of(names) if name.lower() not in lower]
-    if missing:
-        raise DefinitionError(
-            f"the history has no column {missing[0]!r}, which is in the input of {uid!r}",
-            fix=f"give it the columns {', '.join(visible_of(names))}, null where there is nothing",
-            uid=uid,
-        )
-    kind = history.select(F.expr(time).alias("t")).schema["t"].dataType.simpleString()
-    stamp = F.expr(time).cast("bigint") if kind in {"int", "bigint"} else F.unix_millis(F.expr(time).cast("timestamp"))
-    row = F.monotonically_increasing_id().alias("row")
-    position = F.struct(F.lit("history").alias("origin"), F.lit(0).cast("bigint").alias("block"), row)
-    hidden = {TIME: stamp, POSITION: position, SPLIT: F.lit(None)}
-    made = [F.col(quoted(name)).cast(types[name]).alias(name) for name in visible_of(names)]
-    made += [column.cast(types[name]).alias(name) for name, column in hidden.items() if name in names]
-    return history.select(*made).where(f"{TIME} IS NOT NULL")
 
 
 def _keys_of(state: OperatorState) -> list[str]:

@@ -160,6 +160,16 @@ class GroupPasses:
                 found[name] = aggregate.result.format(**columns)
         return found
 
+    def overflows(self) -> Mapping[str, str]:
+        """Return SQL of whether the value of an aggregate does not fit its type, by name, where the engine has to find that out."""
+        signed, found = self._layout.signed_stored(self._schema), {}
+        for name, _ in self._layout.signed:
+            column = self._layout.sums_column(name)
+            test = signed[column].overflows(quoted(column))
+            if test is not None:
+                found[name] = test
+        return found
+
     @staticmethod
     def changes(pairs: DataFrame) -> DataFrame:
         """Return the changes of results."""

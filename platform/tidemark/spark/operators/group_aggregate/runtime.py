@@ -16,9 +16,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tidemark.crashpoints import crash_point
+from tidemark.errors import UserCodeError
 from tidemark.graph.operators.group_aggregate.node import GroupAggregateNode
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.spark.columns.changes import AFTER, BEFORE, same
+from tidemark.spark.columns.expressions import quoted
 from tidemark.spark.columns.few_rows import FEW_ROWS, in_one_task
 from tidemark.spark.columns.schemas import no_rows
 from tidemark.spark.operators.base.contract import (
@@ -180,7 +182,9 @@ class GroupAggregateEpoch(OperatorEpoch):
         if state.kept is not None and touched is not None:
             found.append(self._keep(state, KeptRows(self._layout), weighted, touched))
         groups = passes.groups(passes.delta(rows), state.stored_groups(touched if many else None), found)
-        self._pairs, self._counts = self._observed(passes.with_results(groups))
+        overflows = passes.overflows()
+        self._pairs, self._counts = self._observed(passes.with_results(groups), overflows)
+        self._check_sums(overflows)
         state.write_groups(self._pairs.rows, written_dues(self.runtime.node.ttl, clock))
         self._count_keys()
 
@@ -193,12 +197,13 @@ class GroupAggregateEpoch(OperatorEpoch):
         if schema is None or bool(files) != bool(state.groups.files):
             return False
         passes = GroupPasses(self._layout, schema, self.runtime.node.uid or "")
+        overflows = passes.overflows()
 
         def pairs(numbers: Sequence[int]) -> tuple[DataFrame, Sequence[Observation]]:
             counts = Observation()
             rows, observations = given.build(numbers)
             groups = passes.groups(passes.delta(in_one_task(rows)), state.stored_groups(None))
-            return self._counted(passes.with_results(groups), counts), (counts, *observations)
+            return self._counted(passes.with_results(groups), overflows, counts), (counts, *observations)
 
         name = ("groups", self.context.uid, given.shape, "stored" if files else "")
         prepared = self.context.prepared[" ".join(filter(None, name))]
@@ -208,6 +213,7 @@ class GroupAggregateEpoch(OperatorEpoch):
         if found is None:
             return False
         self._counts, *others = found.observed
+        self._check_sums(overflows)
         if given.set_counts is not None and others:
             given.set_counts(*others)
         self._pairs = self._stage(found)
@@ -215,12 +221,27 @@ class GroupAggregateEpoch(OperatorEpoch):
         self._count_keys()
         return True
 
-    def _observed(self, pairs: DataFrame) -> tuple[StagedRows, Mapping[str, Any]]:
+    def _observed(self, pairs: DataFrame, overflows: Mapping[str, str]) -> tuple[StagedRows, Mapping[str, Any]]:
         observation = Observation()
-        return self._stage(self._counted(pairs, observation)), observation.get
+        return self._stage(self._counted(pairs, overflows, observation)), observation.get
 
-    def _counted(self, pairs: DataFrame, observation: Observation) -> DataFrame:
-        """Return the same pairs; the observation will have the numbers of rows, and of groups that begin and end."""
+    def _check_sums(self, overflows: Mapping[str, str]) -> None:
+        """Check that the values of aggregates fit their types."""
+        for name in overflows:
+            group = self._counts[f"overflow {name}"]
+            if group is not None:
+                node, written = self.runtime.node, dict(self.runtime.node.aggregates)[name]
+                raise UserCodeError(
+                    f"the sum of {name!r} = {written.kind}({written.arguments[0]}) of the group {group} has more digits before the point "
+                    "than its type",
+                    fix=f"keep fewer digits after the point: tm.{written.kind}('CAST({written.arguments[0]} AS DECIMAL(28, 18))')",
+                    job=self.context.job,
+                    uid=self.context.uid,
+                    place=node.place,
+                )
+
+    def _counted(self, pairs: DataFrame, overflows: Mapping[str, str], observation: Observation) -> DataFrame:
+        """Return the same pairs; the observation will have the numbers of rows, of groups that begin and end, and one that overflows."""
         differ = f"NOT ({same(pairs, BEFORE, AFTER)})"
         counts = (
             f"coalesce(sum({INPUT}), 0) AS accepted",
@@ -228,7 +249,10 @@ class GroupAggregateEpoch(OperatorEpoch):
             f"coalesce(sum(CAST({ROWS} <> 0 AS INT) - CAST(__tm_was AS INT)), 0) AS opened",
             f"count_if(__tm_was AND {ROWS} = 0) AS emptied",
         )
-        return pairs.observe(observation, *map(F.expr, counts))
+        named = zip(self._layout.keys, self.runtime.node.keys, strict=True)
+        group = f"to_json(struct({', '.join(f'{quoted(key)} AS {quoted(name)}' for key, (name, _) in named) or '1'}))"
+        found = (f"max(if({test}, {group}, NULL)) AS {quoted(f'overflow {name}')}" for name, test in overflows.items())
+        return pairs.observe(observation, *map(F.expr, (*counts, *found)))
 
     def _count(self, state: GroupState, values: CountedValues, weighted: DataFrame, touched: DataFrame) -> DataFrame:
         """Write the values that the input changes; return what was found of their groups."""

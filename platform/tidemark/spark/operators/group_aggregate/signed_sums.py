@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -10,7 +11,7 @@ from pyspark.sql import types as T
 
 from tidemark.graph.aggregates.aggregate_arguments import in_template
 from tidemark.graph.model.aggregates import Aggregate
-from tidemark.spark.operators.group_aggregate.exact_decimals import added, divided
+from tidemark.spark.operators.group_aggregate.exact_decimals import FineSums, added, divided, is_fine
 from tidemark.spark.operators.group_aggregate.exact_doubles import (
     SQUARES,
     deviations_of,
@@ -36,7 +37,8 @@ class SignedSums:
     """The sums of one aggregate.
 
     ``form`` says of what: ``count``; ``integers``, in two halves; ``exact`` values, which are decimals and intervals, with the types
-    ``total`` and ``mean``; ``doubles``; ``moments``, which are doubles with their squares.
+    ``total`` and ``mean``; ``fine`` ones, which are decimals of the greatest scales; ``doubles``; ``moments``, which are doubles with
+    their squares.
     """
 
     aggregate: Aggregate
@@ -60,17 +62,19 @@ class SignedSums:
             return SignedSums(aggregate, "integers")
         if isinstance(value, T.FloatType | T.DoubleType):
             return SignedSums(aggregate, "doubles")
-        return SignedSums(aggregate, "exact", *(made.schema[name].dataType.simpleString() for name in ("total", "mean")))
+        total, mean = (made.schema[name].dataType.simpleString() for name in ("total", "mean"))
+        return SignedSums(aggregate, "fine" if is_fine(total) else "exact", total, mean)
 
     @staticmethod
     def stored(aggregate: Aggregate, kind: T.DataType) -> SignedSums:
         """Return those that are stored with a type."""
         if not isinstance(kind, T.StructType):
             return SignedSums(aggregate, "count")
+        if "mean" in kind.names:
+            types = (kind[name].dataType.simpleString() for name in ("sum", "mean"))
+            return SignedSums(aggregate, "fine" if "high" in kind.names else "exact", *types)
         if "high" in kind.names:
             return SignedSums(aggregate, "integers")
-        if "mean" in kind.names:
-            return SignedSums(aggregate, "exact", *(kind[name].dataType.simpleString() for name in ("sum", "mean")))
         return SignedSums(aggregate, "moments" if SQUARES.names[0] in kind.names else "doubles")
 
     @property
@@ -98,6 +102,8 @@ class SignedSums:
             case "exact":
                 added = f"sum(CASE WHEN {weight} > 0 THEN {value} ELSE - {value} END)"
                 return f"named_struct('n', {present}, 'sum', CAST({added} AS {self.total}), 'mean', CAST(NULL AS {self.mean}))"
+            case "fine":
+                return self._fine_struct(present, self._fine.of(value, weight))
             case "doubles":
                 return sums_of_doubles(value, weight)
         return moments_of_doubles(value, weight)
@@ -114,6 +120,8 @@ class SignedSums:
                 both = added(f"{before}.sum", f"{delta}.sum", self.total)
                 total = f"coalesce({both}, {before}.sum, {delta}.sum)"
                 merged = f"named_struct('n', {before}.n + {delta}.n, 'sum', {total}, 'mean', CAST(NULL AS {self.mean}))"
+            case "fine":
+                merged = self._fine_struct(f"{before}.n + {delta}.n", self._fine.merged(before, delta))
             case "doubles":
                 merged = merged_sums(before, delta)
             case _:
@@ -135,9 +143,25 @@ class SignedSums:
                 found = f"CAST({whole} AS BIGINT)" if kind == "sum" else f"CAST({whole} AS DOUBLE) / {sums}.n"
             case "exact":
                 found = f"{sums}.sum" if kind == "sum" else divided(f"{sums}.sum", f"{sums}.n", self.total, self.mean)
+            case "fine":
+                found = self._fine.sum(sums) if kind == "sum" else self._fine.average(sums)
             case _:
                 found = sum_of(sums) if kind == "sum" else f"({sum_of(sums)}) / {sums}.n"
         return f"CASE WHEN {sums}.n > 0 THEN {found} END"
+
+    def overflows(self, sums: str) -> str | None:
+        """Return SQL of whether the result does not fit its type, None where Spark raises an error then."""
+        return f"{sums}.n > 0 AND {self.result(sums)} IS NULL" if self.form == "fine" else None
+
+    @property
+    def _fine(self) -> FineSums:
+        return FineSums(self.total, self.mean)
+
+    def _fine_struct(self, number: str, parts: Mapping[str, str]) -> str:
+        """Return SQL of a struct, which has both types."""
+        fields = ", ".join(f"'{name}', {text}" for name, text in parts.items())
+        types = f"'sum', CAST(NULL AS {self.total}), 'mean', CAST(NULL AS {self.mean})"
+        return f"named_struct('n', {number}, {fields}, {types})"
 
 
 def _argument(aggregate: Aggregate) -> str:

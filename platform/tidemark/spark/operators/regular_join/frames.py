@@ -7,6 +7,7 @@ version of a result is gone, and one is new.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import Observation
@@ -15,13 +16,16 @@ from pyspark.sql import functions as F
 from tidemark.semantics.changelog.row_kinds import RowKind
 from tidemark.spark.columns.changes import AFTER, BEFORE, CHANGE_TYPE, net_changes, same
 from tidemark.spark.columns.expressions import CHANGE, POSITION, TIME, key_hash, quoted
-from tidemark.spark.operators.changelog.contents import EPOCH, GONE, HASH
+from tidemark.spark.operators.changelog.contents import EPOCH, GONE, HASH, lookup_hash
 from tidemark.spark.operators.changelog.lifetimes import EXPIRED
 from tidemark.spark.operators.regular_join.layout import INPUT, JoinLayout, SideLayout
 from tidemark.spark.prepared.runtime_literals import runtime_literals
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+WHOLE: Final = "__tm_whole"
+"""Whether changes of the other input have the row's key, so that the row may be in a result; else only that it is there counts."""
 
 OLD: Final = "__tm_old"
 NEW: Final = "__tm_new"
@@ -33,6 +37,9 @@ _ADDED: Final = "__tm_added"
 _REMOVED: Final = "__tm_removed"
 _HAD: Final = "__tm_had"
 _ROWS: Final = {"left": "l", "right": "r"}
+
+MOST_COMPARED: Final = 2_000
+"""Up to so many versions, pairs that do not change cost less than a second join."""
 
 TWICE: Final = "twice"
 EXAMPLE: Final = "example"
@@ -64,8 +71,8 @@ class JoinFrames:
 
         Args:
             side: the input.
-            rows: its changes in this epoch, and the stored rows that changes of the other input, or of its own, concern; with ``EXPIRED``
-                where rows have a lifetime.
+            rows: its changes in this epoch, and the stored rows that changes of the other input, or of its own, concern; with ``WHOLE``,
+                and with ``EXPIRED`` where rows have a lifetime.
             observation: for ``TWICE``, ``EXAMPLE`` and ``NULL_KEYS``; with a lifetime also for ``GROWN`` and ``EXPIRED_ROWS``.
             again: whether a key may come again without a delete before.
         """
@@ -85,6 +92,7 @@ class JoinFrames:
             F.expr(f"max_by(if({GONE}, NULL, {whole}), {later})").alias(AFTER),
             F.expr(f"count_if({now} AND NOT {GONE})").alias(_ADDED),
             F.expr(f"count_if({now} AND {GONE})").alias(_REMOVED),
+            F.expr(f"max({WHOLE})").alias(WHOLE),
             *counted,
         )
         observed = pairs.observe(observation, *self._observed(side, again=again))
@@ -124,7 +132,7 @@ class JoinFrames:
     def _exploded(self, side: SideLayout, pairs: DataFrame) -> DataFrame:
         """Return one row for a key whose row stays, and else one for each of the rows before and after."""
         one = "named_struct('old', {}, 'new', {}, 'row', {})"
-        stays = f"array({one.format('true', 'true', AFTER)})"
+        stays = f"array({one.format('true', 'true', f'if({WHOLE}, {AFTER}, NULL)')})"
         changes = f"filter(array({one.format('true', 'false', BEFORE)}, {one.format('false', 'true', AFTER)}), x -> x.row IS NOT NULL)"
         version = f"explode(if({same(pairs, BEFORE, AFTER)}, {stays}, {changes}))"
         compared = [F.col(quoted(name)).alias(on) for name, on in zip(side.compared, self._on, strict=True)]
@@ -137,18 +145,34 @@ class JoinFrames:
             F.col("__tm_version.row").alias(_ROWS[side.port]),
         )
 
-    def results(self, versions: DataFrame, *, few: bool) -> DataFrame:
+    def flipped(self, versions: DataFrame) -> DataFrame:
+        """Return the hashes of the keys that had rows of an input before the epoch and have none after it, or the other way round.
+
+        Args:
+            versions: of the input.
+        """
+        there = self._there(versions).where(f"{_WAS} <> {_IS}")
+        return there.select(F.expr(lookup_hash(self._on)).alias(HASH))
+
+    def _there(self, versions: DataFrame) -> DataFrame:
+        """Return the keys of an input, without nulls, and whether it has rows of each before the epoch and after it."""
+        present = " AND ".join(f"{on} IS NOT NULL" for on in self._on)
+        return versions.where(present).groupBy(*self._on).agg(F.expr(f"max({OLD})").alias(_WAS), F.expr(f"max({NEW})").alias(_IS))
+
+    def results(self, versions: DataFrame, changed: Collection[str], *, few: bool, rows: int) -> DataFrame:
         """Return the net changes of the result.
 
         Args:
             versions: of both inputs.
+            changed: the inputs that have changes.
             few: whether all are processed in one task.
+            rows: how many there are.
         """
         how = self._layout.node.how
         left, right = (versions.where(F.col(INPUT) == port) for port in ("left", "right"))
         parts = []
         if how not in {"semi", "anti"}:
-            parts.append(self._pairs(left, right, few=few))
+            parts += self._all_pairs(left, right, changed if rows > MOST_COMPARED else (), few=few)
         if how in {"left", "full", "semi", "anti"}:
             parts.append(self._kept(left, right, partners=how == "semi", few=few))
         if how in {"right", "full"}:
@@ -157,6 +181,16 @@ class JoinFrames:
         for part in parts[1:]:
             every = every.unionByName(part)
         return self._net(every)
+
+    def _all_pairs(self, left: DataFrame, right: DataFrame, changed: Collection[str], *, few: bool) -> list[DataFrame]:
+        """Return what ``_pairs`` does, in parts that compare no two rows that both stay: of a large key that would be all with all."""
+        changes, stays = f"{OLD} <> {NEW}", f"{OLD} AND {NEW}"
+        parts = []
+        if "left" in changed:
+            parts.append(self._pairs(left.where(changes), right, few=few))
+        if "right" in changed:
+            parts.append(self._pairs(left.where(stays) if parts else left, right.where(changes), few=few))
+        return parts or [self._pairs(left, right, few=few)]
 
     def _pairs(self, left: DataFrame, right: DataFrame, *, few: bool) -> DataFrame:
         """Return the pairs that are in one of the contents before and after, and not in the other."""
@@ -169,9 +203,7 @@ class JoinFrames:
 
     def _kept(self, rows: DataFrame, others: DataFrame, *, partners: bool, few: bool) -> DataFrame:
         """Return the versions of an input's rows that enter or leave the result, alone, by whether their key has rows of the other one."""
-        present = " AND ".join(f"{on} IS NOT NULL" for on in self._on)
-        counts = others.where(present).groupBy(*self._on).agg(F.expr(f"max({OLD})").alias(_WAS), F.expr(f"max({NEW})").alias(_IS))
-        there = counts.select(*(F.col(on).alias(f"{on}_r") for on in self._on), _WAS, _IS)
+        there = self._there(others).select(*(F.col(on).alias(f"{on}_r") for on in self._on), _WAS, _IS)
         there = there.hint("merge") if few else there
         joined = rows.join(there, F.expr(" AND ".join(f"{on} = {on}_r" for on in self._on)), "left")
         found = "" if partners else "NOT "

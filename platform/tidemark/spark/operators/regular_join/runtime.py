@@ -35,9 +35,9 @@ from tidemark.spark.operators.base.contract import (
 )
 from tidemark.spark.operators.base.staged_rows import StagedRows
 from tidemark.spark.operators.base.tables import STATE_COMPRESSION, StateTables
-from tidemark.spark.operators.changelog.contents import GONE, HASH, PAGES, Contents
+from tidemark.spark.operators.changelog.contents import GONE, HASH, MANY_ROWS, PAGES, Contents
 from tidemark.spark.operators.changelog.lifetimes import EXPIRED, Lifetime, drop_expired, renewed_fields, with_expired
-from tidemark.spark.operators.regular_join.frames import EXAMPLE, EXPIRED_ROWS, GROWN, NULL_KEYS, TWICE, JoinFrames
+from tidemark.spark.operators.regular_join.frames import EXAMPLE, EXPIRED_ROWS, GROWN, NULL_KEYS, TWICE, WHOLE, JoinFrames
 from tidemark.spark.operators.regular_join.layout import INPUT, JoinLayout, SideLayout, known_types, types_of_rows
 from tidemark.state.log.progress import OperatorProgress
 from tidemark.state.log.records import OperatorState, StateFile
@@ -101,6 +101,7 @@ class RegularJoinEpoch(OperatorEpoch):
         self._added: dict[str, list[StateFile]] = {}
         self._layout: JoinLayout | None = None
         self._versions: StagedRows | None = None
+        self._first: StagedRows | None = None
         self._lifetimes = {port: Lifetime(side.ttl, context, port) for port, side in runtime.node.sides.items()}
         self._waiting: dict[str, StagedRows] = {}
         self._expired = {port: 0 for port, side in runtime.node.sides.items() if side.ttl is not None}
@@ -178,14 +179,20 @@ class RegularJoinEpoch(OperatorEpoch):
     def _stage(self, layout: JoinLayout) -> None:
         """Stage the versions of the rows that the changes concern, and check their keys; one Spark job."""
         frames = JoinFrames(layout, self.context.uid, self.context.epoch)
-        observed = {port: Observation() for port in layout.sides}
-        parts = []
-        for port, side in layout.sides.items():
-            rows = self._concerned(layout, side)
-            if rows is not None:
-                parts.append(frames.versions(side, rows, observed[port], again=port in self.runtime.come_again))
-            else:
-                del observed[port]
+        observed: dict[str, Observation] = {}
+        parts: list[DataFrame] = []
+        flipped = None
+        # The right input first: only if it loses a key, or gets one, do the left rows of that key enter or leave a semi or anti join.
+        for port, side in (("right", layout.right), ("left", layout.left)):
+            rows = self._concerned(layout, side, flipped)
+            if rows is None:
+                continue
+            observed[port] = Observation()
+            versions = frames.versions(side, rows, observed[port], again=port in self.runtime.come_again)
+            if port == "right" and self._asks_flipped():
+                self._first = StagedRows(self.context, self._tables, versions)
+                versions, flipped = self._first.rows, frames.flipped(self._first.rows)
+            parts.append(versions)
         versions = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1], allowMissingColumns=True)
         for port, side in layout.sides.items():
             if _ROWS[port] not in versions.columns:
@@ -193,34 +200,47 @@ class RegularJoinEpoch(OperatorEpoch):
         self._versions = StagedRows(self.context, self._tables, versions)
         self._check_keys({port: found.get for port, found in observed.items()})
 
-    def _concerned(self, layout: JoinLayout, side: SideLayout) -> DataFrame | None:
-        """Return an input's changes, and its stored rows whose keys have changes that concern them; None where there are neither."""
+    def _asks_flipped(self) -> bool:
+        """Whether it saves reading stored left rows to find first which keys the right input loses or gets; one Spark job."""
+        changed, stored = bool(self._added.get("right")), sum(file.rows for file in self._before["left"])
+        return changed and self.runtime.node.how in {"semi", "anti"} and stored > MANY_ROWS
+
+    def _concerned(self, layout: JoinLayout, side: SideLayout, flipped: DataFrame | None) -> DataFrame | None:
+        """Return an input's changes, and its stored rows whose keys have changes that concern them; None where there are neither.
+
+        Args:
+            layout: the columns.
+            side: the input.
+            flipped: the hashes of the only keys whose stored rows changes of the other input concern, where they are known.
+        """
         contents, mine = self._contents(side), self._added.get(side.port, [])
         other = "left" if side.port == "right" else "right"
         sources = {other: self._added.get(other, [])}
         if self._counts_rows_of(side.port) or side.port in {*self._expired, *self.runtime.come_again}:
             sources[side.port] = mine
-        asked = [self._contents(layout.sides[port]).read(files).select(HASH) for port, files in sources.items() if files]
-        parts = [self._marked(side.port, contents.read(mine), "false")] if mine else []
+        asked = {port: self._contents(layout.sides[port]).read(files).select(HASH) for port, files in sources.items() if files}
+        if flipped is not None and side.port == "left":
+            asked[other] = flipped
+        parts = [self._marked(side.port, contents.read(mine), "false").withColumn(WHOLE, F.lit(True))] if mine else []
         if asked and self._before[side.port]:
-            hashes = (asked[0] if len(asked) == 1 else asked[0].union(asked[1])).distinct()
+            marked = [hashes.withColumn(WHOLE, F.lit(port == other)) for port, hashes in asked.items()]
+            hashes = (marked[0] if len(marked) == 1 else marked[0].union(marked[1])).groupBy(HASH).agg(F.max(WHOLE).alias(WHOLE))
             changed = sum(file.rows for files in sources.values() for file in files)
             lifetime = self._lifetimes[side.port]
             stored = self._looked_up(contents, contents.read(self._before[side.port]), hashes, changed)
             parts.append(self._marked(side.port, stored, lifetime.expired(lifetime.now_before)))
         if not parts:
             return None
-        return parts[0] if len(parts) == 1 else parts[0].union(parts[1])
+        return parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
 
     def _looked_up(self, contents: Contents, stored: DataFrame, hashes: DataFrame, changed: int) -> DataFrame:
-        """Return the stored rows with some hashes."""
+        """Return the stored rows with some hashes, with ``WHOLE``."""
         found = contents.pages(stored, hashes, changed)
-        if found is not None:
-            return found
-        if self.context.native and contents.stored_rows <= FEW_ROWS:
-            return stored.join(hashes.hint("merge"), HASH, "left_semi").select(*map(quoted, stored.columns))
-        asked = F.broadcast(hashes) if changed <= MOST_BROADCAST else hashes
-        return stored.join(asked, HASH, "left_semi").select(*map(quoted, stored.columns))
+        if found is None and self.context.native and contents.stored_rows <= FEW_ROWS:
+            asked = hashes.hint("merge")
+        else:
+            asked = F.broadcast(hashes) if changed <= MOST_BROADCAST else hashes
+        return (stored if found is None else found).join(asked, HASH).select(*map(quoted, stored.columns), WHOLE)
 
     def _counts_rows_of(self, port: str) -> bool:
         """Whether results depend on how many rows of an input each key has."""
@@ -277,7 +297,8 @@ class RegularJoinEpoch(OperatorEpoch):
         if self._layout is None or self._versions is None or not self._versions.count:
             return None
         frames = JoinFrames(self._layout, self.context.uid, self.context.epoch)
-        results = frames.results(self._versions.rows, few=self._versions.few)
+        changed, staged = [port for port, files in self._added.items() if files], self._versions
+        results = frames.results(staged.rows, changed, few=staged.few, rows=staged.count)
         return results.observe(observation, F.count(F.lit(1)).alias("emitted"))
 
     def _marked(self, port: str, rows: DataFrame, expired: str) -> DataFrame:
@@ -346,7 +367,7 @@ class RegularJoinEpoch(OperatorEpoch):
         self._waiting = {}
         for lifetime in self._lifetimes.values():
             self._counters |= lifetime.counters(self.watermark)
-        if self._versions is not None:
-            self._versions.delete()
-            self._versions = None
+        for staged in filter(None, (self._first, self._versions)):
+            staged.delete()
+        self._first = self._versions = None
         return self._tables.snapshot(self.watermark, self._counters)

@@ -6,14 +6,17 @@ import copy
 
 from tidemark.graph.operators.asof_join.node import LATE_LEFT, LATE_RIGHT, LEFT, AsofJoinNode
 from tidemark.graph.operators.join_keys import added_names
+from tidemark.semantics.changelog.row_kinds import RowKind
 from tidemark.semantics.joins.asof import AsofByElement
+from tidemark.testing.operators.changelogs.latest import emitted_change
 from tidemark.testing.operators.contract import Arrived, Emitted, Folds, PureOperatorBase, Row, instant, value_of
 
 
 class PureAsofJoin(PureOperatorBase):
     """A temporal join; both inputs have the watermark that the harness is given.
 
-    Corrections are emitted as the row after them.
+    With ``allowed_lateness`` its results have the kind of the change as ``operation``, as ``as_elements()`` has it: a correction is the row
+    before it and the row after it.
 
     Args:
         node: its declaration.
@@ -45,10 +48,20 @@ class PureAsofJoin(PureOperatorBase):
         self._operator = operator, epoch + 1, names
         found = []
         for answer in operator.advance(watermark, watermark):
-            version = answer.after if answer.after is not None else dict.fromkeys(names)
-            if answer.after is not None or self._node.how == "left":
-                found.append(Emitted({**answer.element, **version}, answer.time))
+            after = self._row(answer.element, answer.after, names)
+            if not self._node.corrects:
+                found += [] if after is None else [Emitted(after, answer.time)]
+                continue
+            before = None if answer.first else self._row(answer.element, answer.before, names)
+            if before != after:
+                found += _changes(before, after, answer.time)
         return found
+
+    def _row(self, element: Row, version: Row | None, names: list[str]) -> dict[str, object] | None:
+        """Return the row of an element with its version, None where it has no row."""
+        if version is None and self._node.how != "left":
+            return None
+        return {**element, **(dict.fromkeys(names) if version is None else version)}
 
     def state(self) -> list[dict[str, object]]:
         """Return the left elements that are kept; not those that match nothing and are not emitted."""
@@ -59,3 +72,10 @@ class PureAsofJoin(PureOperatorBase):
     def snapshot(self) -> object:
         """Return a copy of the state."""
         return copy.deepcopy(self._operator)
+
+
+def _changes(before: dict[str, object] | None, after: dict[str, object] | None, time: int) -> list[Emitted]:
+    """Return how a row becomes another one."""
+    gone, new = (RowKind.DELETE, RowKind.INSERT) if before is None or after is None else (RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER)
+    pairs = ((gone, before), (new, after))
+    return [emitted_change(kind, row, time) for kind, row in pairs if row is not None]
