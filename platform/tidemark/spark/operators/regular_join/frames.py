@@ -7,6 +7,7 @@ version of a result is gone, and one is new.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import Observation
@@ -17,6 +18,7 @@ from tidemark.spark.columns.changes import AFTER, BEFORE, CHANGE_TYPE, net_chang
 from tidemark.spark.columns.expressions import CHANGE, POSITION, TIME, key_hash, quoted
 from tidemark.spark.operators.changelog.contents import EPOCH, GONE, HASH
 from tidemark.spark.operators.changelog.lifetimes import EXPIRED
+from tidemark.spark.operators.keyed.key_table import union_of
 from tidemark.spark.operators.regular_join.layout import INPUT, JoinLayout, SideLayout
 from tidemark.spark.prepared.runtime_literals import runtime_literals
 
@@ -89,6 +91,21 @@ class JoinFrames:
         )
         observed = pairs.observe(observation, *self._observed(side, again=again))
         return self._exploded(side, observed.where(f"{BEFORE} IS NOT NULL OR {AFTER} IS NOT NULL"))
+
+    def both(self, versions: Sequence[DataFrame]) -> DataFrame:
+        """Return the versions of rows of one input, or of both."""
+        together = union_of(versions)
+        for side in self._layout.sides.values():
+            row = _ROWS[side.port]
+            if row not in together.columns:
+                together = together.withColumn(row, F.lit(None).cast(side.columns))
+        return together.select(*self._on, INPUT, OLD, NEW, *_ROWS.values())
+
+    @property
+    def scans(self) -> int:
+        """How many times ``results`` read the versions."""
+        how = self._layout.node.how
+        return {"full": 6, "left": 4, "right": 4}.get(how, 2)
 
     def _observed(self, side: SideLayout, *, again: bool) -> list[Column]:
         twice = f"{_ADDED} > 1 OR {_REMOVED} > 1"
