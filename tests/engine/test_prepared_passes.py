@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -18,6 +17,7 @@ from pyspark.sql import functions as F
 
 import tidemark as tm
 from tests.engine.lab import NOW, require_conservation
+from tests.engine.prepared_runs import NEVER, Passes, counted
 from tests.seeds import only_long
 from tidemark.spark.columns import few_rows
 from tidemark.spark.prepared import prepared_plan
@@ -32,33 +32,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 MINUTE = 60_000
-NEVER = 10**9
 Streams = Mapping[str, tm.Stream]
-
-
-class Passes:
-    """The prepared passes that ran, and those that were refused with their reasons."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.ran: list[str] = []
-        self.refused: dict[str, str] = {}
-        self._monkeypatch = monkeypatch
-        run = PreparedPass.run
-
-        def noted(prepared: PreparedPass, paths: Sequence[str], numbers: Sequence[int], build: Any) -> PassRows | None:
-            rows = run(prepared, paths, numbers, build)
-            if rows is not None:
-                self.ran.append(prepared.name)
-            if prepared.refused is not None:
-                self.refused[prepared.name] = prepared.refused
-            return rows
-
-        monkeypatch.setattr(PreparedPass, "run", noted)
-        monkeypatch.setattr(PreparedPass, "COMPARED_ALWAYS", True)
-
-    def after(self, epochs: int) -> None:
-        """Have plans made after so many epochs."""
-        self._monkeypatch.setattr(PreparedPass, "PREPARED_AFTER", epochs)
 
 
 @pytest.fixture
@@ -93,20 +67,6 @@ class Bench:
             require_conservation(epoch)
         rows = {output: self.spark.read.parquet(str(place)).collect() for output, place in places.items()}
         return list(done.epochs), {output: sorted(map(repr, found)) for output, found in rows.items()}
-
-
-def counted(epochs: Sequence[EpochProgress]) -> set[str]:
-    """Return what epochs counted, a text for each number, without what they took and what they wrote where."""
-    return {text for epoch in epochs for text in _texts(asdict(epoch), f"{epoch.epoch}")}
-
-
-def _texts(value: Any, path: str) -> Iterator[str]:
-    if isinstance(value, dict):
-        for name, item in value.items():
-            if name not in ("job", "lineage", "duration_ms", "stages", "spark_jobs", "state_bytes", "bytes", "location"):
-                yield from _texts(item, f"{path} {name}")
-    else:
-        yield f"{path}: {value!r}"
 
 
 def rides(epochs: int) -> list[pa.Table]:

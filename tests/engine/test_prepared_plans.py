@@ -68,3 +68,16 @@ def test_a_plan_of_several_scans_is_bound_in_their_order(spark: SparkSession, tm
     assert sorted(map(tuple, map(dict.values, plan.run(other, {}).table.to_pylist()))) == [(0, 1), (2, 0), (3, 1)]
     with pytest.raises(Exception, match="2 scans, and there are files of 1"):
         plan.run(other[:1], {})
+
+
+def test_a_join_that_makes_many_rows_of_few_is_left_to_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"k": [1] * 1_000, "v": range(1_000)}), tmp_path / "1.parquet")
+    places = [[f"file://{tmp_path}/1.parquet"]] * 2
+
+    def pairs(of_each: int) -> DataFrame:
+        one, other = (spark.read.schema("k BIGINT, v BIGINT").parquet(*paths).coalesce(1).where(f"v < {of_each}") for paths in places)
+        return one.join(other.withColumnsRenamed({"k": "l", "v": "w"}).hint("shuffle_hash"), F.expr("k = l"))
+
+    assert prepared_plan.PreparedPlan(pairs(700)).run(places, {}).table.num_rows == 490_000
+    with pytest.raises(Py4JError, match="more than 64 batches of rows"):
+        prepared_plan.PreparedPlan(pairs(900)).run(places, {})

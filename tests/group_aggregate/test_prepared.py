@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -12,12 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
 
 import tidemark as tm
 from tests.engine.lab import NOW, require_conservation
-from tidemark.spark.prepared.prepared_pass import PreparedPass
-from tidemark.spark.prepared.prepared_plan import PassRows
+from tests.engine.prepared_runs import NEVER, noted_passes, versions
 from tidemark.spark.state_api.state_processor import savepoint
 from tidemark.testing.manual_clock import ManualClock
 
@@ -27,7 +24,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 EPOCHS = 6
-NEVER = 10**9
 
 
 @dataclass(frozen=True)
@@ -59,15 +55,6 @@ def land(folder: Path) -> None:
 
 def run(spark: SparkSession, folder: Path, name: str, monkeypatch: pytest.MonkeyPatch, *, after: int) -> Ran:
     """Run a job of a running aggregate over the landed files, with plans made after so many epochs."""
-    ran: list[str] = []
-    run_pass = PreparedPass.run
-
-    def noted(prepared: PreparedPass, paths: Sequence[Sequence[str]], numbers: Sequence[int], build: Any) -> PassRows | None:
-        rows = run_pass(prepared, paths, numbers, build)
-        ran.extend([prepared.name] if rows is not None else [])
-        assert prepared.refused is None
-        return rows
-
     spec = tm.files(str(folder / "landing"), format="parquet", schema="k STRING, t BIGINT, v DOUBLE, n INT", max_files_per_epoch=1)
     rows = tm.source("rows", spec, watermarks=tm.bounded_out_of_orderness("1 minute", timestamp="t")).filter("n IS NULL OR n < 9")
     groups = rows.key_by("k").aggregate(
@@ -75,12 +62,10 @@ def run(spark: SparkSession, folder: Path, name: str, monkeypatch: pytest.Monkey
     )
     shown = groups.uid("groups").filter("count > 1 OR k IS NULL").with_columns(twice="total * 2")
     outputs = {"newest": tm.delta(shown, str(folder / name / "newest"), mode="upsert")}
-    with monkeypatch.context() as patch:
-        patch.setattr(PreparedPass, "run", noted)
-        patch.setattr(PreparedPass, "COMPARED_ALWAYS", True)
-        patch.setattr(PreparedPass, "PREPARED_AFTER", after)
+    with noted_passes(monkeypatch, after=after) as passes:
         job = tm.Job(name, outputs=outputs, store=str(folder / "store"))
         done = tm.run(job, spark=spark, clock=ManualClock(NOW), end_of_input=True)
+    assert passes.refused == {}
     for epoch in done.epochs:
         require_conservation(epoch)
     counts = [
@@ -90,13 +75,7 @@ def run(spark: SparkSession, folder: Path, name: str, monkeypatch: pytest.Monkey
     ]
     tables = {output: versions(folder / name / output) for output in outputs}
     state = savepoint(name, store=str(folder / "store")).tables("groups", spark)["groups"]
-    return Ran(tables, counts, sorted(map(str, state.collect())), ran)
-
-
-def versions(place: Path) -> list[list[str]]:
-    """Return the content of each version of a table."""
-    newest = DeltaTable(str(place)).version()
-    return [sorted(map(str, DeltaTable(str(place), version=each).to_pyarrow_table().to_pylist())) for each in range(newest + 1)]
+    return Ran(tables, counts, sorted(map(str, state.collect())), passes.ran)
 
 
 def test_tables_counts_and_state_are_those_of_data_frames(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

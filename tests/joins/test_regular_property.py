@@ -68,7 +68,7 @@ def test_the_content_is_the_join_of_both_contents(
         monkeypatch.setattr(contents, "LARGE_TABLE", 0)
         monkeypatch.setattr(contents, "FEW_KEYS", 20)
     with (
-        mock.patch("tidemark.spark.operators.regular_join.runtime.FEW_ROWS", limit),
+        mock.patch("tidemark.spark.operators.regular_join.concerned.FEW_ROWS", limit),
         mock.patch("tidemark.spark.operators.base.staged_rows.FEW_ROWS", limit),
         mock.patch("tidemark.spark.operators.base.tables.FEW_ROWS", limit),
     ):

@@ -29,7 +29,7 @@ class KnownValues:
 class Emission:
     """Results that an operator emitted.
 
-    ``counts`` has the values that the operator's ``emitted`` reads, once the results were written.
+    ``counts`` has the values that the operator's ``emitted`` reads, once the results were written; ``observation`` those of the DataFrame.
 
     Args:
         operator: that emitted them.
@@ -43,11 +43,25 @@ class Emission:
         self.since = since
         self._operator = operator
         self._results = results
-        self._observation = observation
+        self.observation = observation
 
     def rows(self) -> DataFrame:
         """Return the results as a DataFrame."""
-        return rows_of(self._results, self._observation)
+        return rows_of(self._results, self.observation)
+
+    @property
+    def few(self) -> Results | None:
+        """The results, where they are read from files of few rows; None otherwise."""
+        return self._results if isinstance(self._results, Results) and self._results.files else None
+
+    def other_plan(self, plan: StatelessPlan, numbers: Sequence[int]) -> tuple[StatelessPlan, Observation]:
+        """Return a plan with ``few`` results as made from numbers, and the observation for their counts."""
+        if self.few is None:
+            raise ValueError("the results are not few")
+        counts, other = Observation(), plan.copy()
+        made = self.few.build(numbers, counts)
+        other.set_results(self._operator, lambda: made)
+        return other, counts
 
     def prepared_rows(self, output: BoundSink, node: Node, plan: StatelessPlan, prepared: PreparedPasses) -> PassRows | None:
         """Return an output's rows by its prepared pass, and set the counts; None where they are not few, or the pass not yet prepared.
@@ -58,20 +72,18 @@ class Emission:
             plan: the epoch's rows.
             prepared: the passes of the run.
         """
-        results = self._results
-        if not isinstance(results, Results) or not results.files:
+        results = self.few
+        if results is None:
             return None
 
         def taken_rows(numbers: Sequence[int]) -> Frame:
-            counts = Observation()
-            made, other = results.build(numbers, counts), plan.copy()
-            other.set_results(self._operator, lambda: made)
+            other, counts = self.other_plan(plan, numbers)
             rows, counter = other.rows(node), other.row_counters.get(id(node))
             filtered = () if counter is None else (counter.observation,)
             taken, own = output.few_rows(rows)
             return taken, (counts, *filtered, *own)
 
-        found = prepared[f"output {output.name} {results.shape}"].run([results.files], results.numbers, taken_rows)
+        found = prepared[f"output {output.name} {results.shape}"].run(results.scans, results.numbers, taken_rows)
         if found is not None:
             emitted, *others = found.observed
             self.counts = KnownValues(emitted)

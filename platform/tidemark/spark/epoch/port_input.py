@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 
 from tidemark.graph.model.nodes import Node
 from tidemark.spark.columns.row_counts import RowCounter
@@ -22,25 +21,30 @@ def port_input(plan: StatelessPlan, node: Node, runtime: OperatorRuntime) -> Por
         runtime: of the operator.
     """
     counter = plan.counter_of_group(node) if runtime.can_fuse_counts else None
-    few = plan.few_rows(node)
-    if few is None:
+    few, counted = plan.few_rows(node), plan.counted_nodes(node)
+    if few is None or (counter is not None and counted != [node]):
         return PortInput(lambda _: _frame(plan, node, counter, runtime), counter)
 
     def build(numbers: Sequence[int]) -> Frame:
         return _frame(plan if tuple(numbers) == few.numbers else plan.copy(few.with_numbers(numbers)), node, counter, runtime)
 
+    def set_counts(observed: Iterator[Mapping[str, object]]) -> None:
+        for each in counted:
+            plan.set_counts(each, next(observed))
+
     shape = ["strict"] if few.strict else []
     # A counter of the rows has the known splits in its expressions.
     shape += [f"splits {plan.splits_of(few.node)}"] if counter is None and few.has_splits else []
-    return PortInput(build, counter, few.numbers, few.batch.few_files, " ".join(shape), partial(plan.set_counts, node))
+    return PortInput(build, counter, few.numbers, few.batch.few_files, " ".join(shape), set_counts)
 
 
 def _frame(plan: StatelessPlan, node: Node, counter: RowCounter | None, runtime: OperatorRuntime) -> Frame:
-    """Return the rows that an operator counts by their status, or the passing ones, with the observation that counts them."""
+    """Return the rows that an operator counts by their status, or the passing ones, with the observations that count them."""
     if counter is not None:
         counted = plan.rows_and_filtered(node)
         require_repeatable(runtime.node, node, counted)
         return counted, ()
-    rows, own = plan.rows(node), plan.row_counters.get(id(node))
+    rows = plan.rows(node)
     require_repeatable(runtime.node, node, rows)
-    return rows, () if own is None else (own.observation,)
+    counters = (plan.row_counters.get(id(each)) for each in plan.counted_nodes(node))
+    return rows, [own.observation for own in counters if own is not None]

@@ -85,13 +85,14 @@ class Topology:
             node = parent
         return node, filters
 
-    def path_to_source(self, node: Node) -> tuple[Node, ...] | None:
+    def path_to_source(self, node: Node, *, changelogs: bool = False) -> tuple[Node, ...] | None:
         """Return a node and its upstream nodes up to its source, where these are only filters and expressions that it does not share.
 
-        None otherwise: a union's or a shared node's rows are counted when computed, by a pass that may come later or not at all.
+        With ``changelogs`` rows may also be taken as changes. None otherwise: a union's or a shared node's rows are counted when computed,
+        by a pass that may come later or not at all.
         """
         path = [node]
-        while isinstance(path[-1], FUSABLE):
+        while isinstance(path[-1], (*FUSABLE, ChangelogNode) if changelogs else FUSABLE):
             path.append(path[-1].input)
         return None if not isinstance(path[-1], SourceNode) or any(map(self.shared, path)) else tuple(path)
 

@@ -8,7 +8,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.UUID;
 import org.apache.hadoop.fs.Path;
-import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.ExprId;
 import org.apache.spark.sql.catalyst.expressions.Expression;
@@ -44,6 +43,9 @@ public final class PreparedPlan {
   private static final String SEPARATOR = "\u0000";
   private static final String SCAN_SEPARATOR = "\u0001";
 
+  /** The driver holds all rows; a batch has up to 10,000. */
+  private static final int MOST_BATCHES = 64;
+
   private final Dataset made;
   private final SparkPlan plan;
   private final List relations;
@@ -75,8 +77,12 @@ public final class PreparedPlan {
     scala.Option before = activate();
     try {
       SparkPlan bound = bind(paths, numbers);
-      RDD batches = made.toArrowBatchRdd(bound);
-      write((byte[][]) batches.collect(), file);
+      // A join may make many rows of few; the task stops at the first one too many.
+      byte[][] batches = (byte[][]) made.toArrowBatchRdd(bound).take(MOST_BATCHES + 1);
+      if (batches.length > MOST_BATCHES) {
+        throw new IllegalStateException("the pass has more than " + MOST_BATCHES + " batches of rows");
+      }
+      write(batches, file);
       return observed(bound);
     } finally {
       restore(before);

@@ -270,14 +270,14 @@ class AlignedEpoch(WindowEpoch):
         numbers: tuple[int, ...] = (*astuple(self.thresholds), self.context.processing_time, self.context.epoch)
         own, numbers = len(numbers), numbers + elements.numbers
         prepared = self.context.prepared[f"process {self.context.uid} {elements.shape}".strip()]
-        found = prepared.run([elements.files], numbers, state_rows) if elements.files else None
+        found = prepared.run(elements.scans, numbers, state_rows) if elements.files else None
         if found is not None:
             self.tables.write_rows(found.table, found.schema)
             counts, *others = found.observed
             if elements.counter is not None:
                 elements.counter.set_counts(counts)
             elif elements.set_counts is not None and others:
-                elements.set_counts(*others)
+                elements.set_counts(iter(others))
         else:
             rows, (observation, *_) = state_rows(numbers)
             self.tables.write_input(rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -32,8 +32,9 @@ class PortInput:
 
     With ``counter``, for a runtime that ``can_fuse_counts``, they are all rows with their status, and the counter gets its values from
     the operator's pass; without, only the passing rows. ``build`` makes them from ``numbers``. ``files`` are the ones that they are read
-    from, where they are few, and the DataFrames of one ``shape`` differ between epochs only by files and numbers. A pass over them that
-    was prepared gives ``set_counts`` the values of the observation that ``build`` returned, if any.
+    from, where they are few, and ``several`` those of each scan, where there is more than one. The DataFrames of one ``shape`` differ
+    between epochs only by files and numbers. Of a pass over them that was prepared, ``set_counts`` takes the values of the observations
+    that ``build`` returned, in their order.
     """
 
     build: Build
@@ -41,7 +42,13 @@ class PortInput:
     numbers: tuple[int, ...] = ()
     files: tuple[str, ...] = ()
     shape: str = ""
-    set_counts: Callable[[Mapping[str, object]], None] | None = None
+    set_counts: Callable[[Iterator[Mapping[str, object]]], None] | None = None
+    several: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def scans(self) -> tuple[tuple[str, ...], ...]:
+        """The files of each scan."""
+        return self.several or (self.files,)
 
     @cached_property
     def rows(self) -> DataFrame:
@@ -64,13 +71,20 @@ class Results:
     """Results of an operator, made into a DataFrame where that is needed.
 
     ``build`` makes it from ``numbers`` and an observation for the counts that ``emitted`` reads. ``files`` are the ones that it is read
-    from, where they have few rows, and the DataFrames of one ``shape`` differ between epochs only by files and numbers.
+    from, where they have few rows, ``several`` those of each scan where there is more than one, and the DataFrames of one ``shape`` differ
+    between epochs only by files and numbers.
     """
 
     build: Callable[[Sequence[int], Observation], DataFrame]
     numbers: tuple[int, ...] = ()
     files: tuple[str, ...] = ()
     shape: str = ""
+    several: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def scans(self) -> tuple[tuple[str, ...], ...]:
+        """The files of each scan."""
+        return self.several or (self.files,)
 
 
 def rows_of(results: DataFrame | Results, observation: Observation) -> DataFrame:

@@ -132,7 +132,7 @@ class Contents:
         Returns:
             None where reading all rows costs less: there are few, or many keys.
         """
-        if keys > FEW_KEYS or self.stored_rows < LARGE_TABLE or not self._has_hashes:
+        if keys > FEW_KEYS or self.stored_rows < LARGE_TABLE or not self.has_hashes:
             return None
         # Parquet compares each equality with the bounds of pages, but of an IN only the least and the greatest value.
         wanted = [F.col(HASH) == row[HASH] for row in hashes.select(HASH).distinct().limit(FEW_KEYS + 1).collect()]
@@ -165,7 +165,7 @@ class Contents:
 
     def note_hashes(self) -> None:
         """Note how the hashes of rows that are to be added were made."""
-        self.tables.hashings[self.part] = self._hashing if self._has_hashes else _MIXED
+        self.tables.hashings[self.part] = self._hashing if self.has_hashes else _MIXED
 
     def compact(self, living: int) -> Callable[[], None] | None:
         """Drop all rows where none is left; return the work that merges files, None where there is nothing to merge.
@@ -176,7 +176,7 @@ class Contents:
         if not living:
             self.tables.drop(self.files)
             return None
-        if self.stored_rows > 2 * living + MAX_GARBAGE or not self._has_hashes:
+        if self.stored_rows > 2 * living + MAX_GARBAGE or not self.has_hashes:
             return partial(self._merge, [self.files], whole=True)
         groups = plan_compaction(self.files).merge
         return partial(self._merge, groups, whole=False) if groups else None
@@ -189,7 +189,7 @@ class Contents:
     def read(self, files: Sequence[StateFile]) -> DataFrame:
         """Return all rows of files, outdated ones and marks among them: ``columns``, ``GONE``, ``EPOCH`` and ``HASH``."""
         stored = self.tables.read(files, T.StructType([*self.columns, *ENGINE_FIELDS]))
-        return stored if self._has_hashes else stored.withColumn(HASH, F.expr(self._hash))
+        return stored if self.has_hashes else stored.withColumn(HASH, F.expr(self._hash))
 
     @property
     def _hash(self) -> str:
@@ -202,7 +202,7 @@ class Contents:
         return crc32("\n".join([self._hash, *types]).encode()) + 1
 
     @property
-    def _has_hashes(self) -> bool:
+    def has_hashes(self) -> bool:
         """Whether all stored rows have the hashes that they would get now."""
         return not self.files or self.tables.hashings.get(self.part) == self._hashing
 

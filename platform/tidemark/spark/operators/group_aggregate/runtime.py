@@ -208,14 +208,15 @@ class GroupAggregateEpoch(OperatorEpoch):
         name = ("groups", self.context.uid, given.shape, "stored" if files else "")
         prepared = self.context.prepared[" ".join(filter(None, name))]
         # In the order of the union that merges them.
-        scans = [given.files] if not files else [files, given.files] if self._layout.merged else [given.files, files]
+        stored = [files] if files else []
+        scans = [*stored, *given.scans] if self._layout.merged else [*given.scans, *stored]
         found = prepared.run(scans, given.numbers, pairs)
         if found is None:
             return False
         self._counts, *others = found.observed
         self._check_sums(overflows)
         if given.set_counts is not None and others:
-            given.set_counts(*others)
+            given.set_counts(iter(others))
         self._pairs = self._stage(found)
         state.write_few_groups(found.table)
         self._count_keys()

@@ -7,7 +7,7 @@ version of a result is gone, and one is new.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import Observation
@@ -18,6 +18,7 @@ from tidemark.spark.columns.changes import AFTER, BEFORE, CHANGE_TYPE, net_chang
 from tidemark.spark.columns.expressions import CHANGE, POSITION, TIME, key_hash, quoted
 from tidemark.spark.operators.changelog.contents import EPOCH, GONE, HASH, lookup_hash
 from tidemark.spark.operators.changelog.lifetimes import EXPIRED
+from tidemark.spark.operators.keyed.key_table import union_of
 from tidemark.spark.operators.regular_join.layout import INPUT, JoinLayout, SideLayout
 from tidemark.spark.prepared.runtime_literals import runtime_literals
 
@@ -98,6 +99,21 @@ class JoinFrames:
         observed = pairs.observe(observation, *self._observed(side, again=again))
         return self._exploded(side, observed.where(f"{BEFORE} IS NOT NULL OR {AFTER} IS NOT NULL"))
 
+    def both(self, versions: Sequence[DataFrame]) -> DataFrame:
+        """Return the versions of rows of one input, or of both."""
+        together = union_of(versions)
+        for side in self._layout.sides.values():
+            row = _ROWS[side.port]
+            if row not in together.columns:
+                together = together.withColumn(row, F.lit(None).cast(side.columns))
+        return together.select(*self._on, INPUT, OLD, NEW, *_ROWS.values())
+
+    def scans(self, apart: Collection[str]) -> int:
+        """Return how many times ``results`` read the versions."""
+        how = self._layout.node.how
+        pairs = 0 if how in {"semi", "anti"} else 2 * max(len(apart), 1)
+        return pairs + {"inner": 0, "full": 4}.get(how, 2)
+
     def _observed(self, side: SideLayout, *, again: bool) -> list[Column]:
         twice = f"{_ADDED} > 1 OR {_REMOVED} > 1"
         twice += "" if again else f" OR ({_ADDED} = 1 AND {_REMOVED} = 0 AND {BEFORE} IS NOT NULL)"
@@ -159,20 +175,19 @@ class JoinFrames:
         present = " AND ".join(f"{on} IS NOT NULL" for on in self._on)
         return versions.where(present).groupBy(*self._on).agg(F.expr(f"max({OLD})").alias(_WAS), F.expr(f"max({NEW})").alias(_IS))
 
-    def results(self, versions: DataFrame, changed: Collection[str], *, few: bool, rows: int) -> DataFrame:
+    def results(self, versions: DataFrame, *, apart: Collection[str] = (), few: bool) -> DataFrame:
         """Return the net changes of the result.
 
         Args:
             versions: of both inputs.
-            changed: the inputs that have changes.
+            apart: the inputs with changes, where there are so many versions that rows which stay are not compared with one another.
             few: whether all are processed in one task.
-            rows: how many there are.
         """
         how = self._layout.node.how
         left, right = (versions.where(F.col(INPUT) == port) for port in ("left", "right"))
         parts = []
         if how not in {"semi", "anti"}:
-            parts += self._all_pairs(left, right, changed if rows > MOST_COMPARED else (), few=few)
+            parts += self._all_pairs(left, right, apart, few=few)
         if how in {"left", "full", "semi", "anti"}:
             parts.append(self._kept(left, right, partners=how == "semi", few=few))
         if how in {"right", "full"}:

@@ -1,16 +1,18 @@
 """The regular join of two changelogs: an epoch's changes meet the stored rows of the other input that have their keys.
 
 Three Spark jobs per epoch: the changes are appended to state; the versions of the rows that they concern are staged; the result's changes
-are computed from these alone, as they are written. State has the rows of each input, sorted by the hash of what is compared.
+are computed from these alone, as they are written. State has the rows of each input, sorted by the hash of what is compared. Of few rows
+the three are prepared passes, and the driver writes state and versions.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -21,7 +23,7 @@ from tidemark.graph.checks.changelogs import expires
 from tidemark.graph.operators.regular_join.columns import compared_columns, kept_columns
 from tidemark.graph.operators.regular_join.node import RegularJoinNode
 from tidemark.spark.columns.expressions import START, TIME, quoted
-from tidemark.spark.columns.few_rows import FEW_ROWS
+from tidemark.spark.columns.few_rows import in_one_task
 from tidemark.spark.columns.schemas import no_rows
 from tidemark.spark.columns.state_files import write_folder
 from tidemark.spark.operators.base.contract import (
@@ -31,24 +33,24 @@ from tidemark.spark.operators.base.contract import (
     OperatorEpoch,
     OperatorRuntime,
     PortInput,
+    Results,
     run_in_order,
 )
 from tidemark.spark.operators.base.staged_rows import StagedRows
 from tidemark.spark.operators.base.tables import STATE_COMPRESSION, StateTables
-from tidemark.spark.operators.changelog.contents import GONE, HASH, MANY_ROWS, PAGES, Contents
+from tidemark.spark.operators.changelog.contents import ENGINE_FIELDS, GONE, HASH, MANY_ROWS, PAGES, Contents
 from tidemark.spark.operators.changelog.lifetimes import EXPIRED, Lifetime, drop_expired, renewed_fields, with_expired
-from tidemark.spark.operators.regular_join.frames import EXAMPLE, EXPIRED_ROWS, GROWN, NULL_KEYS, TWICE, WHOLE, JoinFrames
+from tidemark.spark.operators.keyed.key_table import union_of
+from tidemark.spark.operators.regular_join.concerned import Concerned
+from tidemark.spark.operators.regular_join.frames import EXAMPLE, EXPIRED_ROWS, GROWN, MOST_COMPARED, NULL_KEYS, TWICE, JoinFrames
+from tidemark.spark.operators.regular_join.key_errors import key_came_twice, null_keys_on_both_sides
 from tidemark.spark.operators.regular_join.layout import INPUT, JoinLayout, SideLayout, known_types, types_of_rows
+from tidemark.spark.prepared.prepared_pass import Frame
 from tidemark.state.log.progress import OperatorProgress
 from tidemark.state.log.records import OperatorState, StateFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-MOST_BROADCAST: Final = 2_000_000
-"""Up to so many hashes of changed keys are sent to each task that reads state."""
-
-_ROWS: Final = {"left": "l", "right": "r"}
 
 
 class RegularJoinRuntime(OperatorRuntime):
@@ -62,6 +64,7 @@ class RegularJoinRuntime(OperatorRuntime):
         super().__init__(node)
         self._declared = node
         self.types = {port: known_types(node, port) for port in node.PORTS}
+        self._given: dict[tuple[str, str], T.StructType] = {}
         # Keys of an input whose own state expires come again without a delete before.
         self.come_again = {port for port, given in zip(node.PORTS, node.inputs, strict=False) if expires(given)}
 
@@ -78,6 +81,14 @@ class RegularJoinRuntime(OperatorRuntime):
     def set_types(self, inputs: Mapping[str, DataFrame]) -> None:
         """Set the columns of the inputs."""
         self.types = {port: types_of_rows(self.node, port, rows) for port, rows in inputs.items()}
+
+    def types_of(self, port: str, given: PortInput) -> T.StructType:
+        """Return the columns of an input's rows; few rows of files of one shape have the same in each epoch."""
+        if not given.files:
+            return types_of_rows(self.node, port, given.rows)
+        if (port, given.shape) not in self._given:
+            self._given[port, given.shape] = types_of_rows(self.node, port, given.rows)
+        return self._given[port, given.shape]
 
     def begin(self, context: OperatorContext) -> RegularJoinEpoch:
         """Return the operator at work on an epoch."""
@@ -111,26 +122,22 @@ class RegularJoinEpoch(OperatorEpoch):
 
         With a lifetime of event time the changes are staged, and the rest is done by ``emit``, when the watermark is known.
         """
-        rows = {port: given.rows for port, given in inputs.items()}
-        layout = self._layout = self._layout_with(rows)
+        layout = self._layout = self._layout_with(inputs)
         self._tables.require_types(layout.state)
         if any(lifetime.waits for lifetime in self._lifetimes.values()):
-            self._waiting = {port: StagedRows(self.context, self._tables, each) for port, each in rows.items()}
+            self._waiting = {port: StagedRows(self.context, self._tables, given.rows) for port, given in inputs.items()}
         else:
-            self._write(layout, rows)
+            if not self._append_few(layout, inputs):
+                self._append(layout, {port: given.rows for port, given in inputs.items()})
+            self._stage(layout)
         crash_point("state-staged")
 
-    def _write(self, layout: JoinLayout, rows: Mapping[str, DataFrame]) -> None:
-        self._append(layout, rows)
-        self._tables.adopt(layout.state)
-        if any(self._added.values()):
-            self._stage(layout)
-
-    def _layout_with(self, rows: Mapping[str, DataFrame]) -> JoinLayout:
+    def _layout_with(self, inputs: Mapping[str, PortInput]) -> JoinLayout:
         """Return the columns, by the rows of inputs that have some, else as stored, or as the graph or the session knows them."""
         node, types = self.runtime.node, dict[str, T.StructType]()
         for port in node.PORTS:
-            known = types_of_rows(node, port, rows[port]) if port in rows else self._stored_types(port) or self.runtime.types[port]
+            given = inputs.get(port)
+            known = self.runtime.types_of(port, given) if given else self._stored_types(port) or self.runtime.types[port]
             if known is None:
                 raise UserCodeError(
                     f"the types of the {port} input of the join are not known: it has no rows yet, and the job's code fails without rows",
@@ -170,6 +177,40 @@ class RegularJoinEpoch(OperatorEpoch):
             if port not in self._expired:
                 self._count(f"rows_{port}", observation.get[port] or 0)
 
+    def _append_few(self, layout: JoinLayout, inputs: Mapping[str, PortInput]) -> bool:
+        """Append few changes to state by a prepared pass; return whether it could be."""
+        if self._expired or not all(given.files for given in inputs.values()):
+            return False
+
+        def changes(numbers: Sequence[int]) -> Frame:
+            *others, epoch = numbers
+            made, observations = [], list[Observation]()
+            for port, given in inputs.items():
+                own, others = others[: len(given.numbers)], others[len(given.numbers) :]
+                rows, observed = given.build(own)
+                observations += observed
+                made.append(layout.sides[port].delta(in_one_task(rows), epoch))
+            return union_of(made), observations
+
+        numbers = (*(number for given in inputs.values() for number in given.numbers), self.context.epoch)
+        shape = (f"{port} {given.shape}".strip() for port, given in inputs.items())
+        prepared = self.context.prepared[" ".join(["changes", self.context.uid, *shape])]
+        found = prepared.run([files for given in inputs.values() for files in given.scans], numbers, changes)
+        if found is None:
+            return False
+        observed = iter(found.observed)
+        for port, given in inputs.items():
+            if given.set_counts is not None:
+                given.set_counts(observed)
+            contents = self._contents(layout.sides[port])
+            mine = found.table.filter(pc.equal(found.table[INPUT], port)).select(
+                [*contents.columns.names, *(f.name for f in ENGINE_FIELDS)]
+            )
+            self._added[port] = contents.add_few(mine)
+            gone = pc.sum(mine[GONE]).as_py() or 0
+            self._count(f"rows_{port}", mine.num_rows - 2 * gone)
+        return True
+
     def _count(self, name: str, rows: int) -> None:
         self._counters[name] = self._counters.get(name, 0) + rows
 
@@ -177,70 +218,63 @@ class RegularJoinEpoch(OperatorEpoch):
         return Contents(self._tables, side.port, side.stored, side.identity, side.compared, side.hash)
 
     def _stage(self, layout: JoinLayout) -> None:
-        """Stage the versions of the rows that the changes concern, and check their keys; one Spark job."""
-        frames = JoinFrames(layout, self.context.uid, self.context.epoch)
-        observed: dict[str, Observation] = {}
-        parts: list[DataFrame] = []
-        flipped = None
-        # The right input first: only if it loses a key, or gets one, do the left rows of that key enter or leave a semi or anti join.
-        for port, side in (("right", layout.right), ("left", layout.left)):
-            rows = self._concerned(layout, side, flipped)
-            if rows is None:
-                continue
-            observed[port] = Observation()
-            versions = frames.versions(side, rows, observed[port], again=port in self.runtime.come_again)
-            if port == "right" and self._asks_flipped():
-                self._first = StagedRows(self.context, self._tables, versions)
-                versions, flipped = self._first.rows, frames.flipped(self._first.rows)
-            parts.append(versions)
-        versions = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1], allowMissingColumns=True)
-        for port, side in layout.sides.items():
-            if _ROWS[port] not in versions.columns:
-                versions = versions.withColumn(_ROWS[port], F.lit(None).cast(side.columns))
-        self._versions = StagedRows(self.context, self._tables, versions)
-        self._check_keys({port: found.get for port, found in observed.items()})
+        """Stage the versions of the rows that the changes concern, if there are any, and check their keys; one Spark job, at times two."""
+        self._tables.adopt(layout.state)
+        if not any(self._added.values()):
+            return
+        concerned = {port: self._concerned(layout, side) for port, side in layout.sides.items()}
+        if self._asks_flipped():
+            concerned["left"] = dataclasses.replace(concerned["left"], flipped=self._flipped(layout, concerned.pop("right")))
+        there = [port for port, each in concerned.items() if each.scans]
+
+        def versions(numbers: Sequence[int]) -> Frame:
+            frames, observed = JoinFrames(layout, self.context.uid, *numbers), [Observation() for _ in there]
+            made = [] if self._first is None else [self._first.rows]
+            for port, observation in zip(there, observed, strict=True):
+                rows = self._marked(port, concerned[port].parts())
+                made.append(frames.versions(layout.sides[port], rows, observation, again=port in self.runtime.come_again))
+            return frames.both(made), observed
+
+        scans = [self._tables.few_files(files) for port in there for files in concerned[port].scans]
+        found = None
+        if all(scans) and not self._expired and self._first is None and all(concerned[port].few for port in there):
+            shape = (f"{port} {len(concerned[port].changes) > 0} {len(concerned[port].asked)}" for port in there)
+            prepared = self.context.prepared[" ".join(["versions", self.context.uid, *shape])]
+            found = prepared.run(scans, (self.context.epoch,), versions)
+        if found is None:
+            rows, observations = versions((self.context.epoch,))
+            self._versions = StagedRows(self.context, self._tables, rows)
+            self._check_keys({port: observation.get for port, observation in zip(there, observations, strict=True)})
+        else:
+            self._versions = StagedRows(self.context, self._tables, found)
+            self._check_keys(dict(zip(there, found.observed, strict=True)))
 
     def _asks_flipped(self) -> bool:
         """Whether it saves reading stored left rows to find first which keys the right input loses or gets; one Spark job."""
         changed, stored = bool(self._added.get("right")), sum(file.rows for file in self._before["left"])
         return changed and self.runtime.node.how in {"semi", "anti"} and stored > MANY_ROWS
 
-    def _concerned(self, layout: JoinLayout, side: SideLayout, flipped: DataFrame | None) -> DataFrame | None:
-        """Return an input's changes, and its stored rows whose keys have changes that concern them; None where there are neither.
+    def _flipped(self, layout: JoinLayout, concerned: Concerned) -> DataFrame:
+        """Stage the versions of the right input; return the hashes of the keys that it loses or gets.
 
-        Args:
-            layout: the columns.
-            side: the input.
-            flipped: the hashes of the only keys whose stored rows changes of the other input concern, where they are known.
+        Only of these keys the left rows enter or leave a semi or anti join.
         """
-        contents, mine = self._contents(side), self._added.get(side.port, [])
+        frames, observation = JoinFrames(layout, self.context.uid, self.context.epoch), Observation()
+        rows = self._marked("right", concerned.parts())
+        versions = frames.versions(layout.right, rows, observation, again="right" in self.runtime.come_again)
+        self._first = StagedRows(self.context, self._tables, versions)
+        self._check_keys({"right": observation.get})
+        return frames.flipped(self._first.rows)
+
+    def _concerned(self, layout: JoinLayout, side: SideLayout) -> Concerned:
+        """Return an input's changes, and its stored rows whose keys have changes that concern them."""
         other = "left" if side.port == "right" else "right"
         sources = {other: self._added.get(other, [])}
         if self._counts_rows_of(side.port) or side.port in {*self._expired, *self.runtime.come_again}:
-            sources[side.port] = mine
-        asked = {port: self._contents(layout.sides[port]).read(files).select(HASH) for port, files in sources.items() if files}
-        if flipped is not None and side.port == "left":
-            asked[other] = flipped
-        parts = [self._marked(side.port, contents.read(mine), "false").withColumn(WHOLE, F.lit(True))] if mine else []
-        if asked and self._before[side.port]:
-            marked = [hashes.withColumn(WHOLE, F.lit(port == other)) for port, hashes in asked.items()]
-            hashes = (marked[0] if len(marked) == 1 else marked[0].union(marked[1])).groupBy(HASH).agg(F.max(WHOLE).alias(WHOLE))
-            changed = sum(file.rows for files in sources.values() for file in files)
-            lifetime = self._lifetimes[side.port]
-            stored = self._looked_up(contents, contents.read(self._before[side.port]), hashes, changed)
-            parts.append(self._marked(side.port, stored, lifetime.expired(lifetime.now_before)))
-        if not parts:
-            return None
-        return parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
-
-    def _looked_up(self, contents: Contents, stored: DataFrame, hashes: DataFrame, changed: int) -> DataFrame:
-        """Return the stored rows with some hashes, with ``WHOLE``."""
-        found = contents.pages(stored, hashes, changed)
-        if found is None and self.context.native and contents.stored_rows <= FEW_ROWS:
-            asked = hashes.hint("merge")
-        else:
-            asked = F.broadcast(hashes) if changed <= MOST_BROADCAST else hashes
-        return (stored if found is None else found).join(asked, HASH).select(*map(quoted, stored.columns), WHOLE)
+            sources[side.port] = self._added.get(side.port, [])
+        asked = [(self._contents(layout.sides[port]), files) for port, files in sources.items() if files]
+        before = self._before[side.port]
+        return Concerned(self._contents(side), self._added.get(side.port, []), before, asked if before else [], self.context.native)
 
     def _counts_rows_of(self, port: str) -> bool:
         """Whether results depend on how many rows of an input each key has."""
@@ -255,25 +289,9 @@ class RegularJoinEpoch(OperatorEpoch):
                 self._count(f"rows_{port}", values[GROWN] or 0)
                 self._expired[port] += values[EXPIRED_ROWS] or 0
             if values[TWICE]:
-                raise UserCodeError(
-                    f"the {port} input of the join brings the key {values[EXAMPLE]} again, without the row that it takes the place of",
-                    fix=f"keep the newest row of each key: .latest(by={list(node.sides[port].keys)!r}) instead of .as_changelog(key=...)",
-                    job=self.context.job,
-                    uid=self.context.uid,
-                    place=node.place,
-                )
+                raise key_came_twice(node, port, values[EXAMPLE], job=self.context.job, uid=self.context.uid)
         if node.how == "full" and all(self._counters.get(f"null_keys_{port}", 0) > 0 for port in node.PORTS):
-            key = ", ".join(node.result_keys)
-            some = next(iter((*node.right.keys, *node.left.keys)))
-            raise UserCodeError(
-                "both inputs of a full join have a row whose key is null, or null in part, and both could be one row of the result "
-                f"({key})",
-                fix="to keep both, add a column that is never null to one input and to its key: .with_columns(of_left='true')"
-                f".as_changelog(key={[*node.left.keys, 'of_left']!r}); to leave one out: .filter('{some} IS NOT NULL')",
-                job=self.context.job,
-                uid=self.context.uid,
-                place=node.place,
-            )
+            raise null_keys_on_both_sides(node, job=self.context.job, uid=self.context.uid)
 
     @property
     def input_counts(self) -> Mapping[str, InputCounts] | None:
@@ -288,22 +306,33 @@ class RegularJoinEpoch(OperatorEpoch):
         """Never called: there are no side outputs."""
         raise ValueError(f"{counter} of {list(inputs)}")
 
-    def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
+    def emit(self, watermark: int, observation: Observation) -> Results | None:
         """Return the changes of the result; before, drop what has expired."""
+        del observation  # the results are given theirs
         self.watermark = watermark
         if self._waiting and self._layout is not None:
-            self._write(self._layout, {port: staged.rows for port, staged in self._waiting.items()})
+            self._append(self._layout, {port: staged.rows for port, staged in self._waiting.items()})
+            self._stage(self._layout)
         self._sweep()
         if self._layout is None or self._versions is None or not self._versions.count:
             return None
-        frames = JoinFrames(self._layout, self.context.uid, self.context.epoch)
-        changed, staged = [port for port, files in self._added.items() if files], self._versions
-        results = frames.results(staged.rows, changed, few=staged.few, rows=staged.count)
-        return results.observe(observation, F.count(F.lit(1)).alias("emitted"))
+        frames, versions = JoinFrames(self._layout, self.context.uid, self.context.epoch), self._versions
+        apart = [port for port, files in self._added.items() if files] if versions.count > MOST_COMPARED else []
 
-    def _marked(self, port: str, rows: DataFrame, expired: str) -> DataFrame:
-        """Return rows with ``EXPIRED``, where they have a lifetime."""
-        return with_expired(rows, expired, None) if port in self._expired else rows
+        def results(_: Sequence[int], observation: Observation) -> DataFrame:
+            return frames.results(versions.rows, apart=apart, few=versions.few).observe(observation, F.count(F.lit(1)).alias("emitted"))
+
+        files = versions.few_files
+        return Results(results, files=files, shape=" ".join(["results", *apart]), several=(files,) * frames.scans(apart))
+
+    def _marked(self, port: str, parts: Mapping[str, DataFrame]) -> DataFrame:
+        """Return changes and stored rows together, with ``EXPIRED``, where they have a lifetime."""
+        lifetime = self._lifetimes[port]
+        if port in self._expired:
+            expired = {"changes": "false", "stored": lifetime.expired(lifetime.now_before)}
+            parts = {name: with_expired(rows, expired[name], None) for name, rows in parts.items()}
+        first, *others = parts.values()
+        return first.union(others[0]) if others else first
 
     def _sweep(self) -> None:
         """Drop the rows that have expired; a Spark job for an input, now and then."""

@@ -1,0 +1,87 @@
+"""Runs whose prepared passes are noted, and what is compared between a run with them and one without."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+import tidemark as tm
+from tidemark.spark.prepared.prepared_pass import PreparedPass
+from tidemark.spark.prepared.prepared_plan import PassRows
+from tidemark.state.log.progress import EpochProgress
+
+NEVER = 10**9
+"""After so many epochs no plan is made."""
+
+
+class Passes:
+    """The prepared passes that ran, and those that were refused with their reasons."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ran: list[str] = []
+        self.refused: dict[str, str] = {}
+        self._monkeypatch = monkeypatch
+        run = PreparedPass.run
+
+        def noted(prepared: PreparedPass, paths: Sequence[Sequence[str]], numbers: Sequence[int], build: Any) -> PassRows | None:
+            rows = run(prepared, paths, numbers, build)
+            if rows is not None:
+                self.ran.append(prepared.name)
+            if prepared.refused is not None:
+                self.refused[prepared.name] = prepared.refused
+            return rows
+
+        monkeypatch.setattr(PreparedPass, "run", noted)
+        monkeypatch.setattr(PreparedPass, "COMPARED_ALWAYS", True)
+
+    def after(self, epochs: int) -> None:
+        """Have plans made after so many epochs."""
+        self._monkeypatch.setattr(PreparedPass, "PREPARED_AFTER", epochs)
+
+
+@contextmanager
+def noted_passes(monkeypatch: pytest.MonkeyPatch, *, after: int) -> Iterator[Passes]:
+    """Yield the prepared passes of the runs within: plans are made after so many epochs, and compared in each."""
+    with monkeypatch.context() as patch:
+        passes = Passes(patch)
+        passes.after(after)
+        yield passes
+
+
+def counted(epochs: Sequence[EpochProgress]) -> set[str]:
+    """Return what epochs counted, a text for each number, without what they took and what they wrote where."""
+    return {text for epoch in epochs for text in _texts(asdict(epoch), f"{epoch.epoch}")}
+
+
+def _texts(value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, item in value.items():
+            if name not in ("job", "lineage", "duration_ms", "stages", "spark_jobs", "state_bytes", "bytes", "location"):
+                yield from _texts(item, f"{path} {name}")
+    else:
+        yield f"{path}: {value!r}"
+
+
+def versions(place: Path) -> list[list[str]]:
+    """Return the content of each version of a table."""
+    newest = DeltaTable(str(place)).version()
+    return [sorted(map(str, DeltaTable(str(place), version=each).to_pyarrow_table().to_pylist())) for each in range(newest + 1)]
+
+
+def state_rows(name: str, uid: str, store: Path) -> list[tuple[str, int, list[str]]]:
+    """Return the table, the epoch and the rows of each state file of an operator, without nulls: a file may lack columns that are null."""
+    files = tm.savepoints_of(name, store=str(store)).take("compared").record.operators[uid].files
+    found = []
+    for file in files:
+        rows = pq.ParquetFile(store / name / file.path).read().to_pylist()
+        assert len(rows) == file.rows
+        texts = (str(sorted((name, value) for name, value in row.items() if value is not None)) for row in rows)
+        found.append((file.part, file.epoch, sorted(texts)))
+    return sorted(found)

@@ -1,0 +1,102 @@
+"""Regular joins of few rows, by passes whose plans are kept between epochs: the same tables, counts and state as without them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import tidemark as tm
+from tests.engine.lab import NOW, require_conservation
+from tests.engine.prepared_runs import NEVER, counted, noted_passes, state_rows, versions
+from tests.joins.changelog_programs import Row, random_program
+from tidemark.testing.manual_clock import ManualClock
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+EPOCHS = {"left": 5, "right": 4}
+"""Of the right there are fewer, so that some epochs have rows of one input only."""
+
+SCHEMA = "op STRING, id INT, k STRING, v DOUBLE, t BIGINT"
+
+
+@dataclass(frozen=True)
+class Ran:
+    """The content of each version of the table, the counts of each epoch, the state's files, and the prepared passes that ran."""
+
+    table: list[list[str]]
+    counts: set[str]
+    state: list[Any]
+    passes: list[str]
+
+
+def land(folder: Path) -> None:
+    """Write a file of changes for each epoch and input: with null keys, keys with many partners, NaN, and an epoch without changes."""
+    for seed, (side, epochs) in enumerate(EPOCHS.items()):
+        drawn = Random(seed)
+
+        def row(drawn: Random = drawn) -> Row:
+            values = [1.5, -0.0, float("nan"), None]
+            return {"id": drawn.randrange(9), "k": drawn.choice(["a", "b", "ä", None]), "v": drawn.choice(values)}
+
+        program = random_program(drawn, ["id"], row, lambda was, row=row: {**row(), "id": was["id"]}, epochs=epochs, steps=16)
+        (folder / side).mkdir(parents=True)
+        for epoch, changes in enumerate(program.epochs):
+            columns = {name: [change[name] for _, change in changes] for name in ("id", "k", "v")}
+            types = {"id": pa.int32(), "k": pa.string(), "v": pa.float64()}
+            made = {name: pa.array(values, types[name]) for name, values in columns.items()}
+            made |= {"op": pa.array([operation for operation, _ in changes], pa.string())}
+            made |= {"t": pa.array([epoch * 1_000 + number for number in range(len(changes))], pa.int64())}
+            file = folder / side / f"{epoch}.parquet"
+            pq.write_table(pa.table(made), file)
+            os.utime(file, (1_600_000_000 + epoch,) * 2)
+
+
+def changelog(folder: Path, side: str, **names: str) -> tm.Stream:
+    spec = tm.files(str(folder / side), format="parquet", schema=SCHEMA, max_files_per_epoch=1)
+    rows = tm.source(side, spec, watermarks=tm.bounded_out_of_orderness("1 minute", timestamp="t"))
+    return rows.select("op", "k", **names).as_changelog(key=[next(iter(names))], operation="op").select("k", *names)
+
+
+def joined(folder: Path, how: Any) -> tm.Stream:
+    left, right = changelog(folder, "left", id="id", x="v"), changelog(folder, "right", rid="id", y="v")
+    return left.join(right, on="k", how=how).uid("pairs").filter("coalesce(x, 0) <> 9").with_columns(twice="x * 2")
+
+
+def run(spark: SparkSession, folder: Path, name: str, stream: tm.Stream, monkeypatch: pytest.MonkeyPatch, *, after: int) -> Ran:
+    """Run a job over the landed files, with plans made after so many epochs."""
+    outputs = {"pairs": tm.delta(stream, str(folder / name / "pairs"), mode="upsert")}
+    with noted_passes(monkeypatch, after=after) as passes:
+        job = tm.Job(name, outputs=outputs, store=str(folder / "store"))
+        done = tm.run(job, spark=spark, clock=ManualClock(NOW), end_of_input=True)
+    # Where only one input has changes, Spark may reuse an exchange: such an epoch is planned anew.
+    assert all(name.startswith("versions") and " False " in name for name in passes.refused), passes.refused
+    for epoch in done.epochs:
+        require_conservation(epoch)
+    state = state_rows(name, "pairs", folder / "store")
+    return Ran(versions(folder / name / "pairs"), counted(done.epochs), state, passes.ran)
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "full", "semi", "anti"])
+def test_tables_counts_and_state_are_those_of_data_frames(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    land(tmp_path)
+    made = run(spark, tmp_path, "made", joined(tmp_path, how), monkeypatch, after=NEVER)
+    prepared = run(spark, tmp_path, "prepared", joined(tmp_path, how), monkeypatch, after=0)
+    assert prepared.table == made.table
+    assert prepared.counts == made.counts
+    assert prepared.state == made.state
+    assert len(made.table) > EPOCHS["right"] // 2
+    assert made.passes == []
+    kinds = {name.split()[0] for name in prepared.passes}
+    assert kinds == {"changes", "versions", "output"}
