@@ -62,7 +62,7 @@ def staged(monkeypatch: pytest.MonkeyPatch) -> Staged:
     found = Staged()
     monkeypatch.setattr("tidemark.spark.operators.base.staged_rows.write_folder", found.write)
     monkeypatch.setattr("tidemark.spark.operators.regular_join.runtime.MANY_ROWS", 0)
-    monkeypatch.setattr("tidemark.spark.operators.regular_join.runtime.FEW_ROWS", 0)
+    monkeypatch.setattr("tidemark.spark.operators.regular_join.concerned.FEW_ROWS", 0)
     return found
 
 
@@ -104,7 +104,7 @@ def test_pairs_of_which_no_row_changes_are_not_compared(spark: SparkSession, tmp
         return made
 
     monkeypatch.setattr(JoinFrames, "results", counted)
-    monkeypatch.setattr("tidemark.spark.operators.regular_join.frames.MOST_COMPARED", 0)
+    monkeypatch.setattr("tidemark.spark.operators.regular_join.runtime.MOST_COMPARED", 0)
     left, right = (table(name, [many(ROWS - size), [("delete", ROWS - 1), ("insert", 1)], []]) for name in ("l", "r"))
     ran = by_epoch(run_history(spark, tmp_path, {"pairs": left.join(right, on="k").uid("pairs")})["pairs"])
     # Of each side one row goes and another one comes.

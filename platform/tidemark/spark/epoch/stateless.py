@@ -395,7 +395,5 @@ def _guarded(expression: Expression, passing: Column) -> Column:
 
 
 def _branch_number(node: SplitNode, tag: OutputTag) -> int:
-    for number, (found, _) in enumerate(node.branches):
-        if found.name == tag.name:
-            return number
-    return len(node.branches)
+    names = [found.name for found, _ in node.branches]
+    return names.index(tag.name) if tag.name in names else len(names)

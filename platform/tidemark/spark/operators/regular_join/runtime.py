@@ -203,12 +203,10 @@ class RegularJoinEpoch(OperatorEpoch):
             if given.set_counts is not None:
                 given.set_counts(observed)
             contents = self._contents(layout.sides[port])
-            mine = found.table.filter(pc.equal(found.table[INPUT], port)).select(
-                [*contents.columns.names, *(f.name for f in ENGINE_FIELDS)]
-            )
+            names = [*contents.columns.names, *(field.name for field in ENGINE_FIELDS)]
+            mine = found.table.filter(pc.equal(found.table[INPUT], port)).select(names)
             self._added[port] = contents.add_few(mine)
-            gone = pc.sum(mine[GONE]).as_py() or 0
-            self._count(f"rows_{port}", mine.num_rows - 2 * gone)
+            self._count(f"rows_{port}", mine.num_rows - 2 * (pc.sum(mine[GONE]).as_py() or 0))
         return True
 
     def _count(self, name: str, rows: int) -> None:
@@ -244,10 +242,10 @@ class RegularJoinEpoch(OperatorEpoch):
         if found is None:
             rows, observations = versions((self.context.epoch,))
             self._versions = StagedRows(self.context, self._tables, rows)
-            self._check_keys({port: observation.get for port, observation in zip(there, observations, strict=True)})
+            observed: Sequence[Mapping[str, Any]] = [observation.get for observation in observations]
         else:
-            self._versions = StagedRows(self.context, self._tables, found)
-            self._check_keys(dict(zip(there, found.observed, strict=True)))
+            self._versions, observed = StagedRows(self.context, self._tables, found), found.observed
+        self._check_keys(dict(zip(there, observed, strict=True)))
 
     def _asks_flipped(self) -> bool:
         """Whether it saves reading stored left rows to find first which keys the right input loses or gets; one Spark job."""
