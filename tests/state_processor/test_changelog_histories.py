@@ -73,8 +73,13 @@ def streams(rows: Sequence[Sequence[Row]], others: Sequence[Sequence[Row]]) -> d
     changes, right = source("rows", rows, CHANGES), source("others", others, OTHERS)
     table = changes.as_changelog(key=["id"], operation="op").select("t", "id", "k", "v", "m")
     other = right.as_changelog(key=["rid"], operation="op").select("rid", "k", "w")
-    sums = {"n": tm.count(), "total": tm.sum("m"), "mean": tm.avg("v"), "most": tm.max("v"), "spread": tm.stddev("v")}
-    listed = {"last": tm.last("v"), "of": tm.max_by("id", "v"), "ids": tm.collect_list("id"), "kinds": tm.count_distinct("v")}
+    sums: dict[str, Any] = {"n": tm.count(), "total": tm.sum("m"), "mean": tm.avg("v"), "most": tm.max("v"), "spread": tm.stddev("v")}
+    listed: dict[str, Any] = {
+        "last": tm.last("v"),
+        "of": tm.max_by("id", "v"),
+        "ids": tm.collect_list("id"),
+        "kinds": tm.count_distinct("v"),
+    }
     newest = changes.latest(by=["id"], deleted="op = 'delete'")
     found = {
         "added": changes.key_by("k").aggregate(**sums, **listed),
