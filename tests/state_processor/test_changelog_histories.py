@@ -145,3 +145,8 @@ def test_a_changelog_has_one_row_for_each_key(spark: SparkSession, tmp_path: Pat
     with pytest.raises(DefinitionError, match=r"input 'rows' of 'groups' has the key \{\"id\":7\} more than once") as caught:
         made.bootstrap(job, "groups", twice, time="t")
     assert caught.value.fix == "give the content of the changelog: of each key the newest row"
+    untimed = spark.createDataFrame([(1, 7, "a", 1, None), (None, 8, "b", 1, None)], ROWS)
+    with pytest.raises(DefinitionError, match=r"no event time in the row of the key \{\"id\":8\}"):
+        made.bootstrap(job, "groups", untimed, time="t")
+    with pytest.raises(DefinitionError, match="the content of the input 'right' of 'pairs' is not given"):
+        made.bootstrap(job, "pairs", {"left": untimed.where("t IS NOT NULL")}, time="t")
