@@ -161,7 +161,7 @@ def resolve_checks(context: dg.ResolutionContext, given: Sequence[dg.Model | str
             found += _of_template(model, context.resolve_value(model))
             continue
         arguments = dict(context.resolve_value(model.model_dump(exclude_none=True)))
-        if "severity" in arguments:
+        if "severity" in arguments and arguments["type"] != "expectations":
             arguments["severity"] = dg.AssetCheckSeverity(arguments["severity"])
         found.append(CHECKS[arguments.pop("type")](**arguments))
     return found

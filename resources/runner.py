@@ -145,8 +145,15 @@ class TidemarkResource(dg.ConfigurableResource[Any]):
             asset_key=next(key for key in bound.keys.values() if key in selected),
             clock=SYSTEM_CLOCK,
         )
-        result = self.run_job(bound.job, store=store, on_epoch=reporter, run_id=context.run.run_id)
-        report = report_of_run(bound.job, store, result.epochs, lineage=result.lineage, head=result.head)
+        # The result keeps the newest epochs only, and the report is of all.
+        epochs: list[EpochProgress] = []
+
+        def on_epoch(progress: EpochProgress) -> None:
+            epochs.append(progress)
+            reporter(progress)
+
+        result = self.run_job(bound.job, store=store, on_epoch=on_epoch, run_id=context.run.run_id)
+        report = report_of_run(bound.job, store, epochs, lineage=result.lineage, head=result.head)
         context.log.info(_summary(report))
         unchanged = _unchanged(bound, report, context.instance) if skip_unchanged else frozenset[dg.AssetKey]()
         yield from materializations(bound, report, selected=set(selected) - unchanged)

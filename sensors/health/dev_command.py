@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-import psutil
+import psutil  # type: ignore[import-untyped]  # ships no types
 
 _SET_BY_DEV: Final = "DAGSTER_IS_DEV_CLI"
 """The variable that `dagster dev` sets for the processes that it starts; it is not in its own environment."""

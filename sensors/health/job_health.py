@@ -48,6 +48,8 @@ HEALTH_RULES: tuple[RuleName, ...] = ("health", "restarts", "check", "savepoint"
 """The sensor's default rules. Lag and late rows have separate sensors, which know a job's definition."""
 
 _NAMED = 20
+_PATIENCE_S = 20.0
+"""How long a tick waits for an earlier one that still sends alerts."""
 
 
 def build_job_health_sensor(
@@ -174,7 +176,9 @@ class _HealthState:
 
         The code server of a `dagster dev` that was killed sends nothing, and leaves the alerts to the next one at once.
         """
-        with self._lock:
+        if not self._lock.acquire(timeout=_PATIENCE_S):
+            return ["alerts wait: an earlier tick is still sending some"]
+        try:
             if self._dev.has_ended:
                 self._watch.close()
                 return ["alerts are left to others: the dagster dev that started this process has ended"]
@@ -184,6 +188,8 @@ class _HealthState:
             finally:
                 self._delivery.resource = None
             return [*(f"sent: {title}" for title in self._delivery.sent), *_pending_text(report)]
+        finally:
+            self._lock.release()
 
 
 def _verdict(

@@ -259,7 +259,7 @@ class TestCommand:
             ("[autoscaler]\ncatch_up = 60\n", "catch_up = 60 is not a text"),
             ("[scaler]\n", "unknown 'scaler'"),
             ("[autoscaler\n", "not TOML"),
-            ('mode = "act"\n', "settings outside of a table. Fix: write [autoscaler]"),
+            ('mode = "act"\n', "write [autoscaler] in a line above them"),
         ):
             file.write_text(text)
             refused = self.said(job, "autoscale", "fares", "--config", str(file))

@@ -50,6 +50,8 @@ def test_the_command_shows_what_the_last_evaluation_found(tmp_path: Path) -> Non
     watch(root, clock, {"ops": Receiver(Mailbox())}).evaluate([view])
     (alert,) = read_firing_alerts(root, view)
     assert alert == LATE
+    # It still fires, and a text of what is there now would say the opposite.
+    assert read_firing_alerts(root, job_view(rows=96_000, late=12)) == (LATE,)
     done = CliRunner().invoke(main, ["status", "taxi", "--json", "--store", str(tmp_path)])
     (shown,) = json.loads(done.stdout)["alerts"]
     assert (shown["rule"], shown["severity"], shown["since"]) == ("late", "error", T0)

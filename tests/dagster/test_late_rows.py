@@ -50,8 +50,8 @@ def test_it_says_what_would_have_kept_the_rows_of_all_epochs(tmp_path: Path) -> 
     assert (found["advised_more_seconds"], found["advised_setting"]) == (60.0, "an allowed lateness of 11m")
     rows = [record.data for record in found["late_rows_kept"].records]  # type: ignore[attr-defined]
     assert [(row["setting"], row["more_seconds"], row["rows_kept"], row["share"]) for row in rows[-3:]] == [
-        ("an allowed lateness of 15m", 300.0, 99, "99%"),
         ("an allowed lateness of 25m", 900.0, 99, "99%"),
+        ("an allowed lateness of 40m", 1800.0, 99, "99%"),
         ("an allowed lateness of 1h 10m", 3600.0, 100, "all"),
     ]
     assert [row["more_seconds"] for row in rows if row["advised"]] == [60.0]
@@ -124,6 +124,6 @@ def test_each_side_of_a_join_has_its_own_advice() -> None:
     found = {name: metadata(job, name, progress).get("late_advice") for name in outputs}
     assert found == {
         "hourly": None,
-        "late": "a bound of the watermark greater by 10s would have kept 50% of 2 late rows, by 1m all",
+        "late": "a bound of the watermark greater by 5s would have kept 50% of 2 late rows, by 1m all",
         "others": "a bound of the watermark greater by 1s would have kept all of 1 late rows",
     }

@@ -115,7 +115,7 @@ def test_the_asset_of_late_rows_links_the_partitions_that_they_belong_to(rig: Ri
     rig.tick()
     (found,) = rig.observations(LATE)
     shown = {key.removeprefix("tidemark/"): value.value for key, value in found.metadata.items()}
-    assert shown["late_advice"] == "an allowed lateness of 11m would have kept 50% of 2 late rows, one of 15m all"
+    assert shown["late_advice"] == "an allowed lateness of 10m 30s would have kept 50% of 2 late rows, one of 12m all"
     page = "/assets/cabs/hourly?view=partitions&partition=2024-03-04-0{}%3A00"
     links = [f"[2024-03-04-0{hour}:00]({page.format(hour)})" for hour in (1, 0)]
     assert shown["late_partitions"] == f"- hourly: {', '.join(links)}"

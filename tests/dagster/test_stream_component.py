@@ -96,6 +96,16 @@ def test_a_suite_of_great_expectations_stands_in_yaml(sandbox: DefsFolderSandbox
         }
 
 
+def test_a_suite_may_set_the_severity_of_all_its_checks(sandbox: DefsFolderSandbox) -> None:
+    path = scaffold(sandbox) / "defs.yaml"
+    path.write_text(path.read_text() + SUITE.replace("      suite: fares\n", "      severity: warn\n      rows: run\n      max_rows: 9\n"))
+    with sandbox.load_component_and_build_defs(path.parent) as (component, _):
+        assert isinstance(component, TidemarkStreamComponent)
+        (suite,) = component.checks
+        assert isinstance(suite, ExpectationChecks)
+        assert (suite.severity, suite.rows, suite.max_rows) == ("warn", "run", 9)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
@@ -103,6 +113,7 @@ def test_a_suite_of_great_expectations_stands_in_yaml(sandbox: DefsFolderSandbox
         ("kwargs: {column: zone}", "column: zone", "column"),
         ("severity: warning", "severity: fatal", "'critical', 'warning' or 'info'"),
         ("      suite: fares\n", "      sweet: fares\n", "sweet"),
+        ("      suite: fares\n", "      suite: fares\n      severity: fatal\n", "'error' or 'warn'"),
     ],
 )
 def test_a_suite_that_cannot_be_is_refused_with_its_place(sandbox: DefsFolderSandbox, old: str, new: str, said: str) -> None:

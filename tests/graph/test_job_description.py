@@ -160,6 +160,7 @@ def test_a_described_job_is_not_run() -> None:
 
 
 def all_subclasses(base: type) -> Iterator[type]:
+    kind: type
     for kind in base.__subclasses__():
         yield kind
         yield from all_subclasses(kind)

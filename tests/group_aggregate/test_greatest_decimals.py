@@ -46,9 +46,10 @@ def group(drawn: random.Random, ids: Sequence[int]) -> Group:
 
 def fits(rows: Group, place: int, scale: int) -> bool:
     some = [values[place] for values in rows.values() if values[place] is not None]
-    total = sum(each for each in some if each is not None)
+    total = sum((each for each in some if each is not None), Decimal())
     # The type of a mean has four digits more after the point, as far as there are so many.
-    return abs(total) < 10 ** (38 - scale) and abs(total) < max(1, len(some)) * 10 ** (38 - min(38, scale + 4))
+    greatest = min(10 ** (38 - scale), max(1, len(some)) * 10 ** (38 - min(38, scale + 4)))
+    return bool(abs(total) < greatest)
 
 
 def programs(seed: int, groups: int) -> list[list[Group]]:
@@ -62,12 +63,15 @@ def changes(contents: Sequence[Sequence[Group]]) -> list[list[tuple[Any, ...]]]:
     before: Sequence[Group] = [{} for _ in contents[0]]
     epochs = []
     for number, content in enumerate(contents):
-        rows = [(number, "insert", 8 * at + each, at, *values) for at, rows in enumerate(content) for each, values in rows.items()]
-        gone = [(number, "delete", 8 * at + each, at, *values) for at, rows in enumerate(before) for each, values in rows.items()]
+        rows: list[tuple[Any, ...]] = [
+            (number, "insert", 8 * at + each, at, *values) for at, rows in enumerate(content) for each, values in rows.items()
+        ]
+        gone: list[tuple[Any, ...]] = [
+            (number, "delete", 8 * at + each, at, *values) for at, rows in enumerate(before) for each, values in rows.items()
+        ]
         both = {row[2] for row in rows} & {row[2] for row in gone}
-        gone = [("update_before" if row[2] in both else row[1], row) for row in gone]  # type: ignore[misc]
-        made = [("update_after" if row[2] in both else row[1], row) for row in rows]
-        epochs.append([(row[0], operation, *row[2:]) for operation, row in [*gone, *made]])  # type: ignore[misc,has-type]
+        named = [(("update_before", "delete"), gone), (("update_after", "insert"), rows)]
+        epochs.append([(row[0], update if row[2] in both else alone, *row[2:]) for (update, alone), some in named for row in some])
         before = content
     return epochs
 
@@ -76,7 +80,7 @@ def aggregates() -> dict[str, tm.Aggregate]:
     return {"n": tm.count()} | {f"sum_{name}": tm.sum(name) for name in SCALES} | {f"avg_{name}": tm.avg(name) for name in SCALES}
 
 
-def stream(epochs: Sequence[Sequence[tuple[Any, ...]]], chosen: Mapping[str, tm.Aggregate]) -> tm.Stream:
+def stream(epochs: Sequence[Sequence[tuple[Any, ...]]], chosen: Mapping[str, Any]) -> tm.Stream:
     given = tm.source("changes", tm.from_elements(epochs=epochs, schema=SCHEMA), watermarks=tm.ascending(timestamp="t"))
     return given.as_changelog(key=["id"], operation="op").key_by("g").aggregate(**chosen).uid("sums")
 
@@ -101,7 +105,8 @@ def run(
         tm.run(job, spark=spark, clock=ManualClock(1_800_000_000_000), handle_signals=False)
         table = tm.memory_table(name)
         assert table is not None
-        return table.to_pylist()
+        found: list[dict[str, Any]] = table.to_pylist()
+        return found
     finally:
         tm.clear_memory(name)
 

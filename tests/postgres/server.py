@@ -92,6 +92,11 @@ class Server(DatabaseServer):
             done = connection.execute(statement.encode(), values or None)
             return done.fetchall() if done.description is not None else []
 
+    def run_outside(self, statement: str) -> None:
+        """Run a statement that may not be in a transaction."""
+        with psycopg.connect(self.dsn(), autocommit=True) as connection:
+            connection.execute(statement.encode())
+
     def answers(self) -> bool:
         """Whether it takes connections."""
         with suppress(psycopg.OperationalError), psycopg.connect(self.dsn()):

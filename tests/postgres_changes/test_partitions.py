@@ -84,6 +84,23 @@ def test_a_driver_that_dies_while_it_reads_a_partition(server: Server, schema: s
     require_all(source, server, schema)
 
 
+@pytest.mark.parametrize("how", ["", "CONCURRENTLY"])
+def test_detached_while_it_is_read(server: Server, schema: str, tmp_path: Path, how: str) -> None:
+    source = opened(server, schema, tmp_path)
+    make_filled(server, schema, 1)
+    attach(server, schema, 1)
+    planned = None
+    while planned is None or not any(progress.partition for progress in planned.tables.values()):
+        planned = source.take()
+        assert planned is not None
+        source.commit(planned)
+    read = set(source.contents[f"{schema}.orders"])
+    server.run_outside(f"ALTER TABLE {schema}.orders DETACH PARTITION {schema}.p1 {how}")
+    server.query(f"INSERT INTO {schema}.p1 VALUES ('apart', 150, 1)")
+    source.run()
+    assert set(source.contents[f"{schema}.orders"]) == read
+
+
 def test_attached_below_a_partition_of_partitions(server: Server, schema: str, tmp_path: Path) -> None:
     source = opened(server, schema, tmp_path)
     server.query(f"CREATE TABLE {schema}.many PARTITION OF {schema}.orders FOR VALUES FROM (100) TO (1000) PARTITION BY RANGE (id)")

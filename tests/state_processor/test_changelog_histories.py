@@ -73,8 +73,13 @@ def streams(rows: Sequence[Sequence[Row]], others: Sequence[Sequence[Row]]) -> d
     changes, right = source("rows", rows, CHANGES), source("others", others, OTHERS)
     table = changes.as_changelog(key=["id"], operation="op").select("t", "id", "k", "v", "m")
     other = right.as_changelog(key=["rid"], operation="op").select("rid", "k", "w")
-    sums = {"n": tm.count(), "total": tm.sum("m"), "mean": tm.avg("v"), "most": tm.max("v"), "spread": tm.stddev("v")}
-    listed = {"last": tm.last("v"), "of": tm.max_by("id", "v"), "ids": tm.collect_list("id"), "kinds": tm.count_distinct("v")}
+    sums: dict[str, Any] = {"n": tm.count(), "total": tm.sum("m"), "mean": tm.avg("v"), "most": tm.max("v"), "spread": tm.stddev("v")}
+    listed: dict[str, Any] = {
+        "last": tm.last("v"),
+        "of": tm.max_by("id", "v"),
+        "ids": tm.collect_list("id"),
+        "kinds": tm.count_distinct("v"),
+    }
     newest = changes.latest(by=["id"], deleted="op = 'delete'")
     found = {
         "added": changes.key_by("k").aggregate(**sums, **listed),
@@ -140,3 +145,8 @@ def test_a_changelog_has_one_row_for_each_key(spark: SparkSession, tmp_path: Pat
     with pytest.raises(DefinitionError, match=r"input 'rows' of 'groups' has the key \{\"id\":7\} more than once") as caught:
         made.bootstrap(job, "groups", twice, time="t")
     assert caught.value.fix == "give the content of the changelog: of each key the newest row"
+    untimed = spark.createDataFrame([(1, 7, "a", 1, None), (None, 8, "b", 1, None)], ROWS)
+    with pytest.raises(DefinitionError, match=r"no event time in the row of the key \{\"id\":8\}"):
+        made.bootstrap(job, "groups", untimed, time="t")
+    with pytest.raises(DefinitionError, match="the content of the input 'right' of 'pairs' is not given"):
+        made.bootstrap(job, "pairs", {"left": untimed.where("t IS NOT NULL")}, time="t")

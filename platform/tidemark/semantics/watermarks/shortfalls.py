@@ -105,8 +105,8 @@ class Shortfalls:
 
     @property
     def steps_ms(self) -> Sequence[int]:
-        """The steps of ``kept``: ``STEPS_MS``, or those of the earlier release that counted."""
-        return _STEPS[len(self.kept)]
+        """The steps of ``kept``: ``STEPS_MS``, or those of the earlier release that counted; none where that is not known."""
+        return _STEPS.get(len(self.kept), ())
 
     @property
     def steps(self) -> Sequence[tuple[int, int]]:
@@ -119,7 +119,7 @@ class Shortfalls:
         """
         if self.greatest is None:
             return ()
-        fewer = [(step, rows) for step, rows in zip(self.steps_ms, self.kept, strict=True) if rows < self.reachable]
+        fewer = [(step, rows) for step, rows in zip(self.steps_ms, self.kept, strict=False) if rows < self.reachable]
         enough = min((step for step in self.steps_ms if step >= self.greatest), default=-(-self.greatest // _HOUR_MS) * _HOUR_MS)
         return (*fewer, (enough, self.reachable))
 

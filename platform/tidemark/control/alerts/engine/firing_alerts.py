@@ -29,7 +29,7 @@ def read_firing_alerts(root: JobStore, view: JobView) -> tuple[AlertView, ...]:
 def firing_alerts(alerts: JobAlerts, view: JobView, context: RuleContext) -> tuple[AlertView, ...]:
     """Return the alerts that fire. Pure.
 
-    A number has changed since the evaluation that stored a condition, so its text is made again from the view.
+    A number has changed since the evaluation that stored a condition, so its text is made again from the view, where the rule still holds.
 
     Args:
         alerts: the stored alerts.
@@ -38,7 +38,7 @@ def firing_alerts(alerts: JobAlerts, view: JobView, context: RuleContext) -> tup
     """
     window = current_window(alerts.late, view, view.at)
     found = readings(view, window, context, AlertSettings(), view.at)
-    texts = {(item.rule, item.subject): item.text for item in found if item.value is not None}
+    texts = {(item.rule, item.subject): item.text for item in found if item.exceeds_warning}
     firing = sorted(alerts.firing_conditions(), key=lambda item: (-rank(item.severity), item.rule, item.subject))
     return tuple(_view(item, texts.get((item.rule, item.subject), item.text)) for item in firing)
 

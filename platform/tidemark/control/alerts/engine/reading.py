@@ -19,3 +19,9 @@ class Reading:
     limits: Limits
     text: str
     facts: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def exceeds_warning(self) -> bool:
+        """Whether the number is known, and at its lowest limit or above."""
+        limits = [limit for limit in (self.limits.warn, self.limits.error) if limit is not None]
+        return self.value is not None and bool(limits) and self.value >= min(limits)

@@ -243,8 +243,15 @@ class PostgresPlanner:
         if label is None or not self._caught_up:
             changes, self._next = self._next or self._newer(), None
             self._caught_up = changes is None or changes.reached
+            label = self._position.unfinished
             if label is None or self._is_due(changes) or not self._caught_up:
                 return changes, None
+        elif self._position.tables[label].partition:
+            # One that was detached since is read no further.
+            self._position = self._partitions.noticed(self._position, self._tables)
+            label = self._position.unfinished
+            if label is None:
+                return None, None
         table, progress = self._captured(label), self._position.tables[label]
         stored = self._tables[label]
         rows = self._partitions.rows_of(table, progress.partition) if progress.partition else None

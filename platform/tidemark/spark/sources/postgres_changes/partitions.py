@@ -18,17 +18,21 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("tidemark")
 
-# One that is detached and attached again has another transaction, by which it was attached.
+# One that is detached and attached again has another transaction, by which it was attached. One that is being detached concurrently, which
+# Postgres says since 14, is none any more.
 _ATTACHED: Final = b"""
 WITH RECURSIVE tree AS (
-    SELECT i.inhrelid AS oid, i.xmin::text AS attached FROM pg_inherits i WHERE i.inhparent = %s::bigint::oid
+    SELECT i.inhrelid AS oid, i.xmin::text AS attached FROM pg_inherits i
+    WHERE i.inhparent = %s::bigint::oid AND to_jsonb(i) ->> 'inhdetachpending' IS DISTINCT FROM 'true'
     UNION ALL
     SELECT i.inhrelid, t.attached || '.' || i.xmin::text FROM pg_inherits i JOIN tree t ON i.inhparent = t.oid
+    WHERE to_jsonb(i) ->> 'inhdetachpending' IS DISTINCT FROM 'true'
 )
 SELECT t.oid::text, t.attached FROM tree t JOIN pg_class c ON c.oid = t.oid WHERE c.relkind <> 'p'
 """
 _PARTITION: Final = b"""
-SELECT n.nspname::text, c.relname::text, has_table_privilege(c.oid, 'SELECT') FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+SELECT n.nspname::text, c.relname::text, has_table_privilege(c.oid, 'SELECT') AND has_schema_privilege(n.oid, 'USAGE')
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = %s::bigint::oid
 """
 

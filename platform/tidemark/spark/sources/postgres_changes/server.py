@@ -31,7 +31,7 @@ _PAUSE_SECONDS: Final = 0.2
 _FLUSH_SECONDS: Final = 10.0
 _FLUSH_PAUSE_SECONDS: Final = 0.005
 _FLUSH_LOOKS: Final = 20
-_FETCHED: Final = 5_000
+_FETCHED: Final = 200
 FETCHED_BYTES: Final = 8 * 1024 * 1024
 """Messages are fetched about so many bytes at a time."""
 
