@@ -213,7 +213,7 @@ class PairsEpoch(OperatorEpoch):
             return False
         counts, *others = found.observed
         if given.set_counts is not None and others:
-            given.set_counts(*others)
+            given.set_counts(iter(others))
         self._stage(found)
         self._few_pairs = found.table
         self._note_counts(counts)
