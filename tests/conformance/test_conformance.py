@@ -58,11 +58,11 @@ def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, epochs: l
 
 def disturbed(spark: SparkSession, folder: Path, chosen: Mapping[str, Case], epochs: list[list[Element]]) -> Ran:
     """Run a job to its end, killed at each point, and restored after the second epoch."""
-    world = World(spark, folder, chosen, epochs, parallelism=3)
+    world = World(spark, folder, chosen, epochs, parallelism=5)
     found = [*killed_once(world, POINTS[0]), *killed_once(world, POINTS[1])]
     SavepointStore(JobStore.open(world.store), world.job.name).take("half")
     kept = world.kept()
-    elsewhere = World(spark, folder, chosen, epochs, parallelism=2)
+    elsewhere = World(spark, folder, chosen, epochs, parallelism=3)
     found += killed_once(elsewhere, POINTS[2], restore=tm.Restore("half", identity="once"))
     return Ran(found + elsewhere.run(takeover=True, end_of_input=True), kept)
 
