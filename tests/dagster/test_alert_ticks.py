@@ -41,7 +41,7 @@ class Line(AlertResource):
 
 
 class SlowLine(AlertResource):
-    """A receiver that refuses an alert once it is told to go on."""
+    """A receiver that refuses an alert until it may go on."""
 
     entered: ClassVar[Event] = Event()
     may_end: ClassVar[Event] = Event()

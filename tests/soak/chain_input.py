@@ -58,7 +58,7 @@ class Bank:
     transfers: int = 0
 
     def run(self, ended: threading.Event) -> None:
-        """Transfer until told to end."""
+        """Transfer until it is to end."""
         while not ended.is_set():
             try:
                 with psycopg.connect(self.server.dsn(), autocommit=True) as connection:
@@ -109,7 +109,7 @@ class Moves:
     lost: list[str] = field(default_factory=list)
 
     def run(self, ended: threading.Event) -> None:
-        """Send records until told to end, then wait until the broker has them all."""
+        """Send records until it is to end, then wait until the broker has them all."""
         producer = Producer(
             {
                 "bootstrap.servers": self.address,

@@ -156,7 +156,7 @@ class Snapshots:
         self._server = server
 
     def run(self, ended: threading.Event) -> None:
-        """Read until told to end; a server that is away is asked again."""
+        """Read until it is to end; a server that is away is asked again."""
         while not ended.wait(_SNAPSHOT_SECONDS):
             with suppress(psycopg.OperationalError, psycopg.errors.UndefinedTable):
                 ((accounts, total),) = self._server.query("SELECT sum(accounts)::bigint, sum(total)::bigint FROM bank.totals")
