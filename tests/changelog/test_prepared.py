@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -12,14 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
 
 import tidemark as tm
-from tests.engine.lab import NOW, require_conservation
-from tidemark.spark.prepared.prepared_pass import PreparedPass
-from tidemark.spark.prepared.prepared_plan import PassRows
+from tests.engine.prepared_runs import NEVER, run_noted, versions
 from tidemark.spark.state_api.state_processor import savepoint
-from tidemark.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +23,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 EPOCHS = 6
-NEVER = 10**9
 Declare = Callable[[tm.Stream], tm.Stream]
 
 
@@ -60,37 +55,19 @@ def land(folder: Path) -> None:
 
 def run(spark: SparkSession, folder: Path, name: str, declare: Declare, monkeypatch: pytest.MonkeyPatch, *, after: int) -> Ran:
     """Run a job over the landed files, with plans made after so many epochs."""
-    ran: list[str] = []
-    run_pass = PreparedPass.run
-
-    def noted(prepared: PreparedPass, paths: Sequence[Sequence[str]], numbers: Sequence[int], build: Any) -> PassRows | None:
-        rows = run_pass(prepared, paths, numbers, build)
-        ran.extend([prepared.name] if rows is not None else [])
-        assert prepared.refused is None
-        return rows
-
     schema = "k STRING, t BIGINT, v DOUBLE, version INT, gone BOOLEAN"
     spec = tm.files(str(folder / "landing"), format="parquet", schema=schema, max_files_per_epoch=1)
     rows = tm.source("rows", spec, watermarks=tm.bounded_out_of_orderness("1 minute", timestamp="t")).filter("v IS NULL OR v < 9")
-    place = folder / name
-    with monkeypatch.context() as patch:
-        patch.setattr(PreparedPass, "run", noted)
-        patch.setattr(PreparedPass, "COMPARED_ALWAYS", True)
-        patch.setattr(PreparedPass, "PREPARED_AFTER", after)
-        outputs = {"shown": tm.delta(declare(rows), str(place), mode="upsert")}
-        job = tm.Job(name, outputs=outputs, store=str(folder / "store"))
-        done = tm.run(job, spark=spark, clock=ManualClock(NOW), end_of_input=True)
-    for epoch in done.epochs:
-        require_conservation(epoch)
+    outputs = {"shown": tm.delta(declare(rows), str(folder / name), mode="upsert")}
+    job = tm.Job(name, outputs=outputs, store=str(folder / "store"))
+    done, passes = run_noted(spark, job, monkeypatch, after=after)
     counts = [
         (operator.keys, operator.rows_accepted, dict(operator.counters), epoch.filters, [output.rows for output in epoch.outputs.values()])
         for epoch in done.epochs
         for operator in epoch.operators.values()
     ]
-    newest = DeltaTable(str(place)).version()
-    table = [sorted(map(str, DeltaTable(str(place), version=each).to_pyarrow_table().to_pylist())) for each in range(newest + 1)]
     state = savepoint(name, store=str(folder / "store")).tables("op", spark)["rows"]
-    return Ran(table, counts, sorted(map(str, state.collect())), ran)
+    return Ran(versions(folder / name), counts, sorted(map(str, state.collect())), passes)
 
 
 @pytest.mark.parametrize(

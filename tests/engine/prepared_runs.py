@@ -6,16 +6,21 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
 import tidemark as tm
+from tests.engine.lab import NOW, require_conservation
 from tidemark.spark.prepared.prepared_pass import PreparedPass
 from tidemark.spark.prepared.prepared_plan import PassRows
 from tidemark.state.log.progress import EpochProgress
+from tidemark.testing.manual_clock import ManualClock
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 NEVER = 10**9
 """After so many epochs no plan is made."""
@@ -53,6 +58,16 @@ def noted_passes(monkeypatch: pytest.MonkeyPatch, *, after: int) -> Iterator[Pas
         passes = Passes(patch)
         passes.after(after)
         yield passes
+
+
+def run_noted(spark: SparkSession, job: tm.Job, monkeypatch: pytest.MonkeyPatch, *, after: int) -> tuple[tm.RunResult, list[str]]:
+    """Run a job to its end, with plans made after so many epochs; return the prepared passes that ran, of which none was refused."""
+    with noted_passes(monkeypatch, after=after) as passes:
+        done = tm.run(job, spark=spark, clock=ManualClock(NOW), end_of_input=True)
+    assert passes.refused == {}
+    for epoch in done.epochs:
+        require_conservation(epoch)
+    return done, passes.ran
 
 
 def counted(epochs: Sequence[EpochProgress]) -> set[str]:

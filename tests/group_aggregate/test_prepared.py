@@ -13,10 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import tidemark as tm
-from tests.engine.lab import NOW, require_conservation
-from tests.engine.prepared_runs import NEVER, noted_passes, versions
+from tests.engine.prepared_runs import NEVER, run_noted, versions
 from tidemark.spark.state_api.state_processor import savepoint
-from tidemark.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,12 +60,8 @@ def run(spark: SparkSession, folder: Path, name: str, monkeypatch: pytest.Monkey
     )
     shown = groups.uid("groups").filter("count > 1 OR k IS NULL").with_columns(twice="total * 2")
     outputs = {"newest": tm.delta(shown, str(folder / name / "newest"), mode="upsert")}
-    with noted_passes(monkeypatch, after=after) as passes:
-        job = tm.Job(name, outputs=outputs, store=str(folder / "store"))
-        done = tm.run(job, spark=spark, clock=ManualClock(NOW), end_of_input=True)
-    assert passes.refused == {}
-    for epoch in done.epochs:
-        require_conservation(epoch)
+    job = tm.Job(name, outputs=outputs, store=str(folder / "store"))
+    done, passes = run_noted(spark, job, monkeypatch, after=after)
     counts = [
         (operator.keys, operator.rows_accepted, epoch.filters, [output.rows for output in epoch.outputs.values()])
         for epoch in done.epochs
@@ -75,7 +69,7 @@ def run(spark: SparkSession, folder: Path, name: str, monkeypatch: pytest.Monkey
     ]
     tables = {output: versions(folder / name / output) for output in outputs}
     state = savepoint(name, store=str(folder / "store")).tables("groups", spark)["groups"]
-    return Ran(tables, counts, sorted(map(str, state.collect())), passes.ran)
+    return Ran(tables, counts, sorted(map(str, state.collect())), passes)
 
 
 def test_tables_counts_and_state_are_those_of_data_frames(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,10 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import tidemark as tm
-from tests.engine.lab import NOW, require_conservation
-from tests.engine.prepared_runs import NEVER, counted, noted_passes, state_rows, versions
+from tests.engine.prepared_runs import NEVER, counted, run_noted, state_rows, versions
 from tests.joins.changelog_programs import Row, random_program
-from tidemark.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,14 +79,10 @@ def joined(folder: Path, how: Any) -> tm.Stream:
 def run(spark: SparkSession, folder: Path, name: str, stream: tm.Stream, monkeypatch: pytest.MonkeyPatch, *, after: int) -> Ran:
     """Run a job over the landed files, with plans made after so many epochs."""
     outputs = {"pairs": tm.delta(stream, str(folder / name / "pairs"), mode="upsert")}
-    with noted_passes(monkeypatch, after=after) as passes:
-        job = tm.Job(name, outputs=outputs, store=str(folder / "store"))
-        done = tm.run(job, spark=spark, clock=ManualClock(NOW), end_of_input=True)
-    assert passes.refused == {}
-    for epoch in done.epochs:
-        require_conservation(epoch)
+    job = tm.Job(name, outputs=outputs, store=str(folder / "store"))
+    done, passes = run_noted(spark, job, monkeypatch, after=after)
     state = state_rows(name, "pairs", folder / "store")
-    return Ran(versions(folder / name / "pairs"), counted(done.epochs), state, passes.ran)
+    return Ran(versions(folder / name / "pairs"), counted(done.epochs), state, passes)
 
 
 def require_same(spark: SparkSession, folder: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
