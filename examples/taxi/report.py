@@ -11,6 +11,7 @@ import dagster as dg
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
+from pyarrow import fs
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -61,7 +62,8 @@ def read_table(path: Path) -> pa.Table:
     """Return a Delta table's rows; a table without columns if the job has not created it yet."""
     if not DeltaTable.is_deltatable(str(path)):
         return pa.table({})
-    return DeltaTable(str(path)).to_pyarrow_table()
+    # Through a file system in Python, Arrow's threads may still close files when Python ends, which aborts the process.
+    return DeltaTable(str(path)).to_pyarrow_table(filesystem=fs.SubTreeFileSystem(str(path), fs.LocalFileSystem()))
 
 
 def print_hourly(console: Console, table: pa.Table) -> None:
