@@ -19,7 +19,7 @@ from tidemark.components import TidemarkJobComponent, TidemarkStreamComponent
 pytestmark = MARKS
 
 PAGE = (CHECKOUT / "docs/how-to/components.md").read_text(encoding="utf-8")
-SCAFFOLDED, ALL_FIELDS, STREAM = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+SCAFFOLDED, ALL_FIELDS, SUITE, STREAM = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 
 
 def test_the_page_shows_what_the_scaffolders_write() -> None:
@@ -41,14 +41,14 @@ def test_all_fields_of_the_page_load(tmp_path: Path, monkeypatch: pytest.MonkeyP
             component_cls=TidemarkJobComponent, defs_path="fares", scaffold_params={"job": "my_project.job:job"}
         )
         document = yaml.safe_load(ALL_FIELDS)
-        document["attributes"]["checks"].append("{{ suite }}")
+        document["attributes"]["checks"] += [*yaml.safe_load(SUITE)["checks"], "{{ suite }}"]
         (path / "defs.yaml").write_text(yaml.safe_dump({**document, "template_vars_module": ".template_vars"}))
         (path / "template_vars.py").write_text(
             "import dagster as dg\n"
             "from tidemark.assets import expectation_checks\n"
             "@dg.template_var\n"
             "def suite():\n"
-            "    not_null = {'type': 'expect_column_values_to_not_be_null', 'kwargs': {'column': 'zone'}}\n"
+            "    not_null = {'type': 'expect_column_values_to_not_be_null', 'kwargs': {'column': 'fares'}}\n"
             "    return expectation_checks({'name': 'by_zone', 'expectations': [not_null]}, output='by_zone')\n"
         )
         with sandbox.load_component_and_build_defs(path) as (component, _):
@@ -60,7 +60,12 @@ def test_all_fields_of_the_page_load(tmp_path: Path, monkeypatch: pytest.MonkeyP
             assert isinstance(specs["lake/fares/by_zone"].partitions_def, dg.HourlyPartitionsDefinition)
             checks = {key.name for check in definitions.asset_checks or () for key in check.check_keys}
             assert {"late_ratio", "unique_panes", "state_fits", "job_health"} < checks
-            assert any("not_be_null" in check or "zone" in check for check in checks)
+            suites = {check for check in checks if check.startswith(("expect_", "fares_"))}
+            assert suites == {
+                "expect_column_values_to_not_be_null_zone",
+                "fares_are_positive",
+                "expect_column_values_to_not_be_null_fares",
+            }
 
 
 def test_the_page_names_every_field() -> None:
