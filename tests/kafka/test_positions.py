@@ -21,6 +21,7 @@ from tidemark.graph.model.nodes import SourceNode
 from tidemark.graph.model.source_specs import FormatSpec
 from tidemark.spark.loop.driver import JobDriver
 from tidemark.spark.sources.backlog import by_metrics
+from tidemark.spark.sources.kafka.topic_ids import TopicIds
 from tidemark.spark.sources.planning.offset_planner import OffsetPlanner
 
 if TYPE_CHECKING:
@@ -47,12 +48,12 @@ class Reader:
     def source(self) -> tm.Stream:
         return tm.source("records", self.spec, watermarks=TIMED)
 
-    def run(self) -> list[Place]:
-        """Run to the end, and return the places of the records that came."""
+    def run(self, **options: Any) -> list[Place]:
+        """Run, to the end if the options say nothing else, and return the places of the records that came."""
         name = str(self.folder)
         job = tm.Job("records", outputs={"rows": tm.memory(self.source, name)}, store=str(self.folder / "store"))
         tm.clear_memory(name)
-        for epoch in tm.run(job, spark=self.spark, handle_signals=False).epochs:
+        for epoch in tm.run(job, spark=self.spark, handle_signals=False, **options).epochs:
             require_conservation(epoch)
         table = tm.memory_table(name)
         rows = [] if table is None else table.to_pylist()
@@ -142,40 +143,125 @@ def test_only_committed_transactions_are_read(topics: Topics, read: Callable[...
     assert committed.run() == []
 
 
-def test_a_topic_that_is_made_again(topics: Topics, read: Callable[..., Reader]) -> None:
-    topics.create("remade", 3)
-    for partition, count in ((0, 3), (1, 2), (2, 1)):
-        for _ in range(count):
-            topics.send("remade", partition, "old", at=START)
-    topics.flush()
-    strict, restarted = read("strict", topics="remade"), read("restarted", topics="remade", on_remade="restart")
-    skipping = read("skipping", topics="remade", on_loss="skip")
-    for reader in (strict, skipping, restarted):
-        assert len(reader.run()) == 6
-    topics.delete("remade")
+def make_again(topics: Topics, name: str, *counts: int) -> None:
+    """Delete a topic and make it again, with so many records in each partition."""
+    topics.delete(name)
 
     def made() -> bool:
         try:
-            topics.create("remade", 2)
+            topics.create(name, len(counts))
         except Py4JJavaError:  # the old one still exists for a moment
             return False
         return True
 
     until(made, "a topic")
-    topics.send("remade", 0, "new", at=START)
+    fill(topics, name, "new", *counts)
+
+
+def fill(topics: Topics, name: str, value: str, *counts: int) -> None:
+    """Send so many records to each partition."""
+    for partition, count in enumerate(counts):
+        for _ in range(count):
+            topics.send(name, partition, value, at=START)
     topics.flush()
+
+
+def without_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let brokers have no ids of topics, as before Kafka 2.8; records of epochs are then as those of earlier builds."""
+    monkeypatch.setattr(TopicIds, "of", lambda _ids, _topics: {})
+
+
+def require_failure(reader: Reader, what: str, **options: Any) -> None:
+    with pytest.raises(SourceError) as caught:
+        reader.run(**options)
+    assert (caught.value.transient, caught.value.job, caught.value.uid) == (False, "records", "records")
+    assert what in caught.value.what
+    assert "on_remade='restart'" in caught.value.fix
+
+
+@pytest.mark.parametrize("has_ids", [True, False], ids=["with ids", "without ids"])
+def test_a_topic_that_is_made_again_with_fewer_records(
+    topics: Topics, read: Callable[..., Reader], monkeypatch: pytest.MonkeyPatch, *, has_ids: bool
+) -> None:
+    name = f"remade-{has_ids}"
+    if not has_ids:
+        without_ids(monkeypatch)
+    topics.create(name, 3)
+    fill(topics, name, "old", 3, 2, 1)
+    strict, restarted = read("strict", topics=name), read("restarted", topics=name, on_remade="restart")
+    skipping = read("skipping", topics=name, on_loss="skip")
+    for reader in (strict, skipping, restarted):
+        assert len(reader.run()) == 6
+    make_again(topics, name, 1, 0)
     for reader in (strict, skipping):
-        with pytest.raises(SourceError) as caught:
-            reader.run()
-        assert (caught.value.transient, caught.value.job, caught.value.uid) == (False, "records", "records")
-        assert "remade-0 go from 3 to 1" in caught.value.what
-        assert "on_remade='restart'" in caught.value.fix
-    assert restarted.run() == places("remade", 0, 0)
-    assert restarted.found["remade", 0, 0]["value"] == b"new"
-    topics.send("remade", 0, "newer", at=START)
-    topics.send("remade", 1, "newer", at=START)
-    topics.flush()
-    assert restarted.run() == [*places("remade", 0, 1), *places("remade", 1, 0)]
+        require_failure(reader, f"topic {name!r} of source 'records' was deleted and made again" if has_ids else f"{name}-0 go from 3 to 1")
+    assert restarted.run() == places(name, 0, 0)
+    assert restarted.found[name, 0, 0]["value"] == b"new"
+    fill(topics, name, "newer", 1, 1)
+    assert restarted.run() == [*places(name, 0, 1), *places(name, 1, 0)]
+
+
+@pytest.mark.parametrize("more", [0, 4], ids=["as many", "more"])
+def test_a_topic_that_is_made_again_with_as_many_records_or_more(topics: Topics, read: Callable[..., Reader], more: int) -> None:
+    name = f"refilled-{more}"
+    topics.create(name, 2)
+    fill(topics, name, "old", 3, 2)
+    strict = read("strict", topics=name)
+    restarted = read("restarted", topics=name, on_remade="restart", max_rows_per_epoch=4)
+    for reader in (strict, restarted):
+        assert len(reader.run()) == 5
+        assert reader.run() == []
+    make_again(topics, name, 3 + more, 2)
+    require_failure(strict, f"topic {name!r} of source 'records' was deleted and made again")
+    epochs: list[int] = []
+    assert restarted.run(on_epoch=lambda epoch: epochs.append(epoch.rows_in)) == [
+        *places(name, 0, *range(3 + more)),
+        *places(name, 1, 0, 1),
+    ]
+    assert {row["value"] for place, row in restarted.found.items()} == {b"new"}
+    assert max(epochs) <= 4, "an epoch of a topic that was made again is bounded, too"
+    fill(topics, name, "newer", 1, 0)
+    assert restarted.run() == places(name, 0, 3 + more)
+
+
+def test_a_topic_that_is_made_again_while_the_job_runs(topics: Topics, read: Callable[..., Reader]) -> None:
+    topics.create("renewed", 2)
+    fill(topics, "renewed", "old", 3, 1)
+    epochs: list[object] = []
+
+    def renew(progress: object) -> None:
+        epochs.append(progress)
+        make_again(topics, "renewed", 3, 1)
+
+    require_failure(read(topics="renewed"), "topic 'renewed'", trigger="100 ms", on_epoch=renew)
+    assert len(epochs) == 1
+
+
+def test_positions_without_ids_go_on_and_ids_are_compared_across_loops(
+    topics: Topics, read: Callable[..., Reader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics.create("moving", 1)
+    fill(topics, "moving", "old", 2)
+    job, other = read(topics="moving"), read("other", topics="moving")
+    with monkeypatch.context() as patch:
+        without_ids(patch)
+        assert job.run() == places("moving", 0, 0, 1)
+        assert other.run() == places("moving", 0, 0, 1)
+    # What an earlier build has read goes on, in either loop; from then on ids are known.
+    fill(topics, "moving", "old", 1)
+    assert job.run() == places("moving", 0, 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(JobDriver, "plans_epochs", False)
+        assert other.run() == places("moving", 0, 2)
+        fill(topics, "moving", "old", 1)
+        assert job.run() == places("moving", 0, 3)
+    assert other.run() == places("moving", 0, 3)
+    make_again(topics, "moving", 5)
+    for reader in (job, other):
+        with monkeypatch.context() as patch:
+            patch.setattr(JobDriver, "plans_epochs", False)
+            require_failure(reader, "topic 'moving'")
+        require_failure(reader, "topic 'moving'")
 
 
 def test_a_start_is_of_no_use_after_the_first_epoch(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import pytest
 
@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 kafka = pytest.importorskip("confluent_kafka")
+administration = pytest.importorskip("confluent_kafka.admin")
 
 _SECONDS: Final = 30.0
+
+Isolation = Literal["read_committed", "read_uncommitted"]
 
 
 @dataclass(frozen=True)
@@ -54,35 +57,57 @@ def delete_group(address: str, group: str) -> None:
     admin.delete_consumer_groups([group])[group].result(_SECONDS)
 
 
-def read(address: str, topic: str, isolation: str = "read_committed") -> list[Read]:
-    """Return all records of a topic that a consumer can see now, partition by partition."""
+def read(address: str, topic: str, isolation: Isolation = "read_committed", *, has_open_transaction: bool = False) -> list[Read]:
+    """Return all records of a topic that a consumer can see now, partition by partition.
+
+    Args:
+        address: of the broker.
+        topic: its name.
+        isolation: of the consumer.
+        has_open_transaction: whether a transaction was left open, whose records and those after it are not seen. Otherwise a consumer of
+            committed records waits for the markers of all transactions: the broker writes them after it has answered a commit.
+    """
+    ends = _ends(address, topic, isolation)
+    if isolation == "read_committed" and not has_open_transaction:
+        written = _ends(address, topic, "read_uncommitted")
+        until(lambda: _ends(address, topic, isolation) == written, f"the end of all transactions of {topic}", seconds=_SECONDS)
+        ends = written
     settings = {
         "bootstrap.servers": address,
         "group.id": "tests",
         "enable.auto.commit": False,
         "isolation.level": isolation,
         "enable.partition.eof": True,
-        "auto.offset.reset": "earliest",
     }
     consumer = kafka.Consumer(settings)
     try:
-        partitions = consumer.list_topics(topic, timeout=_SECONDS).topics[topic].partitions
-        consumer.assign([kafka.TopicPartition(topic, number, 0) for number in partitions])
+        consumer.assign([kafka.TopicPartition(topic, number, 0) for number in ends])
         found: list[Read] = []
-        ended: set[int] = set()
-        while len(ended) < len(partitions):
+        left = {number for number, end in ends.items() if end > 0}
+        while left:
             message = consumer.poll(_SECONDS)
             assert message is not None, f"{topic} could not be read to its end"
             error = message.error()
             if error is None:
                 found.append(_read(message))
-            elif error.name() == "_PARTITION_EOF":
-                ended.add(message.partition())
-            else:
+            elif error.name() != "_PARTITION_EOF":
                 raise kafka.KafkaException(error)
+            elif (message.offset() or 0) >= ends[message.partition()]:
+                # Behind markers and aborted records, too, which no message has.
+                left.discard(message.partition())
     finally:
         consumer.close()
     return sorted(found, key=lambda record: record.partition)
+
+
+def _ends(address: str, topic: str, isolation: Isolation) -> dict[int, int]:
+    """Return the offset behind the last record of each partition that a consumer can see now."""
+    # Below the level of warnings: a client that is gone says what it leaves.
+    admin = administration.AdminClient({"bootstrap.servers": address, "log_level": 4})
+    places = [kafka.TopicPartition(topic, number) for number in admin.list_topics(topic, timeout=_SECONDS).topics[topic].partitions]
+    level = kafka.IsolationLevel.READ_COMMITTED if isolation == "read_committed" else kafka.IsolationLevel.READ_UNCOMMITTED
+    asked = admin.list_offsets(dict.fromkeys(places, administration.OffsetSpec.latest()), isolation_level=level)
+    return {place.partition: int(future.result(_SECONDS).offset) for place, future in asked.items()}
 
 
 def _read(message: Message) -> Read:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,6 +45,7 @@ class Source:
     contents: dict[str, Content] = field(default_factory=dict)
     planner: PostgresPlanner | None = None
     epochs: int = 0
+    operations: Counter[str] = field(default_factory=Counter)
 
     @property
     def store(self) -> JobStore:
@@ -81,6 +83,7 @@ class Source:
         """Commit a planned epoch: its rows are applied, and the slot may move."""
         assert self.planner is not None
         for label, row in self.rows_of(position):
+            self.operations[row["operation"]] += 1
             table = self.node_table(label)
             key = tuple(str(row["values"][name]) for name in table.keys)
             if row["operation"] == "delete":

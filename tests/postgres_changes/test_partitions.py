@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from tests.postgres.rig import VARIABLE
@@ -36,6 +37,13 @@ def make_filled(server: Server, schema: str, number: int) -> None:
 def attach(server: Server, schema: str, number: int, to: str = "orders") -> None:
     bounds = f"FOR VALUES FROM ({100 * number}) TO ({100 * number + 100})"
     server.query(f"ALTER TABLE {schema}.{to} ATTACH PARTITION {schema}.p{number} {bounds}")
+
+
+def run_together(server: Server, *statements: str) -> None:
+    """Run statements in one transaction."""
+    with psycopg.connect(server.dsn()) as connection:
+        for statement in statements:
+            connection.execute(statement.encode())
 
 
 def require_all(source: Source, server: Server, schema: str) -> None:
@@ -110,10 +118,48 @@ def test_attached_below_a_partition_of_partitions(server: Server, schema: str, t
     require_all(source, server, schema)
 
 
-def test_created(server: Server, schema: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("running", [True, False], ids=["running", "stopped"])
+def test_created(server: Server, schema: str, tmp_path: Path, *, running: bool) -> None:
     source = opened(server, schema, tmp_path)
+    if not running:
+        source.close()
+    source.operations.clear()
     server.query(f"CREATE TABLE {schema}.p1 PARTITION OF {schema}.orders FOR VALUES FROM (100) TO (200)")
     server.query(f"INSERT INTO {schema}.orders SELECT 100 + i, i, 'n' FROM generate_series(1, 9) AS i")
+    source.run()
+    require_all(source, server, schema)
+    assert source.operations == {"insert": 9}, "no row comes twice"
+
+
+def test_created_and_filled_in_one_transaction(server: Server, schema: str, tmp_path: Path) -> None:
+    source = opened(server, schema, tmp_path)
+    source.close()
+    source.operations.clear()
+    run_together(
+        server,
+        f"CREATE TABLE {schema}.p1 ({COLUMNS})",
+        f"INSERT INTO {schema}.p1 SELECT 100 + i, i, 'before' FROM generate_series(1, 5) AS i",
+        f"ALTER TABLE {schema}.orders ATTACH PARTITION {schema}.p1 FOR VALUES FROM (100) TO (200)",
+        f"INSERT INTO {schema}.orders SELECT 110 + i, i, 'behind' FROM generate_series(1, 3) AS i",
+    )
+    server.query(f"INSERT INTO {schema}.orders SELECT 120 + i, i, 'later' FROM generate_series(1, 2) AS i")
+    source.run()
+    require_all(source, server, schema)
+    assert source.operations == {"read": 5, "insert": 5}, "rows from before the partition was one are read, all others are changes"
+
+
+@pytest.mark.parametrize("statement", ["ALTER TABLE {}.orders ADD COLUMN luck double precision DEFAULT random()", "VACUUM FULL {}.p1"])
+def test_created_and_rewritten(server: Server, schema: str, tmp_path: Path, statement: str) -> None:
+    source = opened(server, schema, tmp_path)
+    source.close()
+    run_together(
+        server,
+        f"CREATE TABLE {schema}.p1 ({COLUMNS})",
+        f"INSERT INTO {schema}.p1 SELECT 100 + i, i, 'before' FROM generate_series(1, 5) AS i",
+        f"ALTER TABLE {schema}.orders ATTACH PARTITION {schema}.p1 FOR VALUES FROM (100) TO (200)",
+    )
+    server.run_outside(statement.format(schema))
+    server.query(f"UPDATE {schema}.orders SET note = 'after' WHERE id = 103")
     source.run()
     require_all(source, server, schema)
 

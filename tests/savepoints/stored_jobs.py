@@ -133,6 +133,7 @@ class StoredJob:
             totals=add_epoch(last.totals if last is not None else empty_totals(), progress),
             code_version="c0ffee",
             restored=last.restored if last is not None else None,
+            topics={"trips": {"fares": "c/1"}},
         )
         self.driver.append(record)
         return record

@@ -85,6 +85,7 @@ def test_what_nothing_claims_is_listed_whole_and_left_out_only_if_asked() -> Non
     begun = job.restore(Restore("a", allow_non_restored_state=True), targets=targets)
     assert set(begun.operators) == {"daily"}
     assert (offset_log_sources(begun.offsets), dict(begun.sources), dict(begun.source_logs)) == (("zones",), {}, {})
+    assert (dict(job.savepoints.get("a").record.topics), dict(begun.topics)) == ({"trips": {"fares": "c/1"}}, {})
 
 
 def test_a_source_that_never_had_input_may_go(job: StoredJob) -> None:

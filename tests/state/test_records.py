@@ -100,6 +100,13 @@ def test_positions_of_sinks_have_a_golden_record(make_record: MakeRecord, make_f
     assert Shelf().decode(frozen).record == record
 
 
+def test_ids_of_topics_have_a_golden_record(make_record: MakeRecord, make_file: MakeFile) -> None:
+    record = replace(golden_record(make_record, make_file), topics={"fares": {"trips": "MkU3OEVBNTcwNTJENDM2Qg/Vw8Vfe0aQvCkxj0ZQ9lqbA"}})
+    frozen = (GOLDEN / "epoch-topics-1.json").read_bytes()
+    assert encode_epoch(record, {}, Shelf().write)[0] == frozen
+    assert Shelf().decode(frozen).record == record
+
+
 def test_the_golden_segment_is_written_as_ever(make_file: MakeFile) -> None:
     files = [to_jsonable(make_file(0)), to_jsonable(make_file(1))]
     assert encode_envelope("segment", {"files": files}) == (GOLDEN / "segment-1.json").read_bytes()

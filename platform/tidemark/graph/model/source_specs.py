@@ -35,8 +35,7 @@ class FormatSpec:
     """Any Structured Streaming source by its format name and options.
 
     ``environment`` names the environment variables that hold options. ``decoding`` is how a topic's values become columns, None where
-    they are bytes. ``on_remade`` is what to do where a topic's offsets go back, since it was deleted and made again; None leaves that
-    to Spark.
+    they are bytes. ``on_remade`` is what to do where a topic was deleted and made again; None leaves that to Spark.
     """
 
     format: str

@@ -119,6 +119,7 @@ def restored_record(
         progress=replace(progress, job=job, lineage=lineage),
         source_logs={name: log for name, log in stored.source_logs.items() if name not in unread},
         sources={name: state for name, state in stored.sources.items() if name not in unread},
+        topics={name: ids for name, ids in stored.topics.items() if name not in unread},
         operators={new: _relocated(stored.operators[old], savepoint.job, job) for old, new in kept_uids.items()},
         outputs=_emptied(stored.outputs) if savepoint.job == job else {},
         totals=_renamed(stored.totals, names),

@@ -42,6 +42,7 @@ from tidemark.spark.sources.checkpoint import SparkCheckpoint
 from tidemark.spark.sources.epoch_input import EpochInput, committed_batch, input_of_batch
 from tidemark.spark.sources.intake_limits import limited
 from tidemark.spark.sources.planning.epoch_planner import EpochPlanner, needs_no_query
+from tidemark.spark.sources.planning.query_topics import QueryTopics
 from tidemark.spark.sources.planning.source_planner import PlannedJob
 from tidemark.spark.sources.record_texts import RecordTexts
 from tidemark.spark.sources.requested_intake import IntakeShare, RequestedIntake
@@ -121,11 +122,12 @@ class JobDriver:
             port_types=cache(lambda: port_types(self.session, job, self._elements)),
         )
         self._version = code_version(job)
-        self._checkpoint = SparkCheckpoint(self._store, term.term)
+        self.checkpoint = SparkCheckpoint(self._store, term.term)
         self._shift = 0
         self._planned: EpochIntent | None = None
         self._may_have_unread: Mapping[str, SourceState] = {}
         self._sources = tuple(map(limited, self._topology.sources))
+        self._query_topics = QueryTopics(spark, self._sources)
         self._intake: IntakeShare = RequestedIntake()
         self.files: Mapping[str, Sequence[str]] = {}
         self.files_read = FilesRead()
@@ -169,17 +171,17 @@ class JobDriver:
     def run_on(self, gauge: LoadGauge, intake: IntakeShare | None) -> Callable[[], None]:
         """Prepare for a continuous run: the status shows the load, the intake may change; returns what to call when the backlog changes."""
         self._housekeeping.gauge, self._intake = gauge, intake or self._intake
-        self.files_read = FilesRead(self._topology.sources, self._checkpoint.files_read)
+        self.files_read = FilesRead(self._topology.sources, self.checkpoint.files_read)
         return self._housekeeping.report_backlog
 
     def prepare_again(self) -> None:
         """Fill a new Spark checkpoint from the newest epoch, for another query of the same run; called after the earlier one has ended."""
-        self._checkpoint.close()
-        self._checkpoint = SparkCheckpoint(self._store, self._term.term)
+        self.checkpoint.close()
+        self.checkpoint = SparkCheckpoint(self._store, self._term.term)
         self._seed()
 
     def _seed(self) -> None:
-        self._shift = (self.head.epoch + 1 if self.head else 0) - self._checkpoint.seed(self.head)
+        self._shift = (self.head.epoch + 1 if self.head else 0) - self.checkpoint.seed(self.head)
         crash_point("checkpoint-seeded")
 
     def streaming(self) -> DataFrame:
@@ -197,11 +199,6 @@ class JobDriver:
     @property
     def _ordered(self) -> frozenset[str]:
         return frozenset(source.name for source in self._topology.sources if id(source) in self._topology.ordered)
-
-    @property
-    def checkpoint_path(self) -> str:
-        """Where Spark keeps its own logs for this run."""
-        return self._checkpoint.path
 
     @property
     def lineage(self) -> str:
@@ -225,13 +222,13 @@ class JobDriver:
             OffsetMismatchError: the batch was committed with other offsets.
         """
         with self.lock, self.activity.epoch(self.now()):
-            offsets = self._checkpoint.offsets(number)
+            offsets = self.checkpoint.offsets(number)
             epoch = number + self._shift
             if self.head is not None and epoch <= self.head.epoch:
                 publish(committed_batch(self.head, epoch, offsets, job=self.job.name), self._context.sinks, owner=self._owner)
                 return
-            taken = input_of_batch(self._checkpoint, self._topology.sources, offsets=offsets, before=self._offsets, polled_at=polled_at)
-            self._run(batch.sparkSession, taken, batch, at=self.now())
+            taken = input_of_batch(self.checkpoint, self._topology.sources, offsets=offsets, before=self._offsets, polled_at=polled_at)
+            self._run(batch.sparkSession, self._query_topics.noted(taken, self.head), batch, at=self.now())
 
     @property
     def plans_epochs(self) -> bool:
@@ -242,7 +239,7 @@ class JobDriver:
         """Return what plans this run's epochs, if it ``plans_epochs``; raises as ``streaming`` does."""
         self.streaming()  # stores elements, and raises what is wrong with a source
         job = PlannedJob.of(self.job.name, self._store, self.lineage, self.next_epoch, self._planned)
-        return EpochPlanner(self.session, self._topology.sources, job, checkpoint=self._checkpoint, before=self._offsets)
+        return EpochPlanner(self.session, self._topology.sources, job, checkpoint=self.checkpoint, head=self.head)
 
     def run_planned(self, planner: EpochPlanner, *, polled_at: int) -> None:
         """Run the next epoch that a planner plans, with the current bounds of an epoch's intake."""
@@ -316,7 +313,8 @@ class JobDriver:
     def close(self) -> None:
         """Stop the threads and remove the local checkpoint."""
         self._context.close()
-        self._checkpoint.close()
+        self._query_topics.close()
+        self.checkpoint.close()
 
     def _plan(self, session: SparkSession, taken: EpochInput, batch: DataFrame | None, at: int, *, end_of_input: bool) -> EpochPlan:
         """Return the epoch's plan; an epoch that a crash ended runs again with the processing time that it had."""
@@ -351,7 +349,7 @@ class JobDriver:
         crash_point("epoch-planned")
         run = EpochRun(self._context, session, plan)
         run.execute()
-        logs = self._checkpoint.save_source_logs() or (before.source_logs if before else {})
+        logs = self.checkpoint.save_source_logs() or (before.source_logs if before else {})
         crash_point("source-log-saved")
         took, jobs = round((self._clock.monotonic() - begun) * 1000), spark_jobs(session) - jobs_before
         progress = with_repairs(build_progress(run, self.job.name, duration_ms=took, spark_jobs=jobs), self._repairs)
@@ -372,6 +370,7 @@ class JobDriver:
             code_version=self._version,
             end_of_input=end_of_input,
             restored=before.restored if before else None,
+            topics=taken.topics_after(before),
         )
         self._commit(record, begun)
         self._repairs, self.files = {}, {**self.files, **taken.files}

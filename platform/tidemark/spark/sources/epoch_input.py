@@ -35,7 +35,8 @@ class EpochInput:
     sources, ``polled_at`` the processing time at which Spark polled the sources (None: when the batch came).
     ``batch`` is false for an epoch without input. ``sizes`` are the bytes of a source's files together, where a listing has them. Of other
     sources that are read without a query, ``reads`` return the rows, and ``rows`` are their numbers, where these are known;
-    ``caught_up`` says of some of them whether nothing is left to read.
+    ``caught_up`` says of some of them whether nothing is left to read. ``topics`` are the ids of Kafka's topics, by source, where they were
+    asked for. A source whose topic was made again, and is read from its beginning, has that as its position ``before``.
     """
 
     offsets: str = ""
@@ -48,6 +49,7 @@ class EpochInput:
     reads: Mapping[str, Callable[[], DataFrame]] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
     caught_up: Mapping[str, bool] = field(default_factory=dict)
+    topics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def has_new_data(self, source: str) -> bool:
         """Whether a source may have rows in this epoch."""
@@ -56,6 +58,11 @@ class EpochInput:
     def moved(self, source: str) -> tuple[object, object]:
         """Return a source's positions before and after the epoch, None for none."""
         return self.before.get(source), self.now.get(source)
+
+    def topics_after(self, before: EpochRecord | None) -> dict[str, Mapping[str, str]]:
+        """Return the ids of topics, by source, to which the positions after the epoch belong; ``before`` is the epoch before."""
+        known = {**(before.topics if before is not None else {}), **self.topics}
+        return {name: ids for name, ids in known.items() if ids and name in self.now}
 
     def has_few_bytes(self, source: str) -> bool:
         """Whether a source's rows come from files that are small together; False where that is not known."""

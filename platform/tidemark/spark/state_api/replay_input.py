@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +22,7 @@ from tidemark.spark.sources.checkpoint import SparkCheckpoint
 from tidemark.spark.sources.epoch_input import EpochInput, input_of_batch
 from tidemark.spark.sources.intake import prepare_batch
 from tidemark.spark.sources.kafka.options import resolved
+from tidemark.spark.sources.kafka.remade_topics import remade_topics
 from tidemark.spark.sources.planning.delta_planner import rows_between
 from tidemark.spark.sources.planning.offset_planner import first_offsets
 from tidemark.spark.sources.planning.offset_stream import OffsetStream
@@ -86,24 +87,27 @@ class PastEpoch:
         if isinstance(source.spec, PostgresChangesSpec):
             read = ChangesPosition.parse(position)
             return partial(read_rows, self.spark, self.store, source.spec, () if read is None else read.files)
-        return _between(self.spark, source, taken, checkpoint, opened)
+        known = {} if self.before is None else self.before.topics.get(source.name, {})
+        remade = remade_topics(known, self.record.topics.get(source.name, {}))
+        folder = f"{checkpoint.path}/offsets-{source.name}"
+        return _between(self.spark, source, taken, remade=remade, folder=folder, opened=opened)
 
 
 def _between(
-    spark: SparkSession, source: SourceNode, taken: EpochInput, checkpoint: SparkCheckpoint, opened: ExitStack
+    spark: SparkSession, source: SourceNode, taken: EpochInput, *, remade: Collection[str], folder: str, opened: ExitStack
 ) -> Callable[[], DataFrame]:
-    """Return what reads the rows of a source between the positions before and after the epoch."""
+    """Return what reads the rows of a source between the positions before and after the epoch; some topics were made again in it."""
     spec = source.spec
     if isinstance(spec, DeltaTableSpec):
         return partial(rows_between, spark, source, spec, taken.before.get(source.name), taken.now[source.name])
     if not isinstance(spec, FormatSpec):
         raise TypeError(type(spec).__name__)
-    whole, folder = resolved(source, spec), f"{checkpoint.path}/offsets-{source.name}"
+    whole = resolved(source, spec)
     stream = OffsetStream(spark, whole.format, whole.options, folder)
     opened.callback(stream.close)
     before, end = taken.before.get(source.name), json.dumps(taken.now[source.name])
     start = stream.initial() if before is None else json.dumps(before)
-    return partial(stream.rows, first_offsets(spark, whole, start, end, folder), end)
+    return partial(stream.rows, first_offsets(spark, whole, start, end, folder=folder, remade=remade), end)
 
 
 def _no_side_rows(*_: object) -> DataFrame:

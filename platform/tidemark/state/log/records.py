@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK, SourceState
-from tidemark.state.encoding.codec import added_field
+from tidemark.state.encoding.codec import added_field, added_mapping_field
 from tidemark.state.log.progress import EpochProgress, OutputRepair
 from tidemark.state.log.totals import Totals, empty_totals
 
@@ -183,6 +183,8 @@ class EpochRecord:
     ``offsets`` is the raw text of Spark's offset-log entry, empty before the first. ``sources`` and ``source_logs`` are by source
     name, ``operators`` by uid, ``outputs`` by output name. ``totals`` are counts since the lineage's origin. ``restored`` says
     which restore the lineage began with; its first record repeats an epoch of the parent's, and adds nothing to the outputs.
+    ``topics`` are the ids of the Kafka topics that the offsets are of, by source and topic, each as ``CLUSTER/ID``; none where the brokers
+    have no ids, and in records of earlier releases.
     """
 
     job: str
@@ -201,3 +203,4 @@ class EpochRecord:
     code_version: str = ""
     end_of_input: bool = False
     restored: RestoreRef | None = added_field(None)  # noqa: RUF009 - it returns a field
+    topics: Mapping[str, Mapping[str, str]] = added_mapping_field()

@@ -106,9 +106,9 @@ def kafka_source(
         isolation: ``read_committed`` leaves out records of transactions that are aborted, and waits for those that are open.
         on_loss: what to do if Kafka no longer has the next records: ``fail`` ends the job with an error, ``skip`` continues with the
             records that are left.
-        on_remade: what to do if the offsets of a partition go back, since its topic was deleted and made again: ``fail`` ends the job
-            with an error, ``restart`` reads the partition from its beginning. A topic that has as many records again before the job
-            looks cannot be distinguished from the old one.
+        on_remade: what to do if a topic was deleted and made again, as its id or offsets that go back say: ``fail`` ends the job with an
+            error, ``restart`` reads the topic from its beginning. Brokers before 2.8 have no ids: with these a topic that has as many
+            records again before the job looks cannot be distinguished from the old one.
         options: of Spark's source, such as ``minPartitions``, and of its consumers, such as ``kafka.security.protocol``.
         options_env: options whose values are secret, each with the name of the environment variable that holds it.
         max_rows_per_epoch: greatest number of records of one epoch; 5 million by default.

@@ -40,7 +40,7 @@ def sql_table(
 
     Args:
         stream: the stream to write.
-        database: ``mariadb`` (10.6 or later), ``mysql`` (8.0.17 or later) or ``sqlite`` (3.33 or later).
+        database: ``mariadb`` (10.6 or later), ``mysql`` (8.0.17 or later; not tested) or ``sqlite`` (3.33 or later).
         table: name of the table, such as ``orders``, in the database that the connection string names.
         dsn_env: name of the environment variable of the driver's process that holds the connection string, such as
             ``mariadb://writer:...@db/shop`` or ``sqlite:////data/shop.db``. The string is stored nowhere.

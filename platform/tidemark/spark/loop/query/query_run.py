@@ -48,7 +48,7 @@ class QueryRun(JobRun):
     def _query(self, interval_ms: int | None) -> None:
         """Run the batches of a query, which resumes after the newest epoch as at every start."""
         self._reset()
-        writer = self.driver.streaming().writeStream.foreachBatch(self._batch).option("checkpointLocation", self.driver.checkpoint_path)
+        writer = self.driver.streaming().writeStream.foreachBatch(self._batch).option("checkpointLocation", self.driver.checkpoint.path)
         trigger = writer.trigger(availableNow=True) if interval_ms is None else writer.trigger(processingTime=f"{interval_ms} milliseconds")
         with local_checkpoints(self.driver.session):
             query = trigger.start()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from tidemark.errors import SourceError
@@ -33,23 +33,42 @@ def is_remade(start: object, end: object) -> bool:
     return any(place not in after or after[place] < offset for place, offset in before.items())
 
 
-def restarted(start: str, end: str, first: str) -> str:
+def remade_topics(known: Mapping[str, str], now: Mapping[str, str]) -> frozenset[str]:
+    """Return the topics that were made again: those with another id in the same cluster.
+
+    Args:
+        known: the ids of the topics that were read, as ``CLUSTER/ID``; none of those that an earlier build read.
+        now: those of the topics now.
+
+    >>> remade_topics({"a": "c/1", "b": "c/2", "d": "c/3"}, {"a": "c/1", "b": "c/4", "d": "other/5", "e": "c/6"})
+    frozenset({'b'})
+    """
+    return frozenset(
+        topic for topic, id_ in known.items() if now.get(topic, id_) != id_ and now[topic].partition("/")[0] == id_.partition("/")[0]
+    )
+
+
+def restarted(start: str, end: str, first: str, remade: Collection[str] = ()) -> str:
     """Return offsets to begin with: of partitions that were made again the first ones, of others those that were read.
 
     Args:
         start: the offsets read.
         end: of the epoch; it has no partitions that are gone.
         first: the earliest offsets.
+        remade: the topics that were made again, as far as their ids say it; others are known by offsets that go back.
 
     >>> restarted('{"a": {"0": 3, "1": 5, "2": 7}}', '{"a": {"0": 1, "1": 6}}', '{"a": {"0": 0, "1": 2}}')
     '{"a": {"0": 0, "1": 5}}'
+    >>> restarted('{"a": {"0": 3, "1": 5}}', '{"a": {"0": 9, "1": 9}}', '{"a": {"0": 0, "1": 2}}', {"a"})
+    '{"a": {"0": 0, "1": 2}}'
     """
     earliest_offsets, after = offsets_of(json.loads(first)), offsets_of(json.loads(end))
     found: dict[str, dict[str, int]] = {}
     for (topic, number), offset in offsets_of(json.loads(start)).items():
         place = (topic, number)
         if place in after:
-            found.setdefault(topic, {})[number] = offset if offset <= after[place] else earliest_offsets.get(place, 0)
+            is_same = topic not in remade and offset <= after[place]
+            found.setdefault(topic, {})[number] = offset if is_same else earliest_offsets.get(place, 0)
     return json.dumps(found)
 
 
@@ -61,10 +80,7 @@ def require_same_topics(source: SourceNode, before: object, now: object) -> None
     Raises:
         SourceError: a topic was made again, or its broker lost records.
     """
-    spec = source.spec
-    if not isinstance(spec, FormatSpec) or spec.on_remade != "fail":
-        return
-    back = _went_back(before, now)
+    back = _went_back(before, now) if _fails(source) else None
     if back is not None:
         raise SourceError(
             f"the offsets of {back} in source {source.name!r}: the topic was deleted and made again, or the broker lost records",
@@ -72,6 +88,25 @@ def require_same_topics(source: SourceNode, before: object, now: object) -> None
             uid=source.name,
             place=source.place,
         )
+
+
+def require_not_remade(source: SourceNode, remade: Collection[str]) -> None:
+    """Check that no topic was made again, as far as ids say it, where the source declares that as an error.
+
+    Raises:
+        SourceError: one was.
+    """
+    if remade and _fails(source):
+        raise SourceError(
+            f"topic {min(remade)!r} of source {source.name!r} was deleted and made again: its id is another one",
+            fix="write kafka_source(on_remade='restart') to read the topic from its beginning",
+            uid=source.name,
+            place=source.place,
+        )
+
+
+def _fails(source: SourceNode) -> bool:
+    return isinstance(source.spec, FormatSpec) and source.spec.on_remade == "fail"
 
 
 def require_start_in_topic(source: SourceNode, first: str, end: str) -> None:

@@ -18,6 +18,7 @@ from tidemark.spark.sources.planning.offset_planner import OffsetPlanner, has_of
 from tidemark.spark.sources.planning.postgres_planner import PostgresPlanner
 from tidemark.spark.sources.planning.source_planner import PlannedJob, SourcePlanner
 from tidemark.state.log.offset_log import offset_entry, positions
+from tidemark.state.log.records import EpochRecord
 from tidemark.state.store.layout import ELEMENTS
 
 if TYPE_CHECKING:
@@ -78,22 +79,28 @@ class EpochPlanner:
         sources: of the job, which ``needs_no_query``.
         job: the job, whose folder has the elements that are given in the program.
         checkpoint: with the logs of the files read.
-        before: offsets of the newest epoch, empty before the first.
+        head: the newest epoch, None before the first.
     """
 
     def __init__(
-        self, spark: SparkSession, sources: Sequence[SourceNode], job: PlannedJob, *, checkpoint: SparkCheckpoint, before: str
+        self,
+        spark: SparkSession,
+        sources: Sequence[SourceNode],
+        job: PlannedJob,
+        *,
+        checkpoint: SparkCheckpoint,
+        head: EpochRecord | None,
     ) -> None:
-        read = positions(before)
+        read, topics = (positions(head.offsets), head.topics) if head is not None else ({}, {})
         self._planners: dict[str, SourcePlanner] = {}
         try:
             for source in sources:
                 spec, position = source.spec, read.get(source.name)
                 if isinstance(spec, FormatSpec):
                     require_credentials(source, spec)
-                    planner: SourcePlanner = OffsetPlanner(
-                        spark, resolved(source, spec), position, f"{checkpoint.path}/offsets-{source.name}"
-                    )
+                    folder = f"{checkpoint.path}/offsets-{source.name}"
+                    ids = topics.get(source.name, {})
+                    planner: SourcePlanner = OffsetPlanner(spark, resolved(source, spec), position, folder, topics=ids)
                 elif isinstance(spec, DeltaTableSpec):
                     planner = DeltaPlanner(spark, source, spec, position)
                 elif isinstance(spec, PostgresChangesSpec):
@@ -136,7 +143,7 @@ class EpochPlanner:
         offsets = offset_entry(before, now)
         return EpochInput(
             offsets,
-            earlier,
+            {**earlier, **{name: each.start for name, each in taken.items() if each.start is not None}},
             positions(offsets),
             {name: each.files for name, each in taken.items() if each.files},
             polled_at,
@@ -145,6 +152,7 @@ class EpochPlanner:
             reads={name: each.read for name, each in taken.items() if each.read is not None},
             rows={name: each.rows for name, each in taken.items() if each.rows is not None},
             caught_up={name: each.caught_up for name, each in taken.items() if each.caught_up is not None},
+            topics={name: each.topics for name, each in taken.items() if each.topics},
         )
 
     def committed(self, offsets: str) -> None:

@@ -254,9 +254,10 @@ class PostgresPlanner:
                 return None, None
         table, progress = self._captured(label), self._position.tables[label]
         stored = self._tables[label]
-        rows = self._partitions.rows_of(table, progress.partition) if progress.partition else None
+        rows = self._partitions.rows_of(table, progress) if progress.partition else None
         part = self.server.part(table, stored.key_types(table), progress.after, self._most, whole=stored.partitioned, rows=rows)
-        changes = self._read(part.lsn)
+        # Those that a look has found, when it noticed the partition, are among them.
+        changes, self._next = self._read(part.lsn), None
         self._caught_up = changes.reached
         return changes, (table, part) if changes.reached else None
 

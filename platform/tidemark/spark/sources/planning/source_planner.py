@@ -40,7 +40,8 @@ class Taken:
 
     ``position`` is the one after it, as in Spark's offset log. Of a folder, ``files`` are the addresses and ``bytes`` their size; of
     other sources ``read`` returns the rows, and ``rows`` is their number where it is known. ``caught_up`` says whether nothing is left to
-    read, None where the position says how far the source was read.
+    read, None where the position says how far the source was read. ``start`` is where the epoch begins, None for the position after the
+    epoch before; ``topics`` are the ids of Kafka's topics.
     """
 
     position: object
@@ -49,6 +50,8 @@ class Taken:
     read: Callable[[], DataFrame] | None = None
     rows: int | None = None
     caught_up: bool | None = None
+    start: object = None
+    topics: Mapping[str, str] = field(default_factory=dict)
 
 
 class SourcePlanner(Protocol):

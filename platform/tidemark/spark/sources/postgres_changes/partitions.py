@@ -35,6 +35,12 @@ SELECT n.nspname::text, c.relname::text, has_table_privilege(c.oid, 'SELECT') AN
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = %s::bigint::oid
 """
+# The row of a system column is as old as its table. A table that was rewritten has another file, and rows of another transaction.
+_CREATED: Final = b"""
+SELECT i.xmin::text, i.cmin::text
+FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tableoid'
+WHERE c.oid = %s::bigint::oid AND a.xmin = i.xmin AND i.xmin::text = %s AND i.xmax = 0 AND c.relfilenode = c.oid
+"""
 
 
 class Partitions:
@@ -83,12 +89,30 @@ class Partitions:
         first = min(new, key=int)
         return replace(progress, partitions=known, partition=first, attached=new[first], after=None, done=False)
 
-    def rows_of(self, table: CapturedTable, partition: str) -> sql.Composable:
-        """Return a partition as a query names it: itself, or as part of its table if the user may read only that."""
+    def rows_of(self, table: CapturedTable, progress: TableProgress) -> sql.Composable:
+        """Return the rows to read of a partition, as a query names them; they are read from the table if the user may read only that.
+
+        All rows of a partition are read that was a table before. Of one that was created as a partition every row is among the changes,
+        except those that the transaction that created it wrote before it was attached; these alone are read.
+        """
         from psycopg import sql
 
+        partition = progress.partition
         found = self._server.attempt(lambda connection: connection.execute(_PARTITION, [partition]).fetchone())
+        created = self._server.attempt(lambda connection: connection.execute(_CREATED, [partition, progress.attached]).fetchone())
+        rows, wanted = sql.Composed([sql.Identifier(table.schema, table.name)]), [sql.SQL("tableoid = {}").format(_oid(partition))]
         if found is not None and found[2]:
-            return sql.SQL("ONLY {}").format(sql.Identifier(found[0], found[1]))
-        whole = sql.Identifier(table.schema, table.name)
-        return sql.SQL("(SELECT * FROM {} WHERE tableoid = {}::bigint::oid) AS part").format(whole, sql.Literal(int(partition)))
+            rows, wanted = sql.SQL("ONLY {}").format(sql.Identifier(found[0], found[1])), []
+        if created is not None:
+            # Where a row was locked or deleted, its command is not known.
+            unchanged = "xmin = {}::xid AND (xmax <> 0 OR cmin::text::bigint <= {}::bigint)"
+            wanted.append(sql.SQL(unchanged).format(sql.Literal(created[0]), sql.Literal(created[1])))
+        if not wanted:
+            return rows
+        return sql.SQL("(SELECT * FROM {} WHERE {}) AS part").format(rows, sql.SQL(" AND ").join(wanted))
+
+
+def _oid(partition: str) -> sql.Composed:
+    from psycopg import sql
+
+    return sql.SQL("{}::bigint::oid").format(sql.Literal(int(partition)))
