@@ -66,19 +66,16 @@ class Observed(Protocol):
         ...
 
 
-BuildResults = Callable[[Sequence[int], "Observation"], "DataFrame"]
-"""Makes results from the numbers that differ between epochs; the observation will have the counts that ``emitted`` reads."""
-
-
 @dataclass(frozen=True)
 class Results:
     """Results of an operator, made into a DataFrame where that is needed.
 
-    ``build`` makes it from ``numbers``. ``files`` are the ones that it is read from, where they have few rows, ``several`` those of each
-    scan where there is more than one, and the DataFrames of one ``shape`` differ between epochs only by files and numbers.
+    ``build`` makes it from ``numbers`` and an observation for the counts that ``emitted`` reads. ``files`` are the ones that it is read
+    from, where they have few rows, ``several`` those of each scan where there is more than one, and the DataFrames of one ``shape`` differ
+    between epochs only by files and numbers.
     """
 
-    build: BuildResults
+    build: Callable[[Sequence[int], Observation], DataFrame]
     numbers: tuple[int, ...] = ()
     files: tuple[str, ...] = ()
     shape: str = ""

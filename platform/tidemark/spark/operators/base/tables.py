@@ -18,7 +18,7 @@ from tidemark.spark.columns.expressions import START
 from tidemark.spark.columns.few_rows import FEW_ROWS, in_one_task
 from tidemark.spark.columns.schemas import no_rows, nullable
 from tidemark.spark.columns.state_files import address_of, read_files, write_few, write_folder
-from tidemark.spark.operators.base.contract import BuildResults, OperatorContext, Results
+from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.state.gc.state_file_check import owner_store
 from tidemark.state.log.parquet_files import ParquetSummary, read_parquet
 from tidemark.state.log.records import OperatorState, StateFile
@@ -141,25 +141,6 @@ class StateTables:
         """Return the addresses of files that have few rows together, and are read in one task; empty where they have more."""
         few = self._context.native and sum(file.rows for file in files) <= FEW_ROWS
         return tuple(address_of(self._context.store, file) for file in files) if few else ()
-
-    def results(
-        self,
-        build: BuildResults,
-        numbers: tuple[int, ...],
-        scans: Sequence[Sequence[StateFile]],
-        shape: str,
-    ) -> Results:
-        """Return an operator's results, which are read from files of state: by a prepared pass, where each scan has few rows.
-
-        Args:
-            build: as of ``Results``.
-            numbers: as of ``Results``.
-            scans: the files that each scan reads, in the order in which ``build`` reads them.
-            shape: as of ``Results``.
-        """
-        several = tuple(map(self.few_files, scans))
-        files = tuple(file for each in several for file in each) if all(several) else ()
-        return Results(build, numbers, files, shape, several)
 
     def read_few(self, files: Sequence[StateFile], columns: Sequence[str] | None = None) -> pa.Table:
         """Return the rows of files, one or more that have few, with some columns, all by default; read by the driver."""

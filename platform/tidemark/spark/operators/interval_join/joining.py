@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow.compute as pc
@@ -17,6 +16,7 @@ from tidemark.spark.operators.base.contract import OperatorContext, Results
 from tidemark.spark.operators.base.tables import StateTables
 from tidemark.spark.operators.interval_join.columns import EPOCH, ResultColumns, SideColumns, side_column, unknown_columns
 from tidemark.spark.operators.interval_join.frames import IntervalJoinFrames, Operand, one_task
+from tidemark.spark.operators.interval_join.results import results_of
 from tidemark.spark.operators.interval_join.state import IntervalElements, span_of
 from tidemark.state.log.records import StateFile
 
@@ -93,16 +93,15 @@ class EpochJoin:
         parts = [*self._pairs(), *(part for side in outer_sides(self._rule.how) for part in self._alone(side))]
         if not parts:
             return None
-        columns = self._result_columns
-
-        def made(numbers: Sequence[int], observation: Observation) -> DataFrame:
-            frames = [self._frame(part, numbers) for part in parts]
-            results = columns.with_position(reduce(lambda one, other: one.union(other), frames))
-            return results.observe(observation, F.expr("count(1) AS results"))
-
-        scans = [files for part in parts for files in part.scans]
         shape = [f"{part.kind} {part.side} {len(part.scans)}" for part in parts]
-        return self._state.results(made, self._numbers, scans, " ".join([*shape, "of", *sorted(self._columns)]))
+        return results_of(
+            lambda numbers: [self._frame(part, numbers) for part in parts],
+            self._result_columns,
+            self._state,
+            numbers=self._numbers,
+            scans=[files for part in parts for files in part.scans],
+            shape=" ".join([*shape, "of", *sorted(self._columns)]),
+        )
 
     @property
     def _numbers(self) -> tuple[int, ...]:

@@ -138,11 +138,13 @@ class WindowJoinFrames:
 
     def scans(self, firing: Firing) -> list[Sequence[StateFile]]:
         """Return the files that ``results`` reads, in the order in which it does."""
+        together = list(firing.files.values())
+        if self.rule.how == "semi" and self._led_by(firing):
+            # Spark moves the semi join before that with panes.
+            return together * 2
         found = []
         for side, files in firing.files.items():
-            found.append(files)
-            if side in self._led_by(firing):
-                found += firing.files.values()
+            found += [files, *(together if side in self._led_by(firing) else ())]
         return found
 
     def _led_by(self, firing: Firing) -> list[Side]:

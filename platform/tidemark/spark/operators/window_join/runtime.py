@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Observation
-from pyspark.sql import functions as F
 
 from tidemark.graph.operators.window_join.node import WindowJoinNode
 from tidemark.semantics.joins.interval import SIDES, Side, outer_sides
@@ -22,6 +20,7 @@ from tidemark.spark.columns.state_files import overlapping
 from tidemark.spark.operators.base.contract import Observed, OperatorContext, Results
 from tidemark.spark.operators.interval_join.columns import SideColumns, unknown_columns
 from tidemark.spark.operators.interval_join.epoch import ElementJoinEpoch, ElementJoinRuntime
+from tidemark.spark.operators.interval_join.results import results_of
 from tidemark.spark.operators.interval_join.state import ElementTable, span_of, stored_elements
 from tidemark.spark.operators.window_join.columns import WindowJoinColumns
 from tidemark.spark.operators.window_join.frames import Firing, WindowJoinFrames
@@ -111,19 +110,21 @@ class WindowJoinEpoch(ElementJoinEpoch):
                 raise unknown_columns(node, side)
         columns, frames = WindowJoinColumns(node, known), self.runtime.frames
 
-        def results(numbers: Sequence[int], observation: Observation) -> DataFrame:
-            parts = []
-            for number, firing in enumerate(firings):
-                first, last = numbers[2 * number : 2 * number + 2]
+        def parts(numbers: Sequence[int]) -> Iterator[DataFrame]:
+            *bounds, epoch = numbers
+            for firing, first, last in zip(firings, bounds[::2], bounds[1::2], strict=True):
                 operands = {side: self._elements[side].operand(files) for side, files in firing.files.items()}
-                parts.append(frames.results(replace(firing, first=first, last=last), operands, known, columns, epoch=numbers[-1]))
-            whole = columns.with_position(reduce(lambda one, other: one.union(other), parts))
-            return whole.observe(observation, F.expr("count(1) AS results"))
+                yield frames.results(replace(firing, first=first, last=last), operands, known, columns, epoch=epoch)
 
-        numbers = (*(bound for firing in firings for bound in (firing.first, firing.last)), self.context.epoch)
-        shape = [" ".join([firing.timing.lower(), *firing.files]) for firing in firings]
-        scans = [files for firing in firings for files in frames.scans(firing)]
-        return self._tables.results(results, numbers, scans, " ".join([*shape, "of", *sorted(known)]))
+        shape = [" ".join([firing.timing, *firing.files]) for firing in firings]
+        return results_of(
+            parts,
+            columns,
+            self._tables,
+            numbers=(*(bound for firing in firings for bound in (firing.first, firing.last)), self.context.epoch),
+            scans=[files for firing in firings for files in frames.scans(firing)],
+            shape=" ".join([*shape, "of", *sorted(known)]),
+        )
 
     def _firings(self) -> Iterator[Firing]:
         """Yield the windows whose end the watermark reached, and those that have late elements of this epoch."""
