@@ -137,5 +137,6 @@ def test_so_are_side_outputs(spark: SparkSession, tmp_path: Path, monkeypatch: p
     assert prepared.table == made.table
     assert prepared.counts == made.counts
     assert prepared.state == made.state
-    assert {"pairs op", "pairs op stored", "output shown changes"} <= set(prepared.passes)
+    # Rows that are looked up again, in an order that Spark numbers them in, are cached for the epoch: their pass reads no files.
+    assert set(prepared.passes) == {"output shown changes"}
     assert made.passes == []
