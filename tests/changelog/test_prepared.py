@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -24,16 +24,21 @@ pytestmark = pytest.mark.spark
 
 EPOCHS = 6
 Declare = Callable[[tm.Stream], tm.Stream]
+Sides = Mapping[str, tm.OutputTag]
 
 
 @dataclass(frozen=True)
 class Ran:
-    """The content of each version of the table, the counts of each epoch, what state has at the end, and the prepared passes that ran."""
+    """The content of each version of the table, the counts of each epoch, what state has at the end, and the prepared passes that ran.
+
+    ``sides`` is the content of each version of the tables of side outputs.
+    """
 
     table: list[list[str]]
     counts: list[Any]
     state: list[str]
     passes: list[str]
+    sides: dict[str, list[list[str]]]
 
 
 def land(folder: Path) -> None:
@@ -53,12 +58,24 @@ def land(folder: Path) -> None:
         os.utime(folder / f"{epoch}.parquet", (1_600_000_000 + epoch,) * 2)
 
 
-def run(spark: SparkSession, folder: Path, name: str, declare: Declare, monkeypatch: pytest.MonkeyPatch, *, after: int) -> Ran:
-    """Run a job over the landed files, with plans made after so many epochs."""
+def run(
+    spark: SparkSession,
+    folder: Path,
+    name: str,
+    declare: Declare,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    after: int,
+    sides: Sides | None = None,
+) -> Ran:
+    """Run a job over the landed files, with plans made after so many epochs; the outputs of ``sides`` are written, too."""
     schema = "k STRING, t BIGINT, v DOUBLE, version INT, gone BOOLEAN"
     spec = tm.files(str(folder / "landing"), format="parquet", schema=schema, max_files_per_epoch=1)
     rows = tm.source("rows", spec, watermarks=tm.bounded_out_of_orderness("1 minute", timestamp="t")).filter("v IS NULL OR v < 9")
-    outputs = {"shown": tm.delta(declare(rows), str(folder / name), mode="upsert")}
+    shown = declare(rows)
+    outputs = {"shown": tm.delta(shown, str(folder / name), mode="upsert")}
+    taken = {side: shown.side_output(tag) for side, tag in (sides or {}).items()}
+    outputs |= {side: tm.delta(stream, str(folder / f"{name}-{side}")) for side, stream in taken.items()}
     job = tm.Job(name, outputs=outputs, store=str(folder / "store"))
     done, passes = run_noted(spark, job, monkeypatch, after=after)
     counts = [
@@ -67,7 +84,8 @@ def run(spark: SparkSession, folder: Path, name: str, declare: Declare, monkeypa
         for operator in epoch.operators.values()
     ]
     state = savepoint(name, store=str(folder / "store")).tables("op", spark)["rows"]
-    return Ran(versions(folder / name), counts, sorted(map(str, state.collect())), passes)
+    late = {side: versions(folder / f"{name}-{side}") for side in taken}
+    return Ran(versions(folder / name), counts, sorted(map(str, state.collect())), passes, late)
 
 
 @pytest.mark.parametrize(
@@ -99,3 +117,26 @@ def test_tables_counts_and_state_are_those_of_data_frames(
     assert made.passes == []
     assert set(prepared.passes) == {"pairs op", "pairs op stored", "output shown changes"}
     assert set(later.passes) == {"pairs op stored", "output shown changes"}
+
+
+def test_so_are_side_outputs(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sides = {"outdated": tm.OutputTag("outdated"), "incomplete": tm.OutputTag("incomplete")}
+
+    def declare(rows: tm.Stream) -> tm.Stream:
+        tags = {f"{name}_to": tag for name, tag in sides.items()}
+        newest = rows.latest(by=["k"], sequence="version", deleted="gone", unchanged={"v": "v = -7.25"}, **tags)  # type: ignore[arg-type]
+        return newest.uid("op")
+
+    land(tmp_path / "landing")
+    made = run(spark, tmp_path, "made", declare, monkeypatch, after=NEVER, sides=sides)
+    prepared = run(spark, tmp_path, "prepared", declare, monkeypatch, after=0, sides=sides)
+    assert prepared.sides == made.sides
+    # Rows are added to them: each version has more than the one before.
+    assert all(len(table) > EPOCHS // 2 for table in made.sides.values())
+    assert all(table[-1] for table in made.sides.values())
+    assert prepared.table == made.table
+    assert prepared.counts == made.counts
+    assert prepared.state == made.state
+    # Rows that are looked up again, in an order that Spark numbers them in, are cached for the epoch: their pass reads no files.
+    assert set(prepared.passes) == {"output shown changes"}
+    assert made.passes == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -109,6 +109,7 @@ class FakeEpoch:
     behind_ms: int = 300_001
     held_by: str | None = None
     shortfalls: tuple[int, ...] = ()
+    changes: Mapping[str, int] = field(default_factory=dict)
 
     def progress(self, number: int, lineage: str) -> EpochProgress:
         """Return the progress the engine would report."""
@@ -144,6 +145,7 @@ class FakeEpoch:
             most_late=tuple(LateWindow(start, start + HOUR, 1) for start in self.late_windows),
         )
         rows = {"hourly": self.windows.num_rows, "late": self.late, "rejected": self.rejected, "malformed": self.malformed}
+        outputs = {name: OutputProgress(count, 1, 100 * count, "delta") for name, count in rows.items()}
         return EpochProgress(
             job="cabs",
             lineage=lineage,
@@ -155,7 +157,7 @@ class FakeEpoch:
             sources={"trips": source},
             filters={"paid": FilterProgress(passed + self.rejected, passed, self.rejected, "rejected_trips")},
             operators={"hourly": operator},
-            outputs={name: OutputProgress(count, 1, 100 * count, "delta") for name, count in rows.items()},
+            outputs={**outputs, "hourly": replace(outputs["hourly"], changes=self.changes)},
         )
 
 

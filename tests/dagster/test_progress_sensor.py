@@ -13,6 +13,7 @@ from tests.dagster.fake_engine import HOUR, START, FakeEpoch, commit_status, mak
 from tests.dagster.instances import temporary_instance
 from tidemark.assets import build_output_asset_specs
 from tidemark.assets.report.output_metadata import CHART_KEY
+from tidemark.assets.report.summary import SUMMARY_KEY
 from tidemark.errors import DefinitionError, StoreError
 from tidemark.sensors import SensorOptions, build_progress_sensor
 from tidemark.sensors.reports import progress as progress_module
@@ -144,6 +145,19 @@ def test_epochs_are_rolled_up_at_most_every_five_minutes(rig: Rig) -> None:
     assert rig.numbers("state_rows") == [7, 7]
     assert [item.metadata["dagster/row_count"].value for item in rig.observations()] == [2, 2]
     assert len(rig.observations(LATE)) == 2
+
+
+def test_the_changes_of_a_changelog_are_counted_by_operation(rig: Rig) -> None:
+    rig.commit(epoch((1, 0, 0, 3), changes={"insert": 4, "update": 0, "delete": 0}))
+    rig.tick()
+    rig.commit(epoch((1, 0, 0, 3), changes={"insert": 0, "update": 2, "delete": 1}))
+    rig.tick(minutes=6)
+    # An observation of several epochs has the changes of all.
+    rig.commit(epoch(changes={"insert": 1, "update": 1, "delete": 3}), epoch(changes={"insert": 5, "update": 0, "delete": 4}))
+    rig.tick(minutes=6)
+    assert [rig.numbers(name) for name in ("inserts", "updates", "deletes")] == [[4, 0, 6], [0, 2, 1], [0, 1, 7]]
+    assert "6 inserts, 1 updates, 7 deletes" in str(rig.observations()[-1].metadata[SUMMARY_KEY].value)
+    assert not {f"tidemark/{name}" for name in ("inserts", "updates", "deletes")} & set(rig.observations(LATE)[0].metadata)
 
 
 def test_the_keys_are_those_of_materializations_and_the_picture_comes_once_an_hour(rig: Rig) -> None:

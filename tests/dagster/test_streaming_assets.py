@@ -171,6 +171,17 @@ def test_a_run_materializes_all_outputs_with_numbers(tmp_path: Path) -> None:
     assert again["hourly"].metadata["tidemark/rows_added"].value == 1
 
 
+def test_a_run_shows_the_changes_of_a_changelog_by_operation(tmp_path: Path) -> None:
+    assets, store = make_assets(make_job(tmp_path)), tmp_path / "store"
+    fake_resource(store)
+    for changes in ({"insert": 4, "update": 0, "delete": 0}, {"insert": 1, "update": 2, "delete": 3}):
+        ENGINES[str(store)].queue.append(FakeEpoch(window_rows((1, 0, 0, 3)), late=1, changes=changes))
+        found = events_of(materialize(assets, store))
+        shown = {name: found["hourly"].metadata[f"tidemark/{name}s"].value for name in changes}
+        assert shown == changes
+        assert "tidemark/inserts" not in found["late"].metadata
+
+
 def test_process_functions_show_keys_timers_and_what_expired(tmp_path: Path) -> None:
     job = make_function_job(tmp_path)
     output = next(stream for stream in output_streams(job) if stream.name == "silent")

@@ -60,11 +60,13 @@ def noted_passes(monkeypatch: pytest.MonkeyPatch, *, after: int) -> Iterator[Pas
         yield passes
 
 
-def run_noted(spark: SparkSession, job: tm.Job, monkeypatch: pytest.MonkeyPatch, *, after: int) -> tuple[tm.RunResult, list[str]]:
+def run_noted(
+    spark: SparkSession, job: tm.Job, monkeypatch: pytest.MonkeyPatch, *, after: int, end_of_input: bool = True
+) -> tuple[tm.RunResult, list[str]]:
     """Run a job to its end, with plans made after so many epochs; return the prepared passes that ran, of which none was refused."""
     with noted_passes(monkeypatch, after=after) as passes:
-        done = tm.run(job, spark=spark, clock=ManualClock(NOW), end_of_input=True)
-    assert passes.refused == {}
+        done = tm.run(job, spark=spark, clock=ManualClock(NOW), end_of_input=end_of_input)
+    assert passes.refused == {}, passes.refused
     for epoch in done.epochs:
         require_conservation(epoch)
     return done, passes.ran

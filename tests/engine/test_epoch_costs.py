@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,25 +36,46 @@ RULES = 78
 """Rules that Spark applied to plans and expressions: 2,800 where the pass is analysed, optimised and planned. These are one for each
 expression that code is generated for, 5 microseconds each; 17 of them count late rows by how much more lateness would have kept them."""
 
+
+@dataclass(frozen=True)
+class Cost:
+    """What an epoch cost: Spark jobs, rules applied to plans, calls to the JVM, new files in the store."""
+
+    jobs: int
+    rules: int
+    calls: int
+    files: int
+
+
+OF_JOINS = {"interval": Cost(3, 340, 55, 5), "window": Cost(3, 220, 55, 5), "asof": Cost(4, 265, 70, 5)}
+"""Of joins of few rows of both inputs: a job for each input and one for the results; a temporal join has one for its answers, too.
+
+Without plans that are kept these were 16,000 rules and 420 to 860 calls. There is a state file, and an entry in the log, for each input.
+"""
+
 CALLS = 25
 FILES = 3
 """A state file, the epoch's record, and the entry in the log of files read."""
 
 
-def test_an_epoch_of_few_rows_from_files(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    landing, store = tmp_path / "landing", tmp_path / "store"
-    landing.mkdir()
+def land(folder: Path, **columns: list[str]) -> None:
+    """Write a file of three rows for each epoch."""
+    folder.mkdir()
     for number in range(EPOCHS):
-        file = landing / f"{number}.parquet"
-        pq.write_table(pa.table({"k": ["a", "b", "c"], "t": [number * MINUTE + row for row in range(3)]}), file)
+        file = folder / f"{number}.parquet"
+        pq.write_table(pa.table({**columns, "t": [number * MINUTE + row for row in range(3)]}), file)
         os.utime(file, (1_600_000_000 + number,) * 2)
-    spec = tm.files(str(landing), format="parquet", schema="k STRING, t BIGINT", max_files_per_epoch=1)
-    late = tm.OutputTag("late")
-    rows = tm.source("landing", spec, watermarks=tm.bounded_out_of_orderness("1 minute", timestamp="t"))
-    panes = rows.key_by("k").window(tm.tumbling("1 hour")).late_to(late).aggregate(n=tm.count()).uid("w")
-    outputs = {"panes": tm.parquet(panes, str(tmp_path / "panes")), "late": tm.parquet(panes.side_output(late), str(tmp_path / "late"))}
+
+
+def landed(folder: Path, schema: str) -> tm.Stream:
+    spec = tm.files(str(folder), format="parquet", schema=schema, max_files_per_epoch=1)
+    return tm.source(folder.name, spec, watermarks=tm.bounded_out_of_orderness("1 minute", timestamp="t"))
+
+
+def costs_of(job: tm.Job, store: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> list[Cost]:
+    """Run a job; return what each of its epochs cost."""
     calls: list[int] = [0]
-    costs: list[tuple[int, int, int, int]] = []
+    costs: list[Cost] = []
     rules = spark.sparkContext._jvm.org.apache.spark.sql.catalyst.rules.RuleExecutor  # type: ignore[union-attr]  # noqa: SLF001
     before: list[set[Path]] = [set()]
     send = py4j.java_gateway.GatewayClient.send_command
@@ -67,17 +89,48 @@ def test_an_epoch_of_few_rows_from_files(spark: SparkSession, tmp_path: Path, mo
 
     def note(epoch: EpochProgress) -> None:
         files = {path for path in store.rglob("*") if path.is_file()}
-        costs.append((epoch.spark_jobs, rules.getCurrentMetrics().numRuns(), calls[0], len(files - before[0])))
+        costs.append(Cost(epoch.spark_jobs, rules.getCurrentMetrics().numRuns(), calls[0], len(files - before[0])))
         rules.resetMetrics()
         calls[0], before[0] = 0, files
 
     monkeypatch.setattr(py4j.java_gateway.GatewayClient, "send_command", counted)
-    tm.run(tm.Job("job", outputs=outputs, store=str(store)), spark=spark, clock=ManualClock(NOW), on_epoch=note)
+    tm.run(job, spark=spark, clock=ManualClock(NOW), on_epoch=note)
     assert len(costs) == EPOCHS
+    assert costs[0].rules > 1_000  # the first epoch's plans were made
+    return costs
+
+
+def test_an_epoch_of_few_rows_from_files(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    land(tmp_path / "landing", k=["a", "b", "c"])
+    late, store = tm.OutputTag("late"), tmp_path / "store"
+    rows = landed(tmp_path / "landing", "k STRING, t BIGINT")
+    panes = rows.key_by("k").window(tm.tumbling("1 hour")).late_to(late).aggregate(n=tm.count()).uid("w")
+    outputs = {"panes": tm.parquet(panes, str(tmp_path / "panes")), "late": tm.parquet(panes.side_output(late), str(tmp_path / "late"))}
+    costs = costs_of(tm.Job("job", outputs=outputs, store=str(store)), store, spark, monkeypatch)
     # The first epochs set up what the later ones reuse.
-    jobs, applied, called, written = (max(column) for column in zip(*costs[3:], strict=True))
-    assert jobs == SPARK_JOBS
-    assert applied <= RULES, costs
-    assert costs[0][1] > 1_000  # the first epoch's plans were made
-    assert 0 < called <= CALLS, costs
-    assert 0 < written <= FILES, costs
+    later = costs[3:]
+    assert {cost.jobs for cost in later} == {SPARK_JOBS}
+    assert max(cost.rules for cost in later) <= RULES, costs
+    assert 0 < max(cost.calls for cost in later) <= CALLS, costs
+    assert 0 < max(cost.files for cost in later) <= FILES, costs
+
+
+@pytest.mark.parametrize("kind", list(OF_JOINS))
+def test_an_epoch_of_a_join(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    land(tmp_path / "left", k=["a", "b", "c"], v=["1", "2", "3"])
+    land(tmp_path / "right", k=["a", "b", "d"], w=["1", "2", "3"])
+    left, right = landed(tmp_path / "left", "k STRING, t BIGINT, v STRING"), landed(tmp_path / "right", "k STRING, t BIGINT, w STRING")
+    right = right.select("k", "w")
+    joins = {
+        "interval": lambda: left.join(right, on="k", how="left", within=("-1 minute", "1 minute")),
+        "window": lambda: left.window_join(right, on="k", window=tm.tumbling("1 minute"), how="left"),
+        "asof": lambda: left.join_asof(right, on="k", how="left"),
+    }
+    outputs = {"pairs": tm.parquet(joins[kind]().uid("j"), str(tmp_path / "pairs"))}
+    costs = costs_of(tm.Job("job", outputs=outputs, store=str(tmp_path / "store")), tmp_path / "store", spark, monkeypatch)
+    # A part of the pass that some epochs do not have is planned once more when it comes; files are merged in one of the last epochs.
+    least = sorted(costs[3:], key=lambda cost: cost.calls)[1]
+    assert least.jobs == OF_JOINS[kind].jobs
+    assert least.rules <= OF_JOINS[kind].rules, costs
+    assert 0 < least.calls <= OF_JOINS[kind].calls, costs
+    assert 0 < least.files <= OF_JOINS[kind].files, costs

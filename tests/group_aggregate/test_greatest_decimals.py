@@ -12,7 +12,7 @@ import pytest
 
 import tidemark as tm
 from tests.group_aggregate.worlds import fold
-from tidemark.errors import UserCodeError
+from tidemark.errors import StateMismatchError, UserCodeError
 from tidemark.testing import ManualClock
 
 if TYPE_CHECKING:
@@ -135,3 +135,26 @@ def test_what_its_type_does_not_hold_is_refused(
     assert (caught.value.job, caught.value.uid, caught.value.epoch) == ("greatest", "sums", epoch)
     assert f"'most' = {kind}(a)" in str(caught.value)
     assert "DECIMAL(28, 18)" in str(caught.value.fix)
+
+
+def test_sums_that_an_earlier_release_stored_are_refused_with_what_helps(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    epochs = [[(0, "insert", 1, 5, Decimal("1.5"), None)]]
+    chosen = {"n": tm.count(), "total": tm.sum("a")}
+    with monkeypatch.context() as earlier:
+        # Earlier releases kept these sums as those of other decimals.
+        earlier.setattr("tidemark.spark.operators.group_aggregate.signed_sums.is_fine", lambda _: False)
+        run(tmp_path, spark, epochs, chosen)
+    epochs.append([(1, "insert", 2, 5, Decimal("1.5"), None)])
+    for again in range(2):
+        # The first start knows the types when it has rows; the next one compares them before.
+        with pytest.raises(StateMismatchError) as caught:
+            run(tmp_path, spark, epochs, chosen)
+        assert (caught.value.job, caught.value.uid) == ("greatest", "sums"), again
+        assert "the state of the aggregate 'total'" in str(caught.value)
+        assert "was stored by an earlier release" in str(caught.value)
+        assert "read the input again from its beginning" in str(caught.value.fix)
+        assert "a rewind does not help" in str(caught.value.fix)
+        assert "start the job again" not in str(caught.value.fix)
+        assert "cast it" not in str(caught.value.fix)

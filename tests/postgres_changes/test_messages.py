@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import pytest
 
 from tests.postgres_changes import wire
 from tidemark.graph.model.postgres_changes_spec import CapturedTable, PostgresChangesSpec
 from tidemark.graph.model.schema import Schema
-from tidemark.spark.sources.postgres_changes import message_spool
+from tidemark.spark.sources.postgres_changes import epoch_changes, message_spool
 from tidemark.spark.sources.postgres_changes.epoch_changes import LargeValues, rows_in_order, seen_first, unread_values
 from tidemark.spark.sources.postgres_changes.message_spool import MessageSpool
 from tidemark.spark.sources.postgres_changes.messages import (
@@ -28,7 +29,7 @@ from tidemark.spark.sources.postgres_changes.messages import (
 )
 from tidemark.spark.sources.postgres_changes.positions import CapturedFile, ChangesPosition, Snapshot, TableProgress, lsn_text, parse_lsn
 from tidemark.spark.sources.postgres_changes.server import TablePart
-from tidemark.spark.sources.postgres_changes.transactions import Assembler, Transaction
+from tidemark.spark.sources.postgres_changes.transactions import Assembler, Change, Transaction
 
 AT = 1_764_190_000_123_456
 OID = 16_400
@@ -194,6 +195,26 @@ def test_large_values_are_those_of_now() -> None:
     assert [dict(row)["id"] for row in unread_values(SPEC, found.changes)["shop.orders"]] == ["1", "2"]
     rows = rows_in_order(SPEC, [found], lambda _: LargeValues({("shop.orders", ("1",)): ("1", "now")}))
     assert [row.values for _, row in rows] == [("1", "now"), ("2", None)]
+
+
+def test_fewer_large_values_are_read_at_once_the_larger_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(epoch_changes, "TOGETHER", 100)
+    monkeypatch.setattr(epoch_changes, "TOGETHER_BYTES", 10_000)
+    rows = [(str(number), "n") for number in range(1_000)]
+    asked: list[int] = []
+
+    def large_values(changes: Sequence[Change]) -> LargeValues:
+        asked.append(len(changes))
+        ids = [str(change.row["id"]) for change in changes]
+        # The last ones are large.
+        return LargeValues({("shop.orders", (key,)): (key, "x" * (10 if int(key) < 500 else 1_000)) for key in ids})
+
+    assert len(list(rows_in_order(SPEC, [transaction(10, *rows)], large_values))) == len(rows)
+    assert asked[:4] == [16, 32, 64, 100]
+    assert max(asked) == 100
+    # After the first that were far larger than those before them.
+    assert max(asked[8:]) <= 10
+    assert sum(asked) == len(rows)
 
 
 @pytest.mark.parametrize(

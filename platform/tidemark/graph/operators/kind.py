@@ -162,6 +162,20 @@ class OperatorKind(ABC, Generic[N]):
         del definition
         return {}
 
+    def older_form(self, part: str, stored: object, wanted: object) -> tuple[str, str] | None:
+        """Return what to say of a part of state that an earlier release kept in a form that cannot be continued, and the fix.
+
+        Args:
+            part: its name, of those of ``state_parts``.
+            stored: the type of its stored column, as Spark's JSON has it.
+            wanted: the type of the column from now on.
+
+        Returns:
+            None where the type differs for another reason.
+        """
+        del part, stored, wanted
+        return None
+
     def upsert_keys(self, node: N) -> UpsertKeys | None:
         """Return the key columns of its results, None if users must name them."""
         del node

@@ -154,6 +154,10 @@ class _Case:
         for name, old in self._retyped("wider"):
             yield Finding(f"{self._shown(name)} was {shown_type(old)} and is now {shown_type(self._wanted[name])}", "migrates")
         for name, old in self._retyped("other"):
+            if older := self._kind.older_form(self._owner(name), old, self._wanted[name]):
+                what, fix = older
+                yield Finding(what, "incompatible", "its results so far", fix)
+                continue
             was, now = shown_type(old), shown_type(self._wanted[name])
             fix = f"cast it to {was} before the {self._kind.noun}, {_LEAVE_ALL}"
             yield Finding(f"{self._shown(name)} was {was} and is now {now}", "incompatible", "values that do not fit the new type", fix)

@@ -89,6 +89,23 @@ def write_parquet(store: JobStore, path: str, rows: pa.Table, *, compression: st
     return _summary(store, path, collected[0], data.size, time_column)
 
 
+def read_parquet(store: JobStore, path: str, columns: Sequence[str] | None = None) -> pa.Table:
+    """Return the rows of a file, few of them, with some columns, all by default.
+
+    Raises:
+        CorruptStoreError: the file is missing, not Parquet, or has a page with a wrong checksum.
+        StoreError: it cannot be read.
+    """
+    try:
+        data = store.get(path)
+    except FileNotFoundError as error:
+        raise _damaged(store, path, "is missing") from error
+    try:
+        return pq.read_table(pa.BufferReader(data), columns=None if columns is None else list(columns), page_checksum_verification=True)
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(store, path, "cannot be read as Parquet") from error
+
+
 def parquet_schema(store: JobStore, path: str) -> pa.Schema:
     """Return the columns of a file, with what its writer noted about them; reads the file's end only.
 

@@ -15,6 +15,7 @@ from tidemark.graph.model.schema import Schema, SchemaColumn
 from tidemark.graph.operators.changes import Definition, DefinitionChange, Kept, Names, entries, key_changes, renamed
 from tidemark.graph.operators.group_aggregate.checks import check_group_aggregate
 from tidemark.graph.operators.group_aggregate.node import GroupAggregateNode
+from tidemark.graph.operators.group_aggregate.older_sums import is_older_sum, older_sum
 from tidemark.graph.operators.group_aggregate.ways import SUMS, VALUE, state_columns_of, way_of
 from tidemark.graph.operators.keys import decode_keys, encode_keys, typed
 from tidemark.graph.operators.kind import OperatorKind, Schemas
@@ -152,6 +153,10 @@ class GroupAggregateKind(OperatorKind[GroupAggregateNode]):
             name: state_columns_of(name, aggregate_of_definition(entry), takes_back=takes_back)
             for name, entry in entries(definition, "aggregates").items()
         }
+
+    def older_form(self, part: str, stored: object, wanted: object) -> tuple[str, str] | None:
+        """Return what to say of sums that earlier releases kept as one number, and the fix."""
+        return older_sum(part) if is_older_sum(stored, wanted) else None
 
     def changelog_keys(self, node: GroupAggregateNode) -> tuple[str, ...]:
         """Return the keys of groups."""

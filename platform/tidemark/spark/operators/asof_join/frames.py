@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from tidemark.graph.operators.asof_join.node import AsofJoinNode
+from tidemark.graph.operators.asof_join.node import LEFT, AsofJoinNode
 from tidemark.graph.operators.join_keys import added_names
 from tidemark.graph.operators.state_names import key_column, left_column, right_column
 from tidemark.semantics.joins.asof import AsofBounds
@@ -67,12 +67,10 @@ class AsofFrames:
         self.keys = [key_column(key.name) for key in node.on]
         self._node = node
 
-    def left_rows(self, rows: DataFrame) -> DataFrame:
-        """Return left elements as they are kept: keys, columns, time and position."""
-        return rows.select(*self._keys(0), *_renamed(rows, left_column), *_order(rows))
-
-    def right_rows(self, rows: DataFrame, epoch: int) -> DataFrame:
-        """Return versions as they are kept, each with the epoch that it came in."""
+    def rows_of(self, port: str, rows: DataFrame, epoch: int) -> DataFrame:
+        """Return the rows of an input as they are kept: keys, columns, time and position, and of versions the epoch that they came in."""
+        if port == LEFT:
+            return rows.select(*self._keys(0), *_renamed(rows, left_column), *_order(rows))
         return rows.select(*self._keys(1), *_renamed(rows, right_column), *_order(rows), F.lit(epoch).cast("bigint").alias(EPOCH))
 
     def _keys(self, side: int) -> list[Column]:

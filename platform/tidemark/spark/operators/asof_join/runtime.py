@@ -8,6 +8,7 @@ An epoch makes a Spark job for each input that has rows, one for the pass, and o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,12 +36,15 @@ from tidemark.spark.operators.base.contract import (
     OperatorEpoch,
     OperatorRuntime,
     PortInput,
+    Results,
     run_in_order,
 )
-from tidemark.spark.operators.base.staged_rows import StagedRows
+from tidemark.spark.operators.base.kept_rows import write_kept
+from tidemark.spark.operators.base.staged_rows import StagedRows, staged_rows
 from tidemark.spark.operators.base.tables import MAIN, StateTables, is_current
 from tidemark.spark.operators.keyed.columns import EPOCH, TAG
 from tidemark.spark.operators.keyed.key_table import rows_of_keys, union_of
+from tidemark.spark.prepared.prepared_pass import Frame
 from tidemark.spark.prepared.runtime_literals import runtime_literals
 from tidemark.state.gc.compaction import LARGEST_FILE, plan_compaction
 from tidemark.state.log.records import OperatorState, StateFile
@@ -63,6 +67,8 @@ MANY_ROWS: Final = 200_000
 MAX_GARBAGE: Final = 10_000
 """Where versions are more than twice those that were kept, and more than so many, all are rewritten."""
 
+_COUNTED: Final = {"emitted": RESULT, LATE_LEFT: LATE_LEFT_ROW, LATE_RIGHT: LATE_RIGHT_ROW}
+
 _BOUNDS: Final = ("right", "answered", "corrected", "gone")
 
 
@@ -79,11 +85,20 @@ class AsofJoinRuntime(OperatorRuntime):
         self.frames = AsofFrames(node)
         known = schema_of(node) if node.inputs else None
         self.names = None if known is None else known.names
+        self._given: dict[tuple[str, str], T.StructType] = {}
 
     @property
     def node(self) -> AsofJoinNode:
         """The operator's declaration."""
         return self._declared
+
+    def types_of(self, port: str, given: PortInput) -> T.StructType:
+        """Return the columns of an input's rows as they are kept; few rows of files of one shape have the same in each epoch."""
+        if not given.files:
+            return self.frames.rows_of(port, given.rows, 0).schema
+        if (port, given.shape) not in self._given:
+            self._given[port, given.shape] = self.frames.rows_of(port, given.rows, 0).schema
+        return self._given[port, given.shape]
 
     def begin(self, context: OperatorContext) -> AsofJoinEpoch:
         """Return the operator at work on an epoch."""
@@ -121,15 +136,15 @@ class AsofJoinEpoch(OperatorEpoch):
         """Write the elements of each input into state; one Spark job each. Those that match nothing and are not emitted are left out."""
         frames, node = self.runtime.frames, self.runtime.node
         for port, given in inputs.items():
-            rows = frames.left_rows(given.rows) if port == LEFT else frames.right_rows(given.rows, self.context.epoch)
-            self._adopt(port, rows.schema)
-            observation = Observation()
-            counted = rows.observe(observation, F.count(F.lit(1)).alias("rows"))
-            if port == RIGHT or node.how == "inner":
-                counted = counted.where(f"NOT ({frames.has_null})")
-            part = MAIN if port == LEFT else VERSIONS
-            self._new[part] = self._tables.write(counted, part)
-            self._rows[port] = observation.get["rows"]
+            self._adopt(port, self.runtime.types_of(port, given))
+
+            def keep(rows: DataFrame, numbers: Sequence[int], observation: Observation, port: str = port) -> DataFrame:
+                made = frames.rows_of(port, rows, numbers[0]).observe(observation, F.count(F.lit(1)).alias("rows"))
+                return made.where(f"NOT ({frames.has_null})") if port == RIGHT or node.how == "inner" else made
+
+            part, numbers = MAIN if port == LEFT else VERSIONS, (self.context.epoch,)
+            self._new[part], found = write_kept(self.context, self._tables, part, given, port=port, numbers=numbers, keep=keep)
+            self._rows[port] = found["rows"]
         crash_point("state-staged")
 
     def _adopt(self, port: str, schema: T.StructType) -> None:
@@ -147,8 +162,7 @@ class AsofJoinEpoch(OperatorEpoch):
         if port not in self._columns:
             given = self.context.port_types().get(port)
             if given is not None:
-                rows, frames = no_rows(self.context.spark, given), self.runtime.frames
-                self._adopt(port, (frames.left_rows(rows) if port == LEFT else frames.right_rows(rows, 0)).schema)
+                self._adopt(port, self.runtime.frames.rows_of(port, no_rows(self.context.spark, given), 0).schema)
             else:
                 stored = self._tables.schema or T.StructType()
                 kept = [field for field in stored if field.name in self.runtime.frames.keys or field.name.startswith(_prefix(port))]
@@ -170,9 +184,9 @@ class AsofJoinEpoch(OperatorEpoch):
         """Advance the right input's own watermark."""
         self._right_watermark = operator_watermark(self._before.right, sources[RIGHT])
 
-    def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
+    def emit(self, watermark: int, observation: Observation) -> Results | None:
         """Answer the left elements that are due, and correct answers; one Spark job, none where nothing is due."""
-        del observation  # the pass has its own
+        del observation  # the pass has its own, and the results are given theirs
         self.watermark, self._had_turn = watermark, True
         lateness = self.runtime.node.allowed_lateness_ms
         right = max(self._right_watermark, MAX_WATERMARK if watermark == MAX_WATERMARK else MIN_WATERMARK)
@@ -183,7 +197,13 @@ class AsofJoinEpoch(OperatorEpoch):
         self._pending = self._next_pending()
         if self._made is None or not self._found["emitted"]:
             return None
-        return self.runtime.frames.results(self._made.rows, self.runtime.names)
+        made = self._made
+
+        def results(_: Sequence[int], observation: Observation) -> DataFrame:
+            # Their number is known; but the results of a prepared pass have the observation.
+            return self.runtime.frames.results(made.rows, self.runtime.names).observe(observation, F.count(F.lit(1)).alias("rows"))
+
+        return Results(results, files=made.few_files, shape="answers")
 
     def _due_files(self) -> list[StateFile]:
         """Return the stored files that may have left elements that are due, or whose answers may change."""
@@ -204,44 +224,59 @@ class AsofJoinEpoch(OperatorEpoch):
         own = [[name for name in visible_of(self._columns_of(port).names) if name not in frames.keys] for port in (LEFT, RIGHT)]
         self._require_names(*own)
         files = {"new": overlapping(self._new[MAIN], MIN_WATERMARK, after.answered), "old": due}
-        observed = {name: Observation() for name, chosen in files.items() if chosen}
-        lefts = {name: self._asked(name, files[name], each) for name, each in observed.items()}
+        files = {name: chosen for name, chosen in files.items() if chosen}
         stored = overlapping(self._stored[VERSIONS], MIN_WATERMARK, after.answered)
         new = overlapping(self._new[VERSIONS], MIN_WATERMARK, after.answered)
-        few = self.context.native and sum(file.rows for file in (*files["new"], *due, *stored, *new)) <= FEW_ROWS
-        versions = self._of_keys(self._read(VERSIONS, stored), stored, files)
+        # In the order in which they are read.
+        scans = {"versions": stored, "new_versions": new, "lefts": files.get("old", []), "new_lefts": files.get("new", [])}
+        few = self.context.native and sum(file.rows for scan in scans.values() for file in scan) <= FEW_ROWS
         late = any(overlapping(new, MIN_WATERMARK, before.gone) for new in self._new.values())
-        # A side without rows has its columns all the same.
-        new_lefts = lefts.get("new") if lefts else self._empty(MAIN)
-        new_versions = self._read(VERSIONS, new) if new or stored else self._empty(VERSIONS)
-        given = AsofInput(new_lefts, lefts.get("old"), new_versions, versions, few, late)
-        counts = {"emitted": RESULT, LATE_LEFT: LATE_LEFT_ROW, LATE_RIGHT: LATE_RIGHT_ROW}
-        made, observation = frames.answers(given, before, *own), Observation()
-        made = made.observe(observation, *(F.expr(f"count_if({TAG} = {tag})").alias(name) for name, tag in counts.items()))
-        self._made = StagedRows(self.context, self._tables, made)
-        pending = [each.get["pending"] for each in observed.values()]
-        self._found = {**observation.get, "pending": min((time for time in pending if time is not None), default=MAX_WATERMARK)}
 
-    def _asked(self, name: str, files: Sequence[StateFile], observation: Observation | None = None) -> DataFrame:
-        """Return the left elements of files that are due, or whose answers may change; the least time of those that wait is observed."""
-        before, rows = self._before, self._read(MAIN, files)
-        if rows is None:
-            raise ValueError("no files")
-        answered, from_then = runtime_literals(self._bounds.answered, before.corrected if self._corrects else before.answered)
+        def answers(numbers: Sequence[int]) -> Frame:
+            gone, answered_before, answered, unchanged = numbers
+            observed = {name: Observation() for name in files}
+            lefts = {name: self._asked(name, files[name], (answered, unchanged), each) for name, each in observed.items()}
+            # A side without rows has its columns all the same.
+            new_lefts = lefts.get("new") if lefts else self._empty(MAIN)
+            new_versions = self._read(VERSIONS, new) if new or stored else self._empty(VERSIONS)
+            versions = self._of_keys(stored, files, (answered, unchanged))
+            given = AsofInput(new_lefts, lefts.get("old"), new_versions, versions, few, late)
+            bounds = before if before.ended else replace(before, gone=gone, answered=answered_before)
+            made, observation = frames.answers(given, bounds, *own), Observation()
+            counted = made.observe(observation, *(F.expr(f"count_if({TAG} = {tag})").alias(name) for name, tag in _COUNTED.items()))
+            return counted, (observation, *observed.values())
+
+        numbers = (before.gone, before.answered, after.answered, before.corrected if self._corrects else before.answered)
+        read = {name: self._tables.few_files(chosen) for name, chosen in scans.items() if chosen} if few and not before.ended else {}
+        name = " ".join(["answers", self.context.uid, *read, *(["late"] if late else [])])
+        self._made, (found, *pending) = staged_rows(self.context, self._tables, list(read.values()), numbers, answers, name=name)
+        times = [each["pending"] for each in pending if each["pending"] is not None]
+        self._found = {**found, "pending": min(times, default=MAX_WATERMARK)}
+
+    def _asked(self, name: str, files: Sequence[StateFile], bounds: tuple[int, int], observation: Observation | None = None) -> DataFrame:
+        """Return the left elements of files that are due, or whose answers may change.
+
+        Args:
+            name: ``new`` for elements of this epoch.
+            files: one or more.
+            bounds: the last time that is answered, and the last one whose answers do not change.
+            observation: will have the least time of those that wait.
+        """
+        rows = self._tables.read(files, self._schema(MAIN))
+        answered, unchanged = runtime_literals(*bounds)
         if observation is not None:
             rows = rows.observe(observation, F.expr(f"min(if({START} > {answered}, {START}, NULL))").alias("pending"))
         due = rows.where(f"{START} <= {answered}")
-        return due if name == "new" else due.where(f"{START} > {from_then}")
+        return due if name == "new" else due.where(f"{START} > {unchanged}")
 
-    def _of_keys(
-        self, versions: DataFrame | None, stored: Sequence[StateFile], files: Mapping[str, Sequence[StateFile]]
-    ) -> DataFrame | None:
-        """Return the versions of the keys that are asked for, where all are many more; else all."""
+    def _of_keys(self, stored: Sequence[StateFile], files: Mapping[str, Sequence[StateFile]], bounds: tuple[int, int]) -> DataFrame | None:
+        """Return the stored versions of the keys that are asked for, where all are many more; else all."""
+        versions = self._read(VERSIONS, stored)
         new, asked = self._new[VERSIONS], sum(file.rows for chosen in files.values() for file in chosen)
         if versions is None or sum(file.rows for file in stored) <= MANY_ROWS or asked + sum(file.rows for file in new) > FEW_ROWS:
             return versions
         frames = self.runtime.frames
-        wanted = [self._asked(name, chosen) for name, chosen in files.items() if chosen]
+        wanted = [self._asked(name, chosen, bounds) for name, chosen in files.items()]
         came = self._read(VERSIONS, new)
         keys = union_of([rows.select(*map(quoted, frames.keys)) for rows in (*wanted, *([] if came is None else [came]))])
         return rows_of_keys(versions, F.broadcast(keys.distinct()), frames.keys)

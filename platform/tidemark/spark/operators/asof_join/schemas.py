@@ -35,7 +35,7 @@ class AsofJoinSchemas(OperatorSchemas):
 
     def state(self) -> T.StructType:
         """Return keys, and the columns of both inputs."""
-        kept = [self._frames.left_rows(self._left).schema, self._frames.right_rows(self._right, 0).schema]
+        kept = [self._frames.rows_of(LEFT, self._left, 0).schema, self._frames.rows_of(RIGHT, self._right, 0).schema]
         columns = {field.name: field for schema in kept for field in nullable(schema) if visible_of([field.name])}
         return T.StructType(list(columns.values()))
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -12,6 +13,7 @@ from tidemark.spark.columns.schemas import no_rows, nullable
 from tidemark.spark.columns.state_files import read_files, write_few, write_folder
 from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.spark.operators.base.tables import STATE_COMPRESSION, StateTables
+from tidemark.spark.prepared.prepared_pass import Build
 from tidemark.spark.prepared.prepared_plan import PassRows
 
 if TYPE_CHECKING:
@@ -62,3 +64,23 @@ class StagedRows:
         """Delete the files; called when nothing reads the rows any more."""
         self._context.store.delete(tuple(file.path for file in self._files))
         self._files = []
+
+
+def staged_rows(
+    context: OperatorContext, tables: StateTables, scans: Sequence[Sequence[str]], numbers: Sequence[int], build: Build, *, name: str
+) -> tuple[StagedRows, Sequence[Mapping[str, Any]]]:
+    """Return the rows of a pass, and what each of its observations has; one Spark job.
+
+    Args:
+        context: of the epoch.
+        tables: the operator's.
+        scans: the files that each scan reads, where all have few rows, so that the pass may be prepared; else none.
+        numbers: that differ between epochs.
+        build: makes the DataFrame from the numbers, and its observations.
+        name: of the pass.
+    """
+    found = context.prepared[name].run(scans, numbers, build) if scans else None
+    if found is not None:
+        return StagedRows(context, tables, found), found.observed
+    rows, observations = build(numbers)
+    return StagedRows(context, tables, rows), [each.get for each in observations]

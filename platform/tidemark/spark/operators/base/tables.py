@@ -8,6 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql.types import StructField, StructType
 
 from tidemark.errors import StateMismatchError, UserCodeError
@@ -18,11 +19,11 @@ from tidemark.spark.columns.few_rows import FEW_ROWS, in_one_task
 from tidemark.spark.columns.schemas import no_rows, nullable
 from tidemark.spark.columns.state_files import address_of, read_files, write_few, write_folder
 from tidemark.spark.operators.base.contract import OperatorContext
-from tidemark.state.log.parquet_files import ParquetSummary
+from tidemark.state.gc.state_file_check import owner_store
+from tidemark.state.log.parquet_files import ParquetSummary, read_parquet
 from tidemark.state.log.records import OperatorState, StateFile
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 STATE_COMPRESSION = "lz4"
@@ -140,6 +141,11 @@ class StateTables:
         """Return the addresses of files that have few rows together, and are read in one task; empty where they have more."""
         few = self._context.native and sum(file.rows for file in files) <= FEW_ROWS
         return tuple(address_of(self._context.store, file) for file in files) if few else ()
+
+    def read_few(self, files: Sequence[StateFile], columns: Sequence[str] | None = None) -> pa.Table:
+        """Return the rows of files, one or more that have few, with some columns, all by default; read by the driver."""
+        store = self._context.store
+        return pa.concat_tables(read_parquet(owner_store(store, file), file.path, columns) for file in files)
 
     def drop(self, files: Iterable[StateFile]) -> None:
         """Drop files from the state; the files themselves stay for earlier epochs."""

@@ -18,6 +18,8 @@ from pyspark.sql import types as T
 from tidemark.crashpoints import crash_point
 from tidemark.errors import UserCodeError
 from tidemark.graph.operators.group_aggregate.node import GroupAggregateNode
+from tidemark.graph.operators.group_aggregate.older_sums import require_present_sums
+from tidemark.savepoints.model.stored_types import stored_columns
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.spark.columns.changes import AFTER, BEFORE, same
 from tidemark.spark.columns.expressions import quoted
@@ -135,6 +137,8 @@ class GroupAggregateEpoch(OperatorEpoch):
         (given,) = inputs.values()
         self._ports = tuple(inputs)
         schema = self.runtime.schema_of(given)
+        stored, made = (stored_columns(each and each.jsonValue()) for each in (self._tables.schema, schema))
+        require_present_sums(self.runtime.node, stored, made, job=self.context.job)
         self._tables.require_types(schema)
         self._tables.adopt(schema)
         state = self._state(schema)

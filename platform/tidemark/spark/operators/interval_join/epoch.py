@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from tidemark.graph.operators.join_node import LATE_OF, ElementJoinNode
 from tidemark.semantics.joins.interval import SIDES, Side
 from tidemark.semantics.watermarks.shortfalls import Shortfalls
 from tidemark.spark.operators.base.contract import InputCounts, OperatorContext, OperatorEpoch, OperatorRuntime, PortInput, run_in_order
+from tidemark.spark.operators.base.kept_rows import write_kept
 from tidemark.spark.operators.base.late_metrics import observed_shortfalls
 from tidemark.spark.operators.base.tables import StateTables
 from tidemark.spark.operators.interval_join.columns import (
@@ -45,6 +46,17 @@ class ElementJoinRuntime(OperatorRuntime):
         super().__init__(node)
         self.join = node
         self.given: dict[Side, SideColumns] = {}
+        self._types: dict[tuple[Side, str], tuple[T.StructType, SideColumns]] = {}
+
+    def types_of(self, side: Side, given: PortInput) -> tuple[T.StructType, SideColumns]:
+        """Return the types of keys and the columns of a side's rows; few rows of files of one shape have the same in each epoch."""
+        place = (side, given.shape)
+        if given.files and place in self._types:
+            return self._types[place]
+        found = key_types(self.join, side, given.rows), SideColumns(self.join, side, row_types(given.rows))
+        if given.files:
+            self._types[place] = found
+        return found
 
     @property
     def allowed_lateness_ms(self) -> int | None:
@@ -69,7 +81,11 @@ class ElementJoinEpoch(OperatorEpoch):
         """The elements of both sides."""
 
     @abstractmethod
-    def judged(self, side: Side, rows: DataFrame, columns: SideColumns, observation: Observation) -> DataFrame:
+    def numbers(self, side: Side) -> tuple[int, ...]:
+        """Return the numbers of this epoch that ``judged`` needs."""
+
+    @abstractmethod
+    def judged(self, side: Side, rows: DataFrame, columns: SideColumns, observation: Observation, numbers: Sequence[int]) -> DataFrame:
         """Return the rows of a side that are kept, as in state.
 
         The observation will have the numbers ``judged`` and ``late``, and ``shortfall_metrics``.
@@ -88,16 +104,20 @@ class ElementJoinEpoch(OperatorEpoch):
         """Write the accepted elements of each side that has some as state; one Spark job each."""
         for side in SIDES:
             if side in inputs:
-                self._write(side, inputs[side].rows)
+                self._write(side, inputs[side])
         crash_point("state-staged")
 
-    def _write(self, side: Side, rows: DataFrame) -> None:
-        node = self.runtime.join
-        columns = self.runtime.given[side] = SideColumns(node, side, row_types(rows))
-        self._adopt(key_types(node, side, rows), columns)
-        observation = Observation()
-        self.elements[side].write(self.judged(side, rows, columns, observation))
-        found = observation.get
+    def _write(self, side: Side, given: PortInput) -> None:
+        keys, columns = self.runtime.types_of(side, given)
+        self.runtime.given[side] = columns
+        self._adopt(keys, columns)
+
+        def keep(rows: DataFrame, numbers: Sequence[int], observation: Observation) -> DataFrame:
+            return self.judged(side, rows, columns, observation, numbers)
+
+        numbers = self.numbers(side)
+        new, found = write_kept(self.context, self._tables, side, given, port=side, numbers=numbers, keep=keep)
+        self.elements[side].new = new
         late = next(counter for counter, own in LATE_OF.items() if own == side)
         self._counts[side] = InputCounts(found["judged"] - found["late"], {late: found["late"]})
         before, lateness = self.context.before.watermark, self.runtime.allowed_lateness_ms

@@ -53,28 +53,33 @@ class IntervalJoinFrames:
         self.node = node
         self.rule: IntervalJoin = node.rule
 
-    def judged(self, side: Side, rows: DataFrame, *, epoch: int, watermark: int, columns: SideColumns) -> DataFrame:
+    def numbers(self, side: Side, *, epoch: int, watermark: int) -> tuple[int, int, int, int]:
+        """Return the numbers that ``judged`` needs: the epoch, W(n-1), the last late time, and the least one that more lateness keeps."""
+        span = self.rule.span(side)
+        return epoch, watermark, watermark - span, least_kept(watermark, span)
+
+    def judged(self, side: Side, rows: DataFrame, columns: SideColumns, numbers: Sequence[int]) -> DataFrame:
         """Return a side's rows of an epoch as in state, with ``LATE_ROW`` and ``SHORTFALL``.
 
         Args:
             side: which one.
             rows: of the port.
-            epoch: the current one.
-            watermark: W(n-1).
             columns: of the side.
+            numbers: as ``numbers`` returns them.
         """
-        now, seen = runtime_literals(epoch, watermark, varying=TIME)
+        epoch, watermark, last, kept = numbers
+        now, seen, least = runtime_literals(epoch, watermark, kept, varying=TIME)
         own = {name.lower(): name for name in visible_of(rows.columns)}
         values = [F.col(quoted(own[name.lower()])).alias(columns.stored(name)) for name in columns.names]
         engine = [F.col(TIME).alias(START), F.expr(f"{now} AS {EPOCH}"), F.expr(f"{seen} AS {SEEN}")]
-        is_late = self.is_late(side, watermark)
-        least = runtime_literals(least_kept(watermark, self.rule.span(side)), varying=TIME)[0]
+        is_late = self.is_late(last)
         late = [F.expr(f"{is_late} AS {LATE_ROW}"), F.expr(f"{shortfall_sql(is_late, TIME, least)} AS {SHORTFALL}")]
         return rows.select(*key_values(self.node, side), *values, *engine, *late)
 
-    def is_late(self, side: Side, watermark: int) -> str:
-        """Return SQL of whether a row of the input is late."""
-        return f"{TIME} <= {runtime_literals(watermark - self.rule.span(side), varying=TIME)[0]}"
+    @staticmethod
+    def is_late(last: int) -> str:
+        """Return SQL of whether a row of the input is late; ``last`` is the last late time."""
+        return f"{TIME} <= {runtime_literals(last, varying=TIME)[0]}"
 
     @staticmethod
     def counted(judged: DataFrame, observation: Observation) -> DataFrame:
@@ -88,18 +93,16 @@ class IntervalJoinFrames:
             return accepted
         return accepted.where(" AND ".join(f"{quoted(key)} IS NOT NULL" for key in key_columns(self.node)))
 
-    def gone(self, side: Side, rows: DataFrame, *, epoch: int, before: int, watermark: int) -> DataFrame:
+    @staticmethod
+    def gone(rows: DataFrame, bounds: Sequence[int], epoch: int) -> DataFrame:
         """Return the elements that are gone in this epoch: no partner can come on time any more.
 
         Args:
-            side: which one.
             rows: as in state, those of the epoch among them.
+            bounds: the last times of elements that were gone before the epoch, and of those that are after it.
             epoch: the current one.
-            before: W(n-1).
-            watermark: W(n).
         """
-        reach = self.rule.reach(side)
-        last, first, now = runtime_literals(watermark - reach, before - reach, epoch)
+        first, last, now = runtime_literals(*bounds, epoch)
         return rows.where(f"{START} <= {last} AND ({EPOCH} = {now} OR {START} > {first})")
 
     def least_waiting(self, side: Side, rows: DataFrame, observation: Observation, watermark: int) -> DataFrame:

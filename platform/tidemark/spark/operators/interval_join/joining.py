@@ -3,22 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import reduce
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
+import pyarrow.compute as pc
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from tidemark.semantics.joins.interval import SIDES, Side, other_side, outer_sides
-from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
-from tidemark.spark.operators.base.contract import OperatorContext
-from tidemark.spark.operators.interval_join.columns import ResultColumns, SideColumns, unknown_columns
-from tidemark.spark.operators.interval_join.frames import IntervalJoinFrames, Operand
+from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, clamp_watermark
+from tidemark.spark.operators.base.contract import OperatorContext, Results
+from tidemark.spark.operators.base.tables import StateTables
+from tidemark.spark.operators.interval_join.columns import EPOCH, ResultColumns, SideColumns, side_column, unknown_columns
+from tidemark.spark.operators.interval_join.frames import IntervalJoinFrames, Operand, one_task
+from tidemark.spark.operators.interval_join.results import results_of
 from tidemark.spark.operators.interval_join.state import IntervalElements, span_of
 from tidemark.state.log.records import StateFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True)
+class JoinPart:
+    """Elements of one side that are joined with those of the other one, by the files that have them.
+
+    Args:
+        kind: ``pairs``, ``semi`` for elements with a partner, ``first`` for those that had none before, ``alone`` for those without.
+        side: of ``one``.
+        one: the files of the elements that ``semi``, ``first`` and ``alone`` are about.
+        other: those of their partners.
+        earlier: those of partners that came before, for ``first``.
+    """
+
+    kind: Literal["pairs", "semi", "first", "alone"]
+    side: Side
+    one: Sequence[StateFile]
+    other: Sequence[StateFile]
+    earlier: Sequence[StateFile] = ()
+
+    @property
+    def scans(self) -> list[Sequence[StateFile]]:
+        """The files that are read, in the order in which they are."""
+        return [files for files in (self.one, self.other, self.earlier) if files]
 
 
 class EpochJoin:
@@ -29,6 +56,7 @@ class EpochJoin:
 
     Args:
         frames: of the operator.
+        state: the operator's files.
         tables: the elements of both sides.
         columns: of the sides, as far as they are known.
         context: of the epoch.
@@ -39,6 +67,7 @@ class EpochJoin:
     def __init__(
         self,
         frames: IntervalJoinFrames,
+        state: StateTables,
         tables: Mapping[Side, IntervalElements],
         columns: Mapping[Side, SideColumns],
         context: OperatorContext,
@@ -49,18 +78,51 @@ class EpochJoin:
         self.due = dict(due)
         self._frames = frames
         self._rule = frames.rule
+        self._state = state
         self._tables = tables
         self._columns = columns
         self._context = context
         self._watermark = watermark
         self._least: dict[Side, tuple[Observation, int]] = {}
 
-    def results(self) -> DataFrame | None:
-        """Return the results with their times and positions; None where there cannot be any."""
+    def results(self) -> Results | None:
+        """Return the results with their times and positions; None where there cannot be any.
+
+        The observation that they are made with will have the number of ``results``.
+        """
         parts = [*self._pairs(), *(part for side in outer_sides(self._rule.how) for part in self._alone(side))]
         if not parts:
             return None
-        return self._result_columns.with_position(reduce(lambda one, other: one.union(other), parts))
+        shape = [f"{part.kind} {part.side} {len(part.scans)}" for part in parts]
+        return results_of(
+            lambda numbers: [self._frame(part, numbers) for part in parts],
+            self._result_columns,
+            self._state,
+            numbers=self._numbers,
+            scans=[files for part in parts for files in part.scans],
+            shape=" ".join([*shape, "of", *sorted(self._columns)]),
+        )
+
+    @property
+    def _numbers(self) -> tuple[int, ...]:
+        """The epoch, and of each side the last times of elements that were gone before it, and of those that are after it."""
+        before, reaches = self._context.before.watermark, [self._rule.reach(side) for side in SIDES]
+        return self._context.epoch, *(number for reach in reaches for number in (before - reach, self._watermark - reach))
+
+    def _frame(self, part: JoinPart, numbers: Sequence[int]) -> DataFrame:
+        """Return the results of a part."""
+        one = self._tables[part.side].operand(part.one)
+        other = self._tables[other_side(part.side)].operand(part.other) if part.other else None
+        if part.kind == "alone":
+            return self._alone_results(self._unmatched(part, one, other, numbers), part.side)
+        if other is None:
+            raise ValueError(f"{part.kind} without partners")
+        if part.kind == "first":
+            return self._alone_results(self._first(part, one, other), part.side)
+        if part.kind == "semi":
+            return self._alone_results(self._joined(one, other, "left_semi", ["left"]), "left")
+        made = self._joined(one, other, "inner", ["left", "right"])
+        return made.selectExpr(*self._result_columns.of("left", "right"))
 
     @property
     def _result_columns(self) -> ResultColumns:
@@ -70,39 +132,30 @@ class EpochJoin:
                 raise unknown_columns(node, side)
         return ResultColumns(node, self._columns)
 
-    def _pairs(self) -> Iterator[DataFrame]:
+    def _pairs(self) -> Iterator[JoinPart]:
         """Yield pairs of which at least one element is of this epoch; for a semi join the left elements of those that are the first."""
         left, right = self._tables["left"], self._tables["right"]
         if self._rule.how == "anti":
             return
         semi = self._rule.how == "semi"
         if left.new and (partners := right.partners_of(span_of(left.new), [*right.waiting, *right.new])):
-            yield self._paired(left.operand(left.new), right.operand(partners), semi=semi)
+            yield JoinPart("semi" if semi else "pairs", "left", left.new, partners)
         if right.new and (waiting := left.partners_of(span_of(right.new), left.waiting)):
-            one, other = left.operand(waiting), right.operand(right.new)
-            if not semi:
-                yield self._paired(one, other, semi=False)
-            else:
-                yield self._first(one, other)
+            earlier = right.partners_of(span_of(waiting), right.before) if semi else []
+            yield JoinPart("first" if semi else "pairs", "left", waiting, right.new, earlier)
 
-    def _paired(self, one: Operand, other: Operand, *, semi: bool) -> DataFrame:
-        if semi:
-            return self._alone_results(self._joined(one, other, "left_semi", ["left"]), "left")
-        made = self._joined(one, other, "inner", ["left", "right"])
-        return made.selectExpr(*self._result_columns.of("left", "right"))
-
-    def _first(self, one: Operand, other: Operand) -> DataFrame:
+    def _first(self, part: JoinPart, one: Operand, other: Operand) -> DataFrame:
         """Return the left elements of earlier epochs that have a partner in this epoch and had none before."""
-        right = self._tables["right"]
         found = self._joined(one, other, "left_semi", ["left"])
-        earlier = right.partners_of(one.span, right.before)
-        if earlier:
-            before = right.operand(earlier)
-            columns = self._columns["right"].joined(before.rows, with_row=False) if "right" in self._columns else before.rows
-            found = found.join(columns, F.expr(self._frames.met), "left_anti")
-        return self._alone_results(found, "left")
+        if not part.earlier:
+            return found
+        before = self._tables["right"].operand(part.earlier)
+        columns = self._columns["right"].joined(before.rows, with_row=False)
+        if one.few and other.few and before.few:
+            return one_task(found, columns, self._frames.met, "left_anti", absent=side_column("right", EPOCH))
+        return found.join(columns, F.expr(self._frames.met), "left_anti")
 
-    def _alone(self, side: Side) -> Iterator[DataFrame]:
+    def _alone(self, side: Side) -> Iterator[JoinPart]:
         """Yield the elements of a side that are gone in this epoch and have no partner."""
         table, other = self._tables[side], self._tables[other_side(side)]
         reach, watermark = self._rule.reach(side), self._watermark
@@ -115,22 +168,34 @@ class EpochJoin:
         self.due[side] = due if reached else min(due, self.due[side])
         if not gone:
             return
-        rows = table.read(gone)
         if any((file.max_time or 0) > watermark - reach for file in gone):
-            observation = Observation()
-            rows = self._frames.least_waiting(side, rows, observation, watermark)
-            self._least[side] = observation, self.due[side]
-            # Until it is known: some element may be gone with the next watermark.
-            self.due[side] = min(self.due[side], watermark + 1)
-        rows = self._frames.gone(side, rows, epoch=self._context.epoch, before=self._context.before.watermark, watermark=watermark)
-        operand = table.operand(gone)
-        operand = Operand(side, rows, (operand.span[0], min(operand.span[1], watermark - reach)), operand.few)
-        partners = other.partners_of(operand.span, [*other.before, *other.new])
-        if partners:
-            found = self._joined(operand, other.operand(partners), "left_anti", [side])
-        else:
-            found = self._columns[side].joined(operand.rows, with_row=True)
-        yield self._alone_results(found, side)
+            self._note_waiting(side, gone)
+        low, high = span_of(gone)
+        yield JoinPart("alone", side, gone, other.partners_of((low, min(high, watermark - reach)), [*other.before, *other.new]))
+
+    def _note_waiting(self, side: Side, gone: Sequence[StateFile]) -> None:
+        """Lower ``due`` to the least time of the elements in some files that are not gone."""
+        table, reach, watermark = self._tables[side], self._rule.reach(side), self._watermark
+        if table.are_few(gone):
+            times = table.times(gone)
+            least = pc.min(times.filter(pc.greater(times, clamp_watermark(watermark - reach)))).as_py()
+            self.due[side] = self.due[side] if least is None else min(self.due[side], least + reach)
+            return
+        self._least[side] = Observation(), self.due[side]
+        # Until it is known: some element may be gone with the next watermark.
+        self.due[side] = min(self.due[side], watermark + 1)
+
+    def _unmatched(self, part: JoinPart, one: Operand, other: Operand | None, numbers: Sequence[int]) -> DataFrame:
+        """Return the elements of a side that are gone in this epoch and have no partner."""
+        side, (epoch, *bounds), rows = part.side, numbers, one.rows
+        if side in self._least:
+            rows = self._frames.least_waiting(side, rows, self._least[side][0], self._watermark)
+        begin = 2 * SIDES.index(side)
+        rows = self._frames.gone(rows, bounds[begin : begin + 2], epoch)
+        if other is None:
+            return self._columns[side].joined(rows, with_row=True)
+        span = one.span[0], min(one.span[1], self._watermark - self._rule.reach(side))
+        return self._joined(Operand(side, rows, span, one.few), other, "left_anti", [side])
 
     def _joined(self, one: Operand, other: Operand, how: str, rows_of: Sequence[Side]) -> DataFrame:
         return self._frames.joined(one, other, how, self._columns, rows_of=rows_of)

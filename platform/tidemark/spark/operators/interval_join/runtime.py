@@ -6,16 +6,15 @@ epoch's partners are read, and expired files are dropped unread.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Observation
-from pyspark.sql import functions as F
 
 from tidemark.graph.operators.interval_join.node import IntervalJoinNode
 from tidemark.semantics.joins.interval import SIDES, Side, outer_sides
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
-from tidemark.spark.operators.base.contract import Observed, OperatorContext
+from tidemark.spark.operators.base.contract import Observed, OperatorContext, Results
 from tidemark.spark.operators.interval_join.columns import SideColumns
 from tidemark.spark.operators.interval_join.epoch import ElementJoinEpoch, ElementJoinRuntime
 from tidemark.spark.operators.interval_join.frames import IntervalJoinFrames
@@ -76,23 +75,28 @@ class IntervalJoinEpoch(ElementJoinEpoch):
         """The elements of both sides."""
         return self._elements
 
-    def judged(self, side: Side, rows: DataFrame, columns: SideColumns, observation: Observation) -> DataFrame:
+    def numbers(self, side: Side) -> tuple[int, ...]:
+        """Return the numbers of this epoch that ``judged`` needs."""
+        return self.runtime.frames.numbers(side, epoch=self.context.epoch, watermark=self.context.before.watermark)
+
+    def judged(self, side: Side, rows: DataFrame, columns: SideColumns, observation: Observation, numbers: Sequence[int]) -> DataFrame:
         """Return the rows of a side that are kept, as in state."""
-        frames, context = self.runtime.frames, self.context
-        judged = frames.judged(side, rows, epoch=context.epoch, watermark=context.before.watermark, columns=columns)
-        return frames.kept(side, frames.counted(judged, observation))
+        frames = self.runtime.frames
+        return frames.kept(side, frames.counted(frames.judged(side, rows, columns, numbers), observation))
 
     def is_late(self, side: Side) -> str:
         """Return SQL of whether a row of this epoch's input is late."""
-        return self.runtime.frames.is_late(side, self.context.before.watermark)
+        *_, last, _ = self.numbers(side)
+        return self.runtime.frames.is_late(last)
 
-    def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
+    def emit(self, watermark: int, observation: Observation) -> Results | None:
         """Return the pairs of this epoch, and the rows of elements that are gone without a partner; None where there are none."""
+        del observation  # the results are given theirs
         self.watermark = watermark
         before = {side: self.context.before.counters.get(due_counter(side), MAX_WATERMARK) for side in SIDES}
-        self._join = EpochJoin(self.runtime.frames, self._elements, self.known(), self.context, watermark=watermark, due=before)
-        results = self._join.results()
-        return None if results is None else results.observe(observation, F.expr("count(1) AS results"))
+        frames, context = self.runtime.frames, self.context
+        self._join = EpochJoin(frames, self._tables, self._elements, self.known(), context, watermark=watermark, due=before)
+        return self._join.results()
 
     def emitted(self, observation: Observed) -> int:
         """Return the number of results."""

@@ -25,6 +25,7 @@ from tidemark.state.gc.compaction import plan_compaction
 from tidemark.state.log.records import StateFile
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 SLOTS: Final = 4
@@ -57,18 +58,21 @@ class ElementTable:
         self._retention = retention
         self._slot = max((retention if lifetime is None else lifetime) // SLOTS, 1)
 
-    def write(self, rows: DataFrame) -> None:
-        """Write an epoch's elements; one Spark job."""
-        self.new = self._tables.write(rows, self.side)
-
     def operand(self, files: Sequence[StateFile]) -> Operand:
         """Return the elements of files."""
-        few = self._context.native and sum(file.rows for file in files) <= FEW_ROWS
-        return Operand(self.side, self.read(files), span_of(files), few)
+        return Operand(self.side, self.read(files), span_of(files), self.are_few(files))
 
     def read(self, files: Sequence[StateFile]) -> DataFrame:
         """Return the rows of files."""
         return self._tables.read(files, self.schema)
+
+    def are_few(self, files: Sequence[StateFile]) -> bool:
+        """Whether files have few elements together, which are read in one task."""
+        return self._context.native and sum(file.rows for file in files) <= FEW_ROWS
+
+    def times(self, files: Sequence[StateFile]) -> pa.ChunkedArray:
+        """Return the times of the elements of files, few of them; read by the driver."""
+        return self._tables.read_few(files, [START])[START]
 
     @property
     def schema(self) -> T.StructType:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -19,9 +18,7 @@ from tidemark.spark.columns.schemas import no_rows, nullable, struct_of
 from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.spark.operators.base.tables import STATE_COMPRESSION, StateTables
 from tidemark.spark.operators.keyed_process.conversions import same_key
-from tidemark.state.gc.state_file_check import owner_store
 from tidemark.state.log.parquet_files import write_parquet
-from tidemark.state.log.records import StateFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,25 +50,21 @@ class BroadcastMap:
         self._spec = spec
         self._read: tuple[tuple[str, ...], Entries] | None = None
 
-    def entries(self, tables: StateTables, context: OperatorContext) -> Entries:
+    def entries(self, tables: StateTables) -> Entries:
         """Return the entries after the newest epoch that wrote any; read once per run."""
         files = tables.files(PART)
         paths = tuple(file.path for file in files)
         if self._read is None or self._read[0] != paths:
-            found: Entries = {}
-            for file in files:
-                found.update((same_key(row[KEY]), row[VALUE]) for row in _table_of(file, context).to_pylist())
-            self._read = paths, found
+            rows = tables.read_few(files).to_pylist() if files else []
+            self._read = paths, {same_key(row[KEY]): row[VALUE] for row in rows}
         return self._read[1]
 
     def stored_entries(self, tables: StateTables, context: OperatorContext) -> DataFrame:
         """Return a row per entry: ``key``, and ``value`` with the declared columns; the key is a text where there never was one."""
-        import pyarrow as pa
-
-        found = [_table_of(file, context) for file in tables.files(PART)]
-        if not found:
+        files = tables.files(PART)
+        if not files:
             return no_rows(context.spark, T.StructType().add("key", "string").add("value", struct_of(self._spec.value)))
-        return context.spark.createDataFrame(pa.concat_tables(found).rename_columns(["key", "value"]))
+        return context.spark.createDataFrame(tables.read_few(files).rename_columns(["key", "value"]))
 
     def write(self, rows: DataFrame, tables: StateTables, context: OperatorContext) -> int:
         """Apply an epoch's rows, in order of their times; return their number.
@@ -79,7 +72,7 @@ class BroadcastMap:
         Raises:
             UserCodeError: the map would be too large to be sent to tasks, or has keys that cannot be looked up.
         """
-        entries, uid = dict(self.entries(tables, context)), self._node.uid
+        entries, uid = dict(self.entries(tables)), self._node.uid
         changes, types = self._changes(rows)
         for row in changes.to_pylist():
             key = same_key(row[KEY])
@@ -130,10 +123,3 @@ def _table(entries: Entries, types: T.StructType) -> pa.Table:
     schema = to_arrow_schema(types, timezone="UTC")
     columns = [pa.array(list(entries), schema.field(KEY).type), pa.array(list(entries.values()), schema.field(VALUE).type)]
     return pa.Table.from_arrays(columns, schema=schema)
-
-
-def _table_of(file: StateFile, context: OperatorContext) -> pa.Table:
-    import pyarrow.parquet as pq
-
-    data = owner_store(context.store, file).get(file.path)
-    return pq.read_table(io.BytesIO(data), page_checksum_verification=True)

@@ -36,7 +36,7 @@ from tidemark.spark.operators.base.contract import (
     Results,
     run_in_order,
 )
-from tidemark.spark.operators.base.staged_rows import StagedRows
+from tidemark.spark.operators.base.staged_rows import StagedRows, staged_rows
 from tidemark.spark.operators.base.tables import STATE_COMPRESSION, StateTables
 from tidemark.spark.operators.changelog.contents import ENGINE_FIELDS, GONE, HASH, MANY_ROWS, PAGES, Contents
 from tidemark.spark.operators.changelog.lifetimes import EXPIRED, Lifetime, drop_expired, renewed_fields, with_expired
@@ -234,17 +234,10 @@ class RegularJoinEpoch(OperatorEpoch):
             return frames.both(made), observed
 
         scans = [self._tables.few_files(files) for port in there for files in concerned[port].scans]
-        found = None
-        if all(scans) and not self._expired and self._first is None and all(concerned[port].few for port in there):
-            shape = (f"{port} {len(concerned[port].changes) > 0} {len(concerned[port].asked)}" for port in there)
-            prepared = self.context.prepared[" ".join(["versions", self.context.uid, *shape])]
-            found = prepared.run(scans, (self.context.epoch,), versions)
-        if found is None:
-            rows, observations = versions((self.context.epoch,))
-            self._versions = StagedRows(self.context, self._tables, rows)
-            observed: Sequence[Mapping[str, Any]] = [observation.get for observation in observations]
-        else:
-            self._versions, observed = StagedRows(self.context, self._tables, found), found.observed
+        few = all(scans) and not self._expired and self._first is None and all(concerned[port].few for port in there)
+        shape = (f"{port} {len(concerned[port].changes) > 0} {len(concerned[port].asked)}" for port in there)
+        name, numbers = " ".join(["versions", self.context.uid, *shape]), (self.context.epoch,)
+        self._versions, observed = staged_rows(self.context, self._tables, scans if few else [], numbers, versions, name=name)
         self._check_keys(dict(zip(there, observed, strict=True)))
 
     def _asks_flipped(self) -> bool:

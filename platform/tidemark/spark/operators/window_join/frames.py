@@ -33,6 +33,7 @@ from tidemark.spark.operators.interval_join.columns import (
 )
 from tidemark.spark.operators.interval_join.frames import LATE_ROW, IntervalJoinFrames, Operand, one_task
 from tidemark.spark.prepared.runtime_literals import runtime_literals
+from tidemark.state.log.records import StateFile
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation
@@ -53,12 +54,12 @@ _LED_BY: Final[Mapping[How, Sequence[Side]]] = {"right": ("right",), "full": SID
 
 @dataclass(frozen=True)
 class Firing:
-    """Windows that fire, by their ends, and the elements of each side that may be in them; sides without any are missing."""
+    """Windows that fire, by their ends, and the files of each side with elements that may be in them; sides without any are missing."""
 
     timing: Timing
     first: int
     last: int
-    operands: Mapping[Side, Operand]
+    files: Mapping[Side, Sequence[StateFile]]
 
 
 class WindowJoinFrames:
@@ -79,9 +80,12 @@ class WindowJoinFrames:
         """SQL of the start of a window, of its end in state."""
         return self._start(START)
 
-    def judged(
-        self, side: Side, rows: DataFrame, columns: SideColumns, observation: Observation, *, epoch: int, watermark: int
-    ) -> DataFrame:
+    def numbers(self, *, epoch: int, watermark: int) -> tuple[int, ...]:
+        """Return the numbers that ``judged`` needs: the epoch, W(n-1), the last expired end, that and 1, and the least that is kept."""
+        expired = self._expired(watermark)
+        return epoch, watermark, expired, expired + 1, least_kept(watermark, self.rule.allowed_lateness_ms)
+
+    def judged(self, side: Side, rows: DataFrame, columns: SideColumns, observation: Observation, numbers: Sequence[int]) -> DataFrame:
         """Return a side's accepted rows of an epoch as in state: one for each window, by its end.
 
         Args:
@@ -89,13 +93,13 @@ class WindowJoinFrames:
             rows: of the port.
             columns: of the side.
             observation: will have the numbers of all rows and of late ones, and the shortfalls of these.
-            epoch: the current one.
-            watermark: W(n-1).
+            numbers: as ``numbers`` returns them.
         """
-        now, seen, accepting = runtime_literals(epoch, watermark, self._expired(watermark) + 1, varying=TIME)
+        epoch, watermark, expired, following, kept = numbers
+        now, seen, accepting, least = runtime_literals(epoch, watermark, following, kept, varying=TIME)
         own = {name.lower(): name for name in visible_of(rows.columns)}
         values = [F.col(quoted(own[name.lower()])).alias(columns.stored(name)) for name in columns.names]
-        late = [f"{self.is_late(watermark)} AS {LATE_ROW}", f"{self._shortfall(watermark)} AS {SHORTFALL}"]
+        late = [f"{self.is_late(expired)} AS {LATE_ROW}", f"{self._shortfall(expired, least)} AS {SHORTFALL}"]
         engine = [F.col(TIME), *map(F.expr, (f"{now} AS {EPOCH}", f"{seen} AS {SEEN}", *late))]
         judged = IntervalJoinFrames.counted(rows.select(*key_values(self.node, side), *values, *engine), observation)
         accepted = judged.where(f"NOT {LATE_ROW}")
@@ -105,10 +109,10 @@ class WindowJoinFrames:
         first = f"{low} + pmod({self.slices.last_end(0)}L - ({low}), {ends}L)"
         return accepted.withColumn(START, F.expr(f"explode(sequence({first}, {self._last_end}, {ends}L))")).drop(TIME, LATE_ROW, SHORTFALL)
 
-    def is_late(self, watermark: int) -> str:
-        """Return SQL of whether a row of the input is late: no window accepts it, or it is between windows."""
-        (expired,) = runtime_literals(self._expired(watermark), varying=TIME)
-        return f"({self._last_end} <= {expired}{f' OR {self._outside}' if self.slices.gaps else ''})"
+    def is_late(self, expired: int) -> str:
+        """Return SQL of whether a row of the input is late: its windows end by the last expired end, or it is between windows."""
+        (last,) = runtime_literals(expired, varying=TIME)
+        return f"({self._last_end} <= {last}{f' OR {self._outside}' if self.slices.gaps else ''})"
 
     @property
     def _outside(self) -> str:
@@ -116,9 +120,8 @@ class WindowJoinFrames:
         slices = self.slices
         return f"pmod({TIME} - ({slices.offset}L), {slices.starts}L) >= {slices.span}L"
 
-    def _shortfall(self, watermark: int) -> str:
-        late = f"{self.is_late(watermark)} AND NOT {self._outside}" if self.slices.gaps else self.is_late(watermark)
-        least = runtime_literals(least_kept(watermark, self.rule.allowed_lateness_ms), varying=TIME)[0]
+    def _shortfall(self, expired: int, least: str) -> str:
+        late = f"{self.is_late(expired)} AND NOT {self._outside}" if self.slices.gaps else self.is_late(expired)
         return shortfall_sql(late, f"{self._last_end} - 1L", least)
 
     def _expired(self, watermark: int) -> int:
@@ -133,22 +136,46 @@ class WindowJoinFrames:
         slices = self.slices
         return f"{end} - 1L - pmod({end} - 1L - ({slices.offset}L), {slices.span}L)" if slices.growing else f"{end} - {slices.span}L"
 
-    def results(self, firing: Firing, columns: Mapping[Side, SideColumns], results: ResultColumns, epoch: int) -> DataFrame:
+    def scans(self, firing: Firing) -> list[Sequence[StateFile]]:
+        """Return the files that ``results`` reads, in the order in which it does."""
+        together = list(firing.files.values())
+        if self.rule.how == "semi" and self._led_by(firing):
+            # Spark moves the semi join before that with panes.
+            return together * 2
+        found = []
+        for side, files in firing.files.items():
+            found += [files, *(together if side in self._led_by(firing) else ())]
+        return found
+
+    def _led_by(self, firing: Firing) -> list[Side]:
+        """Return the sides whose elements are looked for in the panes of windows that fire again."""
+        led = _LED_BY.get(self.rule.how, SIDES[:1]) if firing.timing == "LATE" else ()
+        return [side for side in led if side in firing.files]
+
+    def results(
+        self,
+        firing: Firing,
+        operands: Mapping[Side, Operand],
+        columns: Mapping[Side, SideColumns],
+        results: ResultColumns,
+        *,
+        epoch: int,
+    ) -> DataFrame:
         """Return the results of windows that fire, with their times.
 
         Args:
-            firing: the windows, with elements of which some have results.
+            firing: the windows.
+            operands: the elements of their files, of which some have results.
             columns: of the sides that have elements, and those of all that results have.
             results: the columns of results.
             epoch: the current one.
         """
-        rows = {side: self._between(operand.rows, firing) for side, operand in firing.operands.items()}
+        rows = {side: self._between(operand.rows, firing) for side, operand in operands.items()}
         with_row = SIDES[:1] if self.node.one_sided else SIDES
         frames = {side: columns[side].joined(each, with_row=side in with_row) for side, each in rows.items()}
-        few = all(operand.few for operand in firing.operands.values())
+        few = all(operand.few for operand in operands.values())
         index = "0"
-        if firing.timing == "LATE":
-            led = [side for side in _LED_BY.get(self.rule.how, SIDES[:1]) if side in frames]
+        if led := self._led_by(firing):
             panes = self._panes(rows, epoch, few=few)
             for side in led:
                 frames[side] = self._in_panes(frames[side], side, panes, few=few)

@@ -6,21 +6,21 @@ these: only files that overlap the ends of windows that fire are read, and expir
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import reduce
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Observation
-from pyspark.sql import functions as F
 
 from tidemark.graph.operators.window_join.node import WindowJoinNode
 from tidemark.semantics.joins.interval import SIDES, Side, outer_sides
 from tidemark.semantics.joins.window import Timing
 from tidemark.spark.columns.expressions import START
 from tidemark.spark.columns.state_files import overlapping
-from tidemark.spark.operators.base.contract import Observed, OperatorContext
+from tidemark.spark.operators.base.contract import Observed, OperatorContext, Results
 from tidemark.spark.operators.interval_join.columns import SideColumns, unknown_columns
 from tidemark.spark.operators.interval_join.epoch import ElementJoinEpoch, ElementJoinRuntime
+from tidemark.spark.operators.interval_join.results import results_of
 from tidemark.spark.operators.interval_join.state import ElementTable, span_of, stored_elements
 from tidemark.spark.operators.window_join.columns import WindowJoinColumns
 from tidemark.spark.operators.window_join.frames import Firing, WindowJoinFrames
@@ -82,18 +82,23 @@ class WindowJoinEpoch(ElementJoinEpoch):
         """The elements of both sides."""
         return self._elements
 
-    def judged(self, side: Side, rows: DataFrame, columns: SideColumns, observation: Observation) -> DataFrame:
+    def numbers(self, side: Side) -> tuple[int, ...]:
+        """Return the numbers of this epoch that ``judged`` needs."""
+        del side
+        return self.runtime.frames.numbers(epoch=self.context.epoch, watermark=self.context.before.watermark)
+
+    def judged(self, side: Side, rows: DataFrame, columns: SideColumns, observation: Observation, numbers: Sequence[int]) -> DataFrame:
         """Return the accepted rows of a side as in state, one for each window."""
-        context = self.context
-        return self.runtime.frames.judged(side, rows, columns, observation, epoch=context.epoch, watermark=context.before.watermark)
+        return self.runtime.frames.judged(side, rows, columns, observation, numbers)
 
     def is_late(self, side: Side) -> str:
         """Return SQL of whether a row of this epoch's input is late."""
-        del side
-        return self.runtime.frames.is_late(self.context.before.watermark)
+        *_, expired, _, _ = self.numbers(side)
+        return self.runtime.frames.is_late(expired)
 
-    def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
+    def emit(self, watermark: int, observation: Observation) -> Results | None:
         """Return the results of windows that the watermark reached, and of those that fire again; None where there are none."""
+        del observation  # the results are given theirs
         self.watermark = watermark
         firings = [firing for firing in self._firings() if self._has_results(firing)]
         if not firings:
@@ -103,10 +108,23 @@ class WindowJoinEpoch(ElementJoinEpoch):
         for side in needed:
             if side not in known:
                 raise unknown_columns(node, side)
-        columns = WindowJoinColumns(node, known)
-        parts = [self.runtime.frames.results(firing, known, columns, self.context.epoch) for firing in firings]
-        results = columns.with_position(reduce(lambda one, other: one.union(other), parts))
-        return results.observe(observation, F.expr("count(1) AS results"))
+        columns, frames = WindowJoinColumns(node, known), self.runtime.frames
+
+        def parts(numbers: Sequence[int]) -> Iterator[DataFrame]:
+            *bounds, epoch = numbers
+            for firing, first, last in zip(firings, bounds[::2], bounds[1::2], strict=True):
+                operands = {side: self._elements[side].operand(files) for side, files in firing.files.items()}
+                yield frames.results(replace(firing, first=first, last=last), operands, known, columns, epoch=epoch)
+
+        shape = [" ".join([firing.timing, *firing.files]) for firing in firings]
+        return results_of(
+            parts,
+            columns,
+            self._tables,
+            numbers=(*(bound for firing in firings for bound in (firing.first, firing.last)), self.context.epoch),
+            scans=[files for firing in firings for files in frames.scans(firing)],
+            shape=" ".join([*shape, "of", *sorted(known)]),
+        )
 
     def _firings(self) -> Iterator[Firing]:
         """Yield the windows whose end the watermark reached, and those that have late elements of this epoch."""
@@ -125,12 +143,12 @@ class WindowJoinEpoch(ElementJoinEpoch):
         for side, table in self._elements.items():
             files = overlapping([*table.before, *table.new], first, last)
             if files:
-                found[side] = table.operand(files)
+                found[side] = files
         return Firing(timing, first, last, found)
 
     def _has_results(self, firing: Firing) -> bool:
         """Return whether there are elements of both sides, or of one that has rows without a partner."""
-        return len(firing.operands) == len(SIDES) or any(side in outer_sides(self.runtime.rule.how) for side in firing.operands)
+        return len(firing.files) == len(SIDES) or any(side in outer_sides(self.runtime.rule.how) for side in firing.files)
 
     def emitted(self, observation: Observed) -> int:
         """Return the number of results."""

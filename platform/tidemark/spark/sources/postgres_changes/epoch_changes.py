@@ -23,7 +23,12 @@ from tidemark.spark.sources.postgres_changes.transactions import Change, Row, Tr
 Captured = tuple[CapturedTable, CapturedRow]
 
 TOGETHER: Final = 1_000
-"""Changes of which the large values that they lack are read at once."""
+"""Of so many changes at most the large values that they lack are read at once."""
+
+TOGETHER_BYTES: Final = 64 * 1024 * 1024
+"""Fewer changes are taken at once where the rows that were read for those before would have more bytes than these."""
+
+_FIRST: Final = 16
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,11 @@ class LargeValues:
     """Values that changes do not have, as they are now, by the label of the table and the key."""
 
     rows: dict[tuple[str, tuple[object, ...]], tuple[str | None, ...]]
+
+    @property
+    def size(self) -> int:
+        """The number of characters of all values."""
+        return sum(len(value) for row in self.rows.values() for value in row if value is not None)
 
     def of(self, table: CapturedTable, row: Row) -> tuple[str | None, ...]:
         """Return the values of a row in the order of the declared columns; null for those of a row that no longer exists."""
@@ -106,8 +116,11 @@ def _changes(
     spec: PostgresChangesSpec, transactions: Sequence[Transaction], large_values: Callable[[Sequence[Change]], LargeValues]
 ) -> Iterator[Captured]:
     changes = ((transaction, change) for transaction in transactions for change in transaction.changes)
-    while some := list(islice(changes, TOGETHER)):
+    many = min(_FIRST, TOGETHER)
+    while some := list(islice(changes, many)):
         large = large_values([change for _, change in some])
+        # A row may be large, and so may those that follow it.
+        many = max(1, min(TOGETHER, 2 * many, TOGETHER_BYTES * len(some) // max(large.size, 1)))
         for transaction, change in some:
             table = spec.table(change.relation.label)
             if table is not None:
