@@ -78,7 +78,7 @@ def fill(address: str, topic: str, rows: int) -> None:
     times = FIRST_TIME_MS + np.arange(rows) * HOURS * 3_600_000 // rows
     drivers, fares = chance.integers(0, DRIVERS, rows), chance.integers(100, 9_000, rows)
     # Without idempotence a batch that the broker refuses at first comes behind later ones: its fares are out of order, and late.
-    settings = {"linger.ms": 50, "queue.buffering.max.messages": 2 * QUEUED, "enable.idempotence": True}
+    settings = {"linger.ms": 50, "queue.buffering.max.messages": 2 * QUEUED, "enable.idempotence": True, "log_level": 3}
     producer = Producer({"bootstrap.servers": address, **settings})
 
     def send(number: int, driver: int, time: int, fare: int) -> None:

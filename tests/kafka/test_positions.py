@@ -224,6 +224,16 @@ def test_a_topic_that_is_made_again_with_as_many_records_or_more(topics: Topics,
     assert restarted.run() == places(name, 0, 3 + more)
 
 
+def test_a_topic_that_is_made_again_before_it_had_records(topics: Topics, read: Callable[..., Reader]) -> None:
+    topics.create("unfilled", 1)
+    reader = read(topics="unfilled", start="latest")
+    assert reader.run() == []
+    make_again(topics, "unfilled", 2)
+    assert reader.run() == places("unfilled", 0, 0, 1)
+    make_again(topics, "unfilled", 2)
+    require_failure(reader, "topic 'unfilled'")
+
+
 def test_a_topic_that_is_made_again_while_the_job_runs(topics: Topics, read: Callable[..., Reader]) -> None:
     topics.create("renewed", 2)
     fill(topics, "renewed", "old", 3, 1)

@@ -88,7 +88,7 @@ class PastEpoch:
             read = ChangesPosition.parse(position)
             return partial(read_rows, self.spark, self.store, source.spec, () if read is None else read.files)
         known = {} if self.before is None else self.before.topics.get(source.name, {})
-        remade = remade_topics(known, self.record.topics.get(source.name, {}))
+        remade = remade_topics(known, self.record.topics.get(source.name, {}), taken.before.get(source.name))
         folder = f"{checkpoint.path}/offsets-{source.name}"
         return _between(self.spark, source, taken, remade=remade, folder=folder, opened=opened)
 

@@ -33,18 +33,25 @@ def is_remade(start: object, end: object) -> bool:
     return any(place not in after or after[place] < offset for place, offset in before.items())
 
 
-def remade_topics(known: Mapping[str, str], now: Mapping[str, str]) -> frozenset[str]:
-    """Return the topics that were made again: those with another id in the same cluster.
+def remade_topics(known: Mapping[str, str], now: Mapping[str, str], read: object) -> frozenset[str]:
+    """Return the topics that were made again after some of their records: those with another id in the same cluster.
 
     Args:
         known: the ids of the topics that were read, as ``CLUSTER/ID``; none of those that an earlier build read.
         now: those of the topics now.
+        read: the offsets that were read.
 
-    >>> remade_topics({"a": "c/1", "b": "c/2", "d": "c/3"}, {"a": "c/1", "b": "c/4", "d": "other/5", "e": "c/6"})
+    >>> offsets = {topic: {"0": 3} for topic in ("a", "b", "d")}
+    >>> remade_topics({"a": "c/1", "b": "c/2", "d": "c/3"}, {"a": "c/1", "b": "c/4", "d": "other/5", "e": "c/6"}, offsets)
     frozenset({'b'})
+    >>> remade_topics({"a": "c/1"}, {"a": "c/2"}, {"a": {"0": 0}})
+    frozenset()
     """
+    begun = {topic for (topic, _), offset in offsets_of(read).items() if offset}
     return frozenset(
-        topic for topic, id_ in known.items() if now.get(topic, id_) != id_ and now[topic].partition("/")[0] == id_.partition("/")[0]
+        topic
+        for topic, id_ in known.items()
+        if topic in begun and now.get(topic, id_) != id_ and now[topic].partition("/")[0] == id_.partition("/")[0]
     )
 
 

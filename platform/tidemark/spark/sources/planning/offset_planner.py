@@ -94,7 +94,7 @@ class OffsetPlanner:
         if self._begins_later or not self.has_unread:
             self._latest = self._stream.latest(self._read)
             if self._spec.on_remade is not None and SYSTEM_CLOCK.monotonic() >= self._ask_ids_at:
-                self._is_remade = bool(remade_topics(self._topics, self._ids_of(self._topics)))
+                self._is_remade = bool(remade_topics(self._topics, self._ids_of(self._topics), json.loads(self._read)))
 
     def fix_end(self) -> None:
         """Let the source end at its newest offsets."""
@@ -113,7 +113,7 @@ class OffsetPlanner:
         # Asked after the offsets: if a topic is made again in between, that is noticed now.
         found = json.loads(end)
         ids = {**{topic: id_ for topic, id_ in self._topics.items() if topic in found}, **self._ids_of(found)}
-        remade = remade_topics(self._topics, ids)
+        remade = remade_topics(self._topics, ids, json.loads(read))
         require_not_remade(source, remade)
         start = first_offsets(self._spark, self._spec, read, end, folder=self._folder, remade=remade)
         if start != read:

@@ -50,7 +50,7 @@ class QueryTopics:
                     self._ids[source.name] = TopicIds(self._spark, resolved(source, source.spec))
                 topics[source.name] = self._ids[source.name].of({topic for topic, _ in offsets_of(taken.now[source.name])})
                 known = before.topics.get(source.name, {}) if before is not None else {}
-                require_not_remade(source, remade_topics(known, topics[source.name]))
+                require_not_remade(source, remade_topics(known, topics[source.name], taken.before.get(source.name)))
         return replace(taken, topics=topics)
 
     def close(self) -> None:
