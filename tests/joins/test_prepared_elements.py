@@ -128,7 +128,9 @@ def test_interval_joins_of_more_rows_than_one_task_reads(
     monkeypatch.setattr("tidemark.spark.operators.base.tables.FEW_ROWS", 0)
     many = run(spark, tmp_path, "many", join, monkeypatch, after=0)
     assert many.tables == few.tables
-    assert many.counts == few.counts
+    # Several tasks write several files of results.
+    one, other = ([{text for text in run if " files: " not in text} for run in ran.counts] for ran in (many, few))
+    assert one == other
     assert many.state == few.state
     # Input is few rows of files all the same.
     assert set(many.passes) == {"elements joined left", "elements joined right"}
