@@ -117,6 +117,26 @@ def test_interval_joins(spark: SparkSession, tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("how", ["full", "semi"])
+def test_interval_joins_of_more_rows_than_one_task_reads(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: Any
+) -> None:
+    def join(left: tm.Stream, right: tm.Stream) -> tm.Stream:
+        return left.join(right, how=how, within=("-40 seconds", "50 seconds"), **LATE)
+
+    land(tmp_path)
+    few = run(spark, tmp_path, "few", join, monkeypatch, after=0)
+    monkeypatch.setattr("tidemark.spark.operators.base.tables.FEW_ROWS", 0)
+    many = run(spark, tmp_path, "many", join, monkeypatch, after=0)
+    assert many.tables == few.tables
+    # Several tasks write several files of results.
+    one, other = ([{text for text in run if " files: " not in text} for run in ran.counts] for ran in (many, few))
+    assert one == other
+    assert many.state == few.state
+    # Input is few rows of files all the same.
+    assert set(many.passes) == {"elements joined left", "elements joined right"}
+
+
+@pytest.mark.parametrize("how", ["full", "semi"])
 def test_interval_joins_whose_right_partners_are_all_later(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: Any
 ) -> None:

@@ -134,13 +134,15 @@ class StateTables:
             # Files are read with nullable columns.
             return no_rows(self._context.spark, nullable(wanted))
         rows = read_files(self._context.spark, self._context.store, listed, wanted)
-        few = self._context.native and sum(file.rows for file in listed) <= FEW_ROWS
-        return in_one_task(rows) if few else rows
+        return in_one_task(rows) if self.are_few(listed) else rows
+
+    def are_few(self, files: Sequence[StateFile]) -> bool:
+        """Return whether files have few rows together, which are read in one task."""
+        return self._context.native and sum(file.rows for file in files) <= FEW_ROWS
 
     def few_files(self, files: Sequence[StateFile]) -> tuple[str, ...]:
         """Return the addresses of files that have few rows together, and are read in one task; empty where they have more."""
-        few = self._context.native and sum(file.rows for file in files) <= FEW_ROWS
-        return tuple(address_of(self._context.store, file) for file in files) if few else ()
+        return tuple(address_of(self._context.store, file) for file in files) if self.are_few(files) else ()
 
     def read_few(self, files: Sequence[StateFile], columns: Sequence[str] | None = None) -> pa.Table:
         """Return the rows of files, one or more that have few, with some columns, all by default; read by the driver."""

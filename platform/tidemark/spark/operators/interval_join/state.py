@@ -13,7 +13,6 @@ from tidemark.graph.operators.join_node import ElementJoinNode
 from tidemark.graph.operators.state_names import element_column
 from tidemark.semantics.joins.interval import SIDES, IntervalJoin, Side
 from tidemark.spark.columns.expressions import START, quoted
-from tidemark.spark.columns.few_rows import FEW_ROWS
 from tidemark.spark.columns.schemas import no_rows
 from tidemark.spark.columns.state_files import overlapping
 from tidemark.spark.operators.base.contract import OperatorContext, run_in_order
@@ -67,8 +66,8 @@ class ElementTable:
         return self._tables.read(files, self.schema)
 
     def are_few(self, files: Sequence[StateFile]) -> bool:
-        """Whether files have few elements together, which are read in one task."""
-        return self._context.native and sum(file.rows for file in files) <= FEW_ROWS
+        """Return whether files have few elements together, which are read in one task."""
+        return self._tables.are_few(files)
 
     def times(self, files: Sequence[StateFile]) -> pa.ChunkedArray:
         """Return the times of the elements of files, few of them; read by the driver."""
