@@ -60,12 +60,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One small Spark session for all tests of a process."""
-    from tests.few_rows import FEW_ROWS
+    from tests.few_rows import FEW_ROWS, leave_out_defaults_of_others
     from tests.kafka.broker import connector_settings
     from tidemark.spark.env.session import build_session
 
-    settings = {"spark.sql.shuffle.partitions": "2", **FEW_ROWS, **connector_settings()}
+    # With one GB, a tenth of the processor time went into collections of garbage.
+    settings = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "2g", **FEW_ROWS, **connector_settings()}
     session = build_session("local[2]", app_name="tidemark tests", conf=settings)
+    leave_out_defaults_of_others(session)
     yield session
     session.stop()
 
