@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from tests.longest import place_in_run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -70,6 +70,14 @@ def spark() -> Iterator[SparkSession]:
     leave_out_defaults_of_others(session)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def jvm(spark: SparkSession) -> Mapping[str, str]:
+    """The variables by which a process that is killed finds the JVM of these tests, which goes on without it."""
+    from tests.crash.warm_jvm import variables_of
+
+    return variables_of(spark)
 
 
 @pytest.fixture
