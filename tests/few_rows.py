@@ -20,7 +20,7 @@ FEW_ROWS = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # Measured 8 % of a test's time; it saves reading rows, of which there are few.
     "spark.sql.constraintPropagation.enabled": "false",
-    # For pages that nobody opens, Spark keeps a thousand of each: half of the heap, which collections go through.
+    # For pages that nobody opens, Spark keeps a thousand of each, and collections of garbage go through all of them.
     "spark.sql.ui.retainedExecutions": "100",
     "spark.ui.retainedJobs": "100",
     "spark.ui.retainedStages": "100",

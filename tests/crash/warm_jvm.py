@@ -2,7 +2,7 @@
 
 A driver that is killed takes its JVM with it, and the next one waits ten seconds for another to start and warm up. Everything that
 decides is in Python, so most of the tests kill only that and let the JVM go on, whose job then comes to its end or fails; some kill both.
-It is the JVM of the tests' own session, where tasks may fail once as well as where they are tried again.
+It is the JVM of the tests' own session, which tries no task again; ``warm_jvm`` starts another, which does.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def variables_of(session: SparkSession) -> dict[str, str]:
 
 @contextmanager
 def warm_jvm() -> Iterator[dict[str, str]]:
-    """Keep a JVM of its own, which tries tasks again, while the block runs; yields the variables by which a process finds it."""
+    """Keep another JVM with a Spark context while the block runs; yields the variables by which a process finds it."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.crash.warm_jvm"],
         stdin=subprocess.PIPE,
