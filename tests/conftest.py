@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from tests.longest import place_in_run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -60,14 +60,24 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One small Spark session for all tests of a process."""
-    from tests.few_rows import FEW_ROWS
+    from tests.few_rows import FEW_ROWS, leave_out_defaults_of_others
     from tests.kafka.broker import connector_settings
     from tidemark.spark.env.session import build_session
 
-    settings = {"spark.sql.shuffle.partitions": "2", **FEW_ROWS, **connector_settings()}
+    # With one GB, a tenth of the processor time went into collections of garbage.
+    settings = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "2g", **FEW_ROWS, **connector_settings()}
     session = build_session("local[2]", app_name="tidemark tests", conf=settings)
+    leave_out_defaults_of_others(session)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def jvm(spark: SparkSession) -> Mapping[str, str]:
+    """The variables by which a process that is killed finds the JVM of these tests, which goes on without it."""
+    from tests.crash.warm_jvm import variables_of
+
+    return variables_of(spark)
 
 
 @pytest.fixture

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 from tidemark.spark.env.class_archive import archive_options
 from tidemark.spark.env.session import LOCAL
@@ -19,7 +20,34 @@ FEW_ROWS = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # Measured 8 % of a test's time; it saves reading rows, of which there are few.
     "spark.sql.constraintPropagation.enabled": "false",
+    # For pages that nobody opens, Spark keeps a thousand of each, and collections of garbage go through all of them.
+    "spark.sql.ui.retainedExecutions": "100",
+    "spark.ui.retainedJobs": "100",
+    "spark.ui.retainedStages": "100",
+    "spark.ui.retainedTasks": "1000",
 }
+
+_OF_OTHERS = (
+    *("fs.adl.", "fs.azure.", "fs.ftp.", "fs.gs.", "fs.s3a.", "fs.viewfs."),
+    *("ha.", "ipc.", "net.topology.", "rpc.", "hadoop.http.", "hadoop.kerberos.", "hadoop.registry.", "hadoop.rpc.", "hadoop.security."),
+    *("hadoop.ssl.", "hadoop.zk.", "io.erasurecode.", "io.seqfile.", "yarn."),
+    *("mapreduce.client.", "mapreduce.job.", "mapreduce.jobhistory.", "mapreduce.map.", "mapreduce.reduce.", "mapreduce.shuffle."),
+    "mapreduce.task.",
+)
+"""Settings of Hadoop for servers, clusters and file systems that sessions of tests do not have."""
+
+
+def leave_out_defaults_of_others(spark: SparkSession) -> None:
+    """Remove Hadoop's defaults for what these sessions do not have; each job writes all settings, and each of its tasks reads them.
+
+    They were seven of ten settings, and a tenth of the JVM's time in jobs over a few rows.
+    """
+    context: Any = spark.sparkContext
+    conf, found = context._jsc.hadoopConfiguration(), context._jvm.java.io.StringWriter()  # noqa: SLF001
+    context._jvm.org.apache.hadoop.conf.Configuration.dumpConfiguration(conf, found)  # noqa: SLF001
+    for setting in json.loads(found.toString())["properties"]:
+        if setting["resource"].endswith("-default.xml") and setting["key"].startswith(_OF_OTHERS):
+            conf.unset(setting["key"])
 
 
 def compiling(spark: SparkSession) -> SparkSession:

@@ -34,7 +34,9 @@ SETTINGS = AutoscalerSettings(
 """A band so low that any machine is above it while there is a backlog."""
 
 
-FILES = 20
+FILES = 6
+"""Of a backlog, while the test needs one."""
+
 ROWS = 10
 """Of a file."""
 
@@ -52,7 +54,7 @@ def test_a_job_with_a_backlog_is_scaled_up_while_its_driver_stays(tmp_path: Path
     thread.start()
     try:
         until(lambda: scaled_up(landing), "a decision to scale up", seconds=300)
-        landing.land(FILES)
+        until(lambda: reads_more(landing), "an epoch that reads more", seconds=300)
         until(lambda: read(landing) >= len(landing.landed), "the end of the backlog", seconds=300)
         process = landing.status
         JobClient(store, "ada").stop("landing", "drain")
@@ -72,8 +74,8 @@ def test_a_job_with_a_backlog_is_scaled_up_while_its_driver_stays(tmp_path: Path
     written = [generation for generation in read_generations(store, "landing", 20) if generation.by == ACTOR]
     assert written[-1].spec.parallelism == 2
     rows = [epoch.rows_in for epoch in read_history(store, "landing", 100)]
-    assert rows[0] == 10, "one file"
-    assert 20 in rows, "two, once intake has grown"
+    assert rows[0] == ROWS, "one file"
+    assert 2 * ROWS in rows, "two, once intake has grown"
     assert process is not None
     assert process.owner is not None
     assert process.owner.run_id == "attempt-1", "the process that the job began with"
@@ -81,13 +83,24 @@ def test_a_job_with_a_backlog_is_scaled_up_while_its_driver_stays(tmp_path: Path
 
 
 def scaled_up(landing: Landing) -> bool:
-    """Whether the autoscaler has scaled up; lands more files where the backlog is nearly read."""
+    """Whether the autoscaler has scaled up."""
+    keep_a_backlog(landing)
     record = read_newest_record(landing.store, "landing")
-    if record is not None and any(made.scales_up for made in record.decisions):
-        return True
+    return record is not None and any(made.scales_up for made in record.decisions)
+
+
+def reads_more(landing: Landing) -> bool:
+    """Whether an epoch has read two files, and the autoscaler has seen the driver at the new parallelism."""
+    keep_a_backlog(landing)
+    record = read_newest_record(landing.store, "landing")
+    seen = record is not None and any(sample.parallelism == 2 for sample in record.samples)
+    return seen and any(epoch.rows_in == 2 * ROWS for epoch in read_history(landing.store, "landing", 100))
+
+
+def keep_a_backlog(landing: Landing) -> None:
+    """Land more files where the backlog is nearly read."""
     if len(landing.landed) - read(landing) < FILES * ROWS // 2:
         landing.land(FILES // 2)
-    return False
 
 
 def read(landing: Landing) -> int:

@@ -10,9 +10,8 @@ import pytest
 
 from tests.crash import fares, table_changes
 from tests.crash.table_changes import VERSIONS, rows_of
-from tests.crash.warm_jvm import CHECKOUT
+from tests.killed import kill_at
 from tests.seeds import only_long
-from tidemark.testing.crash import run_until_crash
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,8 +30,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.slow]
 def test_each_row_once(session: SparkSession, jvm: Mapping[str, str], tmp_path: Path, points: tuple[str, ...]) -> None:
     folder = table_changes.write_tables(tmp_path)
     for attempt, point in enumerate(points):
-        target, args = "tests.crash.table_changes:drive", [str(folder), str(attempt)]
-        run_until_crash(target, point, args, environment=jvm, cwd=CHECKOUT).require_killed()
+        kill_at("tests.crash.table_changes:drive", point, [str(folder), str(attempt)], environment=jvm)
     fares.run(table_changes.make_job(folder), session, fares.clock_of(len(points)))
     assert rows_of(folder, "copied") == rows_of(folder, "added")
     assert len(rows_of(folder, "added")) == 10 * VERSIONS

@@ -13,10 +13,9 @@ import pytest
 from tests.crash import fares
 from tests.crash.child import call
 from tests.crash.outcomes import Outcome, check_complete, check_swept, check_visible, head_of, outcome_of
-from tests.crash.warm_jvm import CHECKOUT
+from tests.killed import kill_at
 from tests.seeds import PROFILE, only_long
 from tidemark.crashpoints import RUN_POINTS, reached
-from tidemark.testing.crash import Ending, run_until_crash
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,11 +56,10 @@ def undisturbed(session: SparkSession, tmp_path_factory: pytest.TempPathFactory)
     return found
 
 
-def kill(folder: Path, point: str, jvm: Mapping[str, str], attempt: int = 0) -> Ending:
+def kill(folder: Path, point: str, jvm: Mapping[str, str], attempt: int = 0) -> None:
     """Drive the job in a process of its own until it dies, and look at what readers see then."""
-    ending = run_until_crash("tests.crash.fares:drive", point, [str(folder), str(attempt)], environment=jvm, cwd=CHECKOUT)
+    kill_at("tests.crash.fares:drive", point, [str(folder), str(attempt)], environment=jvm)
     check_visible(folder)
-    return ending
 
 
 def recover(folder: Path, session: SparkSession, undisturbed: Undisturbed, attempt: int = 1) -> None:
@@ -120,7 +118,7 @@ def test_killed_at_a_point_and_its_successors_at_others(
     for turn, (point, reached_times) in enumerate(zip(points, times, strict=True)):
         # What is left for a successor reaches a point less often.
         at = max(1, (reached_times - 1) // 3) if turn == len(points) - 1 else 1
-        kill(tmp_path, f"{point}:{at}", jvm, turn).require_killed()
+        kill(tmp_path, f"{point}:{at}", jvm, turn)
     recover(tmp_path, session, undisturbed, len(points))
     sweep_up(tmp_path, session, len(points) + 1)
 
@@ -132,8 +130,8 @@ def test_killed_again_while_it_recovers(
 ) -> None:
     dice = Random(seed)
     first = dice.choice([point for point in RUN_POINTS if undisturbed.reached[point] >= 3])
-    kill(landing(tmp_path), f"{first}:1", jvm).require_killed()
-    kill(tmp_path, dice.choice(RECOVERY_POINTS), jvm, 1).require_killed()
+    kill(landing(tmp_path), f"{first}:1", jvm)
+    kill(tmp_path, dice.choice(RECOVERY_POINTS), jvm, 1)
     recover(tmp_path, session, undisturbed, 2)
     sweep_up(tmp_path, session, 3)
 
@@ -143,14 +141,14 @@ def test_killed_five_times_in_a_row(undisturbed: Undisturbed, jvm: Mapping[str, 
     points: Sequence[str] = ("state-staged", "before-commit", "after-commit", "output-published:2", "before-commit:2")
     landing(tmp_path)
     for attempt, point in enumerate(points):
-        kill(tmp_path, point, jvm, attempt).require_killed()
+        kill(tmp_path, point, jvm, attempt)
     recover(tmp_path, session, undisturbed, len(points))
     sweep_up(tmp_path, session, len(points) + 1)
 
 
 @pytest.mark.parametrize("point", ["after-commit:2", pytest.param("state-staged:2", marks=only_long)])
 def test_killed_together_with_its_jvm(point: str, undisturbed: Undisturbed, session: SparkSession, tmp_path: Path) -> None:
-    kill(landing(tmp_path), point, {}).require_killed()
+    kill(landing(tmp_path), point, {})
     recover(tmp_path, session, undisturbed)
     sweep_up(tmp_path, session, 2)
 

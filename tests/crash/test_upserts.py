@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 import tidemark as tm
 from tests.crash import fares, upserts
 from tests.crash.warm_jvm import CHECKOUT
+from tests.killed import kill_at
 from tests.seeds import only_long
 from tidemark import crashpoints
 from tidemark.savepoints.rewind.rewinding import preview_rewind
@@ -23,7 +24,6 @@ from tidemark.spark.sinks.delta import delta_merge
 from tidemark.state.log.joblog import JobLog
 from tidemark.state.log.records import EpochRecord
 from tidemark.state.store.store import JobStore
-from tidemark.testing.crash import run_until_crash
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,8 +72,7 @@ def recover(folder: Path, session: SparkSession, attempt: int) -> None:
 
 def kill(folder: Path, point: str, jvm: Mapping[str, str], attempt: int = 0) -> None:
     """Drive the job in a process of its own until it dies, and look at what readers see then."""
-    ending = run_until_crash("tests.crash.upserts:drive", point, [str(folder), str(attempt)], environment=jvm, cwd=CHECKOUT)
-    ending.require_killed()
+    kill_at("tests.crash.upserts:drive", point, [str(folder), str(attempt)], environment=jvm)
     for name, keys in UPSERTED.items():
         rows = tables(folder)[name]
         assert len({tuple(row[key] for key in keys) for row in rows}) == len(rows), f"{name} shows two rows of one key"
@@ -156,8 +155,7 @@ def test_a_rewind_publishes_first_what_a_killed_driver_had_committed(
     twin, killed = (upserts.write_landing(tmp_path / name) for name in ("twin", "killed"))
     with mock.patch.object(upserts, "open_session", return_value=session):
         upserts.drive_behind_a_savepoint(str(twin), "2")
-    drive = "tests.crash.upserts:drive_behind_a_savepoint"
-    run_until_crash(drive, point, [str(killed)], environment=jvm, cwd=CHECKOUT).require_killed()
+    kill_at("tests.crash.upserts:drive_behind_a_savepoint", point, [str(killed)], environment=jvm)
     ended = tables(twin)
     assert tables(killed) != ended
     assert preview_rewind(JobStore.open(str(killed / "store")), "upserts", "good").refusals == ()

@@ -11,14 +11,13 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.crash import sessions, windows
-from tests.crash.warm_jvm import CHECKOUT
+from tests.killed import kill_at
 from tests.seeds import some
 from tidemark.crashpoints import reached
 from tidemark.spark.operators.base.tables import MAIN
 from tidemark.spark.operators.session.session_deferral import DEFERRED
 from tidemark.state.log.joblog import JobLog
 from tidemark.state.store.store import JobStore
-from tidemark.testing.crash import run_until_crash
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,7 +67,7 @@ def tables(job: str, folder: Path) -> Tables:
 
 def kill(job: str, folder: Path, point: str, jvm: Mapping[str, str], attempt: int) -> None:
     """Drive a job in a process of its own until it dies."""
-    run_until_crash(f"tests.crash.{job}:drive", point, [str(folder), str(attempt)], environment=jvm, cwd=CHECKOUT).require_killed()
+    kill_at(f"tests.crash.{job}:drive", point, [str(folder), str(attempt)], environment=jvm)
 
 
 def test_the_undisturbed_run_shows_all_there_is(undisturbed: Undisturbed) -> None:

@@ -1,7 +1,8 @@
 """A JVM that outlives the processes that use it.
 
 A driver that is killed takes its JVM with it, and the next one waits ten seconds for another to start and warm up. Everything that
-decides is in Python, so most of the tests kill only that and let the JVM go on, whose query then fails; some kill both.
+decides is in Python, so most of the tests kill only that and let the JVM go on, whose job then comes to its end or fails; some kill both.
+It is the JVM of the tests' own session, which tries no task again; ``warm_jvm`` starts another, which does.
 """
 
 from __future__ import annotations
@@ -19,9 +20,15 @@ if TYPE_CHECKING:
 CHECKOUT = Path(__file__).parents[2]
 
 
+def variables_of(session: SparkSession) -> dict[str, str]:
+    """Return the variables by which another process finds a session's JVM."""
+    parameters = session.sparkContext._gateway.gateway_parameters  # type: ignore[union-attr]  # noqa: SLF001
+    return {"PYSPARK_GATEWAY_PORT": str(parameters.port), "PYSPARK_GATEWAY_SECRET": str(parameters.auth_token)}
+
+
 @contextmanager
 def warm_jvm() -> Iterator[dict[str, str]]:
-    """Keep a JVM with a Spark context while the block runs; yields the variables by which a process finds it."""
+    """Keep another JVM with a Spark context while the block runs; yields the variables by which a process finds it."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.crash.warm_jvm"],
         stdin=subprocess.PIPE,
@@ -34,8 +41,7 @@ def warm_jvm() -> Iterator[dict[str, str]]:
     try:
         while not (line := process.stdout.readline()).startswith("gateway "):
             assert line, "the JVM did not start"
-        _, port, secret = line.split()
-        yield {"PYSPARK_GATEWAY_PORT": port, "PYSPARK_GATEWAY_SECRET": secret}
+        yield dict(text.split("=", 1) for text in line.split()[1:])
     finally:
         process.communicate()  # the end of its input ends it, and the JVM with it
 
@@ -64,8 +70,7 @@ def serve() -> None:
 
     # A task that fails is tried four times, as on a cluster.
     session = build_session("local[2, 4]", app_name="tidemark crash tests", conf=JVM_SETTINGS)
-    parameters = session.sparkContext._gateway.gateway_parameters  # type: ignore[union-attr]  # noqa: SLF001
-    print(f"gateway {parameters.port} {parameters.auth_token}", flush=True)
+    print("gateway", *(f"{name}={value}" for name, value in variables_of(session).items()), flush=True)
     sys.stdin.read()
     session.stop()
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.crash.warm_jvm import warm_jvm
 from tests.iceberg.rig import CATALOG, Lake
 
 
@@ -21,10 +19,3 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
     made.catalog().create_namespace("shop")
     assert CATALOG in made.location("orders")
     return made
-
-
-@pytest.fixture(scope="package")
-def jvm() -> Iterator[Mapping[str, str]]:
-    """The variables by which a killed process finds a JVM that is warm."""
-    with warm_jvm() as variables:
-        yield variables

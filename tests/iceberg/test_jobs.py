@@ -15,11 +15,10 @@ from pyiceberg.expressions.literals import literal
 
 import tidemark as tm
 from tests.crash.fares import clock_of, run
-from tests.crash.warm_jvm import CHECKOUT
 from tests.iceberg import jobs
 from tests.iceberg.rig import Lake
+from tests.killed import kill_at
 from tidemark.errors import TidemarkError
-from tidemark.testing import run_until_crash
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -124,8 +123,7 @@ def ordered(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("point", ["outputs-staged:2", "after-commit:2", "iceberg-manifests-written:3", "iceberg-committed:3"])
 def test_killed_around_a_publication(point: str, jvm: Mapping[str, str], spark: SparkSession, lake: Lake, *, tmp_path: Path) -> None:
     jobs.write_landing(tmp_path)
-    environment = {**jvm, **lake.variables}
-    run_until_crash("tests.iceberg.jobs:drive", point, [str(tmp_path)], environment=environment, cwd=CHECKOUT).require_killed()
+    kill_at("tests.iceberg.jobs:drive", point, [str(tmp_path)], environment={**jvm, **lake.variables})
     added, history = tables(lake)
     assert len(added) in (3, 6)
     assert history == ordered([row for row in HISTORY if row[3] <= max(epoch for *_, epoch in history)])

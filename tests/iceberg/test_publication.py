@@ -13,14 +13,12 @@ from pyiceberg.table import Table, Transaction
 from sqlalchemy.exc import OperationalError
 
 from tests.iceberg.rig import COLUMNS, LINEAGE, Lake, Rig
+from tests.killed import kill_at
 from tidemark.errors import MissingEpochsError, PublishError, StoreError
 from tidemark.savepoints.iceberg import commits
 from tidemark.savepoints.iceberg.columns import TableTexts
 from tidemark.savepoints.iceberg.history import Ledger
 from tidemark.state.encoding.codec import to_jsonable
-from tidemark.testing import run_until_crash
-
-CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 def snapshots(table: Table) -> list[str]:
@@ -84,7 +82,7 @@ def test_a_driver_that_is_killed(lake: Lake, tmp_path: Path, point: str) -> None
     rig.publish(0, [{"k": "a", "v": 1}])
     record = rig.stage(1, [{"k": "b", "v": 2}, {"k": None, "v": 3}])
     args = [str(tmp_path), "1", json.dumps(to_jsonable(record))]
-    run_until_crash("tests.iceberg.rig:publish_staged", point, args, cwd=CHECKOUT).require_killed()
+    kill_at("tests.iceberg.rig:publish_staged", point, args)
     after = sorted([("a", 1), ("b", 2), (None, 3)], key=repr)
     assert lake.rows() == (after if point == "iceberg-committed" else [("a", 1)])
     for _ in range(2):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.iceberg.rig import Lake, Rig
+from tests.killed import kill_at
 from tests.savepoints.stored_jobs import LEASE, on_disk
 from tidemark.errors import MissingEpochsError, PublishError, RewindError, SinkError
 from tidemark.savepoints.iceberg.rewinding import IcebergRewind
@@ -20,9 +21,7 @@ from tidemark.spark.sinks.sink_sweep import sweep_outputs
 from tidemark.spark.sinks.sinks import BoundSink
 from tidemark.spark.sinks.staging.sink_owner import SinkOwner
 from tidemark.state.log.records import EpochRecord, SinkPosition
-from tidemark.testing import run_until_crash
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 HOUR = 3_600_000
 
 
@@ -258,7 +257,7 @@ def test_what_a_rewind_took_back_is_missed_after_its_snapshots_are_expired(shop:
 def test_a_rewind_that_is_killed(shop: Shop, point: str) -> None:
     shop.job.driver.release()
     args = [str(shop.folder)]
-    run_until_crash("tests.iceberg.test_rewinds:rewind_in_process", point, args, cwd=CHECKOUT).require_killed()
+    kill_at("tests.iceberg.test_rewinds:rewind_in_process", point, args)
     assert shop.shown == ([0, 1, 2, 3] if point == "rewind-noted" else [0, 1])
     if point == "rewind-noted":
         journal = read_rewind(shop.job.folder)

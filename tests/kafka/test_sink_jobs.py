@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tidemark as tm
-from tests.crash.warm_jvm import CHECKOUT, warm_jvm
 from tests.kafka.broker import NEEDS_JARS, Broker
 from tests.kafka.sink_jobs import EPOCHS, expected_totals, make_job, trips
 from tests.kafka.topic_records import Read, create_topic, read
+from tests.killed import kill_at
 from tests.seeds import only_long
 from tidemark.errors import PublishError, SinkError
-from tidemark.testing.crash import run_until_crash
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -211,12 +210,6 @@ def test_a_rewind_publishes_the_rows_again(broker: Broker, topic: str, spark: Sp
     assert len(again) == len(once) + 3
 
 
-@pytest.fixture(scope="module")
-def jvm() -> Iterator[Mapping[str, str]]:
-    with warm_jvm() as variables:
-        yield variables
-
-
 @pytest.mark.crash
 @pytest.mark.parametrize(
     "points",
@@ -231,7 +224,7 @@ def test_a_job_that_is_killed(points: tuple[str, ...], broker: Broker, jvm: Mapp
     fares, totals = (create_topic(broker.address, f"{name}-{suffix}") for name in ("fares", "totals"))
     for point in points:
         args = [str(tmp_path), broker.address, suffix]
-        run_until_crash("tests.kafka.sink_jobs:drive", point, args, environment=jvm, cwd=CHECKOUT).require_killed()
+        kill_at("tests.kafka.sink_jobs:drive", point, args, environment=jvm)
     tm.run(make_job(tmp_path, broker.address, suffix), spark=spark, handle_signals=False, takeover=True)
     found = [(record.key, json.loads(record.value or "")["fare"]) for record in read(broker.address, fares)]
     assert Counter(found) == Counter((trip["zone"], trip["fare"]) for epoch in range(EPOCHS) for trip in trips(epoch))

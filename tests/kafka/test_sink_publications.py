@@ -10,10 +10,10 @@ from typing import get_args
 
 import pytest
 
-from tests.crash.warm_jvm import CHECKOUT
 from tests.kafka.broker import NEEDS_JARS, Broker
 from tests.kafka.sink_publications import IDENTITY, LINEAGE, OUTPUT, PER_TRANSACTION, ROWS, Publications, values
 from tests.kafka.topic_records import Isolation, Read, create_topic, delete_group, kafka, read
+from tests.killed import kill_at
 from tests.seeds import some
 from tidemark.crashpoints import CONNECTOR_POINTS
 from tidemark.errors import FencedError, MissingEpochsError, PublishError, SinkError
@@ -25,7 +25,6 @@ from tidemark.spark.sinks.kafka.staged_records import Record
 from tidemark.spark.sinks.kafka.transactions import Transactions
 from tidemark.spark.sinks.staging.missing import Expected
 from tidemark.spark.sinks.staging.sink_owner import SinkOwner
-from tidemark.testing.crash import run_until_crash
 
 pytestmark = [NEEDS_JARS, pytest.mark.crash, pytest.mark.slow]
 
@@ -56,7 +55,7 @@ def check_once(published: Publications, epochs: int) -> None:
 
 def kill(published: Publications, point: str) -> None:
     args = [str(published.folder), published.address, published.topic, published.delivery]
-    run_until_crash("tests.kafka.sink_publications:drive", point, args, cwd=CHECKOUT).require_killed()
+    kill_at("tests.kafka.sink_publications:drive", point, args)
 
 
 @pytest.mark.parametrize("point", ["output-staged:2", "after-commit:2", *some(POINTS, 2), "output-published:2"])
@@ -195,7 +194,10 @@ def test_a_driver_that_an_older_one_fences_goes_on(published: Publications) -> N
     check_once(published, 2)
 
 
-def test_a_broker_that_restarts_in_a_transaction(published: Publications, broker: Broker) -> None:
+def test_a_broker_that_restarts_in_a_transaction(published: Publications, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The client may wait for a coordinator for ever, so all of this goes by.
+    for module in ("connection", "transactions"):
+        monkeypatch.setattr(f"tidemark.spark.sinks.kafka.{module}.WAIT_S", 10.0)
     publisher = transactions(published)
     publisher.publish(lambda a, b: batches(values(0)[a:b]), ROWS, LINEAGE, 0)
     restarted: list[bool] = []

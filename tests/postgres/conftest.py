@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import count
 from typing import Final
 
 import pytest
 
-from tests.crash.warm_jvm import warm_jvm
 from tests.postgres.rig import VARIABLE
 from tests.postgres.server import Server, binaries
 
@@ -35,10 +34,3 @@ def schema(server: Server, monkeypatch: pytest.MonkeyPatch) -> str:
     server.query(f"CREATE SCHEMA {name}")
     monkeypatch.setenv(VARIABLE, server.dsn())
     return name
-
-
-@pytest.fixture(scope="package")
-def jvm() -> Iterator[Mapping[str, str]]:
-    """The variables by which a killed process finds a JVM that is warm."""
-    with warm_jvm() as variables:
-        yield variables

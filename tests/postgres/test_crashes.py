@@ -10,13 +10,12 @@ import pytest
 
 import tidemark as tm
 from tests.crash.fares import clock_of, run
-from tests.crash.warm_jvm import CHECKOUT
+from tests.killed import kill_at
 from tests.postgres import jobs
 from tests.postgres.rig import VARIABLE
 from tests.postgres.server import NEEDS_POSTGRES, Server
 from tests.seeds import only_long
 from tidemark.errors import RewindError
-from tidemark.testing import run_until_crash
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,8 +71,7 @@ def test_killed_around_a_publication(
     tmp_path: Path,
 ) -> None:
     jobs.write_landing(tmp_path)
-    arguments = [str(tmp_path), schema]
-    run_until_crash("tests.postgres.jobs:drive", point, arguments, environment=jvm, cwd=CHECKOUT).require_killed()
+    kill_at("tests.postgres.jobs:drive", point, [str(tmp_path), schema], environment=jvm)
     # Each table shows whole epochs.
     shown = tables(server, schema)
     assert {epoch for *_, epoch in shown["added"]} in ({0}, {0, 1})

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from tests.killed import kill_at
 from tests.postgres.rig import VARIABLE, Mode, Rig
 from tests.postgres.server import NEEDS_POSTGRES, Server
-from tests.postgres.test_rewinds import CHECKOUT, Shop, shop  # noqa: F401 - a fixture
+from tests.postgres.test_rewinds import Shop, shop  # noqa: F401 - a fixture
 from tidemark.errors import RewindError, SinkError, StoreError
 from tidemark.savepoints.model.rewind_journal import FORMER
 from tidemark.savepoints.rewind.rewind_abort import abort_rewind
@@ -19,7 +20,6 @@ from tidemark.spark.loop.recovery import Recovery
 from tidemark.spark.sinks.sinks import BoundSink
 from tidemark.spark.sinks.staging.missing import Expected
 from tidemark.state.log.records import EpochRecord
-from tidemark.testing import run_until_crash
 
 pytestmark = NEEDS_POSTGRES
 
@@ -90,7 +90,7 @@ def test_a_rewind_that_is_killed_between_two_places(shop: Shop, server: Server, 
     shop.run(2)
     shop.job.driver.release()
     args = [str(shop.folder)]
-    run_until_crash("tests.postgres.test_rewinds:rewind_in_process", "rewind-table-back", args, cwd=CHECKOUT).require_killed()
+    kill_at("tests.postgres.test_rewinds:rewind_in_process", "rewind-table-back", args)
     assert (shown(server, schema, "moved"), shown(server, schema)) == ([], [0, 1, 2, 3, 4, 5])
     with pytest.raises(RewindError, match="rewound already"):
         abort_rewind(shop.job.root, "taxi", clock=shop.job.clock)

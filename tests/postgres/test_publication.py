@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.killed import kill_at
 from tests.postgres.rig import LINEAGE, VARIABLE, Rig, Row
 from tests.postgres.server import NEEDS_POSTGRES, SECRET, Server
 from tests.savepoints.stored_jobs import on_disk
@@ -24,11 +25,9 @@ from tidemark.savepoints.postgres.session import transaction
 from tidemark.spark.sinks.postgres.postgres_sink import PostgresSink
 from tidemark.spark.sinks.staging.sink_owner import SinkOwner
 from tidemark.state.encoding.codec import to_jsonable
-from tidemark.testing import run_until_crash
 
 pytestmark = NEEDS_POSTGRES
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 POINTS = ("database-loaded", "database-applied", "database-committed")
 
 
@@ -70,7 +69,7 @@ def test_a_driver_that_is_killed(server: Server, schema: str, tmp_path: Path, po
     record = rig.stage(1, [{"k": "a", "v": 10}, {"k": "c", "v": 4}], deleted=[{"k": "b", "v": 2}, {"k": None, "v": 3}])
     after = [("a", 10), ("c", 4)]
     args = [str(tmp_path), schema, "1", json.dumps(to_jsonable(record))]
-    run_until_crash("tests.postgres.rig:publish_staged", point, args, cwd=CHECKOUT).require_killed()
+    kill_at("tests.postgres.rig:publish_staged", point, args)
     assert rows(server, schema) == (after if point == "database-committed" else before)
     for term in (2, 3):
         rig.open(term=term).publish(record, LINEAGE, 1)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.killed import kill_at
 from tests.postgres.rig import VARIABLE, Mode, Rig
 from tests.postgres.server import NEEDS_POSTGRES, Server
 from tests.savepoints.stored_jobs import on_disk
@@ -20,11 +21,9 @@ from tidemark.spark.sinks.publication import publish
 from tidemark.spark.sinks.sinks import BoundSink
 from tidemark.spark.sinks.staging.sink_owner import SinkOwner
 from tidemark.state.log.records import EpochRecord
-from tidemark.testing import run_until_crash
 
 pytestmark = NEEDS_POSTGRES
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 HOUR = 3_600_000
 
 
@@ -175,7 +174,7 @@ def test_a_table_that_has_lost_epochs_is_refused(shop: Shop, server: Server, sch
 def test_a_rewind_that_is_killed(shop: Shop, server: Server, schema: str, point: str) -> None:
     shop.job.driver.release()
     args = [str(shop.folder)]
-    run_until_crash("tests.postgres.test_rewinds:rewind_in_process", point, args, cwd=CHECKOUT).require_killed()
+    kill_at("tests.postgres.test_rewinds:rewind_in_process", point, args)
     assert shown(server, schema) == ([0, 1, 2, 3, 4, 5] if point == "rewind-noted" else [0, 1, 2])
     if point == "rewind-noted":
         abort_rewind(shop.job.root, "taxi", clock=shop.job.clock)
@@ -200,7 +199,7 @@ def rewind_in_process(folder: str) -> None:
 @pytest.mark.crash
 def test_a_rewind_that_sleeps_while_it_is_aborted(shop: Shop, server: Server, schema: str) -> None:
     shop.job.driver.release()
-    run_until_crash("tests.postgres.test_rewinds:rewind_in_process", "rewind-noted", [str(shop.folder)], cwd=CHECKOUT).require_killed()
+    kill_at("tests.postgres.test_rewinds:rewind_in_process", "rewind-noted", [str(shop.folder)])
     journal = read_rewind(shop.job.folder)
     assert isinstance(journal, RewindJournal)
     abort_rewind(shop.job.root, "taxi", clock=shop.job.clock)

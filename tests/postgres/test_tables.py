@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.killed import kill_at
 from tests.postgres.rig import LINEAGE, Rig, struct
 from tests.postgres.server import NEEDS_POSTGRES, Server
-from tests.postgres.test_publication import CHECKOUT, rows
+from tests.postgres.test_publication import rows
 from tidemark.errors import MissingEpochsError, SinkError
 from tidemark.savepoints.delta.missing_records import Retained
 from tidemark.state.encoding.codec import to_jsonable
 from tidemark.state.log.records import SinkPosition
-from tidemark.testing import run_until_crash
 
 pytestmark = NEEDS_POSTGRES
 
@@ -50,7 +50,7 @@ def test_a_column_comes_with_its_rows(server: Server, schema: str, tmp_path: Pat
     rig.columns = {**ROWS, "n": "long"}
     record = rig.stage(1, [{"k": "a", "v": 1, "n": 2}])
     args = [str(tmp_path), schema, "1", json.dumps(to_jsonable(record))]
-    run_until_crash("tests.postgres.rig:publish_staged", "database-applied", args, cwd=CHECKOUT).require_killed()
+    kill_at("tests.postgres.rig:publish_staged", "database-applied", args)
     assert "n" not in columns(server, schema)
     rig.sink.publish(record, LINEAGE, 1)
     assert rows(server, schema, "k, v, n") == [("a", 1, 2)]

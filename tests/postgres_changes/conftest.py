@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.postgres.conftest import jvm, schema, server
+from tests.postgres.conftest import schema, server
 from tests.postgres.server import Server
 from tests.postgres_changes.rig import OPENED
 
-__all__ = ["jvm", "left_behind", "schema", "server"]
+__all__ = ["left_behind", "schema", "server"]
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from tests.crash.fares import clock_of
 from tests.crash.fares import run as run_epochs
-from tests.crash.warm_jvm import CHECKOUT
+from tests.killed import kill_at
 from tests.postgres.server import NEEDS_POSTGRES, Server
 from tests.postgres_changes import jobs
 from tests.seeds import PROFILE
@@ -21,7 +21,6 @@ from tidemark.state.log.epoch_intent import EpochIntent, read_intent
 from tidemark.state.log.joblog import JobLog
 from tidemark.state.log.offset_log import files_of, positions
 from tidemark.state.store.store import JobStore
-from tidemark.testing import run_until_crash
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,7 +81,7 @@ def test_killed(
     replayed: EpochIntent | None = None
     for attempt, point in enumerate(points):
         arguments = [str(tmp_path), schema, server.dsn(), str(attempt)]
-        run_until_crash("tests.postgres_changes.jobs:drive", point, arguments, environment=jvm, cwd=CHECKOUT).require_killed()
+        kill_at("tests.postgres_changes.jobs:drive", point, arguments, environment=jvm)
         if replayed is not None:
             require_replayed(store, replayed)
         planned = read_intent(store)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -83,10 +83,15 @@ def land_rest(home: Path, landing: Path) -> None:
         date(path, int(path.stem))
 
 
-def windows_of(stored: StoredState, spark: SparkSession) -> Rows:
-    """Return the windows of all operators as the state processor reads them, without partial results; of others all tables, by uid."""
+def windows_of(stored: StoredState, spark: SparkSession, *, but: Collection[str] = ()) -> Rows:
+    """Return the windows of operators as the state processor reads them, without partial results; of others all tables, by uid.
+
+    Those of the operators ``but`` are left out.
+    """
     found = {}
     for uid, operator in stored.operators.items():
+        if uid in but:
+            continue
         tables = {uid: stored.read_window(uid, spark)} if operator.kind == "window" else stored.tables(uid, spark)
         for table, rows in tables.items():
             name = uid if table == uid else f"{uid}.{table}"
@@ -94,9 +99,9 @@ def windows_of(stored: StoredState, spark: SparkSession) -> Rows:
     return found
 
 
-def elements_of(stored: StoredState, spark: SparkSession) -> Rows:
-    """Return the elements of all operators that keep them."""
-    keeping = [uid for uid, operator in stored.operators.items() if operator.keeps == "elements"]
+def elements_of(stored: StoredState, spark: SparkSession, *, but: Collection[str] = ()) -> Rows:
+    """Return the elements of the operators that keep them, except the operators ``but``."""
+    keeping = [uid for uid, operator in stored.operators.items() if operator.keeps == "elements" and uid not in but]
     return {uid: as_texts(stored.read_elements(uid, spark).toArrow().to_pylist()) for uid in keeping}
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from tests.crash.warm_jvm import warm_jvm
 from tests.postgres.rig import VARIABLE
 from tests.sql_tables.place import MariadbPlace, Place, SqlitePlace
 from tests.sql_tables.server import NEEDS_MARIADB, MariadbServer
@@ -51,10 +50,3 @@ def place(request: pytest.FixtureRequest) -> Place:
     """A database of each kind."""
     found: Place = request.getfixturevalue(request.param)
     return found
-
-
-@pytest.fixture(scope="package")
-def jvm() -> Iterator[Mapping[str, str]]:
-    """The variables by which a killed process finds a JVM that is warm."""
-    with warm_jvm() as variables:
-        yield variables

@@ -10,12 +10,11 @@ import pytest
 
 import tidemark as tm
 from tests.crash.fares import clock_of, run
-from tests.crash.warm_jvm import CHECKOUT
+from tests.killed import kill_at
 from tests.seeds import only_long
 from tests.sql_tables import jobs
 from tests.sql_tables.place import Place, has_table
 from tidemark.errors import RewindError
-from tidemark.testing import run_until_crash
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,8 +58,7 @@ def tables(place: Place) -> dict[str, list[tuple[Any, ...]]]:
 )
 def test_killed_around_a_publication(point: str, jvm: Mapping[str, str], spark: SparkSession, *, place: Place, tmp_path: Path) -> None:
     jobs.write_landing(tmp_path)
-    arguments = [str(tmp_path), place.database]
-    run_until_crash("tests.sql_tables.jobs:drive", point, arguments, environment=jvm, cwd=CHECKOUT).require_killed()
+    kill_at("tests.sql_tables.jobs:drive", point, [str(tmp_path), place.database], environment=jvm)
     # Each table shows whole epochs.
     shown = tables(place)
     assert {epoch for *_, epoch in shown["added"]} in ({0}, {0, 1})

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from tests.killed import kill_at
 from tests.seeds import new_seeds
 from tests.sql_tables.place import MariadbPlace, Place, columns
 from tests.sql_tables.rig import LINEAGE, VARIABLE, SqlRig
@@ -30,9 +31,7 @@ from tidemark.spark.sinks.staging.local_copy import parquet_copy
 from tidemark.spark.sinks.staging.sink_owner import SinkOwner
 from tidemark.state.encoding.codec import to_jsonable
 from tidemark.state.store.store import JobStore
-from tidemark.testing import run_until_crash
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 POINTS = ("database-loaded", "database-applied", "database-committed")
 
 
@@ -78,7 +77,7 @@ def test_a_driver_that_is_killed(place: Place, tmp_path: Path, point: str, chang
     record = rig.stage(1, [{"k": "a", "v": 10}, {"k": "c", "v": 4}], deleted=[{"k": "b", "v": 2}, {"k": None, "v": 3}])
     after = [("a", 10), ("c", 4)]
     args = [str(tmp_path), place.database, "1", json.dumps(to_jsonable(record))]
-    run_until_crash("tests.sql_tables.rig:publish_staged", point, args, cwd=CHECKOUT).require_killed()
+    kill_at("tests.sql_tables.rig:publish_staged", point, args)
     assert rows(place) == (after if point == "database-committed" else before)
     for term in (2, 3):
         rig.open(term=term).publish(record, LINEAGE, 1)
@@ -93,7 +92,7 @@ def test_a_driver_that_is_killed_while_it_makes_the_table(place: Place, tmp_path
     rig = SqlRig(tmp_path, place.database)
     record = rig.stage(0, [{"k": "a", "v": 1}])
     args = [str(tmp_path), place.database, "0", json.dumps(to_jsonable(record))]
-    run_until_crash("tests.sql_tables.rig:publish_staged", "database-applied", args, cwd=CHECKOUT).require_killed()
+    kill_at("tests.sql_tables.rig:publish_staged", "database-applied", args)
     assert rig.sink.occupancy in ("missing", "empty")
     assert rig.sink.newest(LINEAGE) is None
     rig.publish(0, [{"k": "a", "v": 1}])

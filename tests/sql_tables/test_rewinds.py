@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.killed import kill_at
 from tests.postgres.rig import Mode
 from tests.postgres.test_rewind_lineages import restore
 from tests.postgres.test_rewinds import HOUR, Shop
@@ -16,9 +17,6 @@ from tidemark.savepoints.model.rewind_journal import RewindJournal, read_rewind
 from tidemark.savepoints.rewind.place_rewinds import PLACE_REWINDS
 from tidemark.savepoints.rewind.rewind_abort import abort_rewind
 from tidemark.savepoints.rewind.rewinding import preview_rewind, rewind
-from tidemark.testing import run_until_crash
-
-CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 class SqlShop(Shop):
@@ -152,7 +150,7 @@ def test_a_table_that_has_lost_epochs_is_refused(shop: SqlShop, place: Place) ->
 def test_a_rewind_that_is_killed(shop: SqlShop, place: Place, point: str) -> None:
     shop.job.driver.release()
     args = [str(shop.folder)]
-    run_until_crash("tests.postgres.test_rewinds:rewind_in_process", point, args, cwd=CHECKOUT).require_killed()
+    kill_at("tests.postgres.test_rewinds:rewind_in_process", point, args)
     assert shown(place) == ([0, 1, 2, 3, 4, 5] if point == "rewind-noted" else [0, 1, 2])
     if point == "rewind-noted":
         journal = read_rewind(shop.job.folder)
