@@ -14,7 +14,6 @@ LONGEST_FILES = (
     "tests/savepoints/test_golden_savepoints.py",
     "tests/autoscaler/test_scaled_driver.py",
     "tests/crash/test_windows.py",
-    "tests/engine/test_delta_maintenance.py",
     "tests/joins/test_window_join.py",
     "tests/crash/test_upserts.py",
     "tests/engine/test_prepared_passes.py",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from contextlib import AbstractContextManager
 from pathlib import Path
 from unittest import mock
@@ -12,6 +11,7 @@ import pytest
 from deltalake import DeltaTable, Schema, write_deltalake
 
 from tests.engine.delta_rig import COLUMNS, LINEAGE, WINDOWS, Rig, as_table, row
+from tests.seeds import PROFILE
 from tidemark.spark.sinks.delta import delta_maintenance
 from tidemark.spark.sinks.delta.delta_files import LiveFile
 from tidemark.spark.sinks.delta.delta_maintenance import CHECK_EVERY, MIN_FILES, NEW_TABLE, due
@@ -21,6 +21,8 @@ from tidemark.spark.sinks.sinks import BoundSink, require_not_ahead
 from tidemark.state.delta.delta_tags import CREATED
 
 MANY = 2 * MIN_FILES + CHECK_EVERY
+FEW, OFTEN = MIN_FILES // 4, CHECK_EVERY // 4
+"""So few files are merged, and looked at so often, in tests of what happens around a merge; commits take most of their time."""
 
 
 class Killed(BaseException):
@@ -30,6 +32,13 @@ class Killed(BaseException):
 @pytest.fixture(params=[None, WINDOWS], ids=["append", "upsert"])
 def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Rig:
     return Rig(tmp_path / "table", request.param)
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have few files merged, and looked at often."""
+    monkeypatch.setattr(delta_maintenance, "MIN_FILES", FEW)
+    monkeypatch.setattr(delta_maintenance, "CHECK_EVERY", OFTEN)
 
 
 def fill(rig: Rig, epochs: int) -> None:
@@ -67,11 +76,12 @@ def log_of(rig: Rig) -> list[list[dict[str, dict[str, object]]]]:
     return [[json.loads(line) for line in file.read_text().splitlines()] for file in files]
 
 
+@pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("step", ["crash_point", "rewrite"])
 def test_killed_while_files_are_merged(rig: Rig, step: str) -> None:
-    fill(rig, 2 * MIN_FILES)
+    fill(rig, 2 * FEW)
     with mock.patch.object(delta_maintenance, step, side_effect=Killed), pytest.raises(Killed):
-        fill(rig, CHECK_EVERY)
+        fill(rig, OFTEN)
     assert rig.rows == rig.expected
     assert [path for path in rig.files_there() if "/compacted-" in path] != []
     epoch = rig.epoch
@@ -82,8 +92,9 @@ def test_killed_while_files_are_merged(rig: Rig, step: str) -> None:
     assert maintained(rig.table) == ["compact"]
 
 
+@pytest.mark.usefixtures("few")
 def test_a_merge_that_was_killed_is_swept_by_the_next_start(rig: Rig) -> None:
-    fill(rig, 2 * MIN_FILES)
+    fill(rig, 2 * FEW)
     record = rig.stage(row("a", 10_000))
     with always_looking(), mock.patch.object(delta_maintenance, "rewrite", side_effect=Killed), pytest.raises(Killed):
         rig.publish(record)
@@ -96,8 +107,9 @@ def test_a_merge_that_was_killed_is_swept_by_the_next_start(rig: Rig) -> None:
     assert set(rig.live) <= rig.files_there()
 
 
+@pytest.mark.usefixtures("few")
 def test_another_commit_before_a_merge_puts_it_off(rig: Rig) -> None:
-    fill(rig, 2 * MIN_FILES - 1)
+    fill(rig, 2 * FEW - 1)
     merged = rig.rewriter.merged
 
     def meanwhile(*arguments: object) -> object:
@@ -112,8 +124,9 @@ def test_another_commit_before_a_merge_puts_it_off(rig: Rig) -> None:
     assert [path for path in rig.files_there() if "/compacted-" in path] == []
 
 
+@pytest.mark.usefixtures("few")
 def test_upkeep_that_fails_is_put_off(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    fill(rig, 2 * MIN_FILES - 1)
+    fill(rig, 2 * FEW - 1)
     with (
         mock.patch.object(rig.rewriter, "merged", side_effect=OSError("no space left")),
         always_looking(),
@@ -121,27 +134,29 @@ def test_upkeep_that_fails_is_put_off(rig: Rig, caplog: pytest.LogCaptureFixture
         fill(rig, 1)
     assert "maintenance of its table is postponed: no space left" in caplog.text
     assert rig.rows == rig.expected
-    fill(rig, CHECK_EVERY)
+    fill(rig, OFTEN)
     assert maintained(rig.table) == ["compact"]
 
 
+@pytest.mark.usefixtures("few")
 def test_rows_that_a_merge_would_lose_keep_it_from_the_table(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    fill(rig, 2 * MIN_FILES - 1)
+    fill(rig, 2 * FEW - 1)
     with mock.patch.object(rig.rewriter, "merged", return_value=[]), always_looking():
         fill(rig, 1)
-    assert "[TM500] 128 rows of the table were to be put into fewer files and 0 were written" in caplog.text
+    assert f"[TM500] {4 * FEW} rows of the table were to be put into fewer files and 0 were written" in caplog.text
     assert rig.rows == rig.expected
 
 
+@pytest.mark.usefixtures("few")
 def test_files_of_others_are_theirs(tmp_path: Path) -> None:
     path = tmp_path / "table"
-    for number in range(2 * MIN_FILES):
+    for number in range(2 * FEW):
         write_deltalake(str(path), as_table([row("x", number)]), mode="append")
     theirs = set(map(str, DeltaTable(str(path)).get_add_actions()["path"].to_pylist()))
     rig = Rig(path, None)
-    fill(rig, MANY)
+    fill(rig, 2 * FEW + OFTEN)
     assert theirs < set(rig.live)
-    assert len(rig.live) < len(theirs) + MANY - MIN_FILES
+    assert len(rig.live) < len(theirs) + FEW + OFTEN
 
 
 def file_of(size: int, number: int = 0) -> LiveFile:
@@ -166,7 +181,7 @@ def test_neighbours_are_put_together() -> None:
 
 
 def test_a_vacuum_keeps_to_the_table_s_own_settings(tmp_path: Path) -> None:
-    kept, given_up = made(tmp_path / "kept"), made(tmp_path / "given_up", deletedFileRetentionDuration="0 seconds")
+    kept, given_up = made(tmp_path / "kept"), made(tmp_path / "given_up", deletedFileRetentionDuration="interval 0 seconds")
     for rig in (kept, given_up):
         rig.run(row("a", 0, 1))
         rig.run(row("a", 0, 2))
@@ -188,29 +203,39 @@ def test_settings_of_new_tables(rig: Rig) -> None:
 
 def made(path: Path, **settings: str) -> Rig:
     """Return a rig on a table that was made with other settings than Tidemark's."""
-    configuration: dict[str, str | None] = {f"delta.{key}": f"interval {value}" for key, value in settings.items()}
+    configuration: dict[str, str | None] = {f"delta.{key}": value for key, value in settings.items()}
     DeltaTable.create(str(path), Schema.from_arrow(COLUMNS), configuration=configuration)
     return Rig(path, WINDOWS)
 
 
-COMMITS = 10_000 if os.environ.get("HYPOTHESIS_PROFILE") == "long" else 400
-"""So many that files and logs would pass the bounds below by far if nothing were merged or given up."""
+COMMITS, SCALE = (10_000, 1) if PROFILE == "long" else (100, 4)
+"""So many commits that files and logs would pass the bounds below by far if nothing were merged or given up.
+
+Where somebody waits, all bounds and intervals are so many times smaller.
+"""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("upsert", [None, WINDOWS], ids=["append", "upsert"])
-def test_many_commits(tmp_path: Path, upsert: Upsert | None) -> None:
+def test_many_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upsert: Upsert | None) -> None:
     """Each epoch has a new window and, upserting, a newer pane of the one before; logs are given up at once."""
-    made(tmp_path / "table", logRetentionDuration="0 seconds", deletedFileRetentionDuration="0 seconds")
+    for interval in ("MIN_FILES", "CHECK_EVERY", "LOG_EVERY"):
+        monkeypatch.setattr(delta_maintenance, interval, getattr(delta_maintenance, interval) // SCALE)
+    made(
+        tmp_path / "table",
+        logRetentionDuration="interval 0 seconds",
+        deletedFileRetentionDuration="interval 0 seconds",
+        checkpointInterval=str(100 // SCALE),
+    )
     rig = Rig(tmp_path / "table", upsert)
     live, logs = [], []
     for _ in range(COMMITS):
         start = (rig.epoch + 1) * 10
         again = [row("a", start - 10, pane=1)] if upsert and start else []
         rig.publish(rig.stage(row("a", start), row("b", start), *again))
-        if rig.epoch % 20 == 0:
+        if rig.epoch % (20 // SCALE) == 0:
             live.append(len(rig.sink.visible_files()))
             logs.append(len(list((rig.folder / "_delta_log").iterdir())))
     assert rig.rows == rig.expected
-    assert max(live) < 150
-    assert max(logs) < 300
+    assert max(live) < 150 // SCALE
+    assert max(logs) < 300 // SCALE

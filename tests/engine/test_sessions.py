@@ -10,7 +10,7 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -155,23 +155,24 @@ def sessions_of(
 ) -> list[tuple[object, ...]]:
     """Return the panes over these elements, in the order they came: key, bounds, timing, index, replaced sessions, number of elements."""
     stream = elements(*epochs, schema=SCHEMA).key_by("k").window(assigner).allowed_lateness(ms(lateness))
-    rows = Lab(spark, folder).run({"panes": stream.aggregate(n=tm.count()).uid("sessions")}).rows["panes"]
+    return list(map(pane_of, Lab(spark, folder).run({"panes": stream.aggregate(n=tm.count()).uid("sessions")}).rows["panes"]))
+
+
+def pane_of(row: dict[str, Any]) -> tuple[object, ...]:
+    """Return a row as ``sessions_of`` gives it."""
 
     def millis(moment: datetime) -> int:
         return (moment.replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 
-    return [
-        (
-            row["k"],
-            millis(row["window_start"]),
-            millis(row["window_end"]),
-            row["pane_timing"],
-            row["pane_index"],
-            tuple(tuple(map(millis, each.values())) for each in row["replaces"]),
-            row["n"],
-        )
-        for row in rows
-    ]
+    return (
+        row["k"],
+        millis(row["window_start"]),
+        millis(row["window_end"]),
+        row["pane_timing"],
+        row["pane_index"],
+        tuple(tuple(map(millis, each.values())) for each in row["replaces"]),
+        row["n"],
+    )
 
 
 def test_sessions_that_touch_are_one(spark: SparkSession, tmp_path: Path) -> None:
@@ -212,18 +213,22 @@ def test_a_session_that_grows_past_the_watermark_again_waits_for_its_new_end(spa
     assert found == [("a", 0, 10, "ON_TIME", 0, (), 1), ("a", 0, 19, "ON_TIME", 1, ((0, 10),), 2)]
 
 
-@pytest.mark.parametrize(
-    "gap",
-    ["g", "CAST(g AS SMALLINT)", "make_dt_interval(0, 0, 0, g / 1000)", "if(g > 5, INTERVAL '0.010' SECOND, INTERVAL '0.005' SECOND)"],
-)
-def test_gaps_from_a_column(spark: SparkSession, tmp_path: Path, gap: str) -> None:
-    epochs = [[("a", 0, 5), ("a", 5, 10), ("a", 14, 5), ("a", 20, 5), (None, 20, 10)]]
-    found = sessions_of(spark, tmp_path, epochs, DynamicSession(gap))
-    assert sorted(found, key=str) == [
-        ("a", 0, 19, "ON_TIME", 0, (), 3),
-        ("a", 20, 25, "ON_TIME", 0, (), 1),
-        (None, 20, 30, "ON_TIME", 0, (), 1),
-    ]
+def test_gaps_from_a_column(spark: SparkSession, tmp_path: Path) -> None:
+    gaps = {
+        "number": "g",
+        "small": "CAST(g AS SMALLINT)",
+        "computed": "make_dt_interval(0, 0, 0, g / 1000)",
+        "literal": "if(g > 5, INTERVAL '0.010' SECOND, INTERVAL '0.005' SECOND)",
+    }
+    keyed = elements([("a", 0, 5), ("a", 5, 10), ("a", 14, 5), ("a", 20, 5), (None, 20, 10)], schema=SCHEMA).key_by("k")
+    streams = {name: keyed.window(DynamicSession(gap)).aggregate(n=tm.count()).uid(name) for name, gap in gaps.items()}
+    ran = Lab(spark, tmp_path).run(streams)
+    for name in gaps:
+        assert sorted(map(pane_of, ran.rows[name]), key=str) == [
+            ("a", 0, 19, "ON_TIME", 0, (), 3),
+            ("a", 20, 25, "ON_TIME", 0, (), 1),
+            (None, 20, 30, "ON_TIME", 0, (), 1),
+        ], name
 
 
 @pytest.mark.parametrize("gap", [0, -1, None, 2**53 + 1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -117,11 +117,11 @@ class Lab:
         spec = tm.files(str(self.folder / "landing"), format="json", schema=schema, max_files_per_epoch=1)
         return tm.source("rides", spec, watermarks=tm.bounded_out_of_orderness("5 minutes", timestamp="t"))
 
-    def job(self, name: str, *, changed: bool) -> tm.Job:
-        """Return the job with all its operators."""
+    def job(self, name: str, *, changed: bool, only: Collection[str] = ()) -> tm.Job:
+        """Return the job with all its operators, or with some."""
         rides = self.rides(AFTER if changed else BEFORE)
         streams = operators(rides, changed_aggregates() if changed else first_aggregates(), more_aggregates() if changed else {})
-        outputs = {uid: tm.memory(stream, f"{self.folder}/{name}/{uid}") for uid, stream in streams.items()}
+        outputs = {uid: tm.memory(streams[uid], f"{self.folder}/{name}/{uid}") for uid in only or streams}
         return tm.Job(name, outputs=outputs, store=str(self.folder / "store"), parallelism=2)
 
     def run(self, job: tm.Job, **settings: Any) -> dict[str, list[dict[str, object]]]:

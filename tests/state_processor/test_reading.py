@@ -118,7 +118,7 @@ def test_what_only_the_jobs_functions_can_merge_asks_for_the_job(spark: SparkSes
     lab = Lab(spark, tmp_path)
     for number in range(3):
         lab.land(number)
-    job = lab.job("job", changed=True)
+    job = lab.job("job", changed=True, only=["tumbling"])
     lab.run(job)
     rows_only = tm.source("rows", tm.from_elements([("a", 0)], schema="k STRING, t BIGINT"), watermarks=tm.ascending(timestamp="t"))
     another = tm.Job("job", {"rows": tm.memory(rows_only, "rows-only")}, store=str(tmp_path / "store"))
@@ -159,7 +159,7 @@ def test_state_is_read_by_the_rules_that_made_it(spark: SparkSession, tmp_path: 
 def test_the_command(spark: SparkSession, tmp_path: Path) -> None:
     lab = Lab(spark, tmp_path)
     lab.land(0)
-    lab.run(lab.job("job", changed=False))
+    lab.run(lab.job("job", changed=False, only=["tumbling", "sliding", "session", "listed"]))
     store = ("--store", str(tmp_path / "store"))
     operators = CliRunner().invoke(main, ["state", "show", "job", *store])
     assert operators.exit_code == 0, operators.output
