@@ -61,6 +61,12 @@ def test_the_help_loads_no_command() -> None:
     assert not {"tidemark.cli.jobs.running", "tidemark.cli.show.status", "deltalake", "pyarrow"} & set(loaded)
 
 
+def test_starting_a_job_loads_no_operators_and_no_tables() -> None:
+    program = "import sys, tidemark.cli.jobs.start_stop; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"tidemark.graph.operators.registry", "deltalake", "pyarrow", "pyspark"} & set(loaded)
+
+
 @pytest.mark.parametrize(
     ("typed", "meant"),
     [

@@ -16,13 +16,13 @@ import tidemark as tm
 from benchmarks.harness.shapes import Shape
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.errors import DefinitionError
-from tidemark.semantics.windows.windows import WindowAssigner
-from tidemark.spark.env.session import build_session
-from tidemark.state.log.progress import EpochProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+    from tidemark.semantics.windows.windows import WindowAssigner
+    from tidemark.state.log.progress import EpochProgress
 
 WindowEngine = Literal["tidemark", "spark-rocksdb", "spark-heap"]
 FunctionEngine = Literal[
@@ -90,6 +90,13 @@ def start_session(engine: Engine, scratch: Path, *, memory: str = DRIVER_MEMORY)
     Raises:
         SetupError: there is no Java.
     """
+    from tidemark.spark.env.session import build_session
+
+    return build_session(f"local[{cores()}]", app_name=f"benchmark {engine}", conf=session_conf(engine, scratch, memory=memory))
+
+
+def session_conf(engine: Engine, scratch: Path, *, memory: str = DRIVER_MEMORY) -> dict[str, str]:
+    """Return the settings of an engine's session, besides those that Tidemark gives to each that it starts."""
     conf = {
         "spark.sql.shuffle.partitions": str(cores()),
         "spark.driver.memory": memory,
@@ -99,7 +106,7 @@ def start_session(engine: Engine, scratch: Path, *, memory: str = DRIVER_MEMORY)
     }
     if engine in _STATE_STORE:
         conf["spark.sql.streaming.stateStore.providerClass"] = _STATE_STORE[engine]
-    return build_session(f"local[{cores()}]", app_name=f"benchmark {engine}", conf=conf)
+    return conf
 
 
 def drain(engine: Engine, spark: SparkSession, files: Path, folder: Path, *, shape: Shape, files_per_epoch: int) -> Drained:

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Final
 import tidemark as tm
 from benchmarks.harness.engines import SCHEMA, Engine, cores
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.state.log.progress import EpochProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+    from tidemark.state.log.progress import EpochProgress
 
 WINDOW: Final = "1 second"
 BOUND: Final = "1 second"

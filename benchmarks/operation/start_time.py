@@ -5,26 +5,27 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import shutil
 import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
 from benchmarks.data.fares import FaresPlan, ensure_fares
-from benchmarks.harness.engines import DRIVER_MEMORY, SCHEMA, Engine, cores, parse_engine, start_session
+from benchmarks.harness.engines import DRIVER_MEMORY, SCHEMA, Engine, cores, session_conf
 from benchmarks.harness.processes import MeasurementError
 from benchmarks.harness.records import Record, spread_of
-from benchmarks.operation.live_engines import BOUND, TABLE, WINDOW, Live, run_live
+from benchmarks.operation.live_engines import BOUND, TABLE, WINDOW
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.client.job_client import JobClient
 from tidemark.control.model.spec import JobSpec
+from tidemark.spark.env.session import start_settings
 from tidemark.state.status.log_folder import LOGS_VARIABLE
 from tidemark.state.status.status import read_status
 from tidemark.state.store.store import JobStore
@@ -128,10 +129,16 @@ def _submitted(folder: Path) -> Callable[[], int]:
 
 
 def _stock(engine: Engine, folder: Path) -> Callable[[], int]:
-    """Return what starts a script that runs the query, and returns when its first batch was published."""
+    """Return what starts a script that runs the query, and returns when its first batch was published.
+
+    Its session has the settings of Tidemark's, so that it starts from Java's archive of Spark's classes, too.
+    """
+    settings = folder / "settings.json"
+    session = start_settings(f"local[{cores()}]", app_name=f"benchmark {engine}", conf=session_conf(engine, folder / "session"))
+    settings.write_text(json.dumps(session), encoding="utf-8")
 
     def start() -> int:
-        command = [sys.executable, "-m", "benchmarks.operation.start_time", engine, str(folder)]
+        command = [sys.executable, "-m", "benchmarks.operation.stock_start", engine, str(folder), str(settings), str(TRIGGER_MS)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)
         if done.returncode:
             raise _failed(engine, done.stdout + done.stderr)
@@ -150,25 +157,3 @@ def _wait(true: Callable[[], bool], engine: str) -> None:
 
 def _failed(engine: str, said: str) -> MeasurementError:
     return MeasurementError(f"{engine} did not start: {said[-2_000:]}", fix="see what it says", uid=engine)
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Run the query on stock Spark until its first batch is published, and print when that was."""
-    engine, folder = parse_engine(arguments[0]), Path(arguments[1])
-    ended, published = threading.Event(), list[int]()
-
-    def committed() -> None:
-        published.append(SYSTEM_CLOCK.now_ms())
-        ended.set()
-
-    spark = start_session(engine, folder / "session")
-    try:
-        run_live(engine, spark, Live(folder / "in", folder, TRIGGER_MS, ended, committed))
-    finally:
-        spark.stop()
-    print(published[0])
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
+import numpy as np
 import py4j.java_gateway
 import pytest
 from pyspark.sql import Observation, SparkSession, Window
@@ -32,6 +34,23 @@ def test_frames_are_made_without_asking_for_classes(spark: SparkSession, monkeyp
     monkeypatch.setattr(view, "__getattr__", lambda _, name: asked.append(name))
     assert make() == [(0, 5), (1, 4), (2,)]
     assert not asked
+
+
+def test_arguments_of_numpy_are_converted(spark: SparkSession) -> None:
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
+    assert jvm.java.lang.Math.abs(np.int64(-3)) == 3
+    assert jvm.java.util.Arrays.toString(np.array([1, 2])) == "[1, 2]"
+    assert jvm.java.util.ArrayList([1, 2]).size() == 2
+
+
+def test_a_session_starts_without_pandas() -> None:
+    code = (
+        "import sys\n"
+        "from tidemark.spark.env.session import build_session\n"
+        "print(build_session('local[1]').range(3).count(), 'pandas' in sys.modules, 'pyspark.testing' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=300)
+    assert done.stdout.split() == ["3", "False", "False"], done.stderr[-2_000:]
 
 
 def test_another_session_can_be_built_behind_one_that_was_stopped() -> None:

@@ -22,15 +22,12 @@ from tidemark.cli.program.options import (
     store_option,
 )
 from tidemark.control.client.job_client import JobClient
-from tidemark.control.client.savepoint_client import SavepointClient
 from tidemark.control.client.waiting import Goal, Waiting, shortfall
 from tidemark.control.launch.launchers import launchers_here
 from tidemark.control.model.spec import SpecGeneration
 from tidemark.control.model.view import JobView
 from tidemark.control.view.view_line import view_line
 from tidemark.errors import DefinitionError
-from tidemark.savepoints.core.savepoint_document import savepoint_document
-from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.state.log.progress import MissingEpochs
 from tidemark.state.store.store import JobStore
 
@@ -81,10 +78,15 @@ def stop(
             "--savepoint is taken after the job has ended, and --no-wait does not wait for that", fix="leave one of them out"
         )
     if savepoint:
+        from tidemark.savepoints.core.savepoint_store import SavepointStore
+
         SavepointStore(root, job).require_free(savepoint)
     made = JobClient(root, by).stop(job, "drain" if drain else "finish", why)
     _ask(root, made, "ended", wait=wait, timeout=timeout, as_json=as_json)
     if savepoint is not None:
+        from tidemark.control.client.savepoint_client import SavepointClient
+        from tidemark.savepoints.core.savepoint_document import savepoint_document
+
         client = SavepointClient(root, job, by)
         taken = client.take(savepoint or None, kind="stop", note=why)
         click.echo(str(taken)) if not as_json else echo_json(savepoint_document(taken, client.savepoints.restorable(taken)[0]))

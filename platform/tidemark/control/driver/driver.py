@@ -16,14 +16,13 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control.desired.attempts import claim_attempt
-from tidemark.control.desired.job_import import load_job
 from tidemark.control.desired.spec_store import read_generation
-from tidemark.control.driver.driver_metrics import driver_metrics
 from tidemark.control.driver.driver_signals import stop_on_signals
 from tidemark.control.driver.missing_epochs import missing_epochs_action
 from tidemark.control.driver.spark_start import SparkStart
@@ -41,9 +40,6 @@ from tidemark.control.model.standby_files import LOG as STANDBY_LOG
 from tidemark.control.model.standby_files import OUT as STANDBY_OUT
 from tidemark.control.model.standby_files import Standby, assigned_attempt
 from tidemark.errors import DefinitionError, EngineError, FencedError, JobRunningError, StateMismatchError, StoreError, TidemarkError
-from tidemark.graph.job.environment import require_environment
-from tidemark.graph.job.job import Job
-from tidemark.savepoints.model.isolation import redirect_outputs
 from tidemark.state.encoding.redaction import redacted, without_secrets
 from tidemark.state.log.process_identity import current_owner, process_start_token
 from tidemark.state.log.progress import EpochProgress
@@ -52,6 +48,8 @@ from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tidemark.graph.job.job import Job
 
 logger = logging.getLogger("tidemark")
 
@@ -196,10 +194,16 @@ def _run_attempt(
         lines.after_epoch(progress)
 
     tasks = (*_output_limits(process), *_standby_tasks(store, attempt, generation, process, needed=lambda: start.closed))
-    with stop_on_signals(watch), driver_metrics(store, spec.job, attempt.number) as metrics, contextlib.closing(start):
-        prepared = prepared or _prepare(spec, start, _output_file(process))
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(stop_on_signals(watch))
+        stack.enter_context(contextlib.closing(start))
+        ready = _begin(prepared, spec, start, _output_file(process))
+        # Loaded while Spark starts.
+        from tidemark.control.driver.driver_metrics import driver_metrics
         from tidemark.spark.loop.run import run
 
+        metrics = stack.enter_context(driver_metrics(store, spec.job, attempt.number))
+        prepared = ready()
         job, session = prepared.job, prepared.session
         try:
             # Again, since Spark has installed its own handler for SIGINT.
@@ -248,15 +252,24 @@ def _run_attempt(
                 session.stop()
 
 
-def _prepare(spec: JobSpec, start: StartReport, log: Path | None) -> PreparedDriver:
+def _begin(prepared: PreparedDriver | None, spec: JobSpec, start: StartReport, log: Path | None) -> Callable[[], PreparedDriver]:
+    """Begin to start Spark, unless a standby has prepared all; returns what loads the job and waits for the session."""
+    if prepared is not None:
+        return lambda: prepared
     spark = SparkStart(spec, start.in_parallel, log=log)
-    # Loaded while the JVM starts.
-    from tidemark.spark.loop import run  # noqa: F401
 
-    job = _load(spec)
-    require_environment(job)
-    start.enter(SPARK)
-    return PreparedDriver(job, spark.session())
+    def ready() -> PreparedDriver:
+        from tidemark.graph.job.environment import require_environment
+
+        job = _load(spec)
+        require_environment(job)
+        start.enter(SPARK)
+        # PyArrow loads it, where it is installed, with the first rows of an epoch that are made in Python.
+        with contextlib.suppress(ImportError):
+            import_module("pandas")
+        return PreparedDriver(job, spark.session())
+
+    return ready
 
 
 def _standby_tasks(
@@ -279,6 +292,9 @@ def _generation(store: JobStore, name: str, number: int) -> SpecGeneration:
 
 
 def _load(spec: JobSpec) -> Job:
+    from tidemark.control.desired.job_import import load_job
+    from tidemark.savepoints.model.isolation import redirect_outputs
+
     job = load_job(spec.code)
     if spec.outputs_root is not None:
         return redirect_outputs(job, name=spec.job, root=spec.outputs_root)

@@ -1,10 +1,8 @@
-"""Starts Spark in parallel to a driver's imports and the job's code."""
+"""Starts Spark, up to its session, in parallel to a driver's imports and the job's code."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -22,10 +20,10 @@ _SEE_MASTER: Final = "check that the master can be reached and has free resource
 
 
 class SparkStart:
-    """Starts the JVM in a thread, at once.
+    """Starts the JVM and builds the session in it, in a thread, at once.
 
-    The session is built on request. Until then Python loads modules in both threads, and two threads that load modules which import
-    one another may see them half loaded; so the thread's modules are loaded before it starts.
+    Until then Python loads modules in both threads, and two threads that load modules which import one another may see them half loaded;
+    so the thread's modules are loaded before it starts.
 
     Args:
         spec: the job's spec.
@@ -34,42 +32,32 @@ class SparkStart:
     """
 
     def __init__(self, spec: JobSpec, timed: Callable[[str], AbstractContextManager[None]], *, log: Path | None) -> None:
-        from tidemark.spark.env.jvm import start_jvm
-        from tidemark.spark.env.session import start_settings
+        from tidemark.spark.env.jvm import in_parallel, start_jvm
+        from tidemark.spark.env.session import build_session, start_settings
 
         self._spec = spec
-        self._timed = timed
-        self._log = log
-        self._conf = {**dynamic_allocation_settings(spec), **spec.conf}
-        self._name = f"tidemark {spec.job}"
-        settings = start_settings(spec.master, app_name=self._name, conf=self._conf)
-        self._jvm: Future[None] = Future()
+        conf, name = {**dynamic_allocation_settings(spec), **spec.conf}, f"tidemark {spec.job}"
+        settings = start_settings(spec.master, app_name=name, conf=conf)
 
-        def start() -> None:
-            try:
-                with timed(JVM):
-                    start_jvm(settings, log=log)
-            except Exception as error:  # noqa: BLE001 - raised when the session is requested
-                self._jvm.set_exception(error)
-            else:
-                self._jvm.set_result(None)
+        def start() -> SparkSession:
+            with timed(JVM):
+                start_jvm(settings, log=log)
+            with timed(SESSION):
+                return build_session(spec.master, app_name=name, conf=conf, log=log)
 
-        threading.Thread(target=start, name="tidemark-jvm", daemon=True).start()
+        self._session = in_parallel("tidemark-jvm", start)
 
     def session(self) -> SparkSession:
-        """Wait for the JVM, and return the session in it.
+        """Wait for the session, and return it.
 
         Raises:
             TidemarkError: it does not start.
         """
         from tidemark.spark.columns.engine_causes import engine_cause, whole_text
         from tidemark.spark.columns.error_text import first_line
-        from tidemark.spark.env.session import build_session
 
         try:
-            self._jvm.result()
-            with self._timed(SESSION):
-                return build_session(self._spec.master, app_name=self._name, conf=self._conf, log=self._log)
+            return self._session.result()
         except TidemarkError:
             raise
         except Exception as error:  # noqa: BLE001 - Java's, Python's and the operating system's: it does not start

@@ -11,7 +11,6 @@ from typing import Literal, get_args
 from tidemark.errors import DefinitionError, StateMismatchError
 from tidemark.graph.model.call_site import call_site
 from tidemark.graph.model.wrong_calls import checked_methods
-from tidemark.graph.operators.registry import stored_state
 from tidemark.names import is_blank
 from tidemark.savepoints.model.offset_log_sources import offset_log_sources, without_sources
 from tidemark.savepoints.model.restore_words import LEAVE_BEHIND, by_restore
@@ -98,6 +97,9 @@ def restored_record(
         DefinitionError: the map of uids names an operator that does not exist.
         StateMismatchError: state or positions belong to nothing in the job, and ``allow_non_restored_state`` is not set.
     """
+    # Loaded on this call: a spec holds requests, and commands and drivers that restore nothing start in half of the time without all kinds.
+    from tidemark.graph.operators.registry import stored_state
+
     stored = savepoint.record
     require_uids(savepoint, restore.uids, targets)
     names = {uid: restore.uids.get(uid, uid) for uid in stored.operators}

@@ -22,6 +22,7 @@ from typing import Final
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.errors import SetupError
 from tidemark.spark.env.java import ensure_java, find_java_home
+from tidemark.spark.env.launch.java_command import learn_command
 
 TRAINING: Final = "tidemark.spark.loop.class_archive_training"
 _MAKING: Final = ".making-"
@@ -46,8 +47,15 @@ def archive_path(java_home: str) -> Path:
     return Path(sys.prefix, "share", "tidemark", name)
 
 
+def command_path(java_home: str) -> Path:
+    """Return the path of the command with which Spark starts this Java, whether it is known or not."""
+    return archive_path(java_home).with_suffix(".json")
+
+
 def make_archive() -> Path:
     """Make the archive, or replace it, from small jobs that run in a new process; takes about a minute and 200 MB.
+
+    With it the command is learnt with which Spark starts this Java.
 
     Raises:
         SetupError: there is no Java, the environment cannot be written to, or this Java makes no archives.
@@ -62,6 +70,7 @@ def make_archive() -> Path:
             fresh = Path(folder, path.name)
             _train(fresh)
             fresh.replace(path)
+        learn_command(Path(home, "bin", "java"), command_path(home))
     except OSError as error:
         raise _not_writable("written", path, error) from error
     return path
@@ -106,6 +115,7 @@ def remove_archive() -> bool:
     there = path.is_file()
     try:
         path.unlink(missing_ok=True)
+        command_path(str(ensure_java())).unlink(missing_ok=True)
     except OSError as error:
         raise _not_writable("removed", path, error) from error
     return there

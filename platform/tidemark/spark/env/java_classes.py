@@ -1,17 +1,28 @@
-"""Keeps the classes of the JVM by their names, as PySpark asks for them with every column and frame.
+"""Spares PySpark's calls to the JVM what it does again and again: looking up classes by their names, and looking for NumPy.
 
 PySpark asks the JVM for ``functions`` or ``PythonUtils`` each time that it makes a column; of a name without a package Java searches all
 jars in vain, package by package, before it finds the class. That was a sixth of what the JVM did to plan an epoch. A class stays what it
 is while its JVM runs, and so do its static methods.
+
+It also asks of each argument of a call whether it is NumPy's, and at the first one loads its own test tools to find out whether NumPy is
+installed, and with them pandas and more: a third of a second of each start. Where NumPy is not loaded, nothing is its object.
 """
 
 from __future__ import annotations
 
+import logging
+import sys
 from typing import TYPE_CHECKING, Final
 
+from py4j import protocol
+from py4j.protocol import Py4JError
+from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
+
 if TYPE_CHECKING:
-    from py4j.java_gateway import JavaClass
+    from py4j.java_gateway import JavaClass, JVMView
     from pyspark import SparkContext
+
+_log = logging.getLogger("tidemark")
 
 _OF_METHODS: Final = (
     "functions",
@@ -26,6 +37,27 @@ _OF_METHODS: Final = (
 
 _OTHERS: Final = ("org.apache.spark.sql.Observation", "org.apache.spark.sql.classic.SparkSession")
 """Classes of which instances are made."""
+
+
+_INITIALIZED: Final = (
+    "org.apache.spark.sql.ml.InternalFunctionRegistration$",
+    "org.apache.spark.sql.catalyst.parser.SqlBaseLexer",
+    "org.apache.spark.sql.catalyst.parser.SqlBaseParser",
+)
+"""Classes that a session needs and that take long to initialize: Scala's reflection, the texts of all errors, all functions; the tables of
+the parser. None of them needs Spark's context."""
+
+
+def initialize_java_classes(jvm: JVMView) -> None:
+    """Have the JVM initialize classes that a session needs, for another thread while Spark's context starts in the JVM.
+
+    A name that this Spark does not have is passed over.
+    """
+    for name in _INITIALIZED:
+        try:
+            jvm.java.lang.Class.forName(name)
+        except (Py4JError, OSError):
+            _log.debug("%s is initialized with the session", name, exc_info=True)
 
 
 class _KnownMethods:
@@ -54,3 +86,23 @@ def keep_java_classes(context: SparkContext) -> None:
     found = {name: getattr(view, name) for name in (*_OF_METHODS, *_OTHERS)}
     for name, java_class in found.items():
         setattr(view, name, _KnownMethods(java_class) if name in _OF_METHODS else java_class)
+
+
+def recognize_numpy_without_pandas() -> None:
+    """Have PySpark recognize arguments of NumPy's in this process without its test tools; at the second call nothing is done."""
+    for converter in protocol.INPUT_CONVERTER:
+        kind = type(converter)
+        if kind is NumpyScalarConverter:
+            converter.can_convert = _is_scalar
+        elif kind is NumpyArrayConverter:
+            converter.can_convert = _is_array
+
+
+def _is_scalar(given: object) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(given, numpy.generic)
+
+
+def _is_array(given: object) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(given, numpy.ndarray) and given.ndim == 1

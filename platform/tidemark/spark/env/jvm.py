@@ -10,10 +10,11 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyspark
 from py4j.protocol import Py4JError
@@ -23,7 +24,11 @@ from pyspark.logger import PySparkLogger
 
 from tidemark.clock import SYSTEM_CLOCK, format_ms
 from tidemark.errors import TidemarkError
+from tidemark.spark.env.class_archive import command_path
 from tidemark.spark.env.crash_reports import launcher_reports, report_settings
+from tidemark.spark.env.java_classes import recognize_numpy_without_pandas
+from tidemark.spark.env.launch.direct_gateway import direct_gateway
+from tidemark.spark.env.launch.java_command import direct_command
 from tidemark.spark.env.start_errors import ended_java
 from tidemark.spark.env.uncaught import in_one_line
 from tidemark.state.encoding.redaction import redacted, without_secrets
@@ -31,7 +36,12 @@ from tidemark.state.log.process_identity import is_known_dead
 from tidemark.state.log.records import OwnerInfo
 from tidemark.state.status.log_folder import log_folder
 
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaGateway
+
 logger = logging.getLogger("tidemark")
+
+T = TypeVar("T")
 
 _KEPT_LOGS: Final = 20
 _QUIET_MS: Final = 60 * 60 * 1000
@@ -70,6 +80,7 @@ def start_jvm(settings: Mapping[str, str], *, log: Path | None = None) -> None:
         SetupError: the JVM does not start with a setting, which the error names.
         EngineError: the JVM ended before it could be reached, for another reason.
     """
+    recognize_numpy_without_pandas()
     # Otherwise Spark's Python workers would run any "python3" on PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with _starting:
@@ -88,13 +99,12 @@ def start_jvm(settings: Mapping[str, str], *, log: Path | None = None) -> None:
 
 def _launch(settings: Mapping[str, str], log: Path) -> None:
     global _printing  # noqa: PLW0603  # a process has one JVM
-    conf = pyspark.SparkConf(loadDefaults=False)
-    conf.setAll(list({**settings, **report_settings(settings, log.parent)}.items()))
+    given = {**settings, **report_settings(settings, log.parent)}
+    command = direct_command(given, command_path(os.environ.get("JAVA_HOME", "")))
     with log.open("ab") as file:
         begin = file.tell()
         try:
-            with launcher_reports():
-                gateway = launch_gateway(conf, {"stdout": file.fileno(), "stderr": file.fileno()})  # type: ignore[no-untyped-call]
+            gateway = _by_launcher(given, file.fileno()) if command is None else direct_gateway(command, file.fileno())
         except (PySparkRuntimeError, OSError) as error:
             printed = _printed(log, begin)
             what = "Java ended before Spark could start in it"
@@ -103,6 +113,30 @@ def _launch(settings: Mapping[str, str], log: Path) -> None:
     pyspark.SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001  # the only way to hand over a gateway before there is a context
     _keep_off_console(log)
     in_one_line(lambda: log)
+
+
+def _by_launcher(settings: Mapping[str, str], output: int) -> JavaGateway:
+    """Return PySpark's connection to a JVM that ``spark-submit`` starts; its output goes to a file descriptor."""
+    conf = pyspark.SparkConf(loadDefaults=False)
+    conf.setAll(list(settings.items()))
+    with launcher_reports():
+        return launch_gateway(conf, {"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
+
+
+def in_parallel(name: str, work: Callable[[], T]) -> Future[T]:
+    """Begin work in a thread of a name, which does not keep this process alive, and return its future result."""
+    found: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            result = work()
+        except Exception as error:  # noqa: BLE001 - raised where the result is asked for
+            found.set_exception(error)
+        else:
+            found.set_result(result)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return found
 
 
 def ended_while_starting(settings: Mapping[str, str], *, answered: bool) -> TidemarkError | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,13 +22,14 @@ from tidemark.spark.env.connector_jars import connector_settings
 from tidemark.spark.env.crash_reports import is_in_spark_defaults
 from tidemark.spark.env.hadoop_settings import leave_out_yarn
 from tidemark.spark.env.java import ensure_java
-from tidemark.spark.env.java_classes import keep_java_classes
-from tidemark.spark.env.jvm import ended_while_starting, start_jvm, startup_animation
-from tidemark.spark.env.local_files import set_modes_by_call
+from tidemark.spark.env.java_classes import initialize_java_classes, keep_java_classes
+from tidemark.spark.env.jvm import ended_while_starting, in_parallel, start_jvm, startup_animation
+from tidemark.spark.env.local_files import compile_file_system, set_modes_by_call
 from tidemark.spark.env.start_errors import JAVA_OPTIONS, refused_start
 from tidemark.state.encoding.redaction import without_secrets
 
 if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject, JVMView
     from pyspark.sql import SparkSession
 
 SETTINGS: Mapping[str, str] = {
@@ -125,6 +127,11 @@ def build_session(
     settings = start_settings(master, app_name=app_name, conf=conf)
     with startup_animation():
         start_jvm(settings, log=log)
+        local = master.startswith("local")
+        jvm = pyspark.SparkContext._jvm  # noqa: SLF001
+        compiling = (
+            None if jvm is None or there is not None else in_parallel("tidemark-classes", partial(_prepare_classes, jvm, local=local))
+        )
         builder = SparkSession.builder
         for key, value in settings.items():
             builder = builder.config(key, value)
@@ -138,11 +145,17 @@ def build_session(
             raise (ended or _refused(error, settings, conf or {}, there)) from without_secrets(error)
     session.sparkContext.setLogLevel("ERROR")
     keep_java_classes(session.sparkContext)
-    if master.startswith("local"):
-        set_modes_by_call(session)
+    if local:
+        set_modes_by_call(session) if compiling is None else set_modes_by_call(session, lambda _: compiling.result())
         if there is None:
             leave_out_yarn(session)
     return session
+
+
+def _prepare_classes(jvm: JVMView, *, local: bool) -> JavaObject | None:
+    """Have the JVM prepare classes while Spark's context starts; returns that of the local file system, if it is to be replaced."""
+    initialize_java_classes(jvm)
+    return compile_file_system(jvm) if local else None
 
 
 def _refused(error: Exception, settings: Mapping[str, str], conf: Mapping[str, str], there: pyspark.SparkContext | None) -> TidemarkError:

@@ -102,25 +102,29 @@ class EpochRun:
         Raises:
             ConservationError: rows were lost or duplicated.
         """
-        try:
-            self._read_input()
-            self._run_passes(self._context.schedule.rest)
-            self._background.join()
-            self._discard_empty_prestaged()
-            for name, sink in self._context.sinks.items():
-                self.outputs.setdefault(name, sink.empty_record())
-            crash_point("outputs-staged")
-            self.conservation.staged = {name: record for name, record in self.outputs.items() if record.files}
-            self.conservation.unstaged = self._gates_passed_by()
-            with self._stage("check"):
-                self.conservation.check()
-                if self.conservation.recounted:
-                    # The observations of splits came from the same counts.
-                    self.observed.clear()
-                    self._advance_sources()
-        finally:
-            self._background.wait()
-            self.rows.release()
+        with self._context.first_epochs.passes(self._spark, self.plan):
+            try:
+                self._execute()
+            finally:
+                self._background.wait()
+                self.rows.release()
+
+    def _execute(self) -> None:
+        self._read_input()
+        self._run_passes(self._context.schedule.rest)
+        self._background.join()
+        self._discard_empty_prestaged()
+        for name, sink in self._context.sinks.items():
+            self.outputs.setdefault(name, sink.empty_record())
+        crash_point("outputs-staged")
+        self.conservation.staged = {name: record for name, record in self.outputs.items() if record.files}
+        self.conservation.unstaged = self._gates_passed_by()
+        with self._stage("check"):
+            self.conservation.check()
+            if self.conservation.recounted:
+                # The observations of splits came from the same counts.
+                self.observed.clear()
+                self._advance_sources()
 
     def _read_input(self) -> None:
         """Read the input; again, strictly, where rows too far ahead of processing time are found, or may have made it fail."""

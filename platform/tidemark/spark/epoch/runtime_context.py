@@ -13,6 +13,7 @@ from tidemark.graph.operators.registry import stored_state
 from tidemark.spark.columns.few_rows import runs_python
 from tidemark.spark.epoch.background_jobs import thread_pool
 from tidemark.spark.epoch.epoch_plan import EpochPlan
+from tidemark.spark.epoch.first_epochs import FirstEpochs
 from tidemark.spark.epoch.schedule import EpochSchedule, build_schedule
 from tidemark.spark.epoch.topology import Topology
 from tidemark.spark.operators.base.contract import OperatorContext, OperatorRuntime
@@ -35,7 +36,8 @@ class RuntimeContext:
 
     ``store`` is the job's folder; ``runtimes`` are by ``id(node)``, ``definitions`` by uid as they are recorded, ``sinks`` by output name.
     ``nondeterministic`` says which nodes could return other rows when read again; filled in as epochs need it. ``expected`` are the side
-    outputs that had rows in the epoch before. ``pool`` are the threads for background work. ``prepared`` are the passes over few rows.
+    outputs that had rows in the epoch before. ``pool`` are the threads for background work. ``prepared`` are the passes over few rows,
+    ``first_epochs`` says which epochs interpret their expressions.
     ``port_types`` returns the columns of each operator's inputs, by its name and port, the engine's own among them.
     """
 
@@ -49,6 +51,7 @@ class RuntimeContext:
     expected: set[str] = field(default_factory=set)
     pool: ThreadPoolExecutor = field(default_factory=thread_pool)
     prepared: PreparedPasses = field(default_factory=PreparedPasses)
+    first_epochs: FirstEpochs = field(default_factory=FirstEpochs)
     port_types: PortTypes = dict
 
     @cached_property

@@ -39,13 +39,14 @@ _PARTITION_BITS: Final = 33
 class SourceRows:
     """The rows of a source in an epoch, made into a DataFrame where that is needed.
 
-    ``files`` are the ones that it reads, where they are small and are read in one task; ``may_have_split`` is whether it may have the
-    engine's column of splits.
+    ``files`` are the ones that it reads, where they are small and are read in one task; ``few`` is whether a source that is no folder is
+    known to have few rows. ``may_have_split`` is whether it may have the engine's column of splits.
     """
 
     read: Callable[[], DataFrame]
     files: tuple[str, ...] = ()
     may_have_split: bool = True
+    few: bool = False
 
     @cached_property
     def rows(self) -> DataFrame:
@@ -56,6 +57,11 @@ class SourceRows:
     def few_files(self) -> tuple[str, ...]:
         """The files, where they are Parquet files of few rows; empty otherwise."""
         return self.files if self.files and has_few_rows(self.files) else ()
+
+    @property
+    def has_few_rows(self) -> bool:
+        """Whether it is known to have few rows."""
+        return self.few or bool(self.few_files)
 
 
 @dataclass(frozen=True)

@@ -172,7 +172,7 @@ def rows_of_epoch(
         if reads_files(source):
             found[source.name] = _rows_of_files(spark, source, taken, ordered=source.name in ordered, few_tasks=few_tasks)
         elif source.name in taken.reads:
-            found[source.name] = SourceRows(partial(_rows_read, source, taken, few_tasks=few_tasks))
+            found[source.name] = SourceRows(partial(_rows_read, source, taken, few_tasks=few_tasks), few=taken.has_few_rows(source.name))
         elif source.name in frames:
             found[source.name] = SourceRows(partial(decoded, frames[source.name], source, *taken.moved(source.name)))
     return found

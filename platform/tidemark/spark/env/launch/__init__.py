@@ -1,0 +1,1 @@
+"""Starts the program of a JVM as Spark does, without Spark's own launcher."""

@@ -1,0 +1,89 @@
+"""The first epochs of a run interpret their expressions where they have few rows, instead of generating Java and compiling it.
+
+In a JVM that has just started, a generated class costs up to a tenth of a second: the compiler's own classes are loaded, and it runs
+uncompiled. Few rows do not win that back, and from the third epoch on most passes over few rows have a prepared plan, for which classes
+are generated then (ADR 56). Spark's own settings choose between both; the results are the same.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from typing import TYPE_CHECKING, Final
+
+from py4j.protocol import Py4JError
+
+from tidemark.spark.columns.few_rows import FEW_ROWS
+from tidemark.spark.prepared.prepared_pass import PreparedPass
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from pyspark.sql import SparkSession
+
+    from tidemark.spark.epoch.epoch_plan import EpochPlan
+
+_COMPILED: Final = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+_INTERPRETED: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+
+
+class FirstEpochs:
+    """Says of each epoch of a run whether it is interpreted: those before any plan is kept are, where they have few rows.
+
+    A plan that is made in an interpreted epoch would be interpreted for good.
+    """
+
+    def __init__(self) -> None:
+        self._begun = 0
+
+    def passes(self, spark: SparkSession, plan: EpochPlan) -> AbstractContextManager[None]:
+        """Return the context in which the next epoch's passes are made.
+
+        Args:
+            spark: the epoch's session.
+            plan: of the epoch.
+        """
+        self._begun += 1
+        return _interpreted(spark) if self._begun <= PreparedPass.PREPARED_AFTER and _is_small(plan) else nullcontext()
+
+
+def _is_small(plan: EpochPlan) -> bool:
+    """Whether an epoch is known to read few rows: of input, of state, and none of other tables."""
+    stored = sum(file.rows for state in plan.before.operators.values() for file in state.files)
+    return all(batch.has_few_rows for batch in plan.batches.values()) and stored <= FEW_ROWS and not plan.tables
+
+
+@contextmanager
+def _interpreted(spark: SparkSession) -> Iterator[None]:
+    """Have a session interpret expressions in the block; one with other settings than Spark's defaults keeps them.
+
+    The last of the jobs that share a session ends it for all.
+    """
+    name = str(spark._jsparkSession.sessionUUID())  # noqa: SLF001  # several Python objects may stand for one session
+    with _changing:
+        if name not in _users and any(spark.conf.get(key) != value for key, value in _COMPILED.items()):
+            settings = None
+        else:
+            settings = _INTERPRETED if name not in _users else {}
+            _users[name] = _users.get(name, 0) + 1
+            for key, value in settings.items():
+                spark.conf.set(key, value)
+    if settings is None:
+        yield
+        return
+    try:
+        yield
+    finally:
+        with _changing:
+            _users[name] -= 1
+            if not _users[name]:
+                del _users[name]
+                # The JVM may have ended; the error to report is then the one that ended the epoch.
+                with suppress(Py4JError, OSError):
+                    for key in _INTERPRETED:
+                        spark.conf.unset(key)
+
+
+_users: dict[str, int] = {}
+_changing: Final = threading.Lock()
