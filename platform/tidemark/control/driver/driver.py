@@ -279,7 +279,7 @@ def _generation(store: JobStore, name: str, number: int) -> SpecGeneration:
 
 
 def _load(spec: JobSpec) -> Job:
-    job = load_job(spec.code)
+    job = load_job(spec.code, spec.definition)
     if spec.outputs_root is not None:
         return redirect_outputs(job, name=spec.job, root=spec.outputs_root)
     if job.name != spec.job:

@@ -74,7 +74,7 @@ def judge_code(store: JobStore, spec: JobSpec, maps: Maps, against: str = HEAD, 
     environment = {**os.environ, **spec.variables, **({"PYTHONPATH": os.pathsep.join(paths)} if paths else {})}
     try:
         done = subprocess.run(
-            command, env=environment, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SECONDS, check=False
+            command, env=environment, cwd=folder, input=spec.definition or "", capture_output=True, text=True, timeout=_SECONDS, check=False
         )
     # A text that the system rejects, such as one with a null character, is a ValueError.
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
@@ -96,14 +96,14 @@ def _not_judged(spec: JobSpec, why: str) -> UpgradeError:
 
 
 def main(arguments: list[str]) -> int:
-    """Check the code that the arguments name, and print the verdict; returns the exit code."""
+    """Check the code that the arguments name, of a job in YAML that of the standard input, and print the verdict; returns the exit code."""
     parser = argparse.ArgumentParser(prog=f"python -m {_PROGRAM}", description="Check code against a job's stored state.")
     for name in ("store", "job", "code", "against", "of", "outputs", "maps"):
         parser.add_argument(name)
     given = parser.parse_args(arguments)
     try:
         maps = from_jsonable(Maps, json.loads(given.maps), path="the arguments")
-        job = load_job(given.code)
+        job = load_job(given.code, sys.stdin.read() or None)
         if given.outputs:
             job = redirect_outputs(job, name=given.job, root=given.outputs)
         if job.name != given.job:
