@@ -23,7 +23,7 @@ from tidemark.web.access.tokens import FixedTokens, Tokens, new_token
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
 PAGE = "/api/v1/jobs/fares/page"
-MOST_BYTES = 110_000
+MOST_BYTES = 150_000
 WATCH = """
 window.broken = [];
 addEventListener("error", (event) => broken.push(`error: ${event.message}`));
