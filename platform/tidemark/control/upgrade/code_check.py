@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tidemark.control.desired.job_import import load_job
+from tidemark.control.desired.job_import import is_job_file, load_job
 from tidemark.control.launch.local_launcher import resolve_code_paths
 from tidemark.control.model.spec import JobSpec
 from tidemark.errors import DefinitionError, TidemarkError, UpgradeError
@@ -67,6 +67,8 @@ def judge_code(store: JobStore, spec: JobSpec, maps: Maps, against: str = HEAD, 
         UpgradeError: the code cannot be loaded, is another job's, or the maps do not match it.
         LaunchError: a code path does not exist.
     """
+    if is_job_file(spec.code) and spec.definition is None:
+        raise _not_judged(spec, "it is a file, and what it says is not given")
     folder = str(Path(spec.folder).expanduser()) if spec.folder is not None else None
     paths = [str(path) for path in resolve_code_paths(spec)] + [path for path in (os.environ.get("PYTHONPATH"),) if path]
     asked = (spec.job, spec.code, against, of or spec.job, spec.outputs_root or "", json.dumps(to_jsonable(maps)))

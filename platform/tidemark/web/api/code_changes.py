@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Final
 
 from tidemark.control.desired.request_log import log_request
-from tidemark.control.desired.spec_checks import checked_spec
 from tidemark.control.desired.spec_store import require_spec
 from tidemark.control.forks.discarding import discard
 from tidemark.control.forks.forks import fork
@@ -136,7 +135,7 @@ def check_code(call: Call, form: CheckForm) -> Checked:
         folder=form.folder or spec.folder,
         variables={**spec.variables, **form.variables},
     )
-    found = service.judge(service.store, checked_spec(changed, spec), form.maps, form.against, call.job)
+    found = service.judge(service.store, changed, form.maps, form.against, call.job)
     return Checked(found.status, found.fits, found)
 
 
