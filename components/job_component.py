@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Self
+from typing import ClassVar
 
 import dagster as dg
 from dagster.components import DefsStateConfig, DefsStateConfigArgs, ResolvedDefsStateConfig
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from tidemark.assets.definitions.broken_code import broken_check, broken_spec
 from tidemark.assets.streams.job_code import REFRESH
 from tidemark.components.description import read_description, write_description
-from tidemark.components.partitions import ResolvedPartitions
 from tidemark.components.scaffolding import JobScaffolder
-from tidemark.components.settings import DriverSettings, JobSettings
+from tidemark.components.settings import JobSettings
+from tidemark.control import JobCode
 from tidemark.errors import DescriptionError
-from tidemark.graph import DescribedJob, declared_at
-from tidemark.operations.job_definitions import build_job_definitions
+from tidemark.graph import declared_at
 from tidemark.state import redacted
 
 
@@ -29,19 +28,13 @@ class TidemarkJobComponent(JobSettings, dg.StateBackedComponent):
     locations load from it; only runs, drivers and that command import the job, and only runs and drivers start a JVM.
     """
 
+    PLAIN_FIELDS: ClassVar[tuple[str, ...]] = ("job", *JobSettings.PLAIN_FIELDS)
+
     job: str = Field(description="The job's code, MODULE:JOB, as runs import it.", examples=["rides.job:job"])
     continuous: bool = Field(
         default=True,
         description="Whether the job's driver is a process outside Dagster, which runs until it is stopped; "
         "else a schedule reads its input.",
-    )
-    driver: DriverSettings | None = Field(default=None, description="How the driver of a continuous job runs.")
-    partitions: ResolvedPartitions = None
-    savepoints: bool = Field(
-        default=True, description="Have the operations on savepoints and code of a continuous job, with their schedules."
-    )
-    single_jobs: bool = Field(
-        default=False, description="Also have a Dagster job for each operation on a continuous job, such as <job>_start."
     )
     defs_state: ResolvedDefsStateConfig = Field(default_factory=DefsStateConfigArgs.local_filesystem)
 
@@ -53,24 +46,6 @@ class TidemarkJobComponent(JobSettings, dg.StateBackedComponent):
         if not all(part.isidentifier() for part in (*module.split("."), name)):
             raise ValueError(f"{job!r} names no job. Fix: write MODULE:JOB, such as rides.job:job")
         return job
-
-    @model_validator(mode="after")
-    def _has_fields_of_one_kind_of_jobs(self) -> Self:
-        """Refuse fields of the other kind of jobs, which would have no effect."""
-        of_continuous = {
-            "driver": self.driver is not None,
-            "partitions": self.partitions is not None,
-            "savepoints": not self.savepoints,
-            "single_jobs": self.single_jobs,
-        }
-        of_drained = {"cron": self.cron is not None, "spark_config": self.spark_config is not None}
-        wrong = [name for name, given in (of_drained if self.continuous else of_continuous).items() if given]
-        if wrong:
-            other = "false" if self.continuous else "true"
-            raise ValueError(
-                f"{' and '.join(wrong)} belong to jobs with continuous: {other}. Fix: leave that out, or set continuous: {other}"
-            )
-        return self
 
     @property
     def defs_state_config(self) -> DefsStateConfig:
@@ -99,24 +74,7 @@ class TidemarkJobComponent(JobSettings, dg.StateBackedComponent):
             return self._broken(f"The job was never described. Fix: {REFRESH}.", "has no description", fix=REFRESH)
         job = read_description(state_path)
         with declared_at(self.place()):
-            return self._continuous_definitions(job) if self.continuous else self.drained_definitions(job)
-
-    def _continuous_definitions(self, job: DescribedJob) -> dg.Definitions:
-        driver = self.driver or DriverSettings()
-        return build_job_definitions(
-            job,
-            store=self.store_of(job),
-            spec=driver.spec,
-            partitions=None if self.partitions is None else lambda _: self.partitions,
-            checks=lambda _: self.checks,
-            translator=self.translator,
-            sources=self.source_assets,
-            own_sensors=True,
-            single_jobs=self.single_jobs,
-            savepoints=self.savepoints,
-            alert_key=self.alerts,
-            default_status=self.sensor_status,
-        )
+            return self.job_definitions(job, JobCode(self.job))
 
     def _broken(self, error: str, reason: str, *, fix: str) -> dg.Definitions:
         return dg.Definitions(assets=[broken_spec(self.job, error, reason=reason)], asset_checks=[broken_check(self.job, fix=fix)])

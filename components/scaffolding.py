@@ -38,6 +38,9 @@ class StreamParams(BaseModel):
 
     name: str | None = Field(default=None, description="The job's name; that of the folder by default.")
     store: str = Field(default="jobs", description="Folder or bucket of the job stores.")
+    continuous: bool = Field(
+        default=False, description="Whether the job runs outside Dagster until it is stopped; else a schedule reads its input."
+    )
 
 
 class StreamScaffolder(dg.Scaffolder[StreamParams]):
@@ -51,10 +54,11 @@ class StreamScaffolder(dg.Scaffolder[StreamParams]):
     def scaffold(self, request: dg.ScaffoldRequest[StreamParams]) -> None:
         """Write ``defs.yaml``."""
         name = request.params.name or request.target_path.name
-        dg.scaffold_component(request, {"name": name, "store": request.params.store, **_EXAMPLE})
+        continuous = {"continuous": True} if request.params.continuous else {}
+        dg.scaffold_component(request, {"name": name, "store": request.params.store, **continuous, **EXAMPLE})
 
 
-_EXAMPLE: Final = {
+EXAMPLE: Final = {
     "sources": {
         "rides": {
             "files": {"path": "landing", "format": "json", "schema": "zone INT, fare DOUBLE, at TIMESTAMP"},
@@ -79,3 +83,4 @@ _EXAMPLE: Final = {
         "malformed": {"input": "malformed", "delta": {"path": "warehouse/malformed"}},
     },
 }
+"""A job that counts and sums the rows of files by hour."""

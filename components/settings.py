@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Literal, Self
+from collections.abc import Callable, Mapping
+from typing import Annotated, ClassVar, Literal, Self
 
 import dagster as dg
+from dagster.components.resolved.errors import ResolutionException
 from dagster.components.utils.translation import TranslationFn, TranslationFnResolver
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from dagster_shared.yaml_utils.source_position import SourcePositionTree
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator, model_validator
 
 from tidemark.assets.streams.job_streams import StreamData
 from tidemark.assets.streams.translator import TidemarkTranslator
 from tidemark.components.checks import ResolvedChecks
-from tidemark.components.yaml_places import YamlPlaces
-from tidemark.control import JobSpec
+from tidemark.components.partitions import ResolvedPartitions
+from tidemark.components.yaml_places import YamlPlaces, mistake
+from tidemark.control import JobCode, JobSpec
 from tidemark.durations import to_ms
-from tidemark.errors import DefinitionError
+from tidemark.errors import DefinitionError, DurationError
 from tidemark.graph import Job
 from tidemark.operations.job_definitions import build_job_definitions
 
@@ -44,21 +47,28 @@ class DriverSettings(dg.Model, dg.Resolvable):
     adaptive_intake: bool = Field(default=False, description="Whether the intake of an epoch follows the duration of the last ones.")
     standby: bool = Field(default=False, description="Whether a process is kept ready that takes over when the driver dies.")
 
-    def spec(self, code: str, job: Job) -> JobSpec:
+    @field_validator("trigger")
+    @classmethod
+    def _is_a_duration(cls, trigger: str) -> str:
+        try:
+            to_ms(trigger, what="trigger")
+        except DurationError as error:
+            raise ValueError(f"{error.what}. Fix: {error.fix}") from None
+        return trigger
+
+    def spec(self, code: JobCode, job: Job) -> JobSpec:
         """Return the spec of a job.
 
         Args:
             code: where the driver finds the job.
             job: the job.
-
-        Raises:
-            DurationError: the trigger cannot be read.
         """
         return JobSpec(
             job.name,
-            code,
+            code.code,
+            definition=code.definition,
             version=self.version,
-            trigger_ms=to_ms(self.trigger, what="driver.trigger"),
+            trigger_ms=to_ms(self.trigger, what="trigger"),
             parallelism=self.parallelism,
             launcher=self.launcher,
             master=self.master,
@@ -94,6 +104,19 @@ class JobSettings(dg.Component, dg.Model, dg.Resolvable):
     store: str | None = Field(
         default=None, description="Folder or bucket of the job stores; the job's own by default.", examples=["{{ env.TIDEMARK_STORE }}"]
     )
+    continuous: bool = Field(
+        default=False,
+        description="Whether the job's driver is a process outside Dagster, which runs until it is stopped; "
+        "else a schedule reads its input.",
+    )
+    driver: DriverSettings | None = Field(default=None, description="How the driver of a continuous job runs.")
+    partitions: ResolvedPartitions = None
+    savepoints: bool = Field(
+        default=True, description="Have the operations on savepoints and code of a continuous job, with their schedules."
+    )
+    single_jobs: bool = Field(
+        default=False, description="Also have a Dagster job for each operation on a continuous job, such as <job>_start."
+    )
     translation: ResolvedTranslation = None
     checks: ResolvedChecks = Field(default_factory=list)
     source_assets: bool = Field(
@@ -112,11 +135,80 @@ class JobSettings(dg.Component, dg.Model, dg.Resolvable):
 
     _places: YamlPlaces = PrivateAttr(default_factory=YamlPlaces)
 
+    PLAIN_FIELDS: ClassVar[tuple[str, ...]] = (
+        *(
+            "store",
+            "continuous",
+            "driver",
+            "savepoints",
+            "single_jobs",
+            "source_assets",
+            "alerts",
+            "default_status",
+            "cron",
+            "spark_config",
+        ),
+    )
+    """The fields whose values are data, and no objects of Dagster's."""
+
+    @model_validator(mode="after")
+    def _has_fields_of_one_kind_of_jobs(self) -> Self:
+        """Refuse fields of the other kind of jobs, which would have no effect."""
+        of_continuous = {
+            "driver": self.driver is not None,
+            "partitions": self.partitions is not None,
+            "savepoints": not self.savepoints,
+            "single_jobs": self.single_jobs,
+        }
+        of_drained = {"cron": self.cron is not None, "spark_config": self.spark_config is not None}
+        wrong = [name for name, given in (of_drained if self.continuous else of_continuous).items() if given]
+        if wrong:
+            other = "false" if self.continuous else "true"
+            belong = "belongs" if len(wrong) == 1 else "belong"
+            raise ValueError(
+                f"{' and '.join(wrong)} {belong} to jobs with continuous: {other}. Fix: leave that out, or set continuous: {other}"
+            )
+        return self
+
     @classmethod
     def load(cls, attributes: BaseModel | None, context: dg.ComponentLoadContext) -> Self:
-        """Load the component from its YAML, and remember where its fields are."""
-        made = super().load(attributes, context)
-        made._places = YamlPlaces(context)  # noqa: SLF001  # of its own class
+        """Load the component from its YAML, and remember where its fields are.
+
+        Raises:
+            DefinitionError: a field is wrong, with its place.
+        """
+        tree = context.resolution_context.source_position_tree
+        try:
+            made = super().load(attributes, context)
+        except ValidationError as error:
+            raise mistake(error, tree) from None
+        except ResolutionException:
+            # It has the line, but not always the field, and a long trace.
+            given = (
+                attributes.model_dump(include=set(cls.PLAIN_FIELDS), by_alias=True, exclude_unset=True) if attributes is not None else {}
+            )
+            if "{{" not in str(given):
+                cls.of_fields(given, tree)
+            raise
+        made._places = YamlPlaces(tree)  # noqa: SLF001  # of its own class
+        return made
+
+    @classmethod
+    def of_fields(cls, fields: Mapping[str, object], tree: SourcePositionTree | None) -> Self:
+        """Return the component of plain fields, without templates.
+
+        Args:
+            fields: values by the names that they have in YAML.
+            tree: where they are in the YAML, if it is known.
+
+        Raises:
+            DefinitionError: a field is wrong, with its place.
+        """
+        try:
+            made = cls.model_validate(fields)
+        except ValidationError as error:
+            raise mistake(error, tree) from None
+        made._places = YamlPlaces(tree)  # noqa: SLF001  # of its own class
         return made
 
     def place(self, *path: str) -> str:
@@ -133,12 +225,35 @@ class JobSettings(dg.Component, dg.Model, dg.Resolvable):
         """The status of sensors; that of schedules follows it."""
         return None if self.default_status is None else dg.DefaultSensorStatus(self.default_status)
 
-    def drained_definitions(self, job: Job) -> dg.Definitions:
-        """Return the definitions of a job that runs read to the end of its input.
+    def job_definitions(self, job: Job, code: JobCode) -> dg.Definitions:
+        """Return the definitions of a job.
+
+        Args:
+            job: the job, or a described one.
+            code: where the driver of a continuous job finds it.
 
         Raises:
-            DefinitionError: no store is known, or the checks do not fit the job.
+            DefinitionError: no store is known, or what is set does not fit the job.
         """
+        if not self.continuous:
+            return self._drained_definitions(job)
+        driver = self.driver or DriverSettings()
+        return build_job_definitions(
+            job,
+            store=self.store_of(job),
+            spec=lambda _, of: driver.spec(code, of),
+            partitions=None if self.partitions is None else lambda _: self.partitions,
+            checks=lambda _: self.checks,
+            translator=self.translator,
+            sources=self.source_assets,
+            own_sensors=True,
+            single_jobs=self.single_jobs,
+            savepoints=self.savepoints,
+            alert_key=self.alerts,
+            default_status=self.sensor_status,
+        )
+
+    def _drained_definitions(self, job: Job) -> dg.Definitions:
         return build_job_definitions(
             job,
             store=self.store_of(job),

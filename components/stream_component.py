@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar, Final
+
 import dagster as dg
 from pydantic import Field
 
@@ -12,16 +14,22 @@ from tidemark.components.sink_models import OutputModel
 from tidemark.components.source_models import SourceModel
 from tidemark.components.stream_job import StreamGraph
 from tidemark.components.stream_models import StreamModel
+from tidemark.control import JobCode
 from tidemark.graph import declared_at
+
+JOB_FIELDS: Final = ("name", "sources", "streams", "outputs", "description", "owners", "tags", "parallelism", "retained_epochs")
+"""The fields that the job is made of; the others say where its state is, and what Dagster has of it."""
 
 
 @dg.scaffold_with(StreamScaffolder)
 class TidemarkStreamComponent(JobSettings):
-    """A streaming job in YAML, as assets, checks, sensors and a schedule that reads its input.
+    """A streaming job in YAML, as assets, checks, sensors, and either a schedule that reads its input or the operations on its driver.
 
     Expressions are SQL over one row, as the job API takes them; they are read when definitions load, and run by Spark. Nothing else of
     the YAML is executed. A mistake is an error that names the file, the line and the field.
     """
+
+    PLAIN_FIELDS: ClassVar[tuple[str, ...]] = (*JobSettings.PLAIN_FIELDS, *JOB_FIELDS)
 
     name: str = Field(description="The job's name; a folder of the store and the group of the assets.", examples=["rides"])
     sources: dict[str, SourceModel] = Field(description="Sources by name.")
@@ -52,9 +60,13 @@ class TidemarkStreamComponent(JobSettings):
                 tags=self.tags,
             )
 
+    def definition(self) -> str:
+        """Return what the job is made of, as JSON, from which drivers make it; values of the environment are filled in."""
+        return self.model_dump_json(include=set(JOB_FIELDS), by_alias=True, exclude_defaults=True)
+
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Return the definitions."""
         del context
         job = self.job()
         with declared_at(self.place()):
-            return self.drained_definitions(job)
+            return self.job_definitions(job, JobCode(f"{self._places.file}:{job.name}", self.definition()))

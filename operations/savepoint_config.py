@@ -93,7 +93,7 @@ class ForkForm(RenamingForm, WaitForm):
 
     savepoint: str = Field(default="", description=_SAVEPOINT_HELP)
     name: str = Field(default="", description="The fork's name; empty for JOB-what-if.")
-    code: str = Field(default="", description="The changed code, MODULE:JOB; empty for the job's own.")
+    code: str = Field(default="", description="The changed code, MODULE:JOB or PATH.yaml; empty for the job's own.")
     version: str = Field(default="", description="A label of the changed code.")
     code_paths: list[str] = Field(default=[], description="Folders, zips and wheels that it is in; empty for the job's own.")
     folder: str = Field(default="", description="Working directory of its driver; empty for the job's own.")
@@ -139,7 +139,7 @@ class RestoreForm(RenamingForm, WaitForm):
 class UpgradeForm(RenamingForm):
     """Config of ``upgrade``."""
 
-    code: str = Field(default="", description="The new code, MODULE:JOB; empty to continue the upgrade that is under way.")
+    code: str = Field(default="", description="The new code, MODULE:JOB or PATH.yaml; empty to continue the upgrade that is under way.")
     savepoint: str = Field(
         default="",
         description="A savepoint to rewind state and tables to before the new code starts, such as one from before a bug; "

@@ -25,6 +25,7 @@ from tidemark.control import (
     diff_output,
     discard,
     fork,
+    job_code,
     judge_code,
     read_control_status,
     read_spec,
@@ -189,12 +190,14 @@ class SavepointOperator:
         timeout_ms = to_ms(form.timeout, what="timeout", minimum=1)
         found = self._savepoints(form.job)
         savepoint = self._chosen(found, form.savepoint)
+        new = job_code(form.code) if form.code else None
         made = fork(
             found.store,
             form.job,
             savepoint.name,
             name=form.name or fork_name(form.job),
-            code=form.code or None,
+            code=new.code if new is not None else None,
+            definition=new.definition if new is not None else None,
             version=form.version,
             code_paths=tuple(form.code_paths) or None,
             folder=form.folder or None,

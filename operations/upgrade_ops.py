@@ -5,7 +5,17 @@ from __future__ import annotations
 import dagster as dg
 
 from tidemark.assets.values.metadata_values import MetadataItem
-from tidemark.control import UpgradeRequest, UpgradeStep, Upgrading, begin_upgrade, code_text, promotion_of, require_fork_of, require_spec
+from tidemark.control import (
+    UpgradeRequest,
+    UpgradeStep,
+    Upgrading,
+    begin_upgrade,
+    code_text,
+    job_code,
+    promotion_of,
+    require_fork_of,
+    require_spec,
+)
 from tidemark.durations import to_ms
 from tidemark.errors import DefinitionError
 from tidemark.operations.savepoint_config import JobForm, PromoteForm, UpgradeForm
@@ -32,9 +42,11 @@ class UpgradeOperator:
                 "`code` and `end` exclude one another", fix=f"set `code`, or `end: {form.end}` for the upgrade under way", job=form.job
             )
         if form.code:
+            new = job_code(form.code)
             request = UpgradeRequest(
                 form.job,
-                form.code,
+                new.code,
+                definition=new.definition,
                 version=form.version,
                 code_paths=tuple(form.code_paths) or None,
                 folder=form.folder or None,

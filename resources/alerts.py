@@ -26,9 +26,13 @@ class AlertResource(dg.ConfigurableResource[Any], ABC):
 
 
 class LogAlert(AlertResource):
-    """Writes alerts to Dagster's log, which the sensor's tick shows."""
+    """Writes alerts to the log of the code server, which is the terminal of `dagster dev`, and sends them to nobody.
+
+    The summary of the sensor's tick names what was sent. Take a `WebhookAlert`, an `EmailAlert` or a `SlackAlert` for alerts that reach
+    people.
+    """
 
     def send(self, alert: Alert) -> None:
-        """Log an error as an error, a warning as a warning, the rest as information."""
+        """Write an error as an error, a warning as a warning, the rest as information; it counts as delivered."""
         write = {"error": dg.get_dagster_logger().error, "warn": dg.get_dagster_logger().warning}
         write.get(alert.level, dg.get_dagster_logger().info)(f"{alert.title}: {alert.text}")

@@ -90,11 +90,13 @@ def build_job_health_sensor(
         DurationError: ``every`` cannot be read.
     """
     names = tuple(jobs) if jobs is not None else None
+    # Found where definitions load: the first tick may come after the end of the `dagster dev` that started this process.
+    dev = DevCommand()
     known: list[_HealthState] = []
 
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         if not known:
-            known.append(_HealthState(open_root(store), launchers(), rules, clock))
+            known.append(_HealthState(open_root(store), launchers(), rules, dev, clock))
         views, errors = known[0].read_views(names)
         for job, error in errors.items():
             context.log.warning("%s cannot be read: %s", job, error)
@@ -140,11 +142,13 @@ class _HealthState:
     Dagster gives up on a tick after a minute, and begins the next one while the first still runs: alerts are evaluated by one at a time.
     """
 
-    def __init__(self, root: JobStore, launchers: Mapping[str, Launcher], rules: Collection[RuleName], clock: Clock) -> None:
+    def __init__(
+        self, root: JobStore, launchers: Mapping[str, Launcher], rules: Collection[RuleName], dev: DevCommand, clock: Clock
+    ) -> None:
         self._root = root
         self._clock = clock
         self._lock = Lock()
-        self._dev = DevCommand()
+        self._dev = dev
         self._observer = Observer(root, launchers)
         self._delivery = _ResourceDelivery()
         self._watch = AlertWatch(

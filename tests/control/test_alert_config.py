@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,8 @@ from tidemark.control.alerts.delivery.delivery_webhook import WebhookDelivery
 from tidemark.control.alerts.engine.alert_rules import lag_limits
 from tidemark.control.alerts.model.alert_settings import DEFAULT_RULES, AlertSettings, Grouping, Route, RuleSettings
 from tidemark.control.alerts.model.hysteresis import HoldTimes, Limits
-from tidemark.control.model.spec import AlertThresholds
+from tidemark.control.desired.spec_checks import checked_spec
+from tidemark.control.model.spec import AlertThresholds, JobSpec
 from tidemark.errors import DefinitionError, TidemarkError
 
 WHOLE = """
@@ -189,3 +191,25 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
         "savepoint": (0, 1.0, 0),
     }
     assert (Grouping(), RateLimit()) == (Grouping(20_000, 300_000), RateLimit(3, 20, 600_000, 2_000, 300_000))
+
+
+@pytest.mark.parametrize(
+    ("alerts", "said"),
+    [
+        (AlertThresholds(late_warn=0.05), r"alerts\.late_warn=0\.05 is above late_error=0\.01.*`--late-error`\), the error at least"),
+        (AlertThresholds(lag_warn_ms=2_000, lag_error_ms=1_000), r"alerts\.lag_warn_ms=2000 is above lag_error_ms=1000"),
+        (AlertThresholds(memory_warn=0.99), r"alerts\.memory_warn=0\.99 is above memory_error=0\.97"),
+        (AlertThresholds(gc_error=0.1), r"alerts\.gc_warn=0\.2 is above gc_error=0\.1"),
+    ],
+)
+def test_a_warning_above_its_error_is_refused(alerts: AlertThresholds, said: str) -> None:
+    """Each alert would be an error at once, although the user asked for fewer."""
+    spec = JobSpec("fares", "fares:job", alerts=alerts)
+    with pytest.raises(DefinitionError, match=said):
+        checked_spec(spec)
+    assert checked_spec(replace(spec, wanted="suspended"), spec).wanted == "suspended", "a stored one can be stopped"
+
+
+def test_warnings_up_to_their_errors_are_taken() -> None:
+    for alerts in (AlertThresholds(late_warn=0.05, late_error=0.05), AlertThresholds(lag_warn_ms=2_000), AlertThresholds(lag_error_ms=1)):
+        assert checked_spec(JobSpec("fares", "fares:job", alerts=alerts)).alerts == alerts

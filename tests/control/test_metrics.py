@@ -273,7 +273,9 @@ def test_it_listens_on_loopback_and_says_when_it_cannot() -> None:
     try:
         assert server.url.startswith("http://127.0.0.1:")
         port = int(server.url.split(":")[2].partition("/")[0])
-        with pytest.raises(SetupError, match=f"cannot be served on 127.0.0.1:{port}"):
+        with pytest.raises(
+            SetupError, match=rf"cannot be served on 127\.0\.0\.1:{port}.*Fix: use another port \(of a supervisor `--metrics PORT`"
+        ):
             serve_metrics(MetricRegistry(), port)
     finally:
         server.close()

@@ -14,9 +14,12 @@ import pytest
 from tests.control.worlds import World
 from tests.dagster.control_world import launchers, make_world
 from tests.dagster.instances import temporary_instance
+from tidemark.control import Observer
+from tidemark.control.observed.observe import Observation
 from tidemark.errors import AlertError
 from tidemark.resources import Alert, AlertResource
 from tidemark.sensors import build_job_health_sensor
+from tidemark.sensors.health import job_health
 from tidemark.sensors.health.dev_command import DevCommand
 
 pytestmark = pytest.mark.dagster
@@ -114,17 +117,38 @@ def test_the_server_of_a_killed_dagster_dev_leaves_alerts_to_the_next_one(
     assert len(Line.taken) == 1
 
 
-def test_ticks_that_overlap_lose_no_alert(world: World, instance: dg.DagsterInstance) -> None:
+def test_the_dagster_dev_is_found_where_definitions_load(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A `dagster dev` that is killed before the first tick would not be found by it any more."""
+    found: list[DevCommand] = []
+    monkeypatch.setattr(job_health, "DevCommand", lambda: found.append(DevCommand()))
+    sensor_of(world)
+    assert len(found) == 1
+
+
+def test_ticks_that_overlap_lose_no_alert(world: World, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
     """Dagster begins a tick while one that took too long still runs: that one's end takes no receiver from the other."""
     sensor = sensor_of(world)
     make_pending(world, sensor, instance)
+    began = Event()
+    observe = Observer.observe
+
+    def observed(self: Observer, job: str) -> Observation:
+        if SlowLine.entered.is_set():
+            began.set()
+        return observe(self, job)
+
+    monkeypatch.setattr(Observer, "observe", observed)
     with ThreadPoolExecutor(2) as pool:
         slow = pool.submit(tick, sensor, instance, SlowLine())
         assert SlowLine.entered.wait(60)
         later = pool.submit(tick, sensor, instance)
+        assert began.wait(60)
         SlowLine.may_end.set()
         said = [slow.result(60), later.result(60)]
-    assert not any("sent" in text for text in said) or len(Line.taken) == 1
+    assert ["1 alerts wait for their receiver" in text for text in said] == [True, True], said
+    assert Line.taken == [], "the first one was refused, and the second one is not due yet"
     world.clock.advance(600_000)
-    tick(sensor, instance)
-    assert len(Line.taken) == 1
+    assert "sent: fares: not healthy" in tick(sensor, instance)
+    world.clock.advance(600_000)
+    assert "sent" not in tick(sensor, instance)
+    assert [alert.title for alert in Line.taken] == ["fares: not healthy"]

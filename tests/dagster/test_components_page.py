@@ -19,7 +19,7 @@ from tidemark.components import TidemarkJobComponent, TidemarkStreamComponent
 pytestmark = MARKS
 
 PAGE = (CHECKOUT / "docs/how-to/components.md").read_text(encoding="utf-8")
-SCAFFOLDED, ALL_FIELDS, SUITE, STREAM = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+SCAFFOLDED, ALL_FIELDS, SUITE, STREAM, WITHOUT_END = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 
 
 def test_the_page_shows_what_the_scaffolders_write() -> None:
@@ -66,6 +66,18 @@ def test_all_fields_of_the_page_load(tmp_path: Path, monkeypatch: pytest.MonkeyP
                 "fares_are_positive",
                 "expect_column_values_to_not_be_null_fares",
             }
+
+
+def test_the_job_without_end_of_the_page_loads() -> None:
+    with create_defs_folder_sandbox() as sandbox:
+        path = sandbox.scaffold_component(component_cls=TidemarkStreamComponent, defs_path="rides", scaffold_params={"continuous": True})
+        document = yaml.safe_load((path / "defs.yaml").read_text())
+        document["attributes"] |= yaml.safe_load(WITHOUT_END)
+        (path / "defs.yaml").write_text(yaml.safe_dump(document))
+        with sandbox.load_component_and_build_defs(path) as (component, definitions):
+            assert isinstance(component, TidemarkStreamComponent)
+            assert component.continuous
+            assert "rides_operate" in {job.name for job in definitions.jobs or ()}
 
 
 def test_the_page_names_every_field() -> None:

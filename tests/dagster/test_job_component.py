@@ -234,7 +234,7 @@ def test_a_damaged_description_does_not_keep_the_location_from_loading(project: 
         ({"default_status": "ON"}, "RUNNING"),
         ({"driver": {"parallelism": 0}}, "parallelism"),
         ({"cron": "0 * * * *", "spark_config": {}}, "cron and spark_config belong to jobs with continuous: false"),
-        ({"continuous": False, "driver": {"trigger": "1 minute"}}, "driver belong to jobs with continuous: true"),
+        ({"continuous": False, "driver": {"trigger": "1 minute"}}, "driver belongs to jobs with continuous: true"),
     ],
 )
 def test_a_mistake_in_yaml_is_named_with_its_place(project: Project, attributes: Mapping[str, object], said: str) -> None:

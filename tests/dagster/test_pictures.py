@@ -32,7 +32,7 @@ from tidemark.testing.manual_clock import ManualClock
 
 pytestmark = [pytest.mark.dagster, pytest.mark.slow, pytest.mark.browser]
 
-MOST_BYTES = 150_000
+MOST_BYTES = 80_000
 EPOCHS = 90
 MARKDOWN = "[...document.querySelectorAll('*')].find(e => !e.children.length && e.textContent.trim() === '[Show Markdown]')"
 CHART = "(() => { const i = document.querySelector('img[src^=\"data:image/svg+xml\"]'); return i && i.complete ? i.naturalWidth : null })()"

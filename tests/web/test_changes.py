@@ -268,7 +268,7 @@ def test_code_is_checked(server: Server) -> None:
     assert (found["fits"], found["status"], found["verdict"]["job"]) == (True, "compatible", JOB)
 
 
-@pytest.mark.parametrize("wrong", [{"code": "new\0fares:job"}, {"code": NEW, "variables": {"A=B": "c"}}])
+@pytest.mark.parametrize("wrong", [{"code": "new\0fares:job"}, {"code": NEW, "variables": {"A=B": "c"}}, {"code": "fares.yaml:fares"}])
 def test_code_that_no_process_can_be_given_is_refused(server: Server, wrong: dict[str, object]) -> None:
     server.service.judge = judge_code
     answer = server.post(f"{JOB}/check", wrong)

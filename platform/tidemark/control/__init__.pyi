@@ -30,6 +30,8 @@ from .client.waiting import shortfall as shortfall
 from .desired.job_document import job_document as job_document
 from .desired.job_document import job_document_apart as job_document_apart
 from .desired.job_document import read_job_document as read_job_document
+from .desired.job_import import JobCode as JobCode
+from .desired.job_import import job_code as job_code
 from .desired.job_import import load_job as load_job
 from .desired.spec_checks import checked_spec as checked_spec
 from .desired.spec_store import change_spec as change_spec

@@ -25,7 +25,11 @@ from tidemark.state.store.root_store import root_store
 
 @click.command(
     cls=DocumentedCommand,
-    examples=("tidemark run first_job:job", "tidemark run rides:job --trigger '10 seconds' --conf spark.ui.enabled=false"),
+    examples=(
+        "tidemark run first_job:job",
+        "tidemark run rides:job --trigger '10 seconds' --conf spark.ui.enabled=false",
+        "tidemark run src/project/defs/rides/defs.yaml",
+    ),
 )
 @click.argument("job", metavar="MODULE:JOB")
 @store_option
@@ -62,7 +66,10 @@ def run(
     takeover: bool,
     as_json: bool,
 ) -> None:
-    """Run a job in this process: until its sources are drained, or with --trigger until SIGINT or SIGTERM."""
+    """Run a job in this process: until its sources are drained, or with --trigger until SIGINT or SIGTERM.
+
+    A job in YAML (`TidemarkStreamComponent`) is named by its file, here and wherever else MODULE:JOB is taken.
+    """
     if trigger is not None:
         to_ms(trigger, what="trigger")
     settings = checked_settings(pairs("--conf", conf))

@@ -24,7 +24,7 @@ from tidemark.cli.program.options import (
 )
 from tidemark.control.autoscaler.autoscaler_config import load_autoscaler_config
 from tidemark.control.client.job_client import JobClient
-from tidemark.control.desired.job_import import load_job
+from tidemark.control.desired.job_import import job_code, load_job
 from tidemark.control.launch.launchers import launchers_here
 from tidemark.control.model.autoscaler_settings import AutoscalerSettings
 from tidemark.control.model.spec import AlertThresholds, JobSpec, LauncherName
@@ -147,9 +147,11 @@ def _require_places(given: Given) -> None:
 
 
 def _spec(job: str, given: Given) -> JobSpec:
+    code = job_code(given["code"])
     return JobSpec(
         job,
-        given["code"],
+        code.code,
+        definition=code.definition,
         version=given["version"],
         wanted="suspended" if given["suspended"] else "running",
         trigger_ms=given["trigger"],

@@ -22,6 +22,7 @@ from tidemark.cli.program.options import (
     store_option,
 )
 from tidemark.clock import format_ms
+from tidemark.control.desired.job_import import job_code
 from tidemark.control.desired.spec_store import current_user, read_spec
 from tidemark.control.forks.promoting import promotion_of
 from tidemark.control.launch.launchers import launchers_here
@@ -179,9 +180,11 @@ def _finish(upgrading: Upgrading, job: str, *, wait: bool, timeout: int, as_json
 
 
 def _request(job: str, code: str, given: Given) -> UpgradeRequest:
+    new = job_code(code)
     return UpgradeRequest(
         job,
-        code,
+        new.code,
+        definition=new.definition,
         version=given["version"],
         code_paths=tuple(map(absolute_path, given["code_paths"])) or None,
         folder=absolute_path(given["folder"]) if given["folder"] is not None else None,
@@ -197,9 +200,11 @@ def _request(job: str, code: str, given: Given) -> UpgradeRequest:
 def _prepare(root: JobStore, job: str, code: str, given: Given) -> None:
     """Check the code and take the savepoint for a job that was not submitted: its next run has the new code."""
     maps = _maps(given)
+    new = job_code(code)
     spec = JobSpec(
         job,
-        code,
+        new.code,
+        definition=new.definition,
         code_paths=tuple(map(absolute_path, given["code_paths"])),
         folder=given["folder"],
         variables=pairs("--env", given["variables"]),

@@ -11,6 +11,7 @@ from tidemark.cli.jobs.start_stop import echo_generation, wait_for, wait_options
 from tidemark.cli.program.check_exit import EXIT_NO, YesNoCommand
 from tidemark.cli.program.documented_command import DocumentedCommand
 from tidemark.cli.program.options import absolute_path, echo_json, existing_store, json_option, pairs, request_options, store_option
+from tidemark.control.desired.job_import import job_code
 from tidemark.control.forks import forks
 from tidemark.control.forks.discarding import discard as discard_fork
 from tidemark.control.launch.launchers import launchers_here
@@ -61,12 +62,14 @@ def fork(
     The code is checked against the savepoint first, as `tidemark check` does; if it is incompatible, nothing is started.
     """
     root, maps = existing_store(store), maps_of(uids, columns, allow=allow)
+    changed = job_code(code) if code is not None else None
     made = forks.fork(
         root,
         job,
         savepoint,
         name=name,
-        code=code,
+        code=changed.code if changed is not None else None,
+        definition=changed.definition if changed is not None else None,
         version=version,
         code_paths=tuple(map(absolute_path, code_paths)) or None,
         folder=absolute_path(folder) if folder is not None else None,

@@ -1,25 +1,66 @@
-"""Finds a job by ``module:name``, as ``uvicorn`` and ``gunicorn`` find an application."""
+"""Finds a job by ``module:name``, as ``uvicorn`` and ``gunicorn`` find an application, or in a file of YAML."""
 
 from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
 
 from tidemark.errors import DefinitionError, TidemarkError
 from tidemark.graph.job.job import Job
 from tidemark.state.encoding.redaction import redacted, without_secrets
 
-_FIX = "name it as MODULE:JOB, such as examples.taxi.job:job, from the folder that the module is importable from"
+_FIX = "name it as MODULE:JOB, such as examples.taxi.job:job, from the folder that the module is importable from, or as PATH.yaml"
+_JOBS_IN_YAML: Final = "tidemark.components.stream_definition"
+"""Imported by name, since it is above this package, and needs Dagster, which reads the templates in YAML."""
 
 
-def load_job(reference: str) -> Job:
-    """Return the job that a reference names; if it names a function without arguments, the function's result.
+@dataclass(frozen=True)
+class JobCode:
+    """Where a job is: ``module:name``, or ``path.yaml:name`` with what the file says of the job, as data (JSON)."""
+
+    code: str
+    definition: str | None = None
+
+
+def is_job_file(reference: str) -> bool:
+    """Return whether a reference names a file of YAML, and not a module."""
+    return reference.partition(":")[0].endswith((".yaml", ".yml"))
+
+
+def job_code(reference: str) -> JobCode:
+    """Return what a spec holds of a reference: of ``path.yaml`` or ``path.yaml:name`` also what the file says of the job now.
 
     Raises:
-        DefinitionError: no such module or name, it is not a job, or its code fails; the cause is the code's own error.
+        DefinitionError: the file cannot be read, or has no such job.
+    """
+    if not is_job_file(reference):
+        return JobCode(reference)
+    path, _, name = reference.partition(":")
+    found: tuple[str, str] = _of_yaml("definition_in_file")(path, name)
+    return JobCode(f"{path}:{found[0]}", found[1])
+
+
+def load_job(reference: str, definition: str | None = None) -> Job:
+    """Return the job that a reference names; if it names a function without arguments, the function's result.
+
+    Args:
+        reference: ``module:name``, or ``path.yaml`` of a job in YAML, with ``:name`` if the file has several.
+        definition: what the file said of the job when it was submitted; the file is then not read.
+
+    Raises:
+        DefinitionError: no such module, file or name, it is not a job, or its code fails; the cause is the code's own error.
         TidemarkError: raised by the job's definition.
     """
     module_name, separator, name = reference.partition(":")
+    if definition is not None:
+        made: Job = _of_yaml("job_of_definition")(definition)
+        return made
+    if is_job_file(reference):
+        read: Job = _of_yaml("job_in_file")(module_name, name)
+        return read
     if not (separator and module_name and name):
         raise DefinitionError(f"{reference!r} does not name a job", fix=_FIX)
     if "" not in sys.path:
@@ -45,4 +86,15 @@ def load_job(reference: str) -> Job:
             f"{name!r} in module {module_name!r} is {'missing' if found is None else f'a {type(found).__name__}, not a job'}",
             fix=f"name one of its jobs: {', '.join(jobs) or 'there are none'}",
         )
+    return found
+
+
+def _of_yaml(function: str) -> Callable[..., Any]:
+    """Return a function of the module that reads jobs in YAML."""
+    try:
+        found: Callable[..., Any] = getattr(importlib.import_module(_JOBS_IN_YAML), function)
+    except ImportError as error:
+        raise DefinitionError(
+            f"jobs in YAML are read with Dagster, which cannot be imported: {error}", fix="run pip install -e '.[dagster]' in the checkout"
+        ) from error
     return found

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
+from tidemark.control.desired.job_import import is_job_file
 from tidemark.control.model.autoscaler_settings import check_autoscaler
 from tidemark.control.model.spec import JobSpec, RestartPolicy
 from tidemark.errors import DefinitionError
@@ -37,6 +39,7 @@ def checked_spec(spec: JobSpec, before: JobSpec | None = None) -> JobSpec:
     validate_name("job", spec.job)
     if not all(spec.code.partition(":")):
         raise _wrong(spec, f"code={spec.code!r} does not name a job", "name it as MODULE:JOB, such as examples.taxi.job:job")
+    _check_definition(spec)
     for what, value, least in (
         ("trigger_ms", spec.trigger_ms, 0),
         ("restarts", spec.restarts, 0),
@@ -50,6 +53,7 @@ def checked_spec(spec: JobSpec, before: JobSpec | None = None) -> JobSpec:
         raise _wrong(spec, f"standby=True requires the launcher 'local', not {spec.launcher!r}", "leave standby out")
     _check_restart(spec, spec.restart)
     _check_scaling(spec)
+    _check_alerts(spec, before)
     for name in spec.variables:
         if not _VARIABLE.fullmatch(name):
             raise _wrong(spec, f"{name!r} cannot be the name of an environment variable", "use letters, digits and '_'")
@@ -97,6 +101,31 @@ def _is_secret(name: str, value: str) -> bool:
     return by_name or redacted(value) != value
 
 
+def _check_definition(spec: JobSpec) -> None:
+    """Make sure that a spec holds the definition of a job in YAML: drivers do not read the file."""
+    if is_job_file(spec.code) and spec.definition is None:
+        raise _wrong(
+            spec, f"{spec.code} is a file, and what it says is not given", "name it to `tidemark` where the file is, which reads it"
+        )
+    if spec.definition is not None and not is_job_file(spec.code):
+        raise _wrong(spec, f"{spec.code} is no file of YAML, and has a definition", "leave the definition out")
+    secret = next((text for text in _texts(json.loads(spec.definition or "null")) if "://" in text and redacted(text) != text), None)
+    if secret is not None:
+        raise _wrong(
+            spec,
+            f"{redacted(secret)!r} contains a secret, and specs are stored for ever and shown",
+            "set it in the environment of the process that starts the driver, and name the variable in the YAML: `options_env`",
+        )
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Yield the texts of a document, those of its keys left out."""
+    if isinstance(value, str):
+        yield value
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _texts(each)
+
+
 def _check_restart(spec: JobSpec, policy: RestartPolicy) -> None:
     for what, value, least in (
         ("initial_ms", policy.initial_ms, 0),
@@ -121,6 +150,26 @@ def _check_restart(spec: JobSpec, policy: RestartPolicy) -> None:
         if most >= KEPT_FAILURES:
             raise _wrong(
                 spec, f"restart.{what}={most} is more failures than are stored", f"give less than {KEPT_FAILURES}, or another kind"
+            )
+
+
+def _check_alerts(spec: JobSpec, before: JobSpec | None) -> None:
+    """Make sure that a warning comes before an error: else each alert would be an error at once."""
+    alerts = spec.alerts
+    if before is not None and alerts == before.alerts:
+        return
+    for name, unit, warn, error in (
+        ("lag", "_ms", alerts.lag_warn_ms, alerts.lag_error_ms),
+        ("late", "", alerts.late_warn, alerts.late_error),
+        ("memory", "", alerts.memory_warn, alerts.memory_error),
+        ("gc", "", alerts.gc_warn, alerts.gc_error),
+    ):
+        if warn is not None and error is not None and not warn <= error:
+            options = f" (`--{name}-warn`, `--{name}-error`)" if name in {"lag", "late"} else ""
+            raise _wrong(
+                spec,
+                f"alerts.{name}_warn{unit}={warn} is above {name}_error{unit}={error}, so that each alert would be an error",
+                f"give both{options}, the error at least as high as the warning",
             )
 
 

@@ -295,7 +295,7 @@ def _load(spec: JobSpec) -> Job:
     from tidemark.control.desired.job_import import load_job
     from tidemark.savepoints.model.isolation import redirect_outputs
 
-    job = load_job(spec.code)
+    job = load_job(spec.code, spec.definition)
     if spec.outputs_root is not None:
         return redirect_outputs(job, name=spec.job, root=spec.outputs_root)
     if job.name != spec.job:

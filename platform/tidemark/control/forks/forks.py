@@ -39,6 +39,7 @@ def fork(
     *,
     name: str,
     code: str | None = None,
+    definition: str | None = None,
     version: str = "",
     code_paths: tuple[str, ...] | None = None,
     folder: str | None = None,
@@ -60,7 +61,8 @@ def fork(
         job: the job to fork.
         savepoint: a savepoint of that job.
         name: the fork's name.
-        code: ``module:name``; the job's own by default.
+        code: ``module:name``, or ``path.yaml:name``; the job's own by default.
+        definition: of code in YAML what the file says of the job (``job_code``).
         version: a label of its code.
         code_paths: folders, zips and wheels with its code; the job's own by default.
         folder: its driver's working directory; the job's own by default.
@@ -87,7 +89,8 @@ def fork(
     submitted = read_spec(store, job)
     if code is None and submitted is None:
         raise DefinitionError(f"job {job!r} was not submitted, so its code is not known", fix="name it: --code MODULE:JOB", job=job)
-    base = submitted.spec if submitted is not None else JobSpec(job, code or "")
+    base = submitted.spec if submitted is not None else JobSpec(job, code or "", definition=definition)
+    used = (base.code, base.definition) if code is None else (code, definition)
     renamed = maps or Maps()
     require_uids(found, renamed.uids)
     if outputs is not None:
@@ -103,9 +106,10 @@ def fork(
     spec = replace(
         base,
         job=name,
-        code=code or base.code,
+        code=used[0],
+        definition=used[1],
         # The job's version is a label of its code, and does not apply to other code.
-        version=version or (base.version if code in (None, base.code) and code_paths is None else ""),
+        version=version or (base.version if used == (base.code, base.definition) and code_paths is None else ""),
         code_paths=base.code_paths if code_paths is None else code_paths,
         folder=folder or base.folder,
         variables={**base.variables, **variables},

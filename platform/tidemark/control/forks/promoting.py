@@ -63,6 +63,7 @@ def promotion_of(
         within_ms=within_ms,
         checks=checks,
         back_to=restore.savepoint,
+        definition=spec.definition,
     )
 
 
@@ -88,6 +89,6 @@ def _with_renames_since(began: Restore, now: Restore | None) -> Restore:
 def _version(store: JobStore, spec: JobSpec, job: str) -> str:
     """Return the version of a fork's code; empty if it was only inherited from the job, whose code differs."""
     submitted = read_spec(store, job)
-    if submitted is None or submitted.spec.code == spec.code:
+    if submitted is None or (submitted.spec.code, submitted.spec.definition) == (spec.code, spec.definition):
         return spec.version
     return spec.version if spec.version != submitted.spec.version else ""

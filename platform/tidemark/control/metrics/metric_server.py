@@ -121,7 +121,8 @@ def serve_metrics(source: SnapshotSource, port: int, *, host: str = LOOPBACK) ->
         server, thread = start_http_server(port, addr=host, registry=registry)
     except (OSError, OverflowError) as error:
         raise SetupError(
-            f"metrics cannot be served on {host}:{port}: {error}", fix="use another port, or stop the process that uses it"
+            f"metrics cannot be served on {host}:{port}: {error}",
+            fix="use another port (of a supervisor `--metrics PORT`, of a driver $TIDEMARK_METRICS), or stop the process that uses it",
         ) from error
     return MetricServer(f"http://{host}:{server.server_port}/metrics", lambda: _close(server, thread))
 

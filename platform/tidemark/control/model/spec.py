@@ -108,7 +108,7 @@ class JobSpec:
 
     Args:
         job: the job's name; its folder in the job store.
-        code: ``module:name`` of the job, or of a function that returns it.
+        code: ``module:name`` of the job, or of a function that returns it; ``path.yaml:name`` of a job in YAML.
         version: a label of the code; changing it restarts the driver.
         wanted: whether a driver should run.
         stop: how a running driver ends when ``wanted`` is suspended.
@@ -136,6 +136,7 @@ class JobSpec:
             its next epoch; with adaptive intake it has no effect.
         autoscaler: whether parallelism and intake follow the load, and how far.
         for_rewind: the job is suspended only for a rewind, and the process that completes the rewind starts it again.
+        definition: of a job in YAML what the file said of it when the spec was written, as JSON; drivers read this, and not the file.
     """
 
     job: str
@@ -165,6 +166,7 @@ class JobSpec:
     standby: bool = added_field(False)
     intake: float | None = added_field(None)
     autoscaler: AutoscalerSettings = added_field(AutoscalerSettings())  # noqa: RUF009 - it returns a field
+    definition: str | None = added_field(None)
 
     @property
     def origin(self) -> ForkOrigin | None:
@@ -203,11 +205,17 @@ class JobSpec:
             self.restore,
             self.outputs_root,
             self.standby,
+            self.definition,
         )
 
     def has_other_code_than(self, other: JobSpec) -> bool:
         """Return whether the specs differ in code, which makes a restart an upgrade."""
-        return (self.code, self.version, self.code_paths) != (other.code, other.version, other.code_paths)
+        return (self.code, self.version, self.code_paths, self.definition) != (
+            other.code,
+            other.version,
+            other.code_paths,
+            other.definition,
+        )
 
 
 @dataclass(frozen=True)

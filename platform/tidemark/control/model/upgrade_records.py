@@ -6,6 +6,7 @@ If several processes carry out an upgrade, one creates the next record; the othe
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -147,8 +148,9 @@ class UpgradeCheck:
 
 
 def code_text(spec: JobSpec) -> str:
-    """Return a spec's code and version as text."""
-    return spec.code + (f" version {spec.version}" if spec.version else "")
+    """Return a spec's code and version as text; of a job in YAML also the start of a hash, since its file may be changed in place."""
+    definition = f" ({hashlib.sha256(spec.definition.encode()).hexdigest()[:8]})" if spec.definition is not None else ""
+    return spec.code + definition + (f" version {spec.version}" if spec.version else "")
 
 
 def newest_step(store: JobStore, job: str) -> UpgradeStep | None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tidemark.control.desired.job_import import load_job
+from tidemark.control.desired.job_import import is_job_file, load_job
 from tidemark.control.launch.local_launcher import resolve_code_paths
 from tidemark.control.model.spec import JobSpec
 from tidemark.errors import DefinitionError, TidemarkError, UpgradeError
@@ -67,6 +67,8 @@ def judge_code(store: JobStore, spec: JobSpec, maps: Maps, against: str = HEAD, 
         UpgradeError: the code cannot be loaded, is another job's, or the maps do not match it.
         LaunchError: a code path does not exist.
     """
+    if is_job_file(spec.code) and spec.definition is None:
+        raise _not_judged(spec, "it is a file, and what it says is not given")
     folder = str(Path(spec.folder).expanduser()) if spec.folder is not None else None
     paths = [str(path) for path in resolve_code_paths(spec)] + [path for path in (os.environ.get("PYTHONPATH"),) if path]
     asked = (spec.job, spec.code, against, of or spec.job, spec.outputs_root or "", json.dumps(to_jsonable(maps)))
@@ -74,7 +76,7 @@ def judge_code(store: JobStore, spec: JobSpec, maps: Maps, against: str = HEAD, 
     environment = {**os.environ, **spec.variables, **({"PYTHONPATH": os.pathsep.join(paths)} if paths else {})}
     try:
         done = subprocess.run(
-            command, env=environment, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SECONDS, check=False
+            command, env=environment, cwd=folder, input=spec.definition or "", capture_output=True, text=True, timeout=_SECONDS, check=False
         )
     # A text that the system rejects, such as one with a null character, is a ValueError.
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
@@ -96,14 +98,14 @@ def _not_judged(spec: JobSpec, why: str) -> UpgradeError:
 
 
 def main(arguments: list[str]) -> int:
-    """Check the code that the arguments name, and print the verdict; returns the exit code."""
+    """Check the code that the arguments name, of a job in YAML that of the standard input, and print the verdict; returns the exit code."""
     parser = argparse.ArgumentParser(prog=f"python -m {_PROGRAM}", description="Check code against a job's stored state.")
     for name in ("store", "job", "code", "against", "of", "outputs", "maps"):
         parser.add_argument(name)
     given = parser.parse_args(arguments)
     try:
         maps = from_jsonable(Maps, json.loads(given.maps), path="the arguments")
-        job = load_job(given.code)
+        job = load_job(given.code, sys.stdin.read() or None)
         if given.outputs:
             job = redirect_outputs(job, name=given.job, root=given.outputs)
         if job.name != given.job:

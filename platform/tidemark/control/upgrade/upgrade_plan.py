@@ -143,6 +143,7 @@ def _with_code(spec: JobSpec, other: JobSpec) -> JobSpec:
         variables=other.variables,
         restore=other.restore,
         outputs_root=other.outputs_root,
+        definition=other.definition,
     )
 
 

@@ -47,6 +47,7 @@ class UpgradeRequest:
         within_ms: the time for that, and for its checks, in milliseconds.
         checks: names of checks that must pass in that time (``report_upgrade_check``).
         back_to: a savepoint that the job is rewound to first, with its tables.
+        definition: of code in YAML what the file says of the job (``job_code``).
     """
 
     job: str
@@ -60,6 +61,7 @@ class UpgradeRequest:
     within_ms: int = 300_000
     checks: tuple[str, ...] = ()
     back_to: str = ""
+    definition: str | None = None
 
 
 def begin_upgrade(
@@ -179,6 +181,7 @@ def _after(before: JobSpec, request: UpgradeRequest, identity: str, savepoint: s
         stop="finish",
         for_rewind=False,
         restore=restore,
+        definition=request.definition,
     )
 
 
@@ -216,4 +219,4 @@ def _require_possible(store: JobStore, request: UpgradeRequest, before: JobSpec,
 
 
 def _code_location(spec: JobSpec) -> tuple[object, ...]:
-    return spec.code, spec.code_paths, spec.folder, dict(spec.variables)
+    return spec.code, spec.code_paths, spec.folder, dict(spec.variables), spec.definition

@@ -130,6 +130,7 @@ def check_code(call: Call, form: CheckForm) -> Checked:
     changed = replace(
         spec,
         code=form.code,
+        definition=None,
         code_paths=spec.code_paths if form.code_paths is None else form.code_paths,
         folder=form.folder or spec.folder,
         variables={**spec.variables, **form.variables},

@@ -1,6 +1,7 @@
 // Places a graph in layers from left to right. Pure: sizes in, coordinates out.
 
-export const BOX = { width: 212, gapX: 58, gapY: 20, wire: 12 };
+// The gap has room for the names of side outputs.
+export const BOX = { width: 202, gapX: 70, gapY: 20, wire: 12 };
 
 /** Return the layer of each node by id: the longest way from a node without inputs; those without consumers nearby move to theirs. */
 function layersOf(nodes, edges) {
