@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -102,8 +102,6 @@ def run_task(
     context: OperatorContext,
     tables: StateTables,
     counts: Sequence[str] = (),
-    unread: Collection[str] = (),
-    within: Sequence[str] = (),
     small_rows: bool = False,
 ) -> TaskOutput:
     """Pass rows to the tasks, key by key, and write the output; one Spark job.
@@ -116,19 +114,24 @@ def run_task(
         context: of the epoch.
         tables: whose folder the output is written to.
         counts: additional aggregates over the output, as SQL.
-        unread: columns that the task does not read, besides those that only order the rows.
-        within: columns by which rows of one ``SORT`` and ``ORDER`` are ordered before their position.
         small_rows: whether so many rows as a batch may have fit into memory, so that their sizes need not be watched.
     """
-    ordered = sorted_by_key(fed, keys, within)
-    handed = ordered.select(*(quoted(name) for name in ordered.columns if name not in (SORT, EPOCH, *unread))).mapInArrow(task, columns)
+    ordered = sorted_by_key(fed, keys)
+    handed = ordered.select(*(quoted(name) for name in ordered.columns if name not in (SORT, EPOCH))).mapInArrow(task, columns)
+    with unwatched(context.spark, small_rows=small_rows):
+        return write_output(handed, columns, context=context, tables=tables, counts=counts)
+
+
+def write_output(
+    handed: DataFrame, columns: T.StructType, *, context: OperatorContext, tables: StateTables, counts: Sequence[str] = ()
+) -> TaskOutput:
+    """Write the rows that tasks return, each tag separately; one Spark job. The arguments are those of ``run_task``."""
     observation = Observation()
     observed = handed.observe(observation, *map(F.expr, (*_COUNTS, *counts))).where(f"{TAG} < {NOTE}")
     files_time = f"if({TAG} = {VERSION}, {DUE}, {START}) AS {START}"
     named = observed.selectExpr(*(files_time if name == START else quoted(name) for name in columns.names))
     folder = tables.new_folder()
-    with unwatched(context.spark, small_rows=small_rows):
-        written = write_folder(named, context.store, folder, compression=STATE_COMPRESSION, time_column=START, apart=[TAG])
+    written = write_folder(named, context.store, folder, compression=STATE_COMPRESSION, time_column=START, apart=[TAG])
     crash_point("state-staged")
     files: dict[int, list[ParquetSummary]] = {}
     for file in written:
@@ -142,12 +145,17 @@ def have_small_rows(files: Sequence[ParquetSummary | StateFile]) -> bool:
     return sum(file.bytes for file in files) <= SMALL_ROW * sum(file.rows for file in files) + _FEW_BYTES
 
 
-def sorted_by_key(fed: DataFrame, keys: Sequence[str], within: Sequence[str] = ()) -> DataFrame:
+def sorted_by_key(fed: DataFrame, keys: Sequence[str]) -> DataFrame:
     """Return rows with all rows of a key together, in one task."""
-    # A hash ignores nulls: without their places (null, 1) and (1, null) would be one key.
-    named = ", ".join(part for key in keys for part in (quoted(key), *nulls_in(quoted(key), fed.schema[key].dataType)))
-    first, second = (f"xxhash64({named})", f"hash({named})") if keys else ("0L", "0")
-    hashed = fed.withColumns({HASH: F.expr(first), HASH_AGAIN: F.expr(second)})
+    hashed = with_hashes(fed, keys)
     apart = hashed.repartition(HASH) if keys else hashed.repartition(1)
-    further = [name for name in (ORDER, *within, POSITION) if name in fed.columns]
+    further = [name for name in (ORDER, POSITION) if name in fed.columns]
     return apart.sortWithinPartitions(HASH, HASH_AGAIN, TAG, SORT, *further)
+
+
+def with_hashes(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Return rows with two hashes of their keys."""
+    # A hash ignores nulls: without their places (null, 1) and (1, null) would be one key.
+    named = ", ".join(part for key in keys for part in (quoted(key), *nulls_in(quoted(key), rows.schema[key].dataType)))
+    first, second = (f"xxhash64({named})", f"hash({named})") if keys else ("0L", "0")
+    return rows.withColumns({HASH: F.expr(first), HASH_AGAIN: F.expr(second)})
