@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 KEYS = 40
-EPOCHS = [
+EPOCHS: list[list[tuple[str | None, int, int]]] = [
     [(f"k{number}", number, 1) for number in range(KEYS)] + [(None, 3, 1)],
     [("k7", 60, 5), ("k9", 61, 5)],
     [("k3", 110, 7), (None, 111, 9)],

@@ -28,13 +28,14 @@ DATA: Final = "__tm_data"
 HASHES: Final = "__tm_hashes"
 """The hashes of the rows' keys, each once; null where nobody asks for them."""
 
+VALUE_FIELDS: Final = (T.StructField(ROWS, T.LongType()), T.StructField(DATA, T.BinaryType()))
+
 PACKED: Final = T.StructType(
     [
         T.StructField(TAG, T.IntegerType()),
         T.StructField(PART, T.IntegerType()),
-        T.StructField(ROWS, T.LongType()),
         T.StructField(HASHES, T.ArrayType(T.LongType())),
-        T.StructField(DATA, T.BinaryType()),
+        *VALUE_FIELDS,
     ]
 )
 """The columns of packed rows; ``DATA`` is a stream of Arrow's, with the rows of one tag."""
@@ -97,9 +98,9 @@ class PackTask:
         columns = {
             TAG: pa.array([self.tag] * count, pa.int32()),
             PART: pa.array([number for number, _ in found], pa.int32()),
-            ROWS: pa.array([each.num_rows for _, each in found], pa.int64()),
             HASHES: self._hashes([each for _, each in found]),
-            DATA: pa.array([_as_bytes(each) for _, each in found], pa.binary()),
+            ROWS: pa.array([each.num_rows for _, each in found], pa.int64()),
+            DATA: pa.array([as_value(each) for _, each in found], pa.binary()),
         }
         return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
@@ -123,6 +124,17 @@ def part_of(hashes: pa.ChunkedArray, parts: int) -> pa.Array:
     return pc.subtract(positive, whole).combine_chunks().cast(pa.int32())
 
 
+@dataclass(frozen=True)
+class UnpackTask:
+    """Unpacks values, which are the only column; called by Spark in a worker."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the values."""
+        for batch in batches:
+            for data in batch.column(0):
+                yield from unpacked(data).to_batches()
+
+
 def unpacked(data: pa.Scalar) -> pa.Table:
     """Return the rows in a value."""
     import pyarrow as pa
@@ -130,11 +142,12 @@ def unpacked(data: pa.Scalar) -> pa.Table:
     return pa.ipc.open_stream(data.as_buffer()).read_all()
 
 
-def _as_bytes(rows: pa.Table) -> bytes:
+def as_value(rows: pa.Table | pa.RecordBatch) -> bytes:
+    """Return rows as one value."""
     import pyarrow as pa
 
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
-        writer.write_table(rows)
+        writer.write(rows)
     written: bytes = sink.getvalue().to_pybytes()
     return written

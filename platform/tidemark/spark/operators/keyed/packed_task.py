@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from tidemark.spark.columns.arrow_batches import POSITION_PARTS
 from tidemark.spark.columns.expressions import POSITION, TIME
-from tidemark.spark.operators.keyed.columns import DUE, EPOCH, HASH, HASH_AGAIN, NEW, STATE, TAG, TIMER, VERSION
+from tidemark.spark.operators.keyed.columns import DUE, EPOCH, HASH, HASH_AGAIN, NEW, NOTE, STATE, TAG, TIMER, VERSION
 from tidemark.spark.operators.keyed.key_state import TaskStats
-from tidemark.spark.operators.keyed.packed_rows import DATA, unpacked
+from tidemark.spark.operators.keyed.packed_rows import DATA, ROWS, as_value, unpacked
 from tidemark.spark.operators.keyed.rows import ROWS_AT_ONCE, KeyRows, keys_of_tags, starts_of_runs
 from tidemark.spark.operators.keyed.sorted_rows import SortedRows, SortKeys
 from tidemark.spark.operators.keyed.task import KeyTask
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 _BY_KEY: Final[SortKeys] = ((HASH, "ascending"), (HASH_AGAIN, "ascending"))
 _NEWEST_FIRST: Final[SortKeys] = (*_BY_KEY, (EPOCH, "descending"))
 
+VALUE_BYTES: Final = 1024 * 1024
+"""Up to so many bytes of output rows are one value, or one row, which may have more."""
+
 
 @dataclass(frozen=True)
 class PackedKeyTask:
@@ -29,18 +32,41 @@ class PackedKeyTask:
     Args:
         task: processes sorted rows.
         keys: the types of the key columns.
+        output: the columns that it returns.
         within: columns by which elements of one time are ordered before their position.
         with_position: whether the task reads the position of elements.
     """
 
     task: KeyTask
     keys: pa.Schema
+    output: pa.Schema
     within: Sequence[str] = ()
     with_position: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the output rows of the keys."""
-        return self.task.process(lambda stats: self._keys(batches, stats))
+        """Yield the output rows of the keys: those of state and counts as they are, others packed."""
+        for rows in self.task.process(lambda stats: self._keys(batches, stats)):
+            tag = rows.column(TAG)[0].as_py()
+            yield self._plain(rows) if tag == VERSION or tag >= NOTE else self._packed(tag, rows)
+
+    def _plain(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        known, count = set(rows.schema.names), rows.num_rows
+        columns = [rows.column(each.name) if each.name in known else pa.nulls(count, each.type) for each in self.output]
+        return pa.RecordBatch.from_arrays(columns, schema=self.output)
+
+    def _packed(self, tag: int, rows: pa.RecordBatch) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        shape = self.task.shapes[tag]
+        names = {*shape.carried, *shape.made, *shape.results}
+        whole = rows.select([name for name in rows.schema.names if name in names])
+        size = max(1, whole.num_rows * VALUE_BYTES // max(whole.nbytes, 1))
+        parts = [whole.slice(start, size) for start in range(0, whole.num_rows, size)]
+        values = {TAG: [tag] * len(parts), ROWS: [part.num_rows for part in parts], DATA: [as_value(part) for part in parts]}
+        columns = [pa.array(values.get(each.name, [None] * len(parts)), each.type) for each in self.output]
+        return pa.RecordBatch.from_arrays(columns, schema=self.output)
 
     def _keys(self, batches: Iterable[pa.RecordBatch], stats: TaskStats) -> Iterator[KeyRows]:
         import pyarrow as pa

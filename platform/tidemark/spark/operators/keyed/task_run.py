@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import Observation
@@ -35,6 +36,7 @@ from tidemark.spark.operators.keyed.columns import (
     VERSION,
 )
 from tidemark.spark.operators.keyed.key_table import Counters
+from tidemark.spark.operators.keyed.packed_rows import DATA, ROWS, VALUE_FIELDS, UnpackTask
 from tidemark.state.log.parquet_files import ParquetSummary
 from tidemark.state.log.records import StateFile
 
@@ -59,21 +61,35 @@ _COUNTS = (
 
 @dataclass(frozen=True)
 class TaskOutput:
-    """The files that a run over the keys wrote, by tag, and its counts. ``columns`` are the columns of the files."""
+    """The files that a run over the keys wrote, by tag, and its counts.
+
+    ``columns`` are the columns of the files, and ``packed`` those of rows that are packed in them, by tag.
+    """
 
     files: Mapping[int, tuple[ParquetSummary, ...]]
     found: Mapping[str, object]
     columns: T.StructType
+    packed: Mapping[int, T.StructType] = field(default_factory=dict)
 
     def rows(self, tag: int) -> int:
         """Return the number of rows of a tag."""
+        if tag in self.packed:
+            return self.count(_rows_of(tag))
         return sum(file.rows for file in self.files.get(tag, ()))
 
     def read(self, context: OperatorContext, tag: int) -> DataFrame:
         """Return the rows of a tag."""
-        schema = T.StructType([field for field in self.columns if field.name != TAG])
+        if tag in self.packed and self.files.get(tag):
+            return self._values(context, tag).mapInArrow(UnpackTask(), self.packed[tag])
+        if tag in self.packed:
+            return no_rows(context.spark, self.packed[tag])
+        schema = T.StructType([each for each in self.columns if each.name != TAG])
         files = [file.as_state_file(context.epoch) for file in self.files.get(tag, ())]
         return read_files(context.spark, context.store, files, schema) if files else no_rows(context.spark, schema)
+
+    def _values(self, context: OperatorContext, tag: int) -> DataFrame:
+        files = [file.as_state_file(context.epoch) for file in self.files[tag]]
+        return read_files(context.spark, context.store, files, T.StructType([each for each in VALUE_FIELDS if each.name == DATA]))
 
     def count(self, name: str) -> int:
         """Return a count, 0 where nothing was counted."""
@@ -123,11 +139,21 @@ def run_task(
 
 
 def write_output(
-    handed: DataFrame, columns: T.StructType, *, context: OperatorContext, tables: StateTables, counts: Sequence[str] = ()
+    handed: DataFrame,
+    columns: T.StructType,
+    *,
+    context: OperatorContext,
+    tables: StateTables,
+    counts: Sequence[str] = (),
+    packed: Mapping[int, T.StructType] = MappingProxyType({}),
 ) -> TaskOutput:
-    """Write the rows that tasks return, each tag separately; one Spark job. The arguments are those of ``run_task``."""
+    """Write the rows that tasks return, each tag separately; one Spark job.
+
+    The arguments are those of ``run_task``; ``packed`` are the columns of rows that are packed, by tag.
+    """
     observation = Observation()
-    observed = handed.observe(observation, *map(F.expr, (*_COUNTS, *counts))).where(f"{TAG} < {NOTE}")
+    numbers = [f"sum(CASE WHEN {TAG} = {tag} THEN {ROWS} END) AS {_rows_of(tag)}" for tag in packed]
+    observed = handed.observe(observation, *map(F.expr, (*_COUNTS, *counts, *numbers))).where(f"{TAG} < {NOTE}")
     files_time = f"if({TAG} = {VERSION}, {DUE}, {START}) AS {START}"
     named = observed.selectExpr(*(files_time if name == START else quoted(name) for name in columns.names))
     folder = tables.new_folder()
@@ -137,7 +163,11 @@ def write_output(
     for file in written:
         tag = file.path.removeprefix(f"{folder}/").partition("/")[0].removeprefix(f"{TAG}=")
         files.setdefault(int(tag), []).append(file)
-    return TaskOutput({tag: tuple(found) for tag, found in files.items()}, observation.get, columns)
+    return TaskOutput({tag: tuple(found) for tag, found in files.items()}, observation.get, columns, packed)
+
+
+def _rows_of(tag: int) -> str:
+    return f"rows_{tag}"
 
 
 def have_small_rows(files: Sequence[ParquetSummary | StateFile]) -> bool:

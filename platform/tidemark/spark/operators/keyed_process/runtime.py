@@ -169,11 +169,12 @@ class KeyedProcessEpoch(OperatorEpoch):
         fed, others = packing.rows(self._staged, layout.versions, clock)
         with packing.batch_limit(self._staged):
             passed = write_output(
-                fed.mapInArrow(self._task(layout, clock), layout.output),
-                layout.output,
+                fed.mapInArrow(self._task(layout, clock), layout.packed_output),
+                layout.packed_output,
                 context=self.context,
                 tables=self._tables,
                 counts=[f"sum({column}) AS {name}" for name, column in _COUNTS.items()],
+                packed={tag: layout.columns_of(tag) for tag in layout.packed_tags},
             )
         self._layout, self._passed = layout, passed
         self._tables.add(passed.files.get(VERSION, ()), MAIN)
@@ -212,7 +213,7 @@ class KeyedProcessEpoch(OperatorEpoch):
         task = KeyTask(function, clock, layout.keys, layout.arrow(layout.output), layout.shapes, errors)
         key_types = layout.arrow(StructType([layout.fields[column] for column in layout.keys.values()]))
         # Their position stays with elements that fail.
-        return PackedKeyTask(task, key_types, within=(INPUT,), with_position=node.on_error is not None)
+        return PackedKeyTask(task, key_types, layout.arrow(layout.packed_output), within=(INPUT,), with_position=node.on_error is not None)
 
     @property
     def _broadcast(self) -> dict[str, Entries]:
