@@ -15,7 +15,7 @@ from tidemark.semantics.keyed_process.key_record import KeyRecord, Timer
 from tidemark.semantics.keyed_process.states import STATES, State, Undo, begin_lifetimes, drop_expired
 from tidemark.semantics.keyed_process.timers import KeyTimers
 from tidemark.semantics.keyed_process.times import EpochTimes, Now
-from tidemark.semantics.user_rows import MAX_ROWS, describe_failure, name_of, parts_of, require_row
+from tidemark.semantics.user_rows import describe_failure, name_of, parts_of, require_row
 from tidemark.semantics.windows.windows import TimeDomain
 
 if TYPE_CHECKING:
@@ -213,8 +213,7 @@ class KeyWalk(ABC, Generic[E]):
         """Yield the rows of a call, main and tagged ones in the order in which they were emitted."""
         context, pending = self._context, self._context.pending_outputs
         for number, row in enumerate(parts_of(returned, name)):
-            if type(row) is not dict or number >= MAX_ROWS:
-                require_row(row, number, name)
+            require_row(row, number, name)
             if pending:
                 for tag, other in context.take_outputs():
                     yield Output(tag, other, time)
