@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 import tidemark as tm
 from benchmarks.data.fares import HOUR_MS
@@ -48,19 +47,24 @@ class HourlyFaresInBatches(HourlyFares):
     process = None  # type: ignore[assignment]
 
     def process_batch(self, elements: pa.RecordBatch, ctx: tm.ProcessContext) -> None:
-        """Add the fares of a batch, hour by hour."""
-        hours = pc.subtract(ctx.timestamps, pc.multiply(pc.divide(ctx.timestamps, HOUR_MS), HOUR_MS))
-        ends = pc.add(pc.subtract(ctx.timestamps, hours), HOUR_MS)
-        is_late = pc.less_equal(pc.subtract(ends, 1), ctx.current_watermark())
-        if pc.any(is_late).as_py():
-            ctx.output(self.late, elements.filter(is_late))
-        sums = pa.table({"end": ends, "fare": elements.column("fare")}).filter(pc.invert(is_late)).group_by("end")
-        for row in sums.aggregate([("fare", "sum"), ("fare", "count")]).to_pylist():
-            so_far = self.hours.get(row["end"])
-            if so_far is None:
-                so_far = {"total": 0.0, "n": 0}
-                ctx.timer_service().register_event_time_timer(row["end"] - 1)
-            self.hours.put(row["end"], {"total": so_far["total"] + row["fare_sum"], "n": so_far["n"] + row["fare_count"]})
+        """Add the fares of a batch, hour by hour: they come in the order of their times."""
+        times, fares = ctx.timestamps.to_numpy(), elements.column("fare").to_numpy()
+        start = 0
+        while start < len(times):
+            end = hour_end(int(times[start]))
+            stop = int(times.searchsorted(end))
+            if end - 1 <= ctx.current_watermark():
+                ctx.output(self.late, elements.slice(start, stop - start))
+            else:
+                self._add(end, float(fares[start:stop].sum()), stop - start, ctx)
+            start = stop
+
+    def _add(self, end: int, total: float, n: int, ctx: tm.ProcessContext) -> None:
+        so_far = self.hours.get(end)
+        if so_far is None:
+            so_far = {"total": 0.0, "n": 0}
+            ctx.timer_service().register_event_time_timer(end - 1)
+        self.hours.put(end, {"total": so_far["total"] + total, "n": so_far["n"] + n})
 
 
 def hour_end(time: int) -> int:

@@ -91,7 +91,9 @@ _METHOD = f"""\
 In the workloads `function-…` each engine counts in a process function in Python, with state by hour and a timer at its end:
 
 - `tidemark-process`: a class with `process` and `on_timer`, called for each fare; `tidemark-process-batch`: `process_batch`, called with
-  the fares of a driver as Arrow columns.
+  the fares of a driver as Arrow columns, which it adds up with NumPy. Elements and state are packed as Arrow streams by a first task in
+  Python, apart by key; Spark shuffles these as bytes, and the task that calls the function sorts them with Arrow
+  ([ADR 55](../adr/0055-packed-rows.md)).
 - `spark-tws-rows` and `spark-tws-pandas`: `transformWithState` and `transformWithStateInPandas` with RocksDB. They add up a batch's fares
   of a driver and hour before they touch state, which costs a round trip over a socket for each operation. They lose late rows.
 - `pyflink-thread` and `pyflink-process`: a `KeyedProcessFunction` of PyFlink's DataStream API, with the interpreter within the JVM and in

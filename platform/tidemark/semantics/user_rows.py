@@ -36,19 +36,38 @@ def rows_of(returned: object, name: str) -> Iterator[Row]:
     >>> list(rows_of([{"a": 1}], "process"))
     [{'a': 1}]
     """
+    for number, row in enumerate(parts_of(returned, name)):
+        require_row(row, number, name)
+        yield dict(row)
+
+
+def parts_of(returned: Any, name: str) -> Iterable[Any]:  # noqa: ANN401 - whatever the function returns
+    """Return what a function returned as what can be iterated; none for None. Each part is still to be checked by ``require_row``.
+
+    Raises:
+        UserCodeError: it returned something else.
+    """
     if returned is None:
-        return
+        return ()
     if type(returned) is not GeneratorType and (not isinstance(returned, Iterable) or isinstance(returned, Mapping | str | bytes)):
         raise UserCodeError(f"{name} returned {returned!r}, not rows", fix="yield each row as a dict, or return a list of dicts, or None")
-    for number, row in enumerate(returned):
-        if number >= MAX_ROWS:
-            raise UserCodeError(
-                f"{name} emitted {MAX_ROWS:,} rows in one call, and has not ended",
-                fix="have it end; with state, what takes longer can set a timer, and emit more when that fires",
-            )
-        if type(row) is not dict and not isinstance(row, Mapping):
-            raise UserCodeError(f"{name} emitted {row!r} as a row", fix="yield each row as a dict of column names and values")
-        yield dict(row)
+    found: Iterable[Any] = returned
+    return found
+
+
+def require_row(row: object, number: int, name: str) -> None:
+    """Check a part that a function emitted as the ``number``-th, from 0.
+
+    Raises:
+        UserCodeError: it is no row, or one too many.
+    """
+    if number >= MAX_ROWS:
+        raise UserCodeError(
+            f"{name} emitted {MAX_ROWS:,} rows in one call, and has not ended",
+            fix="have it end; with state, what takes longer can set a timer, and emit more when that fires",
+        )
+    if type(row) is not dict and not isinstance(row, Mapping):
+        raise UserCodeError(f"{name} emitted {row!r} as a row", fix="yield each row as a dict of column names and values")
 
 
 def one_row(returned: object, name: str) -> Row:

@@ -23,6 +23,8 @@ class ElementBatch(NamedTuple):
 
     def part(self, start: int, stop: int) -> ElementBatch:
         """Return some of the elements."""
+        if stop - start == len(self.times):
+            return self
         return ElementBatch(self.rows.slice(start, stop - start), self.times.slice(start, stop - start))
 
 
@@ -76,19 +78,19 @@ class BatchWalk(KeyWalk[ElementBatch]):
                 yield from self._call(elements, number, number + 1, turn)
 
     def _outputs(self, returned: object, name: str, time: int) -> Iterator[Emitted]:
-        yield from self._main(returned, name, time)
-        yield from self._tagged(time)
-
-    def _main(self, returned: object, name: str, time: int) -> Iterator[Emitted]:
+        pending = self._context.pending_outputs
         for each in _parts(returned):
-            yield from self._tagged(time)
-            found = _as_batch(each, name)
+            if pending:
+                yield from self._tagged(time)
+            found = None if type(each) is dict else _as_batch(each, name)
             if found is not None:
                 rows, times = found
                 yield OutputBatch(None, rows, time if times is None else times)
             else:
                 for row in rows_of([each], name):
                     yield Output(None, row, time)
+        if pending:
+            yield from self._tagged(time)
 
     def _tagged(self, time: int) -> Iterator[Emitted]:
         for tag, other in self._context.take_outputs():

@@ -15,7 +15,7 @@ from tidemark.semantics.keyed_process.key_record import KeyRecord, Timer
 from tidemark.semantics.keyed_process.states import STATES, State, Undo, begin_lifetimes, drop_expired
 from tidemark.semantics.keyed_process.timers import KeyTimers
 from tidemark.semantics.keyed_process.times import EpochTimes, Now
-from tidemark.semantics.user_rows import describe_failure, name_of, rows_of
+from tidemark.semantics.user_rows import describe_failure, name_of, parts_of, require_row
 from tidemark.semantics.windows.windows import TimeDomain
 
 if TYPE_CHECKING:
@@ -212,11 +212,13 @@ class KeyWalk(ABC, Generic[E]):
     def _outputs(self, returned: object, name: str, time: int) -> Iterator[Emitted]:
         """Yield the rows of a call, main and tagged ones in the order in which they were emitted."""
         context, pending = self._context, self._context.pending_outputs
-        for row in rows_of(returned, name):
+        for number, row in enumerate(parts_of(returned, name)):
+            require_row(row, number, name)
             if pending:
                 for tag, other in context.take_outputs():
                     yield Output(tag, other, time)
-            yield Output(None, row, time)
+            # The function may go on with the same dict. This is ``Output(None, dict(row), time)``, in half the time.
+            yield tuple.__new__(Output, (None, dict(row), time))
         if pending:
             for tag, other in context.take_outputs():
                 yield Output(tag, other, time)

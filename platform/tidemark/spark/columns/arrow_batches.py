@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
@@ -27,17 +27,21 @@ POSITION_ROW: Final = "__tm_row"
 """The part that tells rows of one file apart."""
 
 _MAX_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
-_NO_LIMIT: Final = str(2**31 - 1)
+_NO_LIMIT: Final = 2**31 - 1
 
 
 @contextmanager
 def unwatched(spark: SparkSession, *, small_rows: bool) -> Iterator[None]:
     """Have Spark not ask for the size of a batch before each row, which takes long; where rows are small their number is enough."""
-    if not small_rows:
+    with batches_of(spark, _NO_LIMIT) if small_rows else nullcontext():
         yield
-        return
+
+
+@contextmanager
+def batches_of(spark: SparkSession, size: int) -> Iterator[None]:
+    """Have Spark end a batch with the row that makes it reach a size in bytes."""
     before = str(spark.conf.get(_MAX_BYTES))
-    spark.conf.set(_MAX_BYTES, _NO_LIMIT)
+    spark.conf.set(_MAX_BYTES, str(size))
     try:
         yield
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidemark.errors import TidemarkError, UserCodeError
 from tidemark.semantics.user_lines import raised_at
@@ -24,6 +24,9 @@ from tidemark.spark.operators.keyed.columns import (
 )
 from tidemark.spark.operators.keyed.output_buffer import OutputBuffer, Shape
 from tidemark.spark.operators.keyed.rows import KeyRows, Place
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 NOTES = Shape(made=(ACCEPTED, REFUSED, OPENED, DUE, TIMER, OLDEST))
 
@@ -56,10 +59,10 @@ def newest_version(rows: KeyRows, more: Sequence[str] = ()) -> Version:
     run = next(rows.of(VERSION), None)
     if run is None:
         return EMPTY_VERSION
-    state, due, timer, oldest = (run.first(name) for name in (STATE, DUE, TIMER, OLDEST))
+    state, due, timer, oldest, *found = run.first((STATE, DUE, TIMER, OLDEST, *more))
     if state is None:
         return EMPTY_VERSION
-    return Version(state, due, timer, oldest, tuple(map(run.first, more)))  # type: ignore[arg-type]
+    return Version(state, due, timer, oldest, tuple(found))  # type: ignore[arg-type]
 
 
 class TaskStats:
@@ -84,6 +87,14 @@ class TaskStats:
             self._due = _least(self._due, version.due)
             self._timer = _least(self._timer, version.timer)
             self._oldest = _least(self._oldest, version.oldest)
+
+    def leave_all(self, versions: pa.RecordBatch) -> None:
+        """Count the versions of keys that do not change, as rows of ``VERSION``."""
+        import pyarrow.compute as pc
+
+        if versions.num_rows:
+            live = versions.filter(pc.is_valid(versions.column(STATE)))
+            self.leave(Version("", *(pc.min(live.column(name)).as_py() for name in (DUE, TIMER, OLDEST))), Place(versions, 0))
 
     def replace(self, before: Version, after: Version, epoch: int, place: Place) -> None:
         """Write a key's next version, and count the change in the number of keys."""

@@ -23,6 +23,7 @@ from tidemark.spark.operators.keyed.columns import (
 )
 from tidemark.spark.operators.keyed.key_state import NOTES, version_shape
 from tidemark.spark.operators.keyed.output_buffer import Shape
+from tidemark.spark.operators.keyed.packed_rows import VALUE_FIELDS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,6 +98,23 @@ class Layout:
             NOTE: NOTES,
             **self.more_shapes,
         }
+
+    def columns_of(self, tag: int) -> T.StructType:
+        """Return the columns of the rows of a tag that a task returns."""
+        shape = self.shapes[tag]
+        names = {*shape.carried, *shape.made, *shape.results}
+        return T.StructType([field for field in self.output if field.name in names])
+
+    @property
+    def packed_tags(self) -> tuple[int, ...]:
+        """The tags of rows that a task returns packed, where it does: all but those of state, and of counts."""
+        return tuple(tag for tag in self.shapes if tag not in (VERSION, STORED) and tag < NOTE)
+
+    @property
+    def packed_output(self) -> T.StructType:
+        """The columns that a task returns which packs its rows: those of state and counts, and of packed values."""
+        kept = {TAG, START, *(field.name for tag in self.shapes if tag == VERSION or tag >= NOTE for field in self.columns_of(tag))}
+        return T.StructType([*(field for field in self.output if field.name in kept), *VALUE_FIELDS])
 
     def arrow(self, struct: T.StructType) -> pa.Schema:
         """Return the columns of a struct as an Arrow schema."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
@@ -81,7 +81,7 @@ class KeyFunction(TaskFunction):
 
 @dataclass(frozen=True)
 class KeyTask:
-    """Processes the rows of a task's keys, which come sorted.
+    """Processes the rows of a task's keys, which come sorted, or packed (``PackedKeyTask``).
 
     Args:
         function: of the operator kind.
@@ -101,11 +101,15 @@ class KeyTask:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the output rows of a task's keys; called by Spark in a worker."""
+        return self.process(lambda _: keys_of(batches))
+
+    def process(self, keys: Callable[[TaskStats], Iterable[KeyRows]]) -> Iterator[pa.RecordBatch]:
+        """Yield the output rows of keys; ``keys`` may count those that do not change, instead of returning them."""
         out = OutputBuffer(self.schema, self.shapes, self.errors.uid, self.errors.function)
         stats = TaskStats(out)
         with ExitStack() as task:
             function: KeyFunction | None = None
-            for rows in keys_of(batches):
+            for rows in keys(stats):
                 if function is None:
                     function = task.enter_context(self.function.begin())
                 yield from self._run_key(function, rows, out, stats)

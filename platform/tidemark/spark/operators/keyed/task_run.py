@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import Observation
@@ -35,6 +36,7 @@ from tidemark.spark.operators.keyed.columns import (
     VERSION,
 )
 from tidemark.spark.operators.keyed.key_table import Counters
+from tidemark.spark.operators.keyed.packed_rows import DATA, ROWS, VALUE_FIELDS, UnpackTask
 from tidemark.state.log.parquet_files import ParquetSummary
 from tidemark.state.log.records import StateFile
 
@@ -59,21 +61,35 @@ _COUNTS = (
 
 @dataclass(frozen=True)
 class TaskOutput:
-    """The files that a run over the keys wrote, by tag, and its counts. ``columns`` are the columns of the files."""
+    """The files that a run over the keys wrote, by tag, and its counts.
+
+    ``columns`` are the columns of the files, and ``packed`` those of rows that are packed in them, by tag.
+    """
 
     files: Mapping[int, tuple[ParquetSummary, ...]]
     found: Mapping[str, object]
     columns: T.StructType
+    packed: Mapping[int, T.StructType] = field(default_factory=dict)
 
     def rows(self, tag: int) -> int:
         """Return the number of rows of a tag."""
+        if tag in self.packed:
+            return self.count(_rows_of(tag))
         return sum(file.rows for file in self.files.get(tag, ()))
 
     def read(self, context: OperatorContext, tag: int) -> DataFrame:
         """Return the rows of a tag."""
-        schema = T.StructType([field for field in self.columns if field.name != TAG])
+        if tag in self.packed and self.files.get(tag):
+            return self._values(context, tag).mapInArrow(UnpackTask(), self.packed[tag])
+        if tag in self.packed:
+            return no_rows(context.spark, self.packed[tag])
+        schema = T.StructType([each for each in self.columns if each.name != TAG])
         files = [file.as_state_file(context.epoch) for file in self.files.get(tag, ())]
         return read_files(context.spark, context.store, files, schema) if files else no_rows(context.spark, schema)
+
+    def _values(self, context: OperatorContext, tag: int) -> DataFrame:
+        files = [file.as_state_file(context.epoch) for file in self.files[tag]]
+        return read_files(context.spark, context.store, files, T.StructType([each for each in VALUE_FIELDS if each.name == DATA]))
 
     def count(self, name: str) -> int:
         """Return a count, 0 where nothing was counted."""
@@ -102,8 +118,6 @@ def run_task(
     context: OperatorContext,
     tables: StateTables,
     counts: Sequence[str] = (),
-    unread: Collection[str] = (),
-    within: Sequence[str] = (),
     small_rows: bool = False,
 ) -> TaskOutput:
     """Pass rows to the tasks, key by key, and write the output; one Spark job.
@@ -116,25 +130,44 @@ def run_task(
         context: of the epoch.
         tables: whose folder the output is written to.
         counts: additional aggregates over the output, as SQL.
-        unread: columns that the task does not read, besides those that only order the rows.
-        within: columns by which rows of one ``SORT`` and ``ORDER`` are ordered before their position.
         small_rows: whether so many rows as a batch may have fit into memory, so that their sizes need not be watched.
     """
-    ordered = sorted_by_key(fed, keys, within)
-    handed = ordered.select(*(quoted(name) for name in ordered.columns if name not in (SORT, EPOCH, *unread))).mapInArrow(task, columns)
+    ordered = sorted_by_key(fed, keys)
+    handed = ordered.select(*(quoted(name) for name in ordered.columns if name not in (SORT, EPOCH))).mapInArrow(task, columns)
+    with unwatched(context.spark, small_rows=small_rows):
+        return write_output(handed, columns, context=context, tables=tables, counts=counts)
+
+
+def write_output(
+    handed: DataFrame,
+    columns: T.StructType,
+    *,
+    context: OperatorContext,
+    tables: StateTables,
+    counts: Sequence[str] = (),
+    packed: Mapping[int, T.StructType] = MappingProxyType({}),
+) -> TaskOutput:
+    """Write the rows that tasks return, each tag separately; one Spark job.
+
+    The arguments are those of ``run_task``; ``packed`` are the columns of rows that are packed, by tag.
+    """
     observation = Observation()
-    observed = handed.observe(observation, *map(F.expr, (*_COUNTS, *counts))).where(f"{TAG} < {NOTE}")
+    numbers = [f"sum(CASE WHEN {TAG} = {tag} THEN {ROWS} END) AS {_rows_of(tag)}" for tag in packed]
+    observed = handed.observe(observation, *map(F.expr, (*_COUNTS, *counts, *numbers))).where(f"{TAG} < {NOTE}")
     files_time = f"if({TAG} = {VERSION}, {DUE}, {START}) AS {START}"
     named = observed.selectExpr(*(files_time if name == START else quoted(name) for name in columns.names))
     folder = tables.new_folder()
-    with unwatched(context.spark, small_rows=small_rows):
-        written = write_folder(named, context.store, folder, compression=STATE_COMPRESSION, time_column=START, apart=[TAG])
+    written = write_folder(named, context.store, folder, compression=STATE_COMPRESSION, time_column=START, apart=[TAG])
     crash_point("state-staged")
     files: dict[int, list[ParquetSummary]] = {}
     for file in written:
         tag = file.path.removeprefix(f"{folder}/").partition("/")[0].removeprefix(f"{TAG}=")
         files.setdefault(int(tag), []).append(file)
-    return TaskOutput({tag: tuple(found) for tag, found in files.items()}, observation.get, columns)
+    return TaskOutput({tag: tuple(found) for tag, found in files.items()}, observation.get, columns, packed)
+
+
+def _rows_of(tag: int) -> str:
+    return f"rows_{tag}"
 
 
 def have_small_rows(files: Sequence[ParquetSummary | StateFile]) -> bool:
@@ -142,12 +175,17 @@ def have_small_rows(files: Sequence[ParquetSummary | StateFile]) -> bool:
     return sum(file.bytes for file in files) <= SMALL_ROW * sum(file.rows for file in files) + _FEW_BYTES
 
 
-def sorted_by_key(fed: DataFrame, keys: Sequence[str], within: Sequence[str] = ()) -> DataFrame:
+def sorted_by_key(fed: DataFrame, keys: Sequence[str]) -> DataFrame:
     """Return rows with all rows of a key together, in one task."""
-    # A hash ignores nulls: without their places (null, 1) and (1, null) would be one key.
-    named = ", ".join(part for key in keys for part in (quoted(key), *nulls_in(quoted(key), fed.schema[key].dataType)))
-    first, second = (f"xxhash64({named})", f"hash({named})") if keys else ("0L", "0")
-    hashed = fed.withColumns({HASH: F.expr(first), HASH_AGAIN: F.expr(second)})
+    hashed = with_hashes(fed, keys)
     apart = hashed.repartition(HASH) if keys else hashed.repartition(1)
-    further = [name for name in (ORDER, *within, POSITION) if name in fed.columns]
+    further = [name for name in (ORDER, POSITION) if name in fed.columns]
     return apart.sortWithinPartitions(HASH, HASH_AGAIN, TAG, SORT, *further)
+
+
+def with_hashes(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Return rows with two hashes of their keys."""
+    # A hash ignores nulls: without their places (null, 1) and (1, null) would be one key.
+    named = ", ".join(part for key in keys for part in (quoted(key), *nulls_in(quoted(key), rows.schema[key].dataType)))
+    first, second = (f"xxhash64({named})", f"hash({named})") if keys else ("0L", "0")
+    return rows.withColumns({HASH: F.expr(first), HASH_AGAIN: F.expr(second)})

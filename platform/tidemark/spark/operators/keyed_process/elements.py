@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import repeat
 
 from tidemark.semantics.keyed_process.batch_walk import BatchWalk, ElementBatch
 from tidemark.semantics.keyed_process.context import Row
+from tidemark.semantics.keyed_process.walk import Walked
 from tidemark.spark.columns.expressions import TIME
 from tidemark.spark.operators.keyed.columns import NEW
 from tidemark.spark.operators.keyed.rows import KeyRows, Place, Run
@@ -14,40 +16,50 @@ from tidemark.spark.operators.keyed_process.layout import Elements
 
 
 class ElementRows:
-    """The elements with their times and inputs; knows the newest one that was taken, and counts them by input."""
+    """The elements with their times and inputs; counts them by input, and knows the newest one.
 
-    def __init__(self, rows: KeyRows, columns: Elements) -> None:
+    Args:
+        rows: of the key.
+        columns: of elements by their names in the stream, for each input.
+        walked: counts the elements whose processing has begun.
+    """
+
+    def __init__(self, rows: KeyRows, columns: Elements, walked: Walked) -> None:
         self._rows = rows
         self._columns = columns
+        self._walked = walked
         self.taken = [0] * len(columns)
         self.failed = [0] * len(columns)
-        self.row: Row | None = None
-        self.number = 0
         self._run: Run | None = None
-        self._nth = 0
+        self._walked_before = 0
 
     def __iter__(self) -> Iterator[tuple[Row, int, int]]:
         for run in self._rows.of(NEW):
+            self._run, self._walked_before = run, self._walked.elements
             if len(self._columns) > 1:
                 yield from self._of_both(run)
-                continue
-            self._run = run
-            self.taken[0] += run.stop - run.start
-            for nth, (row, time) in enumerate(zip(run.rows(self._columns[0]), run.values(TIME), strict=True)):
-                self.row, self._nth = row, nth
-                yield row, time, 0  # type: ignore[misc]
+            else:
+                self.taken[0] += run.stop - run.start
+                # Without a step of Python for each element.
+                yield from zip(run.rows(self._columns[0]), run.values(TIME), repeat(0))
 
     def _of_both(self, run: Run) -> Iterator[tuple[Row, int, int]]:
-        columns = [[(name, run.values(stored)) for name, stored in each.items()] for each in self._columns]
         for nth, (number, time) in enumerate(zip(run.values(INPUT), run.values(TIME), strict=True)):
-            row = {name: values[nth] for name, values in columns[number]}  # type: ignore[call-overload]
-            self.row, self._run, self._nth, self.number = row, run, nth, number  # type: ignore[assignment]
-            self.taken[self.number] += 1
-            yield row, time, number  # type: ignore[misc]
+            self.taken[number] += 1  # type: ignore[call-overload]
+            yield self._row_of(run, nth), time, number  # type: ignore[misc]
+
+    def _row_of(self, run: Run, nth: int) -> Row:
+        at = run.start + nth
+        if len(self._columns) == 1:
+            return run.all.rows(self._columns[0])[at]
+        number = run.all[INPUT][at]
+        return {name: run.all[stored][at] for name, stored in self._columns[number].items()}  # type: ignore[call-overload]
 
     def fail(self) -> None:
         """Count the newest element as one that failed."""
-        self.failed[self.number] += 1
+        place = self.place
+        number = 0 if len(self._columns) == 1 or self._run is None else self._run.all[INPUT][place.number]
+        self.failed[number] += 1  # type: ignore[call-overload]
 
     @property
     def accepted(self) -> list[int]:
@@ -55,11 +67,17 @@ class ElementRows:
         return [taken - failed for taken, failed in zip(self.taken, self.failed, strict=True)]
 
     @property
+    def row(self) -> Row | None:
+        """The newest element, None before any."""
+        nth = self._walked.elements - self._walked_before - 1
+        return None if self._run is None or nth < 0 else self._row_of(self._run, nth)
+
+    @property
     def place(self) -> Place:
         """The place of the newest element."""
         if self._run is None:
             raise ValueError("no element was taken")
-        return Place(self._run.batch, self._run.start + self._nth)
+        return Place(self._run.batch, self._run.start + self._walked.elements - self._walked_before - 1)
 
 
 class ElementBatches:

@@ -19,18 +19,18 @@ from tidemark.graph.operators.keyed_process.node import BroadcastProcessNode, Ke
 from tidemark.graph.operators.keyed_process.state_columns import value_column
 from tidemark.semantics.keyed_process.times import EpochTimes
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
-from tidemark.spark.columns.expressions import POSITION, START, TIME, quoted
-from tidemark.spark.columns.state_files import write_folder
+from tidemark.spark.columns.expressions import START, quoted
 from tidemark.spark.operators.base.contract import InputCounts, Observed, OperatorContext, OperatorEpoch, OperatorRuntime, PortInput
-from tidemark.spark.operators.base.tables import MAIN, STATE_COMPRESSION, StateTables
-from tidemark.spark.operators.keyed.columns import EPOCH, ORDER, OUTPUT, STATE, VERSION, names_of
-from tidemark.spark.operators.keyed.input import TaskInput
+from tidemark.spark.operators.base.tables import MAIN, StateTables
+from tidemark.spark.operators.keyed.columns import EPOCH, OUTPUT, STATE, VERSION, names_of
 from tidemark.spark.operators.keyed.key_state import ErrorContext
 from tidemark.spark.operators.keyed.key_table import Counters, KeyTable
 from tidemark.spark.operators.keyed.layout import Layout
+from tidemark.spark.operators.keyed.packed_input import PackedInput, Staged
+from tidemark.spark.operators.keyed.packed_task import PackedKeyTask
 from tidemark.spark.operators.keyed.rows import python_values
 from tidemark.spark.operators.keyed.task import KeyTask
-from tidemark.spark.operators.keyed.task_run import TaskOutput, have_small_rows, run_task
+from tidemark.spark.operators.keyed.task_run import TaskOutput, write_output
 from tidemark.spark.operators.keyed_process.broadcast import BroadcastMap, Entries
 from tidemark.spark.operators.keyed_process.columns import (
     EMPTIED_KEYS,
@@ -50,7 +50,6 @@ from tidemark.spark.operators.keyed_process.rows import emitted_rows, failed_row
 from tidemark.spark.operators.keyed_process.staging import staged_rows
 from tidemark.spark.operators.keyed_process.stored_tables import stored_keys, stored_timers
 from tidemark.spark.operators.keyed_process.task import ProcessKeys
-from tidemark.state.log.parquet_files import ParquetSummary
 from tidemark.state.log.progress import OperatorProgress
 from tidemark.state.log.records import OperatorState
 
@@ -117,7 +116,7 @@ class KeyedProcessEpoch(OperatorEpoch):
         self._keys = KeyTable(self._tables, MAIN, self._before)
         self._counters = dataclasses.replace(self._before, clock=context.processing_time)
         self._layout: Layout | None = None
-        self._staged: tuple[ParquetSummary, ...] = ()
+        self._staged = Staged()
         self._elements: Elements = ()
         self._ports: tuple[str, ...] = ()
         self._broadcast_rows = 0
@@ -136,9 +135,7 @@ class KeyedProcessEpoch(OperatorEpoch):
             self._adopt(layout)
             if layout.elements:
                 self.runtime.given = StructType([StructField(name, layout.fields[at].dataType) for name, at in layout.elements.items()])
-            folder = self._tables.new_folder()
-            staged = rows.select(*map(quoted, layout.new.names))
-            self._staged = tuple(write_folder(staged, self.context.store, folder, compression=STATE_COMPRESSION, time_column=TIME))
+            self._staged = self._packing(layout).stage(rows.select(*map(quoted, layout.new.names)), self._tables)
             self._layout = layout
         self._ports = tuple(inputs)
         crash_point("state-staged")
@@ -165,34 +162,33 @@ class KeyedProcessEpoch(OperatorEpoch):
         del observation  # the pass has its own
         self.watermark, self._had_turn = watermark, True
         clock = self._clock
-        if not self._staged and not self._before.reached(clock):
+        if not self._staged.files and not self._before.reached(clock):
             return None
         layout = self._layout or self._layout_of_state()
-        feed = TaskInput(layout, keys=self._keys, context=self.context, clock=clock)
-        fed, others = feed.rows(feed.new(self._staged))
-        passed = run_task(
-            fed,
-            self._task(layout, clock),
-            layout.output,
-            keys=list(layout.keys.values()),
-            context=self.context,
-            tables=self._tables,
-            counts=[f"sum({column}) AS {name}" for name, column in _COUNTS.items()],
-            # They stay with elements that fail.
-            unread=(ORDER,) if self.runtime.node.on_error is not None else (ORDER, POSITION),
-            within=(INPUT,),
-            small_rows=have_small_rows([*self._staged, *self._tables.files()]),
-        )
+        packing = self._packing(layout)
+        fed, others = packing.rows(self._staged, layout.versions, clock)
+        with packing.batch_limit(self._staged):
+            passed = write_output(
+                fed.mapInArrow(self._task(layout, clock), layout.packed_output),
+                layout.packed_output,
+                context=self.context,
+                tables=self._tables,
+                counts=[f"sum({column}) AS {name}" for name, column in _COUNTS.items()],
+                packed={tag: layout.columns_of(tag) for tag in layout.packed_tags},
+            )
         self._layout, self._passed = layout, passed
         self._tables.add(passed.files.get(VERSION, ()), MAIN)
         self._counters = passed.counters(self._before, self.context.processing_time, others)
-        self.context.store.delete(tuple(file.path for file in self._staged))
-        self._staged = ()
+        self.context.store.delete(tuple(file.path for file in self._staged.files))
+        self._staged = Staged()
         if not passed.rows(OUTPUT):
             return None
         return emitted_rows(self.runtime.node, passed.read(self.context, OUTPUT), layout.results)
 
-    def _task(self, layout: Layout, clock: OperatorClock) -> KeyTask:
+    def _packing(self, layout: Layout) -> PackedInput:
+        return PackedInput(self.context, list(layout.keys.values()), self._keys)
+
+    def _task(self, layout: Layout, clock: OperatorClock) -> PackedKeyTask:
         """Return the task of an epoch."""
         node, runtime = self.runtime.node, self.runtime
         times = EpochTimes(clock.before, clock.watermark, runtime.bound, clock.processing_time)
@@ -214,7 +210,10 @@ class KeyedProcessEpoch(OperatorEpoch):
             broadcast=self._broadcast,
         )
         errors = ErrorContext(node.uid or "", node.function_name, "correct the function", node.function_name)
-        return KeyTask(function, clock, layout.keys, layout.arrow(layout.output), layout.shapes, errors)
+        task = KeyTask(function, clock, layout.keys, layout.arrow(layout.output), layout.shapes, errors)
+        key_types = layout.arrow(StructType([layout.fields[column] for column in layout.keys.values()]))
+        # Their position stays with elements that fail.
+        return PackedKeyTask(task, key_types, layout.arrow(layout.packed_output), within=(INPUT,), with_position=node.on_error is not None)
 
     @property
     def _broadcast(self) -> dict[str, Entries]:

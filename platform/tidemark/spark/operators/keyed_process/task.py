@@ -16,7 +16,7 @@ from tidemark.semantics.keyed_process.batch_walk import BatchWalk
 from tidemark.semantics.keyed_process.declarations import StateDeclaration
 from tidemark.semantics.keyed_process.key_record import KeyRecord
 from tidemark.semantics.keyed_process.times import EpochTimes
-from tidemark.semantics.keyed_process.walk import ElementWalk, Emitted, Failed, OutputBatch, Walked
+from tidemark.semantics.keyed_process.walk import ElementWalk, Emitted, Failed, Output, OutputBatch, Walked
 from tidemark.semantics.user_lines import raised_at, source_of
 from tidemark.spark.operators.keyed.columns import OUTPUT
 from tidemark.spark.operators.keyed.key_state import EMPTY_VERSION, Version, one_line, origin_of
@@ -133,18 +133,16 @@ class _OpenFunction(KeyFunction):
         tags, origin, number = self.declared.tags, _Origin(call.key), 0
         try:
             for each in emitted:
-                if isinstance(each, Failed):
+                if isinstance(each, Output):
+                    tag = OUTPUT if each.tag is None else tags[each.tag]
+                    out.add(tag, first, (each.time, number), each.row, origin)
+                    number += 1
+                elif isinstance(each, Failed):
                     self._put_aside(each, elements, out, first)
-                elif isinstance(each, OutputBatch):
+                else:
                     tag = OUTPUT if each.tag is None else tags[each.tag]
                     out.add_block(tag, self._block(each, first, number, out.result_schema(tag)))
                     number += each.rows.num_rows
-                elif each.tag is None:
-                    out.add(OUTPUT, first, (each.time, number), result=each.row, origin=origin)
-                    number += 1
-                else:
-                    out.add(tags[each.tag], first, (each.time, number), result=each.row, origin=origin)
-                    number += 1
                 if out.is_full:
                     yield from out.remaining_batches()
         except Exception as error:
@@ -167,7 +165,7 @@ class _OpenFunction(KeyFunction):
         if isinstance(walk, BatchWalk):
             batches = ElementBatches(call.rows, columns[0] if columns else {}, walk)
             return batches, walk.run(call.key, record, batches, self._walked)
-        rows = ElementRows(call.rows, columns)
+        rows = ElementRows(call.rows, columns, self._walked)
         return rows, walk.run(call.key, record, rows, self._walked)
 
     def _block(self, emitted: OutputBatch, place: Place, number: int, schema: pa.Schema) -> Block:

@@ -1,0 +1,135 @@
+"""The packed rows that an epoch passes to the tasks: its elements, and the state of keys that need a call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from tidemark.semantics.watermarks.operator_clock import OperatorClock
+from tidemark.spark.columns.arrow_batches import POSITION_PARTS, batches_of, position_parts, unwatched
+from tidemark.spark.columns.expressions import POSITION, quoted
+from tidemark.spark.columns.state_files import read_files, write_folder
+from tidemark.spark.operators.base.contract import OperatorContext
+from tidemark.spark.operators.base.tables import StateTables
+from tidemark.spark.operators.keyed.columns import HASH, NEW, TAG, VERSION
+from tidemark.spark.operators.keyed.input import FEW_ROWS, NO_OTHER_KEYS, Fed
+from tidemark.spark.operators.keyed.key_table import KeyTable
+from tidemark.spark.operators.keyed.packed_rows import DATA, HASHES, PACKED, PART, ROWS, PackTask
+from tidemark.spark.operators.keyed.task_run import have_small_rows, with_hashes
+from tidemark.state.log.parquet_files import ParquetSummary
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_FEW_BYTES: Final = 64 * 1024 * 1024
+"""Up to so many bytes of packed rows may go to a worker at once."""
+
+_BATCH_BYTES: Final = 8 * 1024 * 1024
+"""Of more, so many do."""
+
+_FILES: Final = {
+    # The values are compressed already, and none is like another.
+    "parquet.enable.dictionary": "false",
+    # Otherwise a hundred values are in memory before Parquet looks at their sizes.
+    "parquet.page.size.row.check.min": "1",
+    "parquet.page.size.row.check.max": "1",
+    "parquet.block.size.row.check.min": "1",
+    "parquet.block.size.row.check.max": "1",
+    "parquet.block.size": str(32 * 1024 * 1024),
+}
+
+_FIXED: Final = (T.NumericType, T.BooleanType, T.DateType, T.TimestampType, T.TimestampNTZType)
+
+
+class Staged(NamedTuple):
+    """An epoch's elements: their files, and their number."""
+
+    files: tuple[ParquetSummary, ...] = ()
+    rows: int = 0
+
+
+class PackedInput:
+    """Packs an epoch's rows.
+
+    Args:
+        context: of the epoch.
+        keys: the key columns.
+        table: of the keys.
+    """
+
+    def __init__(self, context: OperatorContext, keys: Sequence[str], table: KeyTable) -> None:
+        self._context = context
+        self._keys = keys
+        self._table = table
+        # Rows of no key are one key.
+        self._parts = int(context.spark.conf.get("spark.sql.shuffle.partitions") or 1) if keys else 1
+
+    def stage(self, rows: DataFrame, tables: StateTables) -> Staged:
+        """Write the epoch's elements, packed; one Spark job."""
+        context, observation = self._context, Observation()
+        with unwatched(context.spark, small_rows=_are_small(rows.schema)):
+            packed = self._packed(rows, NEW, list_hashes=self._table.rows > FEW_ROWS)
+            counted = packed.observe(observation, F.expr(f"coalesce(sum({ROWS}), 0) AS rows"))
+            files = write_folder(counted, context.store, tables.new_folder(), compression="uncompressed", options=_FILES)
+        return Staged(tuple(files), int(observation.get["rows"]))
+
+    def rows(self, staged: Staged, versions: T.StructType, clock: OperatorClock) -> Fed:
+        """Return packed elements and versions, each in its task; and the least deadlines and the oldest time of keys that are not passed.
+
+        Args:
+            staged: the epoch's elements.
+            versions: the columns of keys' versions.
+            clock: of the operator.
+        """
+        context, table = self._context, self._table
+        parts, others = [], NO_OTHER_KEYS
+        if staged.files:
+            files = [file.as_state_file(context.epoch) for file in staged.files]
+            parts.append(read_files(context.spark, context.store, files, PACKED))
+        if table.files:
+            stored = with_hashes(table.read(versions), self._keys)
+            # To pass all of them costs less than to look up most of them.
+            if table.rows > max(FEW_ROWS, staged.rows):
+                stored, others = self._needed(stored, parts, clock)
+            parts.append(self._packed(stored, VERSION))
+        together = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
+        return together.repartitionById(self._parts, F.col(PART)).select(TAG, DATA), others
+
+    @contextmanager
+    def batch_limit(self, staged: Staged) -> Iterator[None]:
+        """Limit what goes to workers at once, while a job over ``rows`` runs."""
+        spark, files = self._context.spark, self._table.files
+        few = sum(file.bytes for file in staged.files) + sum(file.bytes for file in files) <= _FEW_BYTES and have_small_rows(files)
+        # To watch the size takes long for each row that is packed, so it is done only where there are many.
+        with unwatched(spark, small_rows=True) if few else batches_of(spark, _BATCH_BYTES):
+            yield
+
+    def _needed(self, stored: DataFrame, staged: Sequence[DataFrame], clock: OperatorClock) -> Fed:
+        """Return the versions of keys that have elements or are due."""
+        table, before = self._table, self._table.before
+        wanted = [rows.select(F.explode(HASHES).alias(HASH)) for rows in staged]
+        others = before.due, before.timer, before.oldest
+        if before.reached(clock):
+            wanted.append(table.due(stored, self._context.before.watermark, clock).select(HASH))
+            others = table.next_deadlines(stored, clock)
+        if not wanted:
+            return stored.where("false"), others
+        asked = wanted[0] if len(wanted) == 1 else wanted[0].union(wanted[1])
+        return stored.join(asked, HASH, "left_semi"), others
+
+    def _packed(self, rows: DataFrame, tag: int, *, list_hashes: bool = False) -> DataFrame:
+        hashed = rows if HASH in rows.columns else with_hashes(rows, self._keys)
+        if POSITION in rows.columns:
+            hashed = hashed.select(*(quoted(name) for name in hashed.columns if name != POSITION), *position_parts())
+        repeated = tuple(name for name, field in POSITION_PARTS.items() if name in hashed.columns and field.dataType == T.StringType())
+        return hashed.mapInArrow(PackTask(tag, self._parts, list_hashes, repeated), PACKED)
+
+
+def _are_small(schema: T.StructType) -> bool:
+    """Return whether rows have values of fixed size only, besides their position."""
+    return all(isinstance(field.dataType, _FIXED) or field.name == POSITION for field in schema)
