@@ -44,7 +44,7 @@ def test_any_cut_and_many_rows(spark: SparkSession, tmp_path: Path) -> None:
     random = Random(5)
     program, rules = random_program(random).recut(random), rules_of(random)[:: 1 if PROFILE == "long" else 2]
     with (
-        mock.patch("tidemark.spark.operators.interval_join.state.FEW_ROWS", -1),
+        mock.patch("tidemark.spark.operators.base.tables.FEW_ROWS", -1),
         mock.patch("tidemark.spark.operators.interval_join.frames.MANY_BUCKETS", 2),
         mock.patch("tidemark.spark.operators.interval_join.state.plan_compaction", _merge_all),
     ):

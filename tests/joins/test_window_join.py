@@ -140,7 +140,7 @@ def test_any_cut_and_many_rows(spark: SparkSession, tmp_path: Path) -> None:
     random = Random(5)
     program, rules = random_program(random, epochs=4).recut(random), rules_of(random)
     with (
-        mock.patch("tidemark.spark.operators.interval_join.state.FEW_ROWS", -1),
+        mock.patch("tidemark.spark.operators.base.tables.FEW_ROWS", -1),
         mock.patch("tidemark.spark.operators.interval_join.state.plan_compaction", _merge_all),
     ):
         found = run_program(spark, tmp_path, program, rules, 2)
