@@ -147,7 +147,9 @@ class StateTables:
     def read_few(self, files: Sequence[StateFile], columns: Sequence[str] | None = None) -> pa.Table:
         """Return the rows of files, one or more that have few, with some columns, all by default; read by the driver."""
         store = self._context.store
-        return pa.concat_tables(read_parquet(owner_store(store, file), file.path, columns) for file in files)
+        read = [read_parquet(owner_store(store, file), file.path, columns) for file in files]
+        # Merged files have nullable columns, new ones those of their rows.
+        return pa.concat_tables(read, promote_options="default")
 
     def drop(self, files: Iterable[StateFile]) -> None:
         """Drop files from the state; the files themselves stay for earlier epochs."""

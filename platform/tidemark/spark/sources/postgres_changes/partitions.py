@@ -35,11 +35,15 @@ SELECT n.nspname::text, c.relname::text, has_table_privilege(c.oid, 'SELECT') AN
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = %s::bigint::oid
 """
-# The row of a system column is as old as its table. A table that was rewritten has another file, and rows of another transaction.
+# The row of a system column is as old as its table. A table that was rewritten has another file, and rows of another transaction. What
+# attaches a table writes the rows of all its columns again: with one as old as the table, it was a partition from the beginning.
 _CREATED: Final = b"""
-SELECT i.xmin::text, i.cmin::text
+SELECT i.xmin::text, i.cmin::text, EXISTS (
+    SELECT FROM pg_attribute o
+    WHERE o.attrelid = c.oid AND o.attnum > 0 AND NOT o.attisdropped AND o.xmin = a.xmin AND o.cmin = a.cmin AND o.xmax = 0
+)
 FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tableoid'
-WHERE c.oid = %s::bigint::oid AND a.xmin = i.xmin AND i.xmin::text = %s AND i.xmax = 0 AND c.relfilenode = c.oid
+WHERE c.oid = %s::bigint::oid AND a.xmin = i.xmin AND a.xmax = 0 AND i.xmin::text = %s AND i.xmax = 0 AND c.relfilenode = c.oid
 """
 
 
@@ -92,21 +96,25 @@ class Partitions:
     def rows_of(self, table: CapturedTable, progress: TableProgress) -> sql.Composable:
         """Return the rows to read of a partition, as a query names them; they are read from the table if the user may read only that.
 
-        All rows of a partition are read that was a table before. Of one that was created as a partition every row is among the changes,
-        except those that the transaction that created it wrote before it was attached; these alone are read.
+        All rows of a partition are read that was a table before. Of one that was created as a partition every row is among the changes.
+        Where one transaction created a table and attached it, the rows that it wrote in between are not, and those of its subtransactions
+        look like rows of later ones: all are read but its own that came after the attachment.
         """
         from psycopg import sql
 
         partition = progress.partition
         found = self._server.attempt(lambda connection: connection.execute(_PARTITION, [partition]).fetchone())
         created = self._server.attempt(lambda connection: connection.execute(_CREATED, [partition, progress.attached]).fetchone())
-        rows, wanted = sql.Composed([sql.Identifier(table.schema, table.name)]), [sql.SQL("tableoid = {}").format(_oid(partition))]
+        rows = sql.Composed([sql.Identifier(table.schema, table.name)])
+        wanted: list[sql.Composable] = [sql.SQL("tableoid = {}").format(_oid(partition))]
         if found is not None and found[2]:
             rows, wanted = sql.SQL("ONLY {}").format(sql.Identifier(found[0], found[1])), []
         if created is not None:
+            transaction, command, from_the_beginning = created
             # Where a row was locked or deleted, its command is not known.
-            unchanged = "xmin = {}::xid AND (xmax <> 0 OR cmin::text::bigint <= {}::bigint)"
-            wanted.append(sql.SQL(unchanged).format(sql.Literal(created[0]), sql.Literal(created[1])))
+            own = "NOT (xmin = {}::xid AND xmax = 0 AND cmin::text::bigint > {}::bigint)"
+            unpublished = sql.SQL(own).format(sql.Literal(transaction), sql.Literal(command))
+            wanted.append(sql.SQL("false") if from_the_beginning else unpublished)
         if not wanted:
             return rows
         return sql.SQL("(SELECT * FROM {} WHERE {}) AS part").format(rows, sql.SQL(" AND ").join(wanted))
