@@ -119,7 +119,7 @@ def test_one_that_is_not_wanted_any_more_ends_before_it_begins(store: JobStore, 
     watch.poll()
     assert (watch.stop_mode, watch.stopping.is_set()) == ("finish", True)
     asked: list[bool] = []
-    monkeypatch.setattr("tidemark.control.driver.driver.load_job", lambda reference: asked.append(bool(reference)))
+    monkeypatch.setattr("tidemark.control.desired.job_import.load_job", lambda *given: asked.append(bool(given)))
     create_attempt(store, "fares", Attempt(1, 1, 0, "ada", "a test"))
     assert drive(store, "fares", 1, process=PROCESS, lines=JobLogFormatter("fares")) == FINISHED
     assert asked == [], "neither the code nor Spark was needed"

@@ -62,10 +62,16 @@ class TopicIds:
 
     def _connected(self) -> Any:  # noqa: ANN401 - a Java object
         if self._admin is None:
-            given = {name[len(_PREFIX) :]: value for name, value in self._spec.options.items() if name.lower().startswith(_PREFIX)}
+            # Spark's source takes options in any case, too.
+            given = {name[len(_PREFIX) :].lower(): value for name, value in self._spec.options.items() if name.lower().startswith(_PREFIX)}
             settings = self._jvm.PythonUtils.toScalaMap(given)
             # As Spark's source does: it takes the user's delegation token, where there is one.
             updater = self._jvm.org.apache.spark.kafka010.KafkaConfigUpdater("source", settings)
-            self._admin = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(updater.setAuthenticationConfigIfNeeded().build())
-            self._cluster = str(self._admin.describeCluster().clusterId().get() or "")
+            admin = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(updater.setAuthenticationConfigIfNeeded().build())
+            try:
+                self._cluster = str(admin.describeCluster().clusterId().get() or "")
+            except BaseException:
+                admin.close(self._jvm.java.time.Duration.ZERO)
+                raise
+            self._admin = admin
         return self._admin

@@ -48,9 +48,12 @@ class QueryTopics:
             if taken.has_new_data(source.name) and isinstance(source.spec, FormatSpec):
                 if source.name not in self._ids:
                     self._ids[source.name] = TopicIds(self._spark, resolved(source, source.spec))
-                topics[source.name] = self._ids[source.name].of({topic for topic, _ in offsets_of(taken.now[source.name])})
                 known = before.topics.get(source.name, {}) if before is not None else {}
-                require_not_remade(source, remade_topics(known, topics[source.name], taken.before.get(source.name)))
+                read = {topic for topic, _ in offsets_of(taken.now[source.name])}
+                found = self._ids[source.name].of(read)
+                require_not_remade(source, remade_topics(known, found, taken.before.get(source.name)))
+                # A topic that the brokers do not know at this moment keeps its id.
+                topics[source.name] = {**{topic: id_ for topic, id_ in known.items() if topic in read}, **found}
         return replace(taken, topics=topics)
 
     def close(self) -> None:
