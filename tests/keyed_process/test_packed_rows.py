@@ -39,6 +39,18 @@ def test_rows_are_sorted_whatever_fits_into_memory(unsorted: list[tuple[int | No
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(st.tuples(LONGS, st.sampled_from("ab")), min_size=1, max_size=20), max_size=8), st.integers(1, 5), st.booleans())
+def test_large_rows_are_merged_in_bounded_memory() -> None:
+    size, rows, memory = 20_000, 1_000, 4_000_000
+    found = SortedRows(KEYS, max_bytes=memory)
+    for start in range(0, rows, 10):
+        keys = [number * 7_919 % rows for number in range(start, start + 10)]
+        found.add(pa.table({"key": pa.array(keys, pa.int64()), "value": [b"x" * size] * 10}))
+    tables = list(found.read())
+    assert [key for table in tables for key in table.column("key").to_pylist()] == list(range(rows))
+    # Besides the rows that may be in memory, one block of each of the five runs.
+    assert max(table.nbytes for table in tables) < 2 * memory
+
+
 def test_rows_are_packed_once_by_the_task_of_their_key(batches: list[list[tuple[int, str]]], parts: int, list_hashes: bool) -> None:  # noqa: FBT001
     given_batches = [pa.RecordBatch.from_pylist([{HASH: number, "text": text} for number, text in rows]) for rows in batches]
     packed = [row for batch in PackTask(NEW, parts, list_hashes, ("text",), max_bytes=200)(given_batches) for row in batch.to_pylist()]
