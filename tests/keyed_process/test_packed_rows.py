@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tidemark.spark.operators.keyed.columns import HASH, NEW, TAG
@@ -37,8 +37,6 @@ def test_rows_are_sorted_whatever_fits_into_memory(unsorted: list[tuple[int | No
     assert all(table.num_rows for table in tables)
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.lists(st.tuples(LONGS, st.sampled_from("ab")), min_size=1, max_size=20), max_size=8), st.integers(1, 5), st.booleans())
 def test_large_rows_are_merged_in_bounded_memory() -> None:
     size, rows, memory = 20_000, 1_000, 4_000_000
     found = SortedRows(KEYS, max_bytes=memory)
@@ -53,6 +51,9 @@ def test_large_rows_are_merged_in_bounded_memory() -> None:
 
 def test_rows_are_packed_once_by_the_task_of_their_key(batches: list[list[tuple[int, str]]], parts: int, list_hashes: bool) -> None:  # noqa: FBT001
     given_batches = [pa.RecordBatch.from_pylist([{HASH: number, "text": text} for number, text in rows]) for rows in batches]
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.tuples(LONGS, st.sampled_from("ab")), max_size=20), max_size=8), st.integers(1, 5), st.booleans())
+@example([[]], 3, True)
     packed = [row for batch in PackTask(NEW, parts, list_hashes, ("text",), max_bytes=200)(given_batches) for row in batch.to_pylist()]
     tasks: dict[int, set[int]] = {}
     found: list[tuple[int, str]] = []
