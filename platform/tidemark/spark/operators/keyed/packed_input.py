@@ -72,7 +72,7 @@ class PackedInput:
     def stage(self, rows: DataFrame, tables: StateTables) -> Staged:
         """Write the epoch's elements, packed; one Spark job."""
         context, observation = self._context, Observation()
-        with unwatched(context.spark, small_rows=_are_small(rows.schema)):
+        with unwatched(context.spark, small_rows=_are_small(rows)):
             packed = self._packed(rows, NEW, list_hashes=self._table.rows > FEW_ROWS)
             counted = packed.observe(observation, F.expr(f"coalesce(sum({ROWS}), 0) AS rows"))
             files = write_folder(counted, context.store, tables.new_folder(), compression="uncompressed", options=_FILES)
@@ -130,6 +130,12 @@ class PackedInput:
         return hashed.mapInArrow(PackTask(tag, self._parts, list_hashes, repeated), PACKED)
 
 
-def _are_small(schema: T.StructType) -> bool:
-    """Return whether rows have values of fixed size only, besides their position."""
-    return all(isinstance(field.dataType, _FIXED) or field.name == POSITION for field in schema)
+def _are_small(rows: DataFrame) -> bool:
+    """Return whether rows have values of fixed size only, besides their position, and no step in Python before takes larger ones."""
+    if not all(isinstance(field.dataType, _FIXED) or field.name == POSITION for field in rows.schema):
+        return False
+    jvm = rows.sparkSession.sparkContext._jvm  # noqa: SLF001
+    if jvm is None:
+        raise ValueError("the session has ended")
+    plan = rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - Python has no public way to ask
+    return not plan.containsPattern(jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF())
