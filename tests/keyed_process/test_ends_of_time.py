@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 import tidemark as tm
 from tidemark.testing import ManualClock
 
@@ -85,6 +87,38 @@ def test_timers_that_fail_in_an_epoch_without_input_have_the_columns_of_elements
     assert [(row["k"], row["v"]) for row in found] == [(None, None)] * 2
     assert all("too late" in row["error"] for row in found)
     assert [row["n"] for row in rows_of(f"{tmp_path}/counts")] == [1, 2]
+
+
+class EmptiedInBatches:
+    """Keeps the last value, of which 0 is none; what it emits has no rows."""
+
+    last = tm.value_state("BIGINT")
+
+    def process_batch(self, elements: pa.RecordBatch, ctx: tm.ProcessContext) -> Iterator[pa.RecordBatch]:
+        del ctx
+        value = elements.column("v")[-1].as_py()
+        if value:
+            self.last.update(value)
+        else:
+            self.last.clear()
+        yield elements.select(["v"]).slice(0, 0)
+
+
+def test_input_may_end_where_no_key_keeps_anything(spark: SparkSession, tmp_path: Path) -> None:
+    stream = rides([("a", 10, 1)], [("a", 20, 0)]).key_by("k").process(EmptiedInBatches, returns="v BIGINT").uid("emptied")
+    job = tm.Job("emptied", outputs={"o": tm.memory(stream, f"{tmp_path}/o")}, store=str(tmp_path / "s"))
+    keys: list[int | None] = []
+    for clock, ends in ((50_000_000, False), (60_000_000, True)):
+        tm.run(
+            job,
+            spark=spark,
+            clock=ManualClock(clock),
+            handle_signals=False,
+            end_of_input=ends,
+            on_epoch=lambda progress: keys.append(progress.operators["emptied"].keys),
+        )
+    assert keys == [1, 0, 0]
+    assert rows_of(f"{tmp_path}/o") == []
 
 
 class Remembers:

@@ -76,3 +76,17 @@ def test_looked_up_keys_give_the_same(
 ) -> None:
     with mock.patch("tidemark.spark.operators.keyed.packed_input.FEW_ROWS", -1):
         assert run(spark, tmp_path) == passed_all
+
+
+def test_elements_meet_the_state_of_their_keys_where_the_session_changes_its_parallelism(
+    spark: SparkSession, tmp_path: Path, passed_all: tuple[list[tuple[Any, ...]], list[int | None]]
+) -> None:
+    setting = "spark.sql.shuffle.partitions"
+    before = str(spark.conf.get(setting))
+    crash_point = "tidemark.spark.operators.keyed_process.runtime.crash_point"
+    try:
+        with mock.patch(crash_point, side_effect=lambda _: spark.conf.set(setting, "2")) as staged:
+            assert run(spark, tmp_path) == passed_all
+    finally:
+        spark.conf.set(setting, before)
+    assert staged.called

@@ -92,6 +92,9 @@ class OutputBuffer:
 
     def add_block(self, tag: int, block: Block) -> None:
         """Add rows; their results have the names and types of the shape's ``results``, in its order."""
+        if not block.size:
+            # A tag of such blocks alone would come out as a batch without rows, which no reader can tell the tag of.
+            return
         self._blocks.setdefault(tag, []).append(block)
         self._rows += block.size
         self._batches.add(id(block.place.batch))

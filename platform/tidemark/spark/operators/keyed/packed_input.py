@@ -47,10 +47,11 @@ _FIXED: Final = (T.NumericType, T.BooleanType, T.DateType, T.TimestampType, T.Ti
 
 
 class Staged(NamedTuple):
-    """An epoch's elements: their files, and their number."""
+    """An epoch's elements: their files, their number, and that of the tasks which they are packed for."""
 
     files: tuple[ParquetSummary, ...] = ()
     rows: int = 0
+    parts: int | None = None
 
 
 class PackedInput:
@@ -72,11 +73,11 @@ class PackedInput:
     def stage(self, rows: DataFrame, tables: StateTables) -> Staged:
         """Write the epoch's elements, packed; one Spark job."""
         context, observation = self._context, Observation()
-        with unwatched(context.spark, small_rows=_are_small(rows.schema)):
-            packed = self._packed(rows, NEW, list_hashes=self._table.rows > FEW_ROWS)
+        with unwatched(context.spark, small_rows=_are_small(rows)):
+            packed = self._packed(rows, NEW, self._parts, list_hashes=self._table.rows > FEW_ROWS)
             counted = packed.observe(observation, F.expr(f"coalesce(sum({ROWS}), 0) AS rows"))
             files = write_folder(counted, context.store, tables.new_folder(), compression="uncompressed", options=_FILES)
-        return Staged(tuple(files), int(observation.get["rows"]))
+        return Staged(tuple(files), int(observation.get["rows"]), self._parts)
 
     def rows(self, staged: Staged, versions: T.StructType, clock: OperatorClock) -> Fed:
         """Return packed elements and versions, each in its task; and the least deadlines and the oldest time of keys that are not passed.
@@ -88,6 +89,8 @@ class PackedInput:
         """
         context, table = self._context, self._table
         parts, others = [], NO_OTHER_KEYS
+        # Others in the session may change its number in the meantime, and keys of another would not meet their elements.
+        count = self._parts if staged.parts is None else staged.parts
         if staged.files:
             files = [file.as_state_file(context.epoch) for file in staged.files]
             parts.append(read_files(context.spark, context.store, files, PACKED))
@@ -97,9 +100,9 @@ class PackedInput:
             # To pass all of them costs less than to look up most of them.
             if table.rows > max(FEW_ROWS, staged.rows):
                 stored, others = self._needed(stored, parts, clock)
-            parts.append(self._packed(stored, VERSION))
+            parts.append(self._packed(stored, VERSION, count))
         together = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
-        return together.repartitionById(self._parts, F.col(PART)).select(TAG, DATA), others
+        return together.repartitionById(count, F.col(PART)).select(TAG, DATA), others
 
     @contextmanager
     def batch_limit(self, staged: Staged) -> Iterator[None]:
@@ -123,14 +126,20 @@ class PackedInput:
         asked = wanted[0] if len(wanted) == 1 else wanted[0].union(wanted[1])
         return stored.join(asked, HASH, "left_semi"), others
 
-    def _packed(self, rows: DataFrame, tag: int, *, list_hashes: bool = False) -> DataFrame:
+    def _packed(self, rows: DataFrame, tag: int, parts: int, *, list_hashes: bool = False) -> DataFrame:
         hashed = rows if HASH in rows.columns else with_hashes(rows, self._keys)
         if POSITION in rows.columns:
             hashed = hashed.select(*(quoted(name) for name in hashed.columns if name != POSITION), *position_parts())
         repeated = tuple(name for name, field in POSITION_PARTS.items() if name in hashed.columns and field.dataType == T.StringType())
-        return hashed.mapInArrow(PackTask(tag, self._parts, list_hashes, repeated), PACKED)
+        return hashed.mapInArrow(PackTask(tag, parts, list_hashes, repeated), PACKED)
 
 
-def _are_small(schema: T.StructType) -> bool:
-    """Return whether rows have values of fixed size only, besides their position."""
-    return all(isinstance(field.dataType, _FIXED) or field.name == POSITION for field in schema)
+def _are_small(rows: DataFrame) -> bool:
+    """Return whether rows have values of fixed size only, besides their position, and no step in Python before takes larger ones."""
+    if not all(isinstance(field.dataType, _FIXED) or field.name == POSITION for field in rows.schema):
+        return False
+    jvm = rows.sparkSession.sparkContext._jvm  # noqa: SLF001
+    if jvm is None:
+        raise ValueError("the session has ended")
+    plan = rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - Python has no public way to ask
+    return not plan.containsPattern(jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF())

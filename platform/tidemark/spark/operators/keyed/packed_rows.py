@@ -69,6 +69,8 @@ class PackTask:
         held: list[pa.RecordBatch] = []
         size = 0
         for batch in batches:
+            if not batch.num_rows:
+                continue
             held.append(batch)
             size += batch.nbytes
             if size > self.max_bytes:

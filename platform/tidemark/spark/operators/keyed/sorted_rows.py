@@ -19,6 +19,9 @@ MAX_BYTES: Final = 32 * 1024 * 1024
 BLOCK_ROWS: Final = 5_000
 """Rows of a run that are read at once."""
 
+BLOCK_BYTES: Final = 512 * 1024
+"""Up to so many bytes of them, or one row, which may have more: while runs are merged, a block of each is in memory."""
+
 _FENCE: Final = "__tm_fence"
 
 
@@ -72,7 +75,8 @@ class SortedRows:
         path = Path(self._folder.name) / f"{len(self._runs)}.arrow"
         rows = self._taken()
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, rows.schema) as writer:
-            writer.write_table(rows, max_chunksize=self._block_rows)
+            fitting = rows.num_rows * BLOCK_BYTES // max(rows.nbytes, 1)
+            writer.write_table(rows, max_chunksize=max(1, min(self._block_rows, fitting)))
         self._runs.append(path)
 
     def _merged(self) -> Iterator[pa.Table]:
@@ -83,7 +87,9 @@ class SortedRows:
         blocks = [(run, number) for run in runs for number in range(run.num_record_batches)]
         firsts = [pa.Table.from_batches([run.get_batch(number).slice(0, 1)]) for run, number in blocks]
         marked = [first.append_column(_FENCE, pa.array([nth], pa.int64())) for nth, first in enumerate(firsts)]
-        order = _in_order(marked, self._keys).column(_FENCE).to_pylist()
+        # Only the columns to sort by are copied: where rows are large each is a block.
+        compared = [name for name, _ in self._keys if name in marked[0].column_names]
+        order = _in_order([each.select([*compared, _FENCE]) for each in marked], self._keys).column(_FENCE).to_pylist()
         for nth, following in zip(order, [*order[1:], None], strict=True):
             run, number = blocks[nth]
             self._tables.append(pa.Table.from_batches([run.get_batch(number)]))

@@ -162,6 +162,10 @@ class KeyedProcessEpoch(OperatorEpoch):
         del observation  # the pass has its own
         self.watermark, self._had_turn = watermark, True
         clock = self._clock
+        if not self._staged.files and not self._keys.files:
+            # Nothing is kept. A recorded deadline may be that of a key that was emptied, and at the end of time all of them are reached.
+            self._counters = Counters(clock=self.context.processing_time)
+            return None
         if not self._staged.files and not self._before.reached(clock):
             return None
         layout = self._layout or self._layout_of_state()
