@@ -94,8 +94,7 @@ class PackedInput:
         if staged.files:
             files = [file.as_state_file(context.epoch) for file in staged.files]
             parts.append(read_files(context.spark, context.store, files, PACKED))
-        if table.files or not parts:
-            # A deadline may outlive the last key, whose files are dropped.
+        if table.files:
             stored = with_hashes(table.read(versions), self._keys)
             # To pass all of them costs less than to look up most of them.
             if table.rows > max(FEW_ROWS, staged.rows):
