@@ -152,6 +152,12 @@ def build_session(
     return session
 
 
+def activate(session: SparkSession) -> None:
+    """Make a session that another thread built the active one of this thread: what users' functions ask for, and whose settings apply."""
+    sessions = session.sparkContext._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]  # noqa: SLF001
+    sessions.setActiveSession(session._jsparkSession)  # noqa: SLF001
+
+
 def _prepare_classes(jvm: JVMView, *, local: bool) -> JavaObject | None:
     """Have the JVM prepare classes while Spark's context starts; returns that of the local file system, if it is to be replaced."""
     initialize_java_classes(jvm)
