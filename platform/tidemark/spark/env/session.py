@@ -236,6 +236,12 @@ def engine_settings(spark: SparkSession) -> Iterator[None]:
                     _restore_settings(spark, before)
 
 
+def jobs_in(spark: SparkSession) -> int:
+    """Return the number of jobs that run in a session, as far as ``engine_settings`` has been applied to it."""
+    with _changing:
+        return _users.get(str(spark._jsparkSession.sessionUUID()), (0, {}))[0]  # noqa: SLF001
+
+
 def _restore_settings(spark: SparkSession, before: Mapping[str, str | None]) -> None:
     for key, earlier in before.items():
         if earlier is None:
