@@ -92,6 +92,11 @@ def _documents(path: Path) -> list[ValueAndSourcePositionTree]:
         place = f"{path}:{mark.line + 1}" if mark is not None else str(path)
         problem = error.problem if isinstance(error, yaml.MarkedYAMLError) else "a character that YAML does not have"
         raise DefinitionError(f"{path} is no YAML: {problem}", fix="correct it", place=place) from None
+    except (TypeError, RecursionError):
+        # PyYAML notices the first where a value can be hashed, which the reader's pairs of value and place always can.
+        raise DefinitionError(
+            f"{path} has a list or mapping as a key, or is nested too deeply", fix="correct it", place=str(path)
+        ) from None
 
 
 def _is_job(document: ValueAndSourcePositionTree) -> bool:
@@ -101,7 +106,9 @@ def _is_job(document: ValueAndSourcePositionTree) -> bool:
 
 def _resolved(document: ValueAndSourcePositionTree) -> TidemarkStreamComponent:
     tree = document.source_position_tree
-    given = {key: _filled(each, tree, (key,)) for key, each in document.value["attributes"].items() if key in (*JOB_FIELDS, "store")}
+    # What Dagster has of the job may have any templates, and is not read here; a field of another name is a mistake.
+    left_out = TidemarkStreamComponent.model_fields.keys() - {*JOB_FIELDS, "store"}
+    given = {key: _filled(each, tree, (key,)) for key, each in document.value["attributes"].items() if key not in left_out}
     return TidemarkStreamComponent.of_fields(given, tree)
 
 

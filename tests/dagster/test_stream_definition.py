@@ -153,6 +153,9 @@ MISTAKES = {
     "a text for a block": ("delta:\n        path: warehouse/late", "delta: warehouse/late", r"outputs\.late\.delta: .*DeltaModel"),
     "a column that is not there": ("sum: fare", "sum: fair", r"did you mean 'fare'.*rides\.yaml:\d+ \(attributes\.streams\.hourly"),
     "an input that is not there": ("input: late\n", "input: lat\n", r"'lat' is no source.*attributes\.outputs\.late"),
+    "a field of the job that is none": ("store: jobs", "paralelism: 4", r"paralelism: there is no such field \(at rides\.yaml:\d+"),
+    "a list as a key": ("store: jobs", "? [a]\n  : b", r"rides\.yaml has a list or mapping as a key"),
+    "deep nesting": ("path: landing", f"path: {'[' * 1_000}", r"rides\.yaml .*nested too deeply"),
     "a variable that is not set": (
         "path: landing",
         'path: "{{ env.NOT_SET }}"',
@@ -222,3 +225,18 @@ def test_a_spec_holds_what_the_file_says(file: Path) -> None:
     with pytest.raises(DefinitionError, match="contains a secret") as raised:
         checked_spec(secret)
     assert "hunter2" not in str(raised.value)
+
+
+def test_a_secret_in_an_option_of_a_reader_is_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Options of connectors are refused with the job; Spark's readers take those of object stores, too."""
+    monkeypatch.setenv("KEY", "hunter2")
+    for options, refused in (("fs.s3a.secret.key: '{{ env.KEY }}'", True), ("multiLine: 'true'", False)):
+        file.write_text(DOCUMENT.replace("path: landing", f"path: landing\n        options: {{{options}}}"))
+        code = job_code("rides.yaml")
+        spec = JobSpec("rides", code.code, definition=code.definition)
+        if not refused:
+            assert checked_spec(spec) == spec
+            continue
+        with pytest.raises(DefinitionError, match=r"the option 'fs\.s3a\.secret\.key' contains a secret") as raised:
+            checked_spec(spec)
+        assert "hunter2" not in str(raised.value)

@@ -12,6 +12,7 @@ import pytest
 import tidemark as tm
 from tests.engine.lab import NOW
 from tidemark.spark.columns.few_rows import FEW_ROWS
+from tidemark.spark.env.session import engine_settings
 from tidemark.spark.epoch.epoch_plan import Checkpoint, EpochPlan
 from tidemark.spark.epoch.first_epochs import FirstEpochs
 from tidemark.state.log.epoch_intent import TableVersion
@@ -105,6 +106,15 @@ def test_an_epoch_with_much_state_or_another_table_is_compiled(spark: SparkSessi
         EpochPlan(0, "lineage", 0, Checkpoint(), batches={}, ends={}, tables={"joined": TableVersion("1")}),
     ):
         with FirstEpochs().passes(spark, plan):
+            assert settings(spark) == COMPILED
+
+
+def test_an_epoch_beside_another_job_of_the_session_is_compiled(spark: SparkSession) -> None:
+    """The other may keep a plan meanwhile, which would be interpreted for good."""
+    with engine_settings(spark):
+        with FirstEpochs().passes(spark, NOTHING):
+            assert settings(spark) == INTERPRETED
+        with engine_settings(spark), FirstEpochs().passes(spark, NOTHING):
             assert settings(spark) == COMPILED
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Mapping
@@ -92,13 +93,31 @@ def test_spark_s_launcher_builds_the_command_where_files_configure_it(
 ) -> None:
     settings = settings_of({})
     (tmp_path / "conf").mkdir()
+    place = tmp_path / "command.json"
+    place.write_text(learnt.read_text().replace(f'"home": "{spark_home()}"', f'"home": "{tmp_path}"'))
     monkeypatch.setattr(java_command, "spark_home", lambda: tmp_path)
-    assert direct_command(settings, learnt) is not None
+    assert direct_command(settings, place) is not None
     (tmp_path / "conf" / "spark-env.sh").touch()
+    assert direct_command(settings, place) is None
+
+
+def test_spark_s_launcher_builds_the_command_in_a_copied_environment(learnt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command that was learnt in the original names the original's jars, which may be of another release by now, or gone."""
+    settings = settings_of({})
+    assert direct_command(settings, learnt) is not None
+    monkeypatch.setattr(java_command, "spark_home", lambda: tmp_path)
     assert direct_command(settings, learnt) is None
 
 
-@pytest.mark.parametrize("text", [None, "", "{", "\udcff"])
+def test_spark_s_launcher_builds_the_command_where_java_has_moved(learnt: Path, tmp_path: Path) -> None:
+    kept = json.loads(learnt.read_text())
+    kept["command"][0] = str(tmp_path / "java")
+    place = tmp_path / "command.json"
+    place.write_text(json.dumps(kept))
+    assert direct_command(settings_of({}), place) is None
+
+
+@pytest.mark.parametrize("text", [None, "", "{", "\udcff", "3", "[]", "{}"])
 def test_spark_s_launcher_builds_the_command_where_none_is_known(tmp_path: Path, text: str | None) -> None:
     place = tmp_path / "command.json"
     if text is not None:

@@ -109,11 +109,14 @@ def _check_definition(spec: JobSpec) -> None:
         )
     if spec.definition is not None and not is_job_file(spec.code):
         raise _wrong(spec, f"{spec.code} is no file of YAML, and has a definition", "leave the definition out")
-    secret = next((text for text in _texts(json.loads(spec.definition or "null")) if "://" in text and redacted(text) != text), None)
-    if secret is not None:
+    document = json.loads(spec.definition or "null")
+    secret = next((text for text in _texts(document) if "://" in text and redacted(text) != text), None)
+    option = next((name for name, text in _options(document) if _is_secret(name, text)), None)
+    if option is not None or secret is not None:
+        what = f"the option {option!r}" if option is not None else f"{redacted(secret or '')!r}"
         raise _wrong(
             spec,
-            f"{redacted(secret)!r} contains a secret, and specs are stored for ever and shown",
+            f"{what} contains a secret, and specs are stored for ever and shown",
             "set it in the environment of the process that starts the driver, and name the variable in the YAML: `options_env`",
         )
 
@@ -124,6 +127,15 @@ def _texts(value: object) -> Iterator[str]:
         yield value
     for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         yield from _texts(each)
+
+
+def _options(value: object) -> Iterator[tuple[str, str]]:
+    """Yield the names and values of all options in a document."""
+    for name, each in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        if name == "options" and isinstance(each, dict):
+            yield from ((str(key), text) for key, text in each.items() if isinstance(text, str))
+        else:
+            yield from _options(each)
 
 
 def _check_restart(spec: JobSpec, policy: RestartPolicy) -> None:

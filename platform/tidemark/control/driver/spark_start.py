@@ -48,16 +48,18 @@ class SparkStart:
         self._session = in_parallel("tidemark-jvm", start)
 
     def session(self) -> SparkSession:
-        """Wait for the session, and return it.
+        """Wait for the session, make it the active one of this thread, and return it.
 
         Raises:
             TidemarkError: it does not start.
         """
         from tidemark.spark.columns.engine_causes import engine_cause, whole_text
         from tidemark.spark.columns.error_text import first_line
+        from tidemark.spark.env.session import activate
 
         try:
-            return self._session.result()
+            session = self._session.result()
+            activate(session)
         except TidemarkError:
             raise
         except Exception as error:  # noqa: BLE001 - Java's, Python's and the operating system's: it does not start
@@ -68,3 +70,4 @@ class SparkStart:
                 fix=cause.fix if cause is not None else _SEE_MASTER,
                 job=self._spec.job,
             ) from without_secrets(error)
+        return session

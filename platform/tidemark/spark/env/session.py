@@ -152,6 +152,12 @@ def build_session(
     return session
 
 
+def activate(session: SparkSession) -> None:
+    """Make a session that another thread built the active one of this thread: what users' functions ask for, and whose settings apply."""
+    sessions = session.sparkContext._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]  # noqa: SLF001
+    sessions.setActiveSession(session._jsparkSession)  # noqa: SLF001
+
+
 def _prepare_classes(jvm: JVMView, *, local: bool) -> JavaObject | None:
     """Have the JVM prepare classes while Spark's context starts; returns that of the local file system, if it is to be replaced."""
     initialize_java_classes(jvm)
@@ -228,6 +234,12 @@ def engine_settings(spark: SparkSession) -> Iterator[None]:
                 # The JVM has ended, so there are no settings to restore; the error to report is the one that ended the job.
                 with suppress(Py4JError, OSError):
                     _restore_settings(spark, before)
+
+
+def jobs_in(spark: SparkSession) -> int:
+    """Return the number of jobs that run in a session, as far as ``engine_settings`` has been applied to it."""
+    with _changing:
+        return _users.get(str(spark._jsparkSession.sessionUUID()), (0, {}))[0]  # noqa: SLF001
 
 
 def _restore_settings(spark: SparkSession, before: Mapping[str, str | None]) -> None:

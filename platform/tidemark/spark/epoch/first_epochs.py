@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from py4j.protocol import Py4JError
 
 from tidemark.spark.columns.few_rows import FEW_ROWS
+from tidemark.spark.env.session import jobs_in
 from tidemark.spark.prepared.prepared_pass import PreparedPass
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ _INTERPRETED: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codeg
 class FirstEpochs:
     """Says of each epoch of a run whether it is interpreted: those before any plan is kept are, where they have few rows.
 
-    A plan that is made in an interpreted epoch would be interpreted for good.
+    A plan that is made in an interpreted epoch would be interpreted for good, also one that another job in the session keeps meanwhile;
+    so epochs of a job that shares its session are not interpreted.
     """
 
     def __init__(self) -> None:
@@ -45,7 +47,8 @@ class FirstEpochs:
             plan: of the epoch.
         """
         self._begun += 1
-        return _interpreted(spark) if self._begun <= PreparedPass.PREPARED_AFTER and _is_small(plan) else nullcontext()
+        first = self._begun <= PreparedPass.PREPARED_AFTER
+        return _interpreted(spark) if first and _is_small(plan) and jobs_in(spark) <= 1 else nullcontext()
 
 
 def _is_small(plan: EpochPlan) -> bool:

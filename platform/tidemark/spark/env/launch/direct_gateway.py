@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from types import FunctionType, SimpleNamespace
 from typing import TYPE_CHECKING, Final
 
 from pyspark.java_gateway import launch_gateway
@@ -45,17 +46,35 @@ def direct_gateway(command: Sequence[str], output: int) -> JavaGateway:
             stderr=output,
             env={**command_environment(), "_PYSPARK_DRIVER_CONN_INFO_PATH": str(place)},
         )
-        while not place.is_file():
-            if process.poll() is not None:
-                raise OSError(f"Java ended with {process.returncode}")
-            SYSTEM_CLOCK.sleep(_PAUSE_SECONDS)
-        with place.open("rb") as file:
-            port, secret = read_int(file), UTF8Deserializer().loads(file)  # type: ignore[no-untyped-call]
-    # PySpark connects to a JVM that is there by these.
-    os.environ |= {_PORT: str(port), _SECRET: secret}
-    try:
-        gateway: JavaGateway = launch_gateway()  # type: ignore[no-untyped-call]
-    finally:
-        del os.environ[_PORT], os.environ[_SECRET]
+        try:
+            gateway = _connected(*_answer(process, place))
+        except BaseException:
+            # Nobody else knows of it, also where this is interrupted.
+            process.kill()
+            process.communicate()
+            raise
     gateway.proc = process
+    return gateway
+
+
+def _answer(process: subprocess.Popen[bytes], place: Path) -> tuple[int, str]:
+    """Return the port and the secret that the JVM writes into a file."""
+    while not place.is_file():
+        if process.poll() is not None:
+            raise OSError(f"Java ended with {process.returncode}")
+        SYSTEM_CLOCK.sleep(_PAUSE_SECONDS)
+    with place.open("rb") as file:
+        return read_int(file), UTF8Deserializer().loads(file)  # type: ignore[no-untyped-call]
+
+
+def _connected(port: int, secret: str) -> JavaGateway:
+    """Return PySpark's connection to a JVM that is there.
+
+    PySpark reads port and secret from the environment. Other threads, which run the user's code meanwhile, have the same one, and so have
+    the processes that they start: they would know the secret, and use this JVM as their own. This call alone has another.
+    """
+    environment = {**os.environ, _PORT: str(port), _SECRET: secret}
+    names = {**launch_gateway.__globals__, "os": SimpleNamespace(environ=environment)}
+    connect = FunctionType(launch_gateway.__code__, names, argdefs=launch_gateway.__defaults__)
+    gateway: JavaGateway = connect()
     return gateway

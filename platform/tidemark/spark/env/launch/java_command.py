@@ -68,7 +68,8 @@ def learn_command(java: Path, place: Path) -> None:
     found = done.stdout.partition("\0\n")[2].split("\0")[:-1]
     places = (f"-Xmx{_PLACES[_MEMORY]}", _PLACES[_DEFAULTS], _PLACES[_OPTIONS], _SUBMIT)
     if done.returncode == 0 and found and found[-1] == _SHELL and all(found.count(each) == 1 for each in places):
-        place.write_text(json.dumps(found[: found.index(_SUBMIT) + 1]), encoding="utf-8")
+        kept = {"home": str(home), "command": found[: found.index(_SUBMIT) + 1]}
+        place.write_text(json.dumps(kept), encoding="utf-8")
 
 
 def direct_command(settings: Mapping[str, str], place: Path) -> list[str] | None:
@@ -84,14 +85,29 @@ def direct_command(settings: Mapping[str, str], place: Path) -> list[str] | None
     if any("-Xmx" in text or not _PLAIN.fullmatch(text) for text in options.values()):
         return None
     try:
-        learnt = json.loads(place.read_text(encoding="utf-8"))
+        learnt = _kept(place)
         split = {_PLACES[name]: shlex.split(text) for name, text in options.items()}
     except (OSError, ValueError):
+        return None
+    if learnt is None:
         return None
     memory = f"-Xmx{settings.get(_MEMORY, _DEFAULT_MEMORY)}"
     split[f"-Xmx{_PLACES[_MEMORY]}"] = [memory]
     java = [part for each in learnt for part in split.get(each, [each])]
     return [*java, *(part for name, value in settings.items() for part in ("--conf", f"{name}={value}")), _SHELL]
+
+
+def _kept(place: Path) -> list[str] | None:
+    """Return the command that was learnt; None of an environment that was copied or moved: it names the jars of the old one.
+
+    Raises:
+        OSError, ValueError: there is none.
+    """
+    kept = json.loads(place.read_text(encoding="utf-8"))
+    if not isinstance(kept, dict) or kept.get("home") != str(spark_home()) or not Path(kept["command"][0]).is_file():
+        return None
+    command: list[str] = kept["command"]
+    return command
 
 
 def command_environment() -> dict[str, str]:
