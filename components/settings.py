@@ -32,6 +32,13 @@ ResolvedTranslation = Annotated[
 ]
 
 
+def _as_texts(given: object) -> object:
+    """Return settings as they stand in YAML: Dagster, which fills in templates, makes numbers of texts such as "100"."""
+    if not isinstance(given, Mapping):
+        return given
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given.items()}
+
+
 class DriverSettings(dg.Model, dg.Resolvable):
     """How the driver of a continuous job runs: the spec that the operation ``start`` submits."""
 
@@ -46,6 +53,11 @@ class DriverSettings(dg.Model, dg.Resolvable):
     variables: dict[str, str] = Field(default_factory=dict, description="Environment variables that the job's module reads; no secrets.")
     adaptive_intake: bool = Field(default=False, description="Whether the intake of an epoch follows the duration of the last ones.")
     standby: bool = Field(default=False, description="Whether a process is kept ready that takes over when the driver dies.")
+
+    @field_validator("conf", "variables", mode="before")
+    @classmethod
+    def _are_texts(cls, given: object) -> object:
+        return _as_texts(given)
 
     @field_validator("trigger")
     @classmethod
@@ -150,6 +162,11 @@ class JobSettings(dg.Component, dg.Model, dg.Resolvable):
         ),
     )
     """The fields whose values are data, and no objects of Dagster's."""
+
+    @field_validator("spark_config", mode="before")
+    @classmethod
+    def _are_texts(cls, given: object) -> object:
+        return _as_texts(given)
 
     @model_validator(mode="after")
     def _has_fields_of_one_kind_of_jobs(self) -> Self:
