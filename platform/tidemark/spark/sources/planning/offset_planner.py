@@ -111,9 +111,7 @@ class OffsetPlanner:
             return None
         read, end = self._read, self._stream.latest(self._read, rows=_most(source))
         # Asked after the offsets: if a topic is made again in between, that is noticed now.
-        found = json.loads(end)
-        ids = {**{topic: id_ for topic, id_ in self._topics.items() if topic in found}, **self._ids_of(found)}
-        remade = remade_topics(self._topics, ids, json.loads(read))
+        ids, remade = self._topics_of(json.loads(end))
         require_not_remade(source, remade)
         start = first_offsets(self._spark, self._spec, read, end, folder=self._folder, remade=remade)
         if start != read:
@@ -135,6 +133,13 @@ class OffsetPlanner:
             start=None if start == read else json.loads(start),
             topics=ids,
         )
+
+    def _topics_of(self, end: Mapping[str, object]) -> tuple[Mapping[str, str], frozenset[str]]:
+        """Return the ids of an epoch's topics, and which of them were made again; of sources for which that has no meaning none."""
+        if self._spec.on_remade is None:
+            return self._topics, frozenset()
+        ids = {**{topic: id_ for topic, id_ in self._topics.items() if topic in end}, **self._ids_of(end)}
+        return ids, remade_topics(self._topics, ids, json.loads(self._read))
 
     def _ids_of(self, topics: Iterable[str]) -> dict[str, str]:
         self._ask_ids_at = SYSTEM_CLOCK.monotonic() + _SECONDS_TO_IDS

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from tidemark.graph.model.nodes import SourceNode
 from tidemark.graph.model.source_specs import FormatSpec
 from tidemark.spark.sources.epoch_input import EpochInput
-from tidemark.spark.sources.intake_limits import KAFKA
 from tidemark.spark.sources.kafka.options import resolved
 from tidemark.spark.sources.kafka.remade_topics import offsets_of, remade_topics, require_not_remade
 from tidemark.spark.sources.kafka.topic_ids import TopicIds
@@ -24,12 +23,13 @@ class QueryTopics:
 
     Args:
         spark: the session.
-        sources: of the job.
+        sources: of the job; nothing is asked for those that declare nothing about topics that are made again.
     """
 
     def __init__(self, spark: SparkSession, sources: Sequence[SourceNode]) -> None:
         self._spark = spark
-        self._sources = [source for source in sources if isinstance(source.spec, FormatSpec) and source.spec.format.lower() == KAFKA]
+        # Only of these it is declared what to do.
+        self._sources = [source for source in sources if isinstance(source.spec, FormatSpec) and source.spec.on_remade is not None]
         self._ids: dict[str, TopicIds] = {}
 
     def noted(self, taken: EpochInput, before: EpochRecord | None) -> EpochInput:
