@@ -6,11 +6,13 @@ import importlib
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tidemark.errors import DefinitionError, TidemarkError
-from tidemark.graph.job.job import Job
 from tidemark.state.encoding.redaction import redacted, without_secrets
+
+if TYPE_CHECKING:
+    from tidemark.graph.job.job import Job
 
 _FIX = "name it as MODULE:JOB, such as examples.taxi.job:job, from the folder that the module is importable from, or as PATH.yaml"
 _JOBS_IN_YAML: Final = "tidemark.components.stream_definition"
@@ -63,6 +65,9 @@ def load_job(reference: str, definition: str | None = None) -> Job:
         return read
     if not (separator and module_name and name):
         raise DefinitionError(f"{reference!r} does not name a job", fix=_FIX)
+    # Commands that start a job read references only.
+    from tidemark.graph.job.job import Job
+
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
