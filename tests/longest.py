@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 LONGEST_FILES = (
+    "tests/joins/test_prepared_elements.py",
     "tests/conformance/test_conformance.py",
     "tests/savepoints/test_restore_matrix.py",
     "tests/crash/test_every_point.py",

@@ -80,7 +80,13 @@ def run(
     job = tm.Job(name, outputs=outputs, store=str(folder / "store"))
     done, passes = run_noted(spark, job, monkeypatch, after=after)
     counts = [
-        (operator.keys, operator.rows_accepted, dict(operator.counters), epoch.filters, {key: output.rows for key, output in epoch.outputs.items()})
+        (
+            operator.keys,
+            operator.rows_accepted,
+            dict(operator.counters),
+            epoch.filters,
+            {key: output.rows for key, output in epoch.outputs.items()},
+        )
         for epoch in done.epochs
         for operator in epoch.operators.values()
     ]
