@@ -86,10 +86,9 @@ class TaskInput:
         wanted = []
         if new is not None:
             wanted.append(self._asking(new, "false" if stored is None else stored.wanted_by))
-        before, others = self._keys.before, (self._keys.before.due, self._keys.before.timer, self._keys.before.oldest)
-        if before.reached(self._clock):
-            wanted.append(self._asking(self._keys.due(versions, self._context.before.watermark, self._clock), "true"))
-            others = self._keys.next_deadlines(versions, self._clock)
+        due, others = self._keys.due_now(versions, self._context.before.watermark, self._clock)
+        if due is not None:
+            wanted.append(self._asking(due, "true"))
         needed = rows_of_keys(union_of(kept), union_of(wanted), self._columns, f"({TAG} = {VERSION} OR {FIRES})")
         return union_of([*parts, needed]), others
 

@@ -111,6 +111,13 @@ class KeyTable:
         low, high, earlier, now = runtime_literals(watermark, clock.watermark, self.before.clock, clock.timers_due_until, varying=EPOCH)
         return versions.where(f"({DUE} > {low} AND {DUE} <= {high}) OR ({TIMER} > {earlier} AND {TIMER} <= {now})")
 
+    def due_now(self, versions: DataFrame, watermark: int, clock: OperatorClock) -> tuple[DataFrame | None, tuple[int, int, int]]:
+        """Return the rows that are due, None where none can be; and the least future deadlines, and the oldest time of rows."""
+        before = self.before
+        if not before.reached(clock):
+            return None, (before.due, before.timer, before.oldest)
+        return self.due(versions, watermark, clock), self.next_deadlines(versions, clock)
+
     def next_deadlines(self, versions: DataFrame, clock: OperatorClock) -> tuple[int, int, int]:
         """Return the least future deadlines, and the oldest time of the rows that may be valid; one Spark job."""
         high, now = runtime_literals(clock.watermark, clock.timers_due_until, varying=EPOCH)

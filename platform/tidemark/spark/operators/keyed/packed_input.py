@@ -18,7 +18,7 @@ from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.spark.operators.base.tables import StateTables
 from tidemark.spark.operators.keyed.columns import HASH, NEW, TAG, VERSION
 from tidemark.spark.operators.keyed.input import FEW_ROWS, NO_OTHER_KEYS, Fed
-from tidemark.spark.operators.keyed.key_table import KeyTable
+from tidemark.spark.operators.keyed.key_table import KeyTable, union_of
 from tidemark.spark.operators.keyed.packed_rows import DATA, HASHES, PACKED, PART, ROWS, PackTask
 from tidemark.spark.operators.keyed.task_run import have_small_rows, with_hashes
 from tidemark.state.log.parquet_files import ParquetSummary
@@ -100,8 +100,7 @@ class PackedInput:
             if table.rows > max(FEW_ROWS, staged.rows):
                 stored, others = self._needed(stored, parts, clock)
             parts.append(self._packed(stored, VERSION, count))
-        together = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
-        return together.repartitionById(count, F.col(PART)).select(TAG, DATA), others
+        return union_of(parts).repartitionById(count, F.col(PART)).select(TAG, DATA), others
 
     @contextmanager
     def batch_limit(self, staged: Staged) -> Iterator[None]:
@@ -114,16 +113,13 @@ class PackedInput:
 
     def _needed(self, stored: DataFrame, staged: Sequence[DataFrame], clock: OperatorClock) -> Fed:
         """Return the versions of keys that have elements or are due."""
-        table, before = self._table, self._table.before
         wanted = [rows.select(F.explode(HASHES).alias(HASH)) for rows in staged]
-        others = before.due, before.timer, before.oldest
-        if before.reached(clock):
-            wanted.append(table.due(stored, self._context.before.watermark, clock).select(HASH))
-            others = table.next_deadlines(stored, clock)
+        due, others = self._table.due_now(stored, self._context.before.watermark, clock)
+        if due is not None:
+            wanted.append(due.select(HASH))
         if not wanted:
             return stored.where("false"), others
-        asked = wanted[0] if len(wanted) == 1 else wanted[0].union(wanted[1])
-        return stored.join(asked, HASH, "left_semi"), others
+        return stored.join(union_of(wanted), HASH, "left_semi"), others
 
     def _packed(self, rows: DataFrame, tag: int, parts: int, *, list_hashes: bool = False) -> DataFrame:
         hashed = rows if HASH in rows.columns else with_hashes(rows, self._keys)

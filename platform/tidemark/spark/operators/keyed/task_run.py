@@ -58,6 +58,8 @@ _COUNTS = (
     ),
 )
 
+_VALUES: Final = T.StructType([each for each in VALUE_FIELDS if each.name == DATA])
+
 
 @dataclass(frozen=True)
 class TaskOutput:
@@ -79,17 +81,13 @@ class TaskOutput:
 
     def read(self, context: OperatorContext, tag: int) -> DataFrame:
         """Return the rows of a tag."""
-        if tag in self.packed and self.files.get(tag):
-            return self._values(context, tag).mapInArrow(UnpackTask(), self.packed[tag])
-        if tag in self.packed:
-            return no_rows(context.spark, self.packed[tag])
-        schema = T.StructType([each for each in self.columns if each.name != TAG])
+        packed, columns = self.packed.get(tag), T.StructType([each for each in self.columns if each.name != TAG])
         files = [file.as_state_file(context.epoch) for file in self.files.get(tag, ())]
-        return read_files(context.spark, context.store, files, schema) if files else no_rows(context.spark, schema)
-
-    def _values(self, context: OperatorContext, tag: int) -> DataFrame:
-        files = [file.as_state_file(context.epoch) for file in self.files[tag]]
-        return read_files(context.spark, context.store, files, T.StructType([each for each in VALUE_FIELDS if each.name == DATA]))
+        if not files:
+            return no_rows(context.spark, columns if packed is None else packed)
+        if packed is None:
+            return read_files(context.spark, context.store, files, columns)
+        return read_files(context.spark, context.store, files, _VALUES).mapInArrow(UnpackTask(), packed)
 
     def count(self, name: str) -> int:
         """Return a count, 0 where nothing was counted."""
