@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JJavaError
 
 from tidemark.graph.model.source_specs import FormatSpec
+from tidemark.spark.sources.kafka.remade_topics import remade_topics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,6 +54,20 @@ class TopicIds:
             if id_ != _NO_ID:
                 found[str(topic)] = f"{self._cluster}/{id_}"
         return found
+
+    def since(self, known: Mapping[str, str], topics: Collection[str], read: object) -> tuple[dict[str, str], frozenset[str]]:
+        """Return the ids of topics, and those of the topics that were made again; one that brokers do not know at this moment keeps its id.
+
+        Args:
+            known: the ids of the topics that were read.
+            topics: of which to ask.
+            read: the offsets that were read.
+
+        Raises:
+            py4j.protocol.Py4JJavaError: the brokers do not answer, or refuse it.
+        """
+        ids = {**{topic: id_ for topic, id_ in known.items() if topic in topics}, **self.of(topics)}
+        return ids, remade_topics(known, ids, read)
 
     def close(self) -> None:
         """Close the connection."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Final
@@ -15,7 +15,6 @@ from tidemark.spark.sources.intake_limits import KAFKA, KAFKA_MAX_OFFSETS
 from tidemark.spark.sources.kafka.remade_topics import (
     is_remade,
     offsets_of,
-    remade_topics,
     require_not_remade,
     require_start_in_topic,
     restarted,
@@ -93,8 +92,9 @@ class OffsetPlanner:
         """Ask for the newest offsets, and from time to time for the ids of topics: one that was made again may have as many records."""
         if self._begins_later or not self.has_unread:
             self._latest = self._stream.latest(self._read)
-            if self._spec.on_remade is not None and SYSTEM_CLOCK.monotonic() >= self._ask_ids_at:
-                self._is_remade = bool(remade_topics(self._topics, self._ids_of(self._topics), json.loads(self._read)))
+            if SYSTEM_CLOCK.monotonic() >= self._ask_ids_at:
+                _, remade = self._topics_of(self._topics)
+                self._is_remade = bool(remade)
 
     def fix_end(self) -> None:
         """Let the source end at its newest offsets."""
@@ -134,16 +134,12 @@ class OffsetPlanner:
             topics=ids,
         )
 
-    def _topics_of(self, end: Mapping[str, object]) -> tuple[Mapping[str, str], frozenset[str]]:
-        """Return the ids of an epoch's topics, and which of them were made again; of sources for which that has no meaning none."""
+    def _topics_of(self, topics: Collection[str]) -> tuple[Mapping[str, str], frozenset[str]]:
+        """Return the ids of topics, and which of them were made again; of sources for which that has no meaning none."""
         if self._spec.on_remade is None:
             return self._topics, frozenset()
-        ids = {**{topic: id_ for topic, id_ in self._topics.items() if topic in end}, **self._ids_of(end)}
-        return ids, remade_topics(self._topics, ids, json.loads(self._read))
-
-    def _ids_of(self, topics: Iterable[str]) -> dict[str, str]:
         self._ask_ids_at = SYSTEM_CLOCK.monotonic() + _SECONDS_TO_IDS
-        return self._ids.of(topics)
+        return self._ids.since(self._topics, topics, json.loads(self._read))
 
     def committed(self, position: object) -> None:
         """Do nothing."""

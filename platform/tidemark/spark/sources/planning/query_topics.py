@@ -10,7 +10,7 @@ from tidemark.graph.model.nodes import SourceNode
 from tidemark.graph.model.source_specs import FormatSpec
 from tidemark.spark.sources.epoch_input import EpochInput
 from tidemark.spark.sources.kafka.options import resolved
-from tidemark.spark.sources.kafka.remade_topics import offsets_of, remade_topics, require_not_remade
+from tidemark.spark.sources.kafka.remade_topics import offsets_of, require_not_remade
 from tidemark.spark.sources.kafka.topic_ids import TopicIds
 from tidemark.state.log.records import EpochRecord
 
@@ -49,11 +49,9 @@ class QueryTopics:
                 if source.name not in self._ids:
                     self._ids[source.name] = TopicIds(self._spark, resolved(source, source.spec))
                 known = before.topics.get(source.name, {}) if before is not None else {}
-                read = {topic for topic, _ in offsets_of(taken.now[source.name])}
-                found = self._ids[source.name].of(read)
-                require_not_remade(source, remade_topics(known, found, taken.before.get(source.name)))
-                # A topic that the brokers do not know at this moment keeps its id.
-                topics[source.name] = {**{topic: id_ for topic, id_ in known.items() if topic in read}, **found}
+                asked = {topic for topic, _ in offsets_of(taken.now[source.name])}
+                topics[source.name], remade = self._ids[source.name].since(known, asked, taken.before.get(source.name))
+                require_not_remade(source, remade)
         return replace(taken, topics=topics)
 
     def close(self) -> None:
