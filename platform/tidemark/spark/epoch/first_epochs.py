@@ -7,7 +7,6 @@ are generated then (ADR 56). Spark's own settings choose between both; the resul
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Final
@@ -59,34 +58,16 @@ def _is_small(plan: EpochPlan) -> bool:
 
 @contextmanager
 def _interpreted(spark: SparkSession) -> Iterator[None]:
-    """Have a session interpret expressions in the block; one with other settings than Spark's defaults keeps them.
-
-    The last of the jobs that share a session ends it for all.
-    """
-    name = str(spark._jsparkSession.sessionUUID())  # noqa: SLF001  # several Python objects may stand for one session
-    with _changing:
-        if name not in _users and any(spark.conf.get(key) != value for key, value in _COMPILED.items()):
-            settings = None
-        else:
-            settings = _INTERPRETED if name not in _users else {}
-            _users[name] = _users.get(name, 0) + 1
-            for key, value in settings.items():
-                spark.conf.set(key, value)
-    if settings is None:
+    """Have a session interpret expressions in the block; one with other settings than Spark's defaults keeps them."""
+    if any(spark.conf.get(key) != value for key, value in _COMPILED.items()):
         yield
         return
+    for key, value in _INTERPRETED.items():
+        spark.conf.set(key, value)
     try:
         yield
     finally:
-        with _changing:
-            _users[name] -= 1
-            if not _users[name]:
-                del _users[name]
-                # The JVM may have ended; the error to report is then the one that ended the epoch.
-                with suppress(Py4JError, OSError):
-                    for key in _INTERPRETED:
-                        spark.conf.unset(key)
-
-
-_users: dict[str, int] = {}
-_changing: Final = threading.Lock()
+        # The JVM may have ended; the error to report is then the one that ended the epoch.
+        with suppress(Py4JError, OSError):
+            for key in _INTERPRETED:
+                spark.conf.unset(key)
