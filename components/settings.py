@@ -148,18 +148,16 @@ class JobSettings(dg.Component, dg.Model, dg.Resolvable):
     _places: YamlPlaces = PrivateAttr(default_factory=YamlPlaces)
 
     PLAIN_FIELDS: ClassVar[tuple[str, ...]] = (
-        *(
-            "store",
-            "continuous",
-            "driver",
-            "savepoints",
-            "single_jobs",
-            "source_assets",
-            "alerts",
-            "default_status",
-            "cron",
-            "spark_config",
-        ),
+        "store",
+        "continuous",
+        "driver",
+        "savepoints",
+        "single_jobs",
+        "source_assets",
+        "alerts",
+        "default_status",
+        "cron",
+        "spark_config",
     )
     """The fields whose values are data, and no objects of Dagster's."""
 
