@@ -5,7 +5,7 @@ import re
 import threading
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from docs.grafana import dashboard
 from tests.control.alert_cases import HOUR, T0, job_view
 from tests.driver_resources.resource_cases import RESOURCES
+from tests.repeated import repeated
 from tests.state.conftest import epoch_progress
 from tidemark.control.alerts.delivery.delivery_queue import ReceiverCounts
 from tidemark.control.alerts.engine.alert_evaluator import WatchReport
@@ -217,21 +218,9 @@ def test_times_at_the_ends_of_time_are_no_numbers() -> None:
 def test_a_thousand_jobs_are_scraped_while_passes_go_on() -> None:
     made = MetricRegistry()
     views = tuple(replace(busy_view(), job=f"job-{number}") for number in range(1000))
-    server, stop = serve_metrics(made, 0), threading.Event()
-
-    def passes() -> None:
-        while not stop.wait(0.01):
-            made.publish(MetricSnapshot(views))
-
-    thread = threading.Thread(target=passes)
-    thread.start()
-    try:
+    with closing(serve_metrics(made, 0)) as server, repeated(lambda: made.publish(MetricSnapshot(views)), every=0.01):
         made.publish(MetricSnapshot(views))
         assert sum(name == "tidemark_epochs_total" for name, _ in scrape(server.url)) == 1000
-    finally:
-        stop.set()
-        thread.join()
-        server.close()
 
 
 def test_a_driver_shows_its_own_job_from_the_store(tmp_path: Path) -> None:

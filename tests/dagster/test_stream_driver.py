@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from tests.control.drivers import until
 from tests.dagster.instances import temporary_instance
 from tests.dagster.sandboxes import MARKS
 from tests.few_rows import FEW_ROWS
+from tests.repeated import repeated
 from tidemark.components import TidemarkStreamComponent
 from tidemark.control import launchers_here, observe, read_spec
 from tidemark.savepoints.core.savepoint_store import SavepointStore
@@ -50,23 +49,6 @@ class Rides:
         unseen.write_text("".join(json.dumps(ride) + "\n" for ride in rides))
         unseen.rename(self.root / "landing" / unseen.name)
         self.landed += 1
-
-    @contextmanager
-    def landing(self) -> Iterator[None]:
-        """Let a file land each second while the block runs."""
-        ended = threading.Event()
-
-        def run() -> None:
-            while not ended.wait(1):
-                self.land()
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
 
     def change(self, old: str, new: str) -> None:
         """Change the YAML."""
@@ -143,7 +125,7 @@ def test_a_life_in_yaml_alone(rides: Rides) -> None:
     assert check.returncode == 0, (check.stdout, check.stderr)
 
     before = len(rides.table())
-    with rides.landing():
+    with repeated(rides.land, every=1):
         rides.operate(upgrade={"code": str(rides.defs / "defs.yaml"), "good_epochs": 2, "why": "free rides are not counted"})
     until(lambda: len(rides.table()) >= rides.landed - 1, "the rest")
     counts = [int(str(row["rides"])) for row in rides.table()]

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import random
 import textwrap
-import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
 from deltalake import DeltaTable
 
 from tests.few_rows import FEW_ROWS
+from tests.repeated import repeated
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.model.spec import JobSpec, RestartPolicy
 
@@ -111,22 +110,9 @@ class Feeder:
         return f"k{2 * self._chance.randrange(_KEYS // 2) + busy}"
 
 
-@contextmanager
-def feeding(feeder: Feeder) -> Iterator[None]:
+def feeding(feeder: Feeder) -> AbstractContextManager[None]:
     """Let files land while the block runs."""
-    ended = threading.Event()
-
-    def go() -> None:
-        while not ended.wait(_EVERY_SECONDS):
-            feeder.land()
-
-    thread = threading.Thread(target=go, name="feeder", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
+    return repeated(feeder.land, every=_EVERY_SECONDS)
 
 
 def table(folder: Path, job: str) -> Counter[tuple[str, ...]]:
