@@ -9,6 +9,7 @@ import pytest
 from docs.reference import commands
 from tests.architecture.sources import package_sources
 from tests.docs.page_commands import commands_of, require_understood
+from tests.docs.test_snippets import CHECKOUT, PAGES
 
 PAGE = commands.PLACE.read_text(encoding="utf-8")
 INTERNAL = {"TIDEMARK_DRIVER", "TIDEMARK_SCRATCH"}
@@ -25,6 +26,22 @@ def test_every_variable_that_the_code_reads_is_listed() -> None:
     assert set(re.findall(r"^\| `(TIDEMARK_[A-Z_]+)`", PAGE, re.MULTILINE)) == read - INTERNAL
 
 
-@pytest.mark.parametrize("line", sorted(set(commands_of(PAGE))))
-def test_each_example_is_understood(line: str) -> None:
-    require_understood(line)
+def typed() -> dict[str, str]:
+    """Return the commands that all pages type, with one of their pages."""
+    found = {}
+    for page in PAGES:
+        if "adr" not in page.parts:
+            for line in commands_of(page.read_text(encoding="utf-8")):
+                found[re.split(r" [|>]+ |  +#", line)[0]] = str(page.relative_to(CHECKOUT))
+    return found
+
+
+TYPED = typed()
+
+
+@pytest.mark.parametrize("line", sorted(TYPED))
+def test_each_command_of_each_page_is_understood(line: str) -> None:
+    try:
+        require_understood(line)
+    except Exception as error:
+        raise AssertionError(f"{TYPED[line]}: {line}") from error
