@@ -32,7 +32,7 @@ def typed() -> dict[str, str]:
     for page in PAGES:
         if "adr" not in page.parts:
             for line in commands_of(page.read_text(encoding="utf-8")):
-                found[re.split(r" [|>]+ |  +#", line)[0]] = str(page.relative_to(CHECKOUT))
+                found[re.split(r" \| | >> |  +#", line)[0]] = str(page.relative_to(CHECKOUT))
     return found
 
 
