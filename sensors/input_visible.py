@@ -1,4 +1,4 @@
-"""A sensor that requests a run when what came of an input is visible in a job's outputs."""
+"""A sensor that requests a run when the results of an input are visible in a job's outputs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def build_input_sensor(
     return job_sensor(
         job,
         name=sensor_name(job, "inputs", name),
-        description=f"Requests a run when what came of the inputs that it waits for is visible in the outputs of `{job.name}`.",
+        description=f"Requests a run when the results of the inputs that it waits for are visible in the outputs of `{job.name}`.",
         options=options or SensorOptions(alert_key=None),
         decide=decide,
     )

@@ -1,4 +1,4 @@
-"""A check that what came of given inputs is visible in the job's outputs."""
+"""A check that the results of given inputs are visible in the job's outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A check and a sensor on whether what came of inputs is visible."""
+"""A check and a sensor on whether the results of inputs are visible."""
 
 from __future__ import annotations
 

@@ -55,6 +55,7 @@ from .model.launcher import Launcher as Launcher
 from .model.records import Lifecycle as Lifecycle
 from .model.spec import AlertThresholds as AlertThresholds
 from .model.spec import JobSpec as JobSpec
+from .model.spec import RestartPolicy as RestartPolicy
 from .model.spec import SpecGeneration as SpecGeneration
 from .model.spec import StopMode as StopMode
 from .model.upgrade_records import UpgradeCheck as UpgradeCheck

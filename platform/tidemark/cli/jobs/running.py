@@ -125,7 +125,9 @@ def run(
     examples=("tidemark graph first_job:job", "tidemark graph first_job:job --format mermaid", "tidemark graph first_job:job --json"),
 )
 @click.argument("job", metavar="MODULE:JOB")
-@click.option("--format", "form", type=click.Choice(["text", "mermaid"]), default="text", show_default=True)
+@click.option(
+    "--format", "form", type=click.Choice(["text", "mermaid"]), default="text", show_default=True, help="Text, or a chart for Mermaid."
+)
 @click.option("--schedule", is_flag=True, help="Print the passes of an epoch, in order.")
 @json_option
 def graph(job: str, form: str, *, schedule: bool, as_json: bool) -> None:

@@ -11,7 +11,7 @@ from tidemark.cli.program.documented_command import DocumentedCommand
 @click.command("class-archive", cls=DocumentedCommand, examples=("tidemark class-archive",))
 @click.option("--remove", is_flag=True, help="Remove the archive; drivers start without one.")
 def class_archive(*, remove: bool) -> None:
-    """Start Spark in two thirds of the time: create a Java class-data archive of the classes that a driver loads.
+    """Start drivers in 60 % of the time: create a Java class-data archive of the classes that a driver loads.
 
     Takes about a minute, and 200 MB in the environment that tidemark is installed in. Create it again after installing another Java or
     PySpark; until then Spark starts without it.

@@ -29,7 +29,7 @@ SECTIONS: Final[Sections] = {
         ("history", "show.status:history", "Show a job's latest epochs, or who changed what (--changes)."),
         ("logs", "show.status:logs", "Show the log of a job's driver."),
         ("state", "show.show_state:state", "Show a job's stored state: windows and keys."),
-        ("wait", "show.waiting:wait", "Wait until what came of a file, a record of Kafka's or an epoch is visible in a job's outputs."),
+        ("wait", "show.waiting:wait", "Wait until the results of a file, a record of Kafka or an epoch are visible in a job's outputs."),
         ("profile", "show.profile:profile", "Draw flame graphs of a running driver: where its JVM and its Python spend their time."),
         ("silence", "jobs.silence:silence", "Silence alerts for a time."),
     ),
@@ -56,7 +56,7 @@ SECTIONS: Final[Sections] = {
         ("promote", "jobs.upgrading:promote", "Upgrade a job to the code of its fork."),
     ),
     "This machine": entries(
-        ("connectors", "jobs.connectors:connectors", "Install the jars of Spark's connectors: Kafka, Postgres."),
+        ("connectors", "jobs.connectors:connectors", "Install the jars of Spark's connectors: Kafka, Avro, Postgres, S3."),
         ("class-archive", "program.class_archive:class_archive", "Create a Java archive of Spark's classes, so that Spark starts faster."),
     ),
 }

@@ -1,4 +1,4 @@
-"""``tidemark wait``: returns when what came of an input is visible in a job's outputs. It reads small files and starts no JVM."""
+"""``tidemark wait``: returns when the results of an input are visible in a job's outputs. It reads small files and starts no JVM."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FORMS = "epoch:N, file:PATH or kafka:TOPIC:PARTITION:OFFSET; may be given more t
 @store_option
 @json_option
 def wait(job: str, store: str | None, *, wanted: tuple[str, ...], output: str, source: str, timeout: int, as_json: bool) -> None:
-    """Wait until what came of an input is visible in a job's outputs. JOB is a job's name.
+    """Wait until the results of an input are visible in a job's outputs. JOB is a job's name.
 
     Results that the input will have only later, such as those of a window that the watermark has not passed, come with a later epoch.
     Exits with 75 if the time is over.

@@ -1,4 +1,4 @@
-"""Waits until what came of an input is visible in a job's outputs: of a file, of a record of Kafka's, or of an epoch.
+"""Waits until the results of an input are visible in a job's outputs: of a file, of a record of Kafka's, or of an epoch.
 
 The answer is in the job's log: an epoch's record has the offsets of each source behind it, and the names of the files. An input is visible
 once the first epoch that has it behind it has been published. Results that the input only will have, such as those of a window that the
@@ -281,7 +281,7 @@ def wait_for(
     timeout: Duration = "10 minutes",
     on_progress: Callable[[Completion], None] | None = None,
 ) -> Completion:
-    """Wait until what came of an input is visible in a job's outputs. Starts no JVM, and does not run the job.
+    """Wait until the results of an input are visible in a job's outputs. Starts no JVM, and does not run the job.
 
     Results that the input will have only later, such as those of a window that the watermark has not passed, come with a later epoch.
 

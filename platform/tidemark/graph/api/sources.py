@@ -32,7 +32,7 @@ def source(name: str, spec: SourceSpec, *, watermarks: WatermarkStrategy, malfor
 
     Args:
         name: identifies the source's positions in checkpoints; letters, digits and ``_``.
-        spec: where elements come from: ``files(...)``, ``from_elements(...)``, ``streaming_format(...)``, ``rate(...)``.
+        spec: where elements come from, such as ``files(...)``, ``kafka_source(...)``, ``delta_source(...)`` or ``from_elements(...)``.
         watermarks: how elements are timed, such as ``bounded_out_of_orderness("5 minutes", timestamp="pickup_at")``.
         malformed_to: tag of the side output for records that cannot be parsed or timed; without it they are counted only.
 
@@ -157,7 +157,7 @@ def streaming_format(
         max_bytes_per_epoch: greatest number of bytes of one epoch, for formats that can be bounded so: Delta.
 
     Raises:
-        DefinitionError: no format, an unreadable schema, a limit below 1, one that the format does not have, or one said twice.
+        DefinitionError: no format, an unreadable schema, a limit below 1, one that the format does not have, or one that is given twice.
 
     >>> streaming_format("kafka", options={"subscribe": "rides"}, max_rows_per_epoch=100_000).options["maxOffsetsPerTrigger"]
     '100000'

@@ -28,7 +28,7 @@ def delta_table(path: str, *, schema: str | None = None) -> LookupTable:
 def parquet_table(path: str, *, schema: str | None = None) -> LookupTable:
     """Return a folder of Parquet files for ``lookup``. An epoch reads a copy of it that was made when the epoch was planned.
 
-    A copy has the columns that are looked up, and lies with the job's state. When it is time to look for a newer version, the folder is
+    A copy has the columns that are looked up, and is part of the job's state. When it is time to look for a newer version, the folder is
     copied if the names, sizes or times of its files differ; where its rows are the same the older copy stays.
 
     Args:
@@ -54,7 +54,7 @@ def jdbc_table(
 ) -> LookupTable:
     """Return a table of a database for ``lookup``, read by JDBC. An epoch reads a copy of it that was made when the epoch was planned.
 
-    A copy has the columns that are looked up, and lies with the job's state. Each time that ``refresh`` has passed the table is read again;
+    A copy has the columns that are looked up, and is part of the job's state. The table is read again when ``refresh`` has passed;
     where its rows are the same the older copy stays. The session needs the jar of the database's driver (``spark.jars.packages``).
 
     Args:

@@ -1,4 +1,4 @@
-"""Java's archive of the classes that a driver loads: with it, Spark starts and runs its first epoch in two thirds of the time.
+"""Java's archive of the classes that a driver loads: with it, Spark starts and runs its first epoch in 60 % of the time.
 
 A JVM that starts a Spark session reads and verifies some twenty thousand classes, and again at each start. Java can write them to a file
 once, which later JVMs map into memory (JEP 350, class data sharing). The file is made from a short run of small jobs, and lies in

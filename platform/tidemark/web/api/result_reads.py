@@ -42,7 +42,7 @@ class DiffForm:
 
 
 def get_visibility(call: Call, form: InputForm) -> Visibility:
-    """Show whether what came of an input is visible in a job's outputs."""
+    """Show whether the results of an input are visible in a job's outputs."""
     call.service.require(call.job)
     watch = InputWatch(call.service.store, call.job, source=form.source, output=form.output, clock=call.service.clock)
     found = watch.look(Input.parse(form.input))
