@@ -57,8 +57,8 @@ BOUND: Final = "5 minutes"
 TEXT: Final = """\
 # Performance of connectors
 
-`python -m benchmarks.operation.connectors` wrote this page: medians of {rounds} rounds on {cores} cores, Python {python}, PySpark {spark},
-with broker and server on the same machine.
+`python -m benchmarks.operation.connectors --rows {count} --rounds {rounds}` wrote this page: medians of the rounds, after one that is not
+counted, on {cores} cores, Python {python}, PySpark {spark}, with broker and server on the same machine. Both engines have their defaults.
 
 ## Jobs
 
@@ -270,7 +270,7 @@ def page(
     """Return the page of a run."""
     took, epochs = jobs
     versions = {"python": platform.python_version(), "spark": version("pyspark")}
-    lines = [TEXT.format(rows=f"{rows:,}", rounds=rounds, epochs=epochs, cores=cores(), **versions)]
+    lines = [TEXT.format(rows=f"{rows:,}", count=rows, rounds=rounds, epochs=epochs, cores=cores(), **versions)]
     for name, guarantee, guarantee_of_stock, to, engine in ROWS_OF_PAGE:
         own, stock = took[to, engine], took[to, "spark"]
         figures = f"{rows / own:,.0f} | {rows / stock:,.0f} | {stock / own:.2f}"

@@ -108,4 +108,3 @@ def test_nothing_that_a_job_leaves_shows_them(
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert any(path.name == "status.json" for path in files)
     assert [path for path in files if MARKER.encode() in path.read_bytes()] == []
-    assert any(b"FARES_JAAS" in path.read_bytes() for path in files), "records name the variables"
