@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Final, Literal, get_args
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 from confluent_kafka import Producer
@@ -41,6 +41,7 @@ from tidemark.spark.env.session import build_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 PAGE: Final = Path("docs") / "reference" / "connectors-performance.md"
 ROWS: Final = 2_000_000
@@ -56,20 +57,32 @@ BOUND: Final = "5 minutes"
 TEXT: Final = """\
 # Performance of connectors
 
-`python -m benchmarks.operation.connectors` wrote this page: medians of {rounds} rounds on {cores} cores, Python {python}, PySpark {spark},
-with broker and server on the same machine.
+`python -m benchmarks.operation.connectors --rows {count} --rounds {rounds}` wrote this page: medians of the rounds, after one that is not
+counted, on {cores} cores, Python {python}, PySpark {spark}, with broker and server on the same machine. Both engines have their defaults.
 
 ## Jobs
 
-{rows} fares as JSON, in four partitions and ten epochs, are counted by driver and hour. Each round is checked: its results have each fare
-once. Stock Spark 4.3 has no Delta sink, so it writes Parquet files, without a log; its records in Kafka are at least once. Tidemark's
-results are exactly once in both.
+{rows} fares as JSON, in four partitions, are counted by driver and hour. Both engines read them in {epochs} epochs (triggers) of the same
+rows, which each round checks, and its results have each fare once. Stock Spark 4.3 has no Delta sink, so it writes Parquet files, without a
+table's log.
 
-| from Kafka to | Tidemark, rows/s | stock Spark, rows/s | stock Spark's time by Tidemark's |
-|---|---|---|---|"""
+| from Kafka to | Tidemark's guarantee | stock Spark's | Tidemark, rows/s | stock Spark, rows/s | stock Spark's time by Tidemark's |
+|---|---|---|---|---|---|"""
 
 To = Literal["kafka", "delta"]
-ENDS: Final[tuple[To, ...]] = get_args(To)
+Engine = Literal["tidemark", "tidemark, at least once", "spark"]
+RUNS: Final[tuple[tuple[To, Engine], ...]] = (
+    ("kafka", "tidemark"),
+    ("kafka", "tidemark, at least once"),
+    ("kafka", "spark"),
+    ("delta", "tidemark"),
+    ("delta", "spark"),
+)
+ROWS_OF_PAGE: Final[tuple[tuple[str, str, str, To, Engine], ...]] = (
+    ("Kafka", "exactly once", "at least once", "kafka", "tidemark"),
+    ("Kafka", "at least once", "at least once", "kafka", "tidemark, at least once"),
+    ("Delta (stock Spark: Parquet)", "exactly once", "exactly once for Spark's readers", "delta", "tidemark"),
+)
 
 
 def fill(address: str, topic: str, rows: int) -> None:
@@ -111,8 +124,14 @@ class Flow:
         self._most = -(-rows // EPOCHS)
         self._results = create_topic(address, f"results-{folder.name}", partitions=PARTITIONS)
         self.said = "stock Spark says nothing of its rows"
+        self.read: list[int] = []
+        """The rows of each epoch that had any."""
 
-    def tidemark(self, to: To) -> float:
+    def run(self, to: To, engine: Engine) -> float:
+        """Return the seconds that an engine takes."""
+        return self.stock(to) if engine == "spark" else self.tidemark(to, exactly_once=engine == "tidemark")
+
+    def tidemark(self, to: To, *, exactly_once: bool = True) -> float:
         """Return the seconds that Tidemark takes; what the run says is kept in ``said``."""
         spec = tm.kafka_source(
             servers=self._address, topics=self._topic, format="json", schema=SCHEMA, start="earliest", max_rows_per_epoch=self._most
@@ -122,13 +141,14 @@ class Flow:
         )
         windows = fares.key_by("driver").window(tm.tumbling("1 hour")).aggregate(total=tm.sum("fare"), n=tm.count()).uid("windows")
         if to == "kafka":
-            output = tm.kafka_sink(windows, servers=self._address, topic=self._results, key=["driver"])
+            guarantee: Literal["exactly_once", "at_least_once"] = "exactly_once" if exactly_once else "at_least_once"
+            output = tm.kafka_sink(windows, servers=self._address, topic=self._results, key=["driver"], guarantee=guarantee)
         else:
             output = tm.delta(windows, str(self._folder / "results"))
         job = tm.Job("fares", {"results": output}, store=str(self._folder / "store"))
         results: list[tm.RunResult] = []
         took = kafka_sink.seconds(lambda: results.append(tm.run(job, spark=self._spark)))
-        self.said = _said(results[0])
+        self.said, self.read = _said(results[0]), [epoch.rows_in for epoch in results[0].epochs if epoch.rows_in]
         return took
 
     def stock(self, to: To) -> float:
@@ -142,7 +162,15 @@ class Flow:
         else:
             writer = writer.format("parquet").option("path", str(self._folder / "results"))
         writer = writer.trigger(availableNow=True)
-        return kafka_sink.seconds(lambda: writer.start().awaitTermination())
+        queries: list[StreamingQuery] = []
+
+        def drain() -> None:
+            queries.append(writer.start())
+            queries[0].awaitTermination()
+
+        took = kafka_sink.seconds(drain)
+        self.read = [rows for progress in queries[0].recentProgress if (rows := progress.numInputRows)]
+        return took
 
     def _stock_windows(self) -> DataFrame:
         from pyspark.sql import functions as F
@@ -175,23 +203,26 @@ def _said(result: tm.RunResult) -> str:
     return f"{result.epochs_run} epochs read {result.rows_in} rows and wrote {written}; {late} rows were late, open windows have {left}"
 
 
-def flows(spark: SparkSession, address: str, rows: int, rounds: int) -> dict[tuple[To, str], float]:
-    """Return the median of seconds by end and engine; the engines take turns, after a round that is not counted."""
+def flows(spark: SparkSession, address: str, rows: int, rounds: int) -> tuple[dict[tuple[To, Engine], float], int]:
+    """Return the median of seconds by end and engine, and the epochs of each; the engines take turns, after a round that is not counted."""
     fill(address, create_topic(address, "fares", partitions=PARTITIONS), rows)
-    found: dict[tuple[To, str], list[float]] = {}
+    found: dict[tuple[To, Engine], list[float]] = {}
+    read: list[int] = []
     for number in range(rounds + 1):
-        for to in ENDS:
-            for engine in ("tidemark", "spark"):
-                folder = Path(tempfile.mkdtemp(prefix="flow-"))
-                flow = Flow(spark, address, "fares", rows, folder)
-                took = flow.tidemark(to) if engine == "tidemark" else flow.stock(to)
-                if (counted := flow.counted(to, delta=engine == "tidemark")) != rows:
-                    raise DisagreementError(f"{engine} to {to} has counted {counted} fares, of {rows}: {flow.said}", fix="find out which")
-                print(f"round {number}, Kafka to {to}, {engine}: {took:.1f} s", flush=True)
-                if number:
-                    found.setdefault((to, engine), []).append(took)
-                shutil.rmtree(folder)
-    return {key: median(each) for key, each in found.items()}
+        for to, engine in RUNS:
+            folder = Path(tempfile.mkdtemp(prefix="flow-"))
+            flow = Flow(spark, address, "fares", rows, folder)
+            took = flow.run(to, engine)
+            if (counted := flow.counted(to, delta=engine != "spark")) != rows:
+                raise DisagreementError(f"{engine} to {to} has counted {counted} fares, of {rows}: {flow.said}", fix="find out which")
+            read = read or flow.read
+            if flow.read != read:
+                raise DisagreementError(f"{engine} to {to} has read {flow.read} rows by epoch, and others {read}", fix="compare alike")
+            print(f"round {number}, Kafka to {to}, {engine}: {took:.1f} s", flush=True)
+            if number:
+                found.setdefault((to, engine), []).append(took)
+            shutil.rmtree(folder)
+    return {key: median(each) for key, each in found.items()}, len(read)
 
 
 @contextmanager
@@ -229,18 +260,26 @@ def _medians(found: Sequence[dict[str, float]]) -> dict[str, float]:
     return {name: median(each[name] for each in found) for name in found[0]}
 
 
-def page(rows: int, rounds: int, jobs: dict[tuple[To, str], float], kafka: dict[str, float], postgres: dict[str, float]) -> str:
+def page(
+    rows: int,
+    rounds: int,
+    jobs: tuple[dict[tuple[To, Engine], float], int],
+    kafka: dict[str, float],
+    postgres: dict[str, float],
+) -> str:
     """Return the page of a run."""
-    lines = [TEXT.format(rows=f"{rows:,}", rounds=rounds, cores=cores(), python=platform.python_version(), spark=version("pyspark"))]
-    for to in ENDS:
-        name = "Kafka" if to == "kafka" else "Delta (stock Spark: Parquet)"
-        own, stock = jobs[to, "tidemark"], jobs[to, "spark"]
-        lines.append(f"| {name} | {rows / own:,.0f} | {rows / stock:,.0f} | {stock / own:.2f} |")
+    took, epochs = jobs
+    versions = {"python": platform.python_version(), "spark": version("pyspark")}
+    lines = [TEXT.format(rows=f"{rows:,}", count=rows, rounds=rounds, epochs=epochs, cores=cores(), **versions)]
+    for name, guarantee, guarantee_of_stock, to, engine in ROWS_OF_PAGE:
+        own, stock = took[to, engine], took[to, "spark"]
+        figures = f"{rows / own:,.0f} | {rows / stock:,.0f} | {stock / own:.2f}"
+        lines.append(f"| {name} | {guarantee} | {guarantee_of_stock} | {figures} |")
     lines += ["", "## Sinks", "", f"{rows:,} staged rows of about 100 bytes are published, and an epoch of 10 rows."]
-    for title, figures in (("Kafka", kafka), ("Postgres", postgres)):
+    for title, measured in (("Kafka", kafka), ("Postgres", postgres)):
         lines += ["", f"| {title} | rows/s | seconds |", "|---|---|---|"]
-        for name, took in figures.items():
-            lines.append(f"| {name} | {(10 if '10 rows' in name else rows) / took:,.0f} | {took:.3g} |")
+        for name, seconds in measured.items():
+            lines.append(f"| {name} | {(10 if '10 rows' in name else rows) / seconds:,.0f} | {seconds:.3g} |")
     return "\n".join(lines) + "\n"
 
 

@@ -148,6 +148,11 @@ def clock_of(attempt: int) -> ManualClock:
     return ManualClock(FAR_FUTURE + attempt * 10_000_000)
 
 
+def rescaled(job: tm.Job, parallelism: int) -> tm.Job:
+    """Return a job with another parallelism, as new code has it."""
+    return tm.Job(job.name, outputs=dict(job.outputs), store=job.store, parallelism=parallelism, retained_epochs=job.retained_epochs)
+
+
 def run(job: tm.Job, spark: SparkSession, clock: ManualClock, *, max_epochs: int | None = None, end_of_input: bool = False) -> tm.RunResult:
     """Run the job; its clock goes on after each epoch."""
     return tm.run(

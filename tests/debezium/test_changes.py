@@ -147,6 +147,26 @@ def check_malformed(found: list[Row]) -> None:
             assert json.loads(each["raw"])["value"] == value
 
 
+def test_a_table_whose_columns_change(spark: SparkSession, tmp_path: Path) -> None:
+    """A column that is added is not read, one that is gone is null, and one of another type makes records malformed."""
+    more = change("c", None, {**row(1), "note": "new column"})
+    fewer = change("u", None, {"id": 1, "amount": "2.00"})
+    other = change("u", None, {"id": 1, "status": "paid", "amount": ["2.00"]})
+    value = json.dumps({"op": "u", "after": {"status": "x"}, "source": {"ts_ms": 1_690_000_000_000}})
+    without_key = ('{"no": 1}', value)
+    orders = tm.debezium(
+        "orders", elements([[more], [fewer], [other], [without_key]]), schema=SCHEMA, key=["id"], watermarks=TIMED, malformed_to=MALFORMED
+    )
+    found = Histories(spark, tmp_path).run({"orders": orders, "malformed": orders.side_output(MALFORMED)})
+    contents = [shown(rows) for rows in contents_of(found["orders"], ["id"])]
+    assert contents[0] == shown([row(1)])
+    assert {tuple(rows[0].items()) for rows in contents[1:]} == {tuple(shown([row(1, None, "2.00")])[0].items())}
+    reasons = [each["reason"] for epoch in found["malformed"] for each in epoch]
+    assert len(reasons) == 2
+    assert "record cannot be parsed" in reasons[0]
+    assert "column of the key is null" in reasons[1]
+
+
 def test_an_update_without_its_row_before_is_refused_where_no_rows_are_kept(spark: SparkSession, tmp_path: Path) -> None:
     for before in (None, {"id": 1, "status": None, "amount": None}):
         records = elements([[change("r", None, row(1)), change("u", before, row(1, "paid"))]])

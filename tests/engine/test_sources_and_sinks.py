@@ -101,6 +101,18 @@ def test_json_files_over_several_runs(lab: Lab, landing: Path) -> None:
     assert third.epochs[-1].end_of_input
 
 
+def test_another_schema_of_the_files_holds_from_the_next_epoch(lab: Lab, landing: Path) -> None:
+    land(landing, "1.json", {"k": "a", "t": 1, "v": 5, "note": "x"})
+    before = lab.run({"rows": arriving(landing, "json")}, end_of_input=False)
+    assert before.rows["rows"] == [{"k": "a", "t": 1, "v": 5}]
+    land(landing, "2.json", {"k": "b", "t": 2, "v": 6, "note": "y"}, {"k": "c", "t": 3, "v": "many"})
+    changed = arriving(landing, "json", schema="k STRING, t BIGINT, v STRING, note STRING")
+    after = lab.run({"rows": changed, "bad": changed.side_output(BAD)})
+    # The first file is not read again.
+    assert after.of("rows", "k", "v", "note") == [("b", "6", "y"), ("c", "many", None)]
+    assert after.rows["bad"] == []
+
+
 def test_csv_files(lab: Lab, landing: Path) -> None:
     source = arriving(landing, "csv", options={"header": "true"}, max_files_per_epoch=1)
     land(landing, "1.csv", "k,t,v", "a,1,5", "b,now,6", "c,3")

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+import tidemark as tm
+from tidemark.errors import SetupError
+from tidemark.locations import Location
 from tidemark.spark.env import connector_jars
 from tidemark.spark.env.connector_jars import CLASS_PATHS, S3, Jar, connector_settings
+from tidemark.spark.env.file_systems import require_file_systems
 from tidemark.spark.env.store_settings import azure_settings, google_settings, hand_over, s3_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SECRET = "marker-77af-of-a-key"  # noqa: S105 - what must be in no setting of a session
+SECRET = "marker77afOfAKey"  # noqa: S105 - what must be in no setting of a session
 HOST = "lake.dfs.core.windows.net"
 
 
@@ -58,12 +63,51 @@ def test_azure() -> None:
     assert azure_settings({"AZURE_CLIENT_ID": "c"}, "lake") == {}
 
 
-def test_google() -> None:
-    assert google_settings({"GOOGLE_SERVICE_ACCOUNT": "/a.json", "GOOGLE_APPLICATION_CREDENTIALS": "/b.json"}) == {
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"AZURE_STORAGE_ACCOUNT_KEY": f"{SECRET}!"}, "AZURE_STORAGE_ACCOUNT_KEY is no key of a storage account: it is not in base64"),
+        ({"AZURE_STORAGE_ACCESS_KEY": f"'{SECRET}'"}, "AZURE_STORAGE_ACCESS_KEY is no key of a storage account"),
+        ({"AZURE_CLIENT_SECRET": SECRET, "AZURE_TENANT_ID": "t"}, "AZURE_CLIENT_SECRET has the secret.*AZURE_CLIENT_ID is not set.*'lake'"),
+        ({"AZURE_CLIENT_SECRET": SECRET, "AZURE_CLIENT_ID": "c"}, "AZURE_TENANT_ID is not set"),
+    ],
+)
+def test_credentials_of_azure_that_cannot_be_used_are_refused(given: dict[str, str], said: str) -> None:
+    with pytest.raises(SetupError, match=said) as raised:
+        azure_settings(given, "lake")
+    assert SECRET not in str(raised.value)
+
+
+def key_file(folder: Path, **fields: str) -> Path:
+    """Write a file as Google gives it."""
+    path = folder / "key.json"
+    path.write_text(json.dumps({"type": "service_account", "client_email": "a@b", "private_key": SECRET, **fields}))
+    return path
+
+
+def test_google(tmp_path: Path) -> None:
+    file = key_file(tmp_path)
+    assert google_settings({"GOOGLE_SERVICE_ACCOUNT": str(file), "GOOGLE_APPLICATION_CREDENTIALS": "/b.json"}) == {
         "fs.gs.auth.type": "SERVICE_ACCOUNT_JSON_KEYFILE",
-        "fs.gs.auth.service.account.json.keyfile": "/a.json",
+        "fs.gs.auth.service.account.json.keyfile": str(file),
     }
     assert google_settings({}) == {}
+
+
+def test_credentials_of_google_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
+    other, broken, empty = (tmp_path / name for name in ("other", "broken", "empty"))
+    for folder in (other, broken, empty):
+        folder.mkdir()
+    (broken / "key.json").write_text(f"-----BEGIN PRIVATE KEY-----{SECRET}")
+    for file, said in (
+        (tmp_path / "nothing.json", "which cannot be read: No such file or directory"),
+        (broken / "key.json", "which is no JSON"),
+        (key_file(other, type="authorized_user"), "which is no key of a service account: its type is authorized_user"),
+        (key_file(empty, private_key=""), "which is no key of a service account"),
+    ):
+        with pytest.raises(SetupError, match=rf"GOOGLE_APPLICATION_CREDENTIALS names {file}, {said}") as raised:
+            google_settings({"GOOGLE_APPLICATION_CREDENTIALS": str(file)})
+        assert SECRET not in str(raised.value)
 
 
 def test_an_installed_connector_for_s3_is_on_the_class_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,9 +132,47 @@ def test_credentials_are_handed_over_within_the_jvm(spark: SparkSession) -> None
     hand_over(spark, azure_settings({"AZURE_STORAGE_ACCOUNT_KEY": SECRET}, "lake"))
     try:
         assert conf.get(f"fs.azure.account.key.{HOST}") == SECRET
-        hand_over(spark, azure_settings({"AZURE_STORAGE_ACCOUNT_KEY": "another"}, "lake"))
+        hand_over(spark, azure_settings({"AZURE_STORAGE_ACCOUNT_KEY": "YW5vdGhlcg=="}, "lake"))
         assert conf.get(f"fs.azure.account.key.{HOST}") == SECRET
         assert SECRET not in repr(spark.sparkContext.getConf().getAll())
     finally:
         for name in azure_settings({"AZURE_STORAGE_ACCOUNT_KEY": SECRET}, "lake"):
+            conf.unset(name)
+
+
+@pytest.mark.spark
+def test_a_job_hands_over_what_each_of_its_places_needs(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two accounts of Azure and a bucket of Google, in a session that has a file system for these, though not the clouds' own."""
+    conf = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
+    file = key_file(tmp_path)
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "store")
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", SECRET)
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(file))
+    rows = tm.source(
+        "rows",
+        tm.files("abfss://in@landing.dfs.core.windows.net/rows", format="json", schema="at TIMESTAMP"),
+        watermarks=tm.ascending(timestamp="at"),
+    )
+    job = tm.Job("clouds", {"rows": tm.delta(rows, "gs://lake/rows")})
+    wanted = {f"fs.azure.account.key.{account}.dfs.core.windows.net": SECRET for account in ("store", "landing")}
+    wanted["fs.gs.auth.service.account.json.keyfile"] = str(file)
+    kinds = {f"fs.{scheme}.impl": "org.apache.hadoop.fs.LocalFileSystem" for scheme in ("abfss", "gs")}
+    types = {name.replace(".key.", ".auth.type.") for name in wanted} | {"fs.gs.auth.type"}
+    try:
+        for name, value in kinds.items():
+            conf.set(name, value)
+        require_file_systems(spark, job, Location.parse("az://jobs/store"))
+        assert {name: conf.get(name) for name in wanted} == wanted
+        assert SECRET not in repr(spark.sparkContext.getConf().getAll())
+        assert SECRET not in job.explain() + repr(job)
+        file.unlink()
+        # What the session has already is not looked at again; nor is what its own settings say.
+        require_file_systems(spark, job, Location.parse("az://jobs/store"))
+        conf.unset("fs.gs.auth.type")
+        with pytest.raises(SetupError, match=r"GOOGLE_APPLICATION_CREDENTIALS names .* which cannot be read"):
+            require_file_systems(spark, job, Location.parse("az://jobs/store"))
+        conf.set("fs.gs.auth.type", "APPLICATION_DEFAULT")
+        require_file_systems(spark, job, Location.parse("az://jobs/store"))
+    finally:
+        for name in {*wanted, *kinds, *types}:
             conf.unset(name)

@@ -14,7 +14,7 @@ from pyiceberg.expressions import EqualTo, Reference
 from pyiceberg.expressions.literals import literal
 
 import tidemark as tm
-from tests.crash.fares import clock_of, run
+from tests.crash.fares import clock_of, rescaled, run
 from tests.iceberg import jobs
 from tests.iceberg.rig import Lake
 from tests.killed import kill_at
@@ -131,7 +131,7 @@ def test_killed_around_a_publication(point: str, jvm: Mapping[str, str], spark: 
     assert tables(lake) == (ordered(ADDED), ordered(HISTORY))
 
 
-def test_a_rewind_and_what_follows(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+def test_a_rewind_a_rescale_and_what_follows(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
     job = jobs.make_job(jobs.write_landing(tmp_path))
     run(job, spark, clock_of(0), max_epochs=1)
     tm.savepoints_of(job).take("good")
@@ -139,5 +139,14 @@ def test_a_rewind_and_what_follows(spark: SparkSession, lake: Lake, tmp_path: Pa
     assert tables(lake) == (ordered(ADDED), ordered(HISTORY))
     tm.rewind(job, "good")
     assert tables(lake) == (ordered(ADDED[:3]), ordered(HISTORY[:3]))
-    run(job, spark, clock_of(2))
+    run(rescaled(job, 3), spark, clock_of(2))
     assert tables(lake) == (ordered(ADDED), ordered(HISTORY))
+
+
+def test_a_restore_without_a_rewind(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+    job = jobs.make_job(jobs.write_landing(tmp_path))
+    run(job, spark, clock_of(0), max_epochs=1)
+    tm.savepoints_of(job).take("good")
+    run(job, spark, clock_of(1))
+    tm.run(job, spark=spark, clock=clock_of(2), restore=tm.Restore("good"))
+    assert tables(lake) == (ordered([*ADDED, *ADDED[3:]]), ordered([*HISTORY, *HISTORY[3:]]))

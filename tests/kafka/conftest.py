@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import tidemark as tm
 from tests.kafka.broker import JARS, Broker, Topics, jars, start_broker
 from tests.kafka.fares import FareJob, Fares
+from tests.kafka.readers import Reader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,3 +48,11 @@ def fares(topics: Topics) -> Fares:
 def job(fares: Fares, broker: Broker, tmp_path: Path) -> FareJob:
     """The job over that topic, which has not run yet."""
     return FareJob(tmp_path, fares.topic, broker.address)
+
+
+@pytest.fixture
+def read(broker: Broker, spark: SparkSession, tmp_path: Path) -> Callable[..., Reader]:
+    def reader(name: str = "job", **arguments: Any) -> Reader:
+        return Reader(tm.kafka_source(servers=broker.address, **arguments), tmp_path / name, spark)
+
+    return reader

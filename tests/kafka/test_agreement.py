@@ -38,3 +38,14 @@ def test_partitions_are_splits(fares: Fares, job: FareJob, spark: SparkSession) 
     assert len(job.late()) == 2
     assert len(job.rows("malformed")) == 6
     require_agreement(job, fares.sent, ended=True)
+
+
+def test_another_parallelism_changes_nothing(fares: Fares, job: FareJob, spark: SparkSession) -> None:
+    for number, parallelism in enumerate((1, 5, 2)):
+        for partition in range(3):
+            fares.send(partition, *range(number * 15 * MINUTE, (number * 15 + 20) * MINUTE, 45_000), zone=partition % 2)
+        fares.send(0, 0)
+        job.run(spark, parallelism=lambda wanted=parallelism: wanted, end_of_input=number == 2)
+    assert len(job.panes()) >= 10
+    assert len(job.late()) == 2
+    require_agreement(job, fares.sent, ended=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from deltalake import DeltaTable
 
 import tidemark as tm
 from tests.changelog.changes import Histories, contents_of
@@ -62,3 +63,41 @@ def test_changes_from_a_topic(topics: Topics, broker: Broker, spark: SparkSessio
     ((malformed,),) = found["malformed"]
     assert malformed["split"] == "shop.orders-1"
     assert malformed["reason"].endswith("(partition 1, offset 5)")
+
+
+def test_a_crash_a_rescale_and_a_rewind(
+    topics: Topics, broker: Broker, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics.create("shop.items", 1)
+    source = tm.kafka_source(servers=broker.address, topics="shop.items")
+    items = tm.debezium("items", source, schema=SCHEMA, key=["id"], watermarks=TIMED)
+    table = tmp_path / "items"
+    job = tm.Job("items", outputs={"items": tm.delta(items, str(table), mode="upsert")}, store=str(tmp_path / "store"))
+
+    def send(*records: tuple[str | None, str | None]) -> None:
+        for key, value in records:
+            topics.send("shop.items", 0, value, key=key)
+        topics.flush()
+
+    def content(parallelism: int) -> list[tuple[Any, Any]]:
+        tm.run(job, spark=spark, handle_signals=False, parallelism=lambda: parallelism)
+        return sorted((each["id"], each["status"]) for each in DeltaTable(str(table)).to_pyarrow_table().to_pylist())
+
+    def crash(point: str) -> None:
+        if point == "before-commit":
+            raise RuntimeError("a crash before the commit")
+
+    send(*(change("r", None, row(key)) for key in range(4)))
+    before = content(1)
+    assert before == [(key, "new") for key in range(4)]
+    tm.savepoints_of(job).take("early")
+    send(change("u", None, row(0, "paid")), change("d", {"id": 1, "status": None, "amount": None}, None), tombstone(1))
+    with monkeypatch.context() as patch:
+        patch.setattr("tidemark.spark.loop.driver.crash_point", crash)
+        with pytest.raises(tm.TidemarkError, match="a crash before the commit"):
+            content(1)
+    after = [(0, "paid"), (2, "new"), (3, "new")]
+    assert content(3) == after
+    tm.rewind(job, "early")
+    assert sorted((each["id"], each["status"]) for each in DeltaTable(str(table)).to_pyarrow_table().to_pylist()) == before
+    assert content(2) == after

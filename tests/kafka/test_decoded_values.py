@@ -210,6 +210,27 @@ def test_json_in_a_query(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     }
 
 
+def test_another_schema_of_the_source_holds_from_the_next_epoch(world: World) -> None:
+    at = datetime.fromtimestamp(START / 1000, UTC).isoformat()
+    world.topics.create("changed.schema", 1)
+
+    def run(schema: str, kind: str | None, *zones: int | None) -> Job:
+        for zone in zones:
+            world.topics.send("changed.schema", 0, json.dumps({"zone": zone, "at": at, "kind": kind}))
+        world.topics.flush()
+        job = world.job(tm.kafka_source(servers=world.address, topics="changed.schema", format="json", schema=schema))
+        # A table in memory has the columns of one run.
+        tm.clear_memory(f"{world.folder / 'job'}-rows")
+        job.run()
+        return job
+
+    before = run(SCHEMA.replace("zone INT NOT NULL", "zone INT").replace("kind STRING", "kind INT"), None, 0, None)
+    assert {place: row["zone"] for place, row in before.rows().items()} == {(0, 0): 0, (0, 1): None}
+    after = run(SCHEMA, "taxi", 1, None)
+    assert {place: (row["zone"], row["kind"]) for place, row in after.rows().items()} == {(0, 2): (1, "taxi")}
+    assert set(after.malformed()) == {"column 'value.zone' is null, and the schema declares it NOT NULL (partition 0, offset 3)"}
+
+
 def test_avro_in_a_query_of_another_subject(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(JobDriver, "plans_epochs", False)
     world.topics.create("queried.avro", 1)

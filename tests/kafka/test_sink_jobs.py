@@ -146,6 +146,23 @@ def test_values_that_are_made_by_the_job(broker: Broker, topic: str, spark: Spar
     assert records(broker, topic) == [({"k": "a"}, "a=1")]
 
 
+def test_other_columns_and_another_parallelism(broker: Broker, topic: str, spark: SparkSession, tmp_path: Path) -> None:
+    rows = stream(*([{"k": key, "v": number, "t": 10 * number}] for number, key in enumerate("abca")))
+    before, after = rows.select("k", "v"), rows.select("k", "t", twice="2 * v")
+    for number, (given, parallelism) in enumerate(((before, 1), (after, 3), (after, 2))):
+        output = tm.kafka_sink(given, servers=broker.address, topic=topic, key=["k"], key_format="text")
+        run(output, spark, tmp_path, parallelism=lambda wanted=parallelism: wanted, max_epochs=2 if number == 2 else 1)
+    found = records(broker, topic)
+    wanted = [
+        ("a", {"k": "a", "v": 0}),
+        ("a", {"k": "a", "t": 30, "twice": 6}),
+        ("b", {"k": "b", "t": 10, "twice": 2}),
+        ("c", {"k": "c", "t": 20, "twice": 4}),
+    ]
+    assert sorted(found, key=repr) == sorted(wanted, key=repr)
+    assert [value for key, value in found if key == "a"][-1]["t"] == 30, "a key's records stay in order"
+
+
 def test_an_upsert_without_a_key_is_refused(broker: Broker, topic: str, spark: SparkSession, tmp_path: Path) -> None:
     rows = stream([{"k": None, "v": 1, "t": 1}]).select("k", "v")
     output = tm.kafka_sink(rows, servers=broker.address, topic=topic, key=["k"], key_format="text", mode="upsert")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tidemark as tm
-from tests.crash.fares import clock_of, run
+from tests.crash.fares import clock_of, rescaled, run
 from tests.killed import kill_at
 from tests.postgres import jobs
 from tests.postgres.rig import VARIABLE
@@ -82,7 +82,7 @@ def test_killed_around_a_publication(
         assert not list((tmp_path / "store" / "shop" / "staging" / name).rglob("*.parquet")) or point == "outputs-staged:2"
 
 
-def test_a_rewind_and_what_follows(
+def test_a_rewind_a_rescale_and_what_follows(
     undisturbed: Mapping[str, list[tuple[Any, ...]]], spark: SparkSession, server: Server, schema: str, tmp_path: Path
 ) -> None:
     whole = jobs.make_job(jobs.write_landing(tmp_path), schema)
@@ -94,7 +94,7 @@ def test_a_rewind_and_what_follows(
     assert tables(server, schema) == {name: undisturbed[name] for name in ("added", "history")}
     tm.rewind(job, "good")
     assert tables(server, schema) == before
-    run(job, spark, clock_of(2))
+    run(rescaled(job, 3), spark, clock_of(2))
     assert tables(server, schema) == {name: undisturbed[name] for name in ("added", "history")}
 
 
@@ -108,4 +108,15 @@ def test_a_rewind_of_an_upsert_is_refused(spark: SparkSession, server: Server, s
         tm.rewind(job, "good")
     assert tables(server, schema) == shown
     run(job, spark, clock_of(2))
+    assert tables(server, schema)["newest"] == sorted(NEWEST, key=repr)
+
+
+def test_a_restore_without_a_rewind(spark: SparkSession, server: Server, schema: str, tmp_path: Path) -> None:
+    job = jobs.make_job(jobs.write_landing(tmp_path), schema)
+    run(job, spark, clock_of(0), max_epochs=2)
+    tm.savepoints_of(job).take("good")
+    run(job, spark, clock_of(1))
+    tm.run(job, spark=spark, clock=clock_of(2), restore=tm.Restore("good"))
+    again = [row for row in ADDED if row[2] >= 2]
+    assert tables(server, schema)["added"] == sorted([*ADDED, *again], key=repr)
     assert tables(server, schema)["newest"] == sorted(NEWEST, key=repr)

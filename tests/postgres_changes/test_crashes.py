@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from tests.crash.fares import clock_of
+from tests.crash.fares import clock_of, rescaled
 from tests.crash.fares import run as run_epochs
 from tests.killed import kill_at
 from tests.postgres.server import NEEDS_POSTGRES, Server
@@ -89,7 +89,8 @@ def test_killed(
             require_planned_files(tmp_path)
         replayed = planned if point.startswith(("epoch-planned", "before-commit")) else None
     jobs.write(server.dsn(), schema, 1_000)
-    run_epochs(jobs.make_job(tmp_path, schema), spark, clock_of(len(points)))
+    # At another parallelism than the drivers before it.
+    run_epochs(rescaled(jobs.make_job(tmp_path, schema), 3), spark, clock_of(len(points)))
     if replayed is not None:
         require_replayed(store, replayed)
     assert rows_of(tmp_path / "orders", "id, total, note") == server_rows(server, f"{schema}.orders", "id, total, note")

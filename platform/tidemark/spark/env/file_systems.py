@@ -13,7 +13,7 @@ from tidemark.graph.job.job import Job
 from tidemark.graph.model.nodes import DeltaSpec, ParquetSpec
 from tidemark.graph.model.source_specs import DeltaTableSpec, FilesSpec
 from tidemark.locations import Location, absolute_path
-from tidemark.spark.env.store_settings import azure_settings, google_settings, hand_over
+from tidemark.spark.env.store_settings import AZURE_HOST, azure_settings, google_settings, hand_over
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +35,7 @@ def require_file_systems(spark: SparkSession, job: Job, store: Location) -> None
         store: the root of the job store.
 
     Raises:
-        SetupError: Spark has none for one of them.
+        SetupError: Spark has none for one of them, or the credentials cannot be used.
     """
     outputs = [output.sink.path for output in job.outputs.values() if isinstance(output.sink, DeltaSpec | ParquetSpec)]
     sources = (source.spec.path for source in job.sources.values() if isinstance(source.spec, FilesSpec))
@@ -47,7 +47,7 @@ def require_file_systems(spark: SparkSession, job: Job, store: Location) -> None
     ]
     for place in places:
         scheme, separator, rest = place.partition("://")
-        hand_over(spark, _credentials(scheme, rest))
+        hand_over(spark, _credentials(spark, scheme, rest))
         if separator and not _has(spark, scheme):
             hadoop = spark.sparkContext._jvm.org.apache.hadoop.util.VersionInfo.getVersion()  # type: ignore[union-attr]  # noqa: SLF001
             connector = _CONNECTORS.get(scheme, "Hadoop's connector for it").format(hadoop=hadoop)
@@ -58,11 +58,17 @@ def require_file_systems(spark: SparkSession, job: Job, store: Location) -> None
             )
 
 
-def _credentials(scheme: str, rest: str) -> dict[str, str]:
-    """Return Hadoop's settings for a place, from this process's variables. Those for S3 a session has from its start."""
+def _credentials(spark: SparkSession, scheme: str, rest: str) -> dict[str, str]:
+    """Return Hadoop's settings for a place, from this process's variables, unless the session says how it authenticates.
+
+    Those for S3 a session has from its start.
+    """
+    conf = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
     if scheme == "abfss":
-        return azure_settings(os.environ, rest.partition("/")[0].rpartition("@")[2].partition(".")[0])
-    return google_settings(os.environ) if scheme == "gs" else {}
+        account = rest.partition("/")[0].rpartition("@")[2].partition(".")[0]
+        has_own = conf.get(f"fs.azure.account.auth.type.{account}.{AZURE_HOST}") is not None
+        return {} if has_own else azure_settings(os.environ, account)
+    return google_settings(os.environ) if scheme == "gs" and conf.get("fs.gs.auth.type") is None else {}
 
 
 def readable(spark: SparkSession, path: str) -> str:

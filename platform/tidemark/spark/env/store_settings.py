@@ -6,8 +6,14 @@ can list, and are on Spark's pages.
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from tidemark.errors import SetupError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,6 +27,7 @@ MAGIC_COMMITTER: Final[Mapping[str, str]] = {
 }
 """Tasks upload parts of an object where it belongs, and the end of the job completes it. Spark's default renames, by which S3 copies."""
 
+AZURE_HOST: Final = "dfs.core.windows.net"
 _AZURE: Final = "fs.azure.account"
 _AZURE_LOGIN: Final = "https://login.microsoftonline.com"
 _KEY: Final = ("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_ACCESS_KEY")
@@ -56,15 +63,26 @@ def azure_settings(environment: Mapping[str, str], account: str) -> dict[str, st
         environment: variables as obstore reads them.
         account: the storage account's name.
 
-    >>> sorted(azure_settings({"AZURE_STORAGE_ACCOUNT_KEY": "x"}, "lake"))
+    Raises:
+        SetupError: a key is not in base64, or a client has a secret, and no id or tenant.
+
+    >>> sorted(azure_settings({"AZURE_STORAGE_ACCOUNT_KEY": "a2V5"}, "lake"))
     ['fs.azure.account.auth.type.lake.dfs.core.windows.net', 'fs.azure.account.key.lake.dfs.core.windows.net']
     """
-    host = f"{account}.dfs.core.windows.net"
+    host = f"{account}.{AZURE_HOST}"
     if key := _first(environment, _KEY):
+        _require_base64(key, _name_of(environment, _KEY))
         return {f"{_AZURE}.auth.type.{host}": "SharedKey", f"{_AZURE}.key.{host}": key}
     if token := _first(environment, _SAS):
         return {f"{_AZURE}.auth.type.{host}": "SAS", f"fs.azure.sas.fixed.token.{host}": token.removeprefix("?")}
     client, secret, tenant = (_first(environment, names) for names in (_CLIENT, _CLIENT_SECRET, _TENANT))
+    if secret and not (client and tenant):
+        missing = _CLIENT[-1] if not client else _TENANT[-1]
+        raise SetupError(
+            f"{_name_of(environment, _CLIENT_SECRET)} has the secret of a client, and {missing} is not set: Spark cannot reach the storage "
+            f"account {account!r} with it",
+            fix=f"set {missing} where the driver runs, or unset the secret",
+        )
     if client and secret and tenant:
         return {
             f"{_AZURE}.auth.type.{host}": "OAuth",
@@ -79,12 +97,16 @@ def azure_settings(environment: Mapping[str, str], account: str) -> dict[str, st
 def google_settings(environment: Mapping[str, str]) -> dict[str, str]:
     """Return Hadoop's settings for Google Cloud Storage, where a variable names the file of a service account's key.
 
-    >>> google_settings({"GOOGLE_APPLICATION_CREDENTIALS": "/keys/lake.json"})["fs.gs.auth.service.account.json.keyfile"]
-    '/keys/lake.json'
+    Raises:
+        SetupError: the file is not there, or has no such key.
+
+    >>> google_settings({})
+    {}
     """
     file = _first(environment, _GOOGLE)
     if not file:
         return {}
+    _require_service_account(file, _name_of(environment, _GOOGLE))
     return {"fs.gs.auth.type": "SERVICE_ACCOUNT_JSON_KEYFILE", "fs.gs.auth.service.account.json.keyfile": file}
 
 
@@ -98,6 +120,40 @@ def hand_over(spark: SparkSession, settings: Mapping[str, str]) -> None:
     conf = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
     for name, value in settings.items():
         conf.setIfUnset(name, value)
+
+
+def _require_base64(key: str, variable: str) -> None:
+    try:
+        base64.b64decode(key, validate=True)
+    except binascii.Error:
+        raise SetupError(
+            f"{variable} is no key of a storage account: it is not in base64",
+            fix="copy the key as the portal shows it, without quotes around it",
+        ) from None
+
+
+def _require_service_account(file: str, variable: str) -> None:
+    """Check the file of a key; Hadoop's connector would do so when a task first reads or writes, and takes no other credentials."""
+    try:
+        found = json.loads(Path(file).read_bytes())
+    except OSError as error:
+        what = f"which cannot be read: {error.strerror}"
+    except ValueError:
+        what = "which is no JSON"
+    else:
+        kind = found.get("type") if isinstance(found, dict) else None
+        if kind == "service_account" and found.get("private_key"):
+            return
+        what = "which is no key of a service account" + (f": its type is {kind}" if isinstance(kind, str) and kind.isidentifier() else "")
+    raise SetupError(
+        f"{variable} names {file}, {what}",
+        fix="name the JSON file of a service account's key, which the driver and all executors have at that path, or unset the variable "
+        "and give the session fs.gs.auth.type and its settings",
+    )
+
+
+def _name_of(environment: Mapping[str, str], names: tuple[str, ...]) -> str:
+    return next(name for name in names if environment.get(name, "").strip())
 
 
 def _first(environment: Mapping[str, str], names: tuple[str, ...]) -> str:

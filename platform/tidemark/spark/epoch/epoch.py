@@ -89,7 +89,10 @@ class EpochRun:
         self.rows = StatelessPlan(
             topology,
             self.intakes,
-            {name: tuple(split for split in state.splits if split) for name, state in plan.before.sources.items()},
+            {
+                **{name: tuple(split for split in state.splits if split) for name, state in plan.before.sources.items()},
+                **{name: intake.batch.splits for name, intake in self.intakes.items() if intake.batch.splits},
+            },
             lambda node, counter, inputs: self.operators[id(node)].side_rows(counter, inputs),
             self._context.nondeterministic,
             run=self._count_rows,

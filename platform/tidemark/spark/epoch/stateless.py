@@ -70,7 +70,7 @@ class StatelessPlan:
     Args:
         topology: of the job.
         intakes: the rows of each source with their status, by its name.
-        known_splits: names of the splits seen in earlier epochs, by source.
+        known_splits: names of the splits that rows may be of, by source: those of its position, else those seen in earlier epochs.
         side_rows: returns which rows of its ports an operator counts under a name.
         nondeterministic: whether a second reading of a node could return other rows, as far as checked in this run; filled in.
         run: runs a pass over rows, so that their counts are known.

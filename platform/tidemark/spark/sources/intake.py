@@ -40,13 +40,15 @@ class SourceRows:
     """The rows of a source in an epoch, made into a DataFrame where that is needed.
 
     ``files`` are the ones that it reads, where they are small and are read in one task; ``few`` is whether a source that is no folder is
-    known to have few rows. ``may_have_split`` is whether it may have the engine's column of splits.
+    known to have few rows. ``may_have_split`` is whether it may have the engine's column of splits; ``splits`` are those that it may have
+    rows of, where the source's position says so before they are read.
     """
 
     read: Callable[[], DataFrame]
     files: tuple[str, ...] = ()
     may_have_split: bool = True
     few: bool = False
+    splits: tuple[str, ...] = ()
 
     @cached_property
     def rows(self) -> DataFrame:

@@ -1,4 +1,4 @@
-"""Errors of Spark's Kafka connector: it is missing, or Kafka no longer has the records to read next."""
+"""Errors of Spark's Kafka connector: it is missing, brokers refuse it, or Kafka no longer has the records to read next."""
 
 from __future__ import annotations
 
@@ -20,6 +20,12 @@ _NO_CONNECTOR: Final = re.compile(
 )
 _CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 _NO_TOPIC: Final = re.compile(r"UnknownTopicOrPartitionException|Topic \S+ not found|does not host this topic-partition")
+_REFUSED: Final = re.compile(
+    r"org\.apache\.kafka\.common\.errors\.(?P<kind>\w*(?:Authentication|Authorization|IllegalSaslState)\w*Exception)"
+)
+_NO_CLIENT: Final = re.compile(r"KafkaException: Failed to (?:construct kafka consumer|create new KafkaAdminClient)")
+_NO_HOST: Final = "No resolvable bootstrap urls"
+"""Of brokers whose names are not known, at this moment perhaps."""
 
 
 def connector_missing(spec: object, text: str) -> str | None:
@@ -39,9 +45,9 @@ def connector_missing(spec: object, text: str) -> str | None:
 
 
 def kafka_error(error: BaseException, sources: Iterable[SourceNode]) -> SourceError | None:
-    """Return the error to raise where records or topics no longer exist, None for other errors.
+    """Return the error to raise where records or topics no longer exist, or a login is refused, None for other errors.
 
-    A retry does not bring them back, so the error is not retryable. Where several sources read Kafka, the error names the one whose
+    A retry does not help, so the error is not retryable. Where several sources read Kafka, the error names the one whose
     topics it mentions.
 
     Args:
@@ -64,6 +70,18 @@ def kafka_error(error: BaseException, sources: Iterable[SourceNode]) -> SourceEr
         named = ", ".join(topic for source in kafka for topic in _topics(source))
         what = f"Kafka has no such topic or partition{f': {named}' if named else ''}"
         fix = "create the topic, or correct topics= of kafka_source, or the source's option 'subscribe'"
+    elif kafka and ((refused := _REFUSED.search(text)) or (_NO_CLIENT.search(text) and _NO_HOST not in text)):
+        reason = text
+        # What brokers and Java say of a login may repeat it.
+        what = (
+            f"the brokers refuse Kafka's client ({refused['kind']})"
+            if refused
+            else "Kafka's client cannot be made with the source's options"
+        )
+        fix = (
+            "correct kafka.security.protocol, the kafka.sasl and kafka.ssl options, and the variables of options_env=; "
+            "or give the user the right to read the topic"
+        )
     else:
         return None
     source = _meant(kafka, reason)

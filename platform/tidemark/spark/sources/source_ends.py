@@ -91,6 +91,21 @@ def kafka_end(before: Offsets | None, now: Offsets, options: Mapping[str, str]) 
     return SourceEnd(caught_up=False, known=known, splits={split: known and records == 0 for split, records in moved.items()})
 
 
+def moved_splits(before: object, now: object) -> tuple[str, ...]:
+    """Return the partitions of Kafka whose position has moved, as the source's splits are named.
+
+    >>> moved_splits({"a": {"0": 3, "1": 5}}, {"a": {"0": 4, "1": 5, "10": 2}})
+    ('a-0', 'a-10')
+    """
+    earlier = _kafka_offsets(before) or {}
+    return tuple(
+        f"{topic}-{partition}"
+        for topic, partitions in sorted((_kafka_offsets(now) or {}).items())
+        for partition, offset in sorted(partitions.items())
+        if offset != earlier.get(topic, {}).get(partition, 0)
+    )
+
+
 def _records_between(before: int, now: int) -> int:
     """Return how many records a partition was read by; where offsets go back, its topic was made again and read from its beginning."""
     return now - before if now >= before else now

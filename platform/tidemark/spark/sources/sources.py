@@ -33,6 +33,7 @@ from tidemark.spark.sources.kafka.options import resolved
 from tidemark.spark.sources.kafka.remade_topics import require_same_topics, resumed
 from tidemark.spark.sources.kafka_errors import connector_missing
 from tidemark.spark.sources.postgres_changes.captured_files import captured_schema
+from tidemark.spark.sources.source_ends import moved_splits
 from tidemark.state.encoding.redaction import without_secrets
 from tidemark.state.log.offset_log import log_offset, positions
 from tidemark.state.store.store import JobStore
@@ -172,10 +173,18 @@ def rows_of_epoch(
         if reads_files(source):
             found[source.name] = _rows_of_files(spark, source, taken, ordered=source.name in ordered, few_tasks=few_tasks)
         elif source.name in taken.reads:
-            found[source.name] = SourceRows(partial(_rows_read, source, taken, few_tasks=few_tasks), few=taken.has_few_rows(source.name))
+            read = partial(_rows_read, source, taken, few_tasks=few_tasks)
+            found[source.name] = SourceRows(read, few=taken.has_few_rows(source.name), splits=_splits_read(source, taken))
         elif source.name in frames:
-            found[source.name] = SourceRows(partial(decoded, frames[source.name], source, *taken.moved(source.name)))
+            read = partial(decoded, frames[source.name], source, *taken.moved(source.name))
+            found[source.name] = SourceRows(read, splits=_splits_read(source, taken))
     return found
+
+
+def _splits_read(source: SourceNode, taken: EpochInput) -> tuple[str, ...]:
+    """Return the partitions of Kafka that an epoch reads; nothing for other formats."""
+    spec = source.spec
+    return moved_splits(*taken.moved(source.name)) if isinstance(spec, FormatSpec) and spec.format.lower() == KAFKA else ()
 
 
 def _rows_read(source: SourceNode, taken: EpochInput, *, few_tasks: bool) -> DataFrame:

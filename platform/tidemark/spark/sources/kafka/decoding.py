@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 _DECODED: Final = "__tm_decoded"
 _TEXT: Final = "__tm_text"
 _PERMISSIVE: Final = f"map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '{_TEXT}')"
+_FIELDS: Final = f"{_DECODED}.value", f"{_DECODED}.reason"
+"""Of a record that is read together with the reason why it cannot be."""
+
 _NO_JSON: Final = "value is no JSON object with the columns of the schema"
 
 
@@ -45,10 +48,11 @@ def decoded(rows: DataFrame, source: SourceNode, before: object, now: object) ->
     decoding = _decoding(source)
     if decoding is None:
         return rows
-    record = _json(decoding) if decoding.format == "json" else _avro(decoding, source, before, now)
-    names = [F.col(f"{_DECODED}.value").alias("value") if name == "value" else F.col(quoted(name)) for name in rows.columns]
-    timed = rows.withColumn(_DECODED, F.expr(record))
-    return with_all_columns(timed.select(*names, F.col("value").alias(VALUE), F.col(f"{_DECODED}.reason").alias(CORRUPT)))
+    record, value, reason = _json(decoding) if decoding.format == "json" else (_avro(decoding, source, before, now), *_FIELDS)
+    names = [F.expr(value).alias("value") if name == "value" else F.col(quoted(name)) for name in rows.columns]
+    # In a step of its own: Spark keeps apart what is used several times, and reads each value once.
+    read = rows.withColumn(_DECODED, F.expr(record))
+    return with_all_columns(read.select(*names, F.col("value").alias(VALUE), F.expr(reason).alias(CORRUPT)))
 
 
 def decoded_schema(schema: T.StructType, source: SourceNode) -> T.StructType:
@@ -73,21 +77,23 @@ def _columns(decoding: RecordDecoding) -> T.StructType:
     return nullable(struct_of(decoding.schema))
 
 
-def _json(decoding: RecordDecoding) -> str:
-    """Return SQL of a struct of the decoded value, and the reason why there is none."""
+def _json(decoding: RecordDecoding) -> tuple[str, str, str]:
+    """Return SQL of the record that is read, of the value in it, and of the reason why there is none.
+
+    Lambda functions around ``from_json`` would do the same in one step, but Spark interprets them.
+    """
     kind = ddl_of(_columns(decoding))
     # As a field of an object: Spark stops reading where the first value of a text ends, and would leave out what is behind it.
     ddl = literal(f"`value` {kind}, `{_TEXT}` STRING")
     read = f"from_json(concat('{{\"value\":', CAST(value AS STRING), '}}'), {ddl}, {_PERMISSIVE})"
     # Spark would put other characters in the place of bytes that are no text.
+    no_text = "NOT is_valid_utf8(CAST(value AS STRING))"
+    no_record = f"{_DECODED}.value IS NULL OR {_DECODED}.{_TEXT} IS NOT NULL"
     reason = (
-        f"CASE WHEN value IS NULL THEN NULL WHEN NOT is_valid_utf8(CAST(value AS STRING)) THEN {literal('value is not UTF-8')} "
-        f"WHEN record.value IS NULL OR record.{_TEXT} IS NOT NULL THEN {literal(_NO_JSON)} END"
+        f"CASE WHEN value IS NULL THEN NULL WHEN {no_text} THEN {literal('value is not UTF-8')} "
+        f"WHEN {no_record} THEN {literal(_NO_JSON)} END"
     )
-    return (
-        f"transform(transform(array({read}), record -> named_struct('value', record.value, 'reason', {reason})), "
-        "record -> named_struct('value', if(record.reason IS NULL, record.value, NULL), 'reason', record.reason))[0]"
-    )
+    return read, f"CASE WHEN NOT (value IS NULL OR {no_text} OR {no_record}) THEN {_DECODED}.value END", reason
 
 
 def _avro(decoding: RecordDecoding, source: SourceNode, before: object, now: object) -> str:

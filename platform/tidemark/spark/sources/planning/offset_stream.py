@@ -6,13 +6,32 @@ These are the classes that a query of Spark's uses: options, limits, new partiti
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import DataFrame
+
+from tidemark.spark.sources.intake_limits import KAFKA
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
     from pyspark.sql import SparkSession
+
+_WAIT: Final = "kafka.fetch.max.wait.ms"
+_WAIT_MS: Final = "20"
+"""An epoch reads records that are there. Behind the last one of a partition Kafka's client asks for more, and what it asks next waits
+behind that: half a second by default, with each task that reads a partition to its end."""
+
+
+def with_short_waits(format: str, options: Mapping[str, str]) -> dict[str, str]:
+    """Return options of a stream, with a short wait for records that are not there yet, unless they have a wait.
+
+    >>> with_short_waits("kafka", {"subscribe": "fares"})
+    {'kafka.fetch.max.wait.ms': '20', 'subscribe': 'fares'}
+    >>> with_short_waits("kafka", {"Kafka.Fetch.Max.Wait.Ms": "500"})
+    {'Kafka.Fetch.Max.Wait.Ms': '500'}
+    """
+    has_wait = format.lower() != KAFKA or any(name.lower() == _WAIT for name in options)
+    return dict(options) if has_wait else {_WAIT: _WAIT_MS, **options}
 
 
 class OffsetStream:
@@ -36,7 +55,7 @@ class OffsetStream:
         self._session = spark._jsparkSession  # noqa: SLF001
         self._activate()
         classes = self._jvm.org.apache.spark.sql.execution.datasources  # type: ignore[union-attr]
-        given = self._jvm.org.apache.spark.sql.util.CaseInsensitiveStringMap(dict(options))  # type: ignore[union-attr]
+        given = self._jvm.org.apache.spark.sql.util.CaseInsensitiveStringMap(with_short_waits(format, options))  # type: ignore[union-attr]
         # As a reader of streams does it; what is meant for batches leaves out some formats.
         provider = classes.DataSource.lookupDataSource(format, self._session.sessionState().conf()).newInstance()
         none = self._jvm.scala.Option.empty()  # type: ignore[union-attr]
