@@ -87,6 +87,9 @@ def live(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.dagster
+# Dagster's own code reads them of every resource.
+@pytest.mark.filterwarnings("ignore:The `__fields__` attribute is deprecated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning")
 def test_the_project_is_started_from_dagster_and_shown_there(topics: Topics, live: Path) -> None:
     generator, defs = import_module("rides.generator"), import_module("rides.definitions").defs
     topics.create("rides-live", 3)
