@@ -93,7 +93,7 @@ def live(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 def test_the_project_is_started_from_dagster_and_shown_there(topics: Topics, live: Path) -> None:
     generator, defs = import_module("rides.generator"), import_module("rides.definitions").defs
     topics.create("rides-live", 3)
-    generator.Generator(seed=2).write(RECORDS)
+    generator.Generator(seed=1).write(RECORDS)
     store = JobStore.open(str(live / ".tidemark" / "jobs"))
     with temporary_instance() as instance:
 
@@ -121,4 +121,10 @@ def test_the_project_is_started_from_dagster_and_shown_there(topics: Topics, liv
         observed = {event.asset_key.path[-1] for event in tick("progress") if isinstance(event, dg.AssetObservation)}
         assert observed == outputs
         assert operate(stop={"why": "enough"})
-    assert DeltaTable(str(live / "data" / "warehouse" / "malformed")).to_pyarrow_table().num_rows > 0
+    again = generator.Generator(seed=1)
+    values = [again.record(datetime(2026, 3, 1, 9, tzinfo=UTC))[1] for _ in range(RECORDS)]
+    broken = sum(not value.endswith("}") for value in values)
+    incomplete = sum("fare" not in value for value in values) - broken
+    rows = {name: DeltaTable(str(live / "data" / "warehouse" / name)).to_pyarrow_table().num_rows for name in ("malformed", "incomplete")}
+    assert rows == {"malformed": broken, "incomplete": incomplete}
+    assert min(rows.values()) > 0
