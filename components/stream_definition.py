@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
+from collections.abc import Mapping
 from os import environ
 from pathlib import Path
 from typing import Final
@@ -50,17 +50,23 @@ def job_in_file(path: str, name: str) -> tm.Job:
     return _component(path, name).job()
 
 
-def job_of_definition(definition: str) -> tm.Job:
+def job_of_definition(reference: str, fields: Mapping[str, object]) -> tm.Job:
     """Return the job that a component's ``definition`` describes.
+
+    Args:
+        reference: ``path.yaml:name``, for errors.
+        fields: the definition's fields.
 
     Raises:
         DefinitionError: it is none that this release can read.
     """
     try:
-        made = TidemarkStreamComponent.of_fields(json.loads(definition), None)
+        made = TidemarkStreamComponent.of_fields(fields, None)
     except DefinitionError as error:
         raise DefinitionError(
-            f"the job in YAML that was submitted cannot be read by this release: {error.what}", fix="submit its file again"
+            f"the job in YAML that was submitted cannot be read by this release: {error.what}",
+            fix="submit its file again",
+            place=f"{reference}, {error.place}" if error.place else reference,
         ) from None
     return made.job()
 

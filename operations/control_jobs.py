@@ -10,7 +10,7 @@ import dagster as dg
 from tidemark.assets.definitions.job_health import build_health_checks
 from tidemark.assets.streams.translator import TidemarkTranslator
 from tidemark.clock import SYSTEM_CLOCK, Clock
-from tidemark.control import JobSpec, Launcher, checked_spec, launchers_here
+from tidemark.control import JobSpec, Launcher, checked_spec, launchers_here, with_definition
 from tidemark.errors import DefinitionError
 from tidemark.graph import Job
 from tidemark.operations.control_config import RequestForm, ResumeForm, StartForm, StopForm, SuspendForm, form_for
@@ -44,16 +44,16 @@ def control_jobs(
 
         defs = dg.Definitions.merge(defs, control_jobs(job, spec=JobSpec("taxi", "examples.taxi.job:job")))
 
-    ``build_operations`` has them all in one Dagster job. The job's outputs also get the check ``job_health``, which the reconcile and the
+    ``build_operations`` has them all in one Dagster job. The job's outputs also get the check ``job_runs``, which the reconcile and the
     health sensor report: assets of a job whose driver is dead turn red. Without a job they are called ``tidemark_start`` and so on, and
     ask for the name of any job of the store.
 
     Args:
         job: the job.
-        spec: its spec; with it ``start`` submits a job that was never submitted.
+        spec: its spec; with it ``start`` submits a job that was never submitted. A file of YAML that it names is read now.
         store: folder or bucket of the job stores; the job's own by default.
         translator: gives the outputs their asset keys; they are observed with the savepoint that ``stop`` takes.
-        health_check: add the check ``job_health``; False where ``build_health_checks`` adds it.
+        health_check: add the check ``job_runs``; False where ``build_health_checks`` adds it.
         launchers: returns launchers of drivers, by name; called in a run.
         clock: processing time.
 
@@ -83,12 +83,13 @@ def control_operations(
     """Return the operations that start and stop jobs; the arguments are those of ``control_jobs``.
 
     Raises:
-        DefinitionError: the spec is invalid or another job's.
+        DefinitionError: the spec is invalid or another job's, or its file of YAML cannot be read.
     """
     name = job.name if job is not None else None
-    if spec is not None and checked_spec(spec).job != name:
-        raise DefinitionError(f"the spec is that of job {spec.job!r}", fix="pass that job, too", job=name)
-    operator = Operator(lambda: open_root(store), launchers, spec, clock, job, translator or TidemarkTranslator())
+    submitted = checked_spec(with_definition(spec)) if spec is not None else None
+    if submitted is not None and submitted.job != name:
+        raise DefinitionError(f"the spec is that of job {submitted.job!r}", fix="pass that job, too", job=name)
+    operator = Operator(lambda: open_root(store), launchers, submitted, clock, job, translator or TidemarkTranslator())
     return [
         Operation(verb, form_for(form, name, wait=wait), help_, partial(_carry_out, operator, verb))
         for verb, (form, wait, help_) in _VERBS.items()

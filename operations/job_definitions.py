@@ -21,7 +21,7 @@ from tidemark.assets.definitions.start_operations import STORE_STEM
 from tidemark.assets.definitions.streaming import build_source_asset_specs, streaming_assets
 from tidemark.assets.streams.translator import TidemarkTranslator, group_of
 from tidemark.assets.values.store_location import store_location
-from tidemark.control import RULES, JobSpec, Launcher, launchers_here, load_job
+from tidemark.control import RULES, JobSpec, Launcher, job_code, launchers_here, load_job
 from tidemark.errors import DefinitionError, TidemarkError
 from tidemark.graph import DescribedJob, Job
 from tidemark.operations.drain_schedule import build_drain_schedule
@@ -85,13 +85,15 @@ def build_job_definitions(
         )
 
     Args:
-        codes: the jobs' codes, ``module:job`` each; or described jobs (``tidemark graph --json``), whose code is imported in runs only.
-            Jobs that are not continuous can be given themselves, too.
+        codes: the jobs' codes, ``module:job`` each, or ``path.yaml`` of a job in YAML, with ``:name`` if the file has several; or
+            described jobs (``tidemark graph --json``), whose code is imported in runs only. Jobs that are not continuous can be given
+            themselves, too.
         store: folder or bucket of the job stores.
         continuous: the jobs' drivers are processes outside Dagster, which run until they are stopped, and are started by the operation
             ``start`` of the Dagster job ``<job>_operate``. False for jobs that a run reads to the end of their input, as a schedule
             launches it.
-        spec: the spec with which a job's operation ``start`` submits it; by default its code with default settings.
+        spec: the spec with which a job's operation ``start`` submits it; by default its code with default settings. Of a file of YAML it
+            holds what the file says when definitions load.
         partitions: time partitions of a job's outputs.
         checks: checks of a job's outputs, run apart from materializations.
         translator: turns streams into asset specs.
@@ -222,7 +224,9 @@ def _require_code(codes: Sequence[str | Job]) -> None:
     for given in codes:
         if isinstance(given, Job) and not isinstance(given, DescribedJob):
             raise DefinitionError(
-                "a continuous job is given without its code, which its driver imports", fix="pass MODULE:JOB, or a spec", job=given.name
+                "a continuous job is given without its code, which its driver imports",
+                fix="pass MODULE:JOB or PATH.yaml, or a spec",
+                job=given.name,
             )
 
 
@@ -286,7 +290,7 @@ def load_jobs(
     """Load jobs one by one, and return those that load and the errors of the others.
 
     Args:
-        codes: ``module:job`` each, or jobs, which have the code that they were described from, else their name.
+        codes: ``module:job`` or ``path.yaml`` each, or jobs, which have the code that they were described from, else their name.
         partitions: time partitions of a job's outputs.
         translator: turns streams into asset specs.
         single_jobs: whether each operation on a job is a Dagster job, whose names must differ.
@@ -299,6 +303,9 @@ def load_jobs(
         code = given if isinstance(given, str) else given.code if isinstance(given, DescribedJob) else given.name
         try:
             job = load_job(given) if isinstance(given, str) else given
+            if isinstance(given, DescribedJob):
+                # The job's spec holds what a file of YAML says: one that cannot be read is this job's error.
+                job_code(given.code)
             _require_new(job, jobs, single_jobs=single_jobs)
             keys = {spec.key for spec in build_source_asset_specs(job, translator=translator)}
             # A source with the asset key of an earlier job's source but another location is this job's error.

@@ -50,12 +50,12 @@ def build_operations(
 
     Args:
         job: the job.
-        spec: its spec; with it ``start`` submits a job that was never submitted.
+        spec: its spec; with it ``start`` submits a job that was never submitted. A file of YAML that it names is read now.
         store: folder or bucket of the job stores; the job's own by default.
         translator: gives the job's outputs their asset keys.
         savepoints: add the operations on savepoints and code, with their schedules.
         single_jobs: also add a Dagster job for each operation, ``<job>_start`` and so on (``control_jobs``, ``savepoint_jobs``).
-        health_check: add the check ``job_health``; False where ``build_health_checks`` adds it.
+        health_check: add the check ``job_runs``; False where ``build_health_checks`` adds it.
         savepoint_cron: when periodic savepoints are taken, which retention disposes of later.
         maintenance_cron: when old savepoints and files are deleted.
         launchers: returns launchers of drivers, by name; called in a run.

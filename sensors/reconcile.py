@@ -60,7 +60,7 @@ def build_reconcile_sensor(
     It runs as soon as it is deployed: without it no driver that died is restarted. If several deployments load the code location, such as
     a laptop's and production's, set all but one to ``DefaultSensorStatus.STOPPED``, or use separate stores.
 
-    It reports the health of the code location's jobs as their check ``job_health``.
+    It reports the health of the code location's jobs as their check ``job_runs``.
 
     Args:
         store: folder or bucket of the job stores.

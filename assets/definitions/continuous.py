@@ -21,7 +21,7 @@ Partitions = dg.TimeWindowPartitionsDefinition | Mapping[str, dg.TimeWindowParti
 
 _LIFECYCLE: Final = (
     "Written by a continuous job: its driver is a process outside Dagster, which runs until it is stopped. "
-    "Whether it runs now is in the check `job_health`."
+    "Whether it runs now is in the check `job_runs`."
 )
 
 

@@ -1,4 +1,4 @@
-"""The check ``job_health``: whether a submitted job is healthy, shown on each of its outputs in Dagster's UI.
+"""The check ``job_runs``: whether a submitted job is healthy, shown on each of its outputs in Dagster's UI.
 
 A killed driver writes nothing, so no run and no epoch shows that it is dead. Sensors therefore read the jobs' small files and report
 this check, which turns the assets red; executed manually it reads them itself.
@@ -27,7 +27,7 @@ from tidemark.errors import DefinitionError, TidemarkError
 from tidemark.graph import Job
 from tidemark.state import JobStore, redacted
 
-HEALTH_CHECK: Final = "job_health"
+HEALTH_CHECK: Final = "job_runs"
 HEALTH_KEY: Final = "tidemark/health"
 """Metadata key of an evaluation: the health that it reports."""
 
@@ -154,7 +154,7 @@ def build_health_checks(
     launchers: Callable[[], Mapping[str, Launcher]] = launchers_here,
     clock: Clock = SYSTEM_CLOCK,
 ) -> list[dg.AssetChecksDefinition]:
-    """Return the check ``job_health`` on each output of a submitted job.
+    """Return the check ``job_runs`` on each output of a submitted job.
 
     ``build_reconcile_sensor`` and ``build_job_health_sensor`` report it when it changes; executed manually, it observes the job itself.
     ``build_operations``, ``control_jobs`` and ``build_job_definitions`` include it.

@@ -1,9 +1,11 @@
 """What many continuous jobs cost Dagster: ``python -m benchmarks.operation.code_location [--jobs 10] [--minutes 60]``.
 
 The jobs are those of ``benchmarks.operation.control``, each with an epoch every ten seconds. Counted are the Dagster jobs, sensors and
-schedules of a code location with all of them, and how long its definitions take to load: with a Dagster job for each operation on each job,
-with one for all, and with one for the whole store. Then what Dagster's daemon would write: the ticks of the sensors by their intervals, the
-events that they report and the runs that they request. The clock is set forward, so an hour takes as long as its ticks do.
+schedules of a code location with all of them, and how long its definitions take to load: with a Dagster job for each operation on each job
+and sensors of each job, with the former alone, with one Dagster job for all operations, and with one for the whole store. Then what
+Dagster's daemon would write, with sensors of each job and with those of the store: the ticks of the sensors by their intervals, the events
+that they report and the runs that they request. The clock is set forward, so an hour takes as long as its ticks do. Times are those of the
+process on a processor, so that other work on the machine does not count.
 
 ``--write`` writes the page ``docs/reference/code-location.md``, too.
 """
@@ -16,6 +18,7 @@ import platform
 import sys
 import tempfile
 import textwrap
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,6 +32,7 @@ from benchmarks.harness.processes import CHECKOUT
 from benchmarks.operation.control import NoLauncher, fill
 from benchmarks.operation.sensors import StandingClock, commit
 from tidemark.assets import build_output_asset_specs, build_source_asset_specs
+from tidemark.assets.streams.translator import group_of
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control import RULES, Launcher, load_job
 from tidemark.graph import Job
@@ -42,7 +46,10 @@ STEP_S: Final = 15
 
 PAGE: Final = "docs/reference/code-location.md"
 
-_EVENTS: Final = {"AssetObservation": "observations of outputs", "AssetCheckEvaluation": "evaluations of checks"}
+EACH_JOB: Final = "each job"
+THE_STORE: Final = "the store"
+
+_EVENTS: Final = ("AssetObservation", "AssetCheckEvaluation")
 
 _PAGE: Final = """\
 # What continuous jobs cost Dagster
@@ -53,26 +60,31 @@ definitions are those of `build_job_definitions` ([Dagster with continuous jobs]
 
 ## The code location
 
-| operations | Dagster jobs | sensors | schedules | definitions load in |
-|---|---:|---:|---:|---:|
+| operations | sensors of | Dagster jobs | sensors | schedules | definitions load in |
+|---|---|---:|---:|---:|---:|
 {ways}
 
-The first row is how it was before one Dagster job had all operations of a streaming job; `single_jobs=True` still adds these to the second
-row, which is the default. The third is `operations="store"`. Dagster's own jobs over assets are not counted. The code of the streaming jobs
-is imported before the clock starts.
+In the first two rows operations are as they were before one Dagster job had all of a streaming job; `single_jobs=True` still adds these to
+the third row, which is the default. The last is `operations="store"`. Sensors of each job are those of a call for each with
+`own_sensors=True`, as [Components](../how-to/components.md) have them. Dagster's own jobs over assets are not counted. The code of the
+streaming jobs is imported before the clock starts.
 
 ## An hour
 
-| sensor | ticks | by job |
-|---|---:|---:|
+| sensors of | ticks | observations of outputs | evaluations of checks | runs requested | all events | time of ticks |
+|---|---:|---:|---:|---:|---:|---:|
+{hours}
+
+All events, which the daemon writes, are the ticks, what they report, and the runs. The runs are the check of each job's stored state, once
+for its code; checks are reported when their result changes. Operations add no tick: each row of the first table has its sensors' hour.
+With sensors of the store the number of ticks does not depend on the number of jobs:
+
+| sensor | ticks |
+|---|---:|
 {ticks}
 
-{total:,} ticks, which take {seconds:.0f} s together, {tick_ms:.0f} ms each. They report {events}, with {kib:,.0f} KiB of metadata, and
-request {runs:,} runs. The runs are the check of each job's stored state, once for its code; checks are reported when their result changes.
-The number of ticks does not depend on the number of jobs, and is the same for each row of the first table: sensors are those of the store.
-
-Ticks were called one after the other in one process, over a store on a local disk, with the clock set forward. What Dagster's daemon and
-its storage add is not in it. {system}
+Ticks were called one after the other in one process, over a store on a local disk, with the clock set forward. Times are the process's on
+a processor. What Dagster's daemon and its storage add is not in them. {system}
 """
 
 _MODULE: Final = """
@@ -87,9 +99,10 @@ _MODULE: Final = """
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a code location has, and how many seconds its definitions took to load."""
+    """What a code location has, and how many seconds of a processor its definitions took to load."""
 
     way: str
+    sensors_of: str
     jobs: int
     sensors: int
     schedules: int
@@ -98,11 +111,11 @@ class Loaded:
 
 @dataclass
 class Written:
-    """What Dagster's daemon writes: ticks by sensor, events by type, bytes of their metadata, runs requested, and seconds."""
+    """What Dagster's daemon writes: ticks by sensor, events by type, runs requested; and seconds of a processor."""
 
+    sensors_of: str
     ticks: Counter[str] = field(default_factory=Counter)
     events: Counter[str] = field(default_factory=Counter)
-    size: int = 0
     runs: int = 0
     seconds: float = 0.0
 
@@ -119,25 +132,26 @@ def write_codes(folder: Path, jobs: int) -> list[str]:
 def measure_loading(codes: Sequence[str], store: str) -> Iterator[Loaded]:
     """Load a code location with these jobs in each way. The code is imported before that."""
     jobs = [load_job(code) for code in codes]
-    ways: Mapping[str, Callable[[], dg.Definitions]] = {
-        "a Dagster job for each operation": lambda: _singly(jobs, store),
-        "one for all operations": lambda: build_job_definitions(*codes, continuous=True, store=store, alert_key=None),
-        "one for the store": lambda: build_job_definitions(*codes, continuous=True, store=store, alert_key=None, operations="store"),
+    ways: Mapping[tuple[str, str], Callable[[], dg.Definitions]] = {
+        ("a Dagster job for each operation", EACH_JOB): lambda: _singly(jobs, store, own_sensors=True),
+        ("a Dagster job for each operation", THE_STORE): lambda: _singly(jobs, store, own_sensors=False),
+        ("one for all operations", THE_STORE): lambda: _definitions(codes, store, own_sensors=False),
+        ("one for the store", THE_STORE): lambda: build_job_definitions(*codes, store=store, alert_key=None, operations="store"),
     }
-    for way, build in ways.items():
-        begun = SYSTEM_CLOCK.monotonic()
+    for (way, sensors_of), build in ways.items():
+        begun = time.process_time()
         defs = build()
         names = [name for name in defs.get_repository_def().job_names if not name.startswith("__")]
-        seconds = SYSTEM_CLOCK.monotonic() - begun
-        yield Loaded(way, len(names), len(list(defs.sensors or ())), len(list(defs.schedules or ())), seconds)
+        seconds = time.process_time() - begun
+        yield Loaded(way, sensors_of, len(names), len(list(defs.sensors or ())), len(list(defs.schedules or ())), seconds)
 
 
-def measure_ticks(codes: Sequence[str], store: JobStore, minutes: int) -> Written:
-    """Let so many minutes pass over a store with these jobs, in which all run well."""
-    clock, found = StandingClock(fill(store, len(codes)).now_ms()), Written()
+def measure_ticks(codes: Sequence[str], store: JobStore, minutes: int, *, own_sensors: bool = False) -> Written:
+    """Let so many minutes pass over a store with these jobs, in which all run well, with sensors of the store or of each job."""
+    clock, found = StandingClock(fill(store, len(codes)).now_ms()), Written(EACH_JOB if own_sensors else THE_STORE)
     jobs = [load_job(code) for code in codes]
-    repository = build_job_definitions(*codes, continuous=True, store=store.uri, alert_key=None).get_repository_def()
-    sensors = _sensors(jobs, store.uri, clock)
+    repository = _definitions(codes, store.uri, own_sensors=own_sensors).get_repository_def()
+    sensors = _sensors(jobs, store.uri, clock, own=own_sensors)
     intervals = {sensor.name: sensor.minimum_interval_seconds for sensor in sensors}
     if intervals != {sensor.name: sensor.minimum_interval_seconds for sensor in repository.sensor_defs}:
         raise ValueError("the sensors that tick are not those of the code location")
@@ -147,10 +161,10 @@ def measure_ticks(codes: Sequence[str], store: JobStore, minutes: int) -> Writte
             _work(store, [job.name for job in jobs], clock)
             for sensor in sensors:
                 if second % (sensor.minimum_interval_seconds or STEP_S) == 0:
-                    begun = SYSTEM_CLOCK.monotonic()
+                    begun = time.process_time()
                     with dg.build_sensor_context(instance=instance, cursor=cursors.get(sensor.name), repository_def=repository) as context:
                         result = sensor(context)
-                    found.seconds += SYSTEM_CLOCK.monotonic() - begun
+                    found.seconds += time.process_time() - begun
                     if not isinstance(result, dg.SensorResult):
                         raise TypeError(f"{sensor.name} returned {result!r}")
                     cursors[sensor.name] = result.cursor
@@ -168,25 +182,41 @@ def _note(found: Written, sensor: str, result: dg.SensorResult, instance: dg.Dag
             instance.report_runless_asset_event(made)
     for event in result.asset_events or ():
         found.events[type(event).__name__] += 1
-        found.size += sum(len(str(value.value)) for value in event.metadata.values())
         instance.report_runless_asset_event(event)
 
 
-def _singly(jobs: Sequence[Job], store: str) -> dg.Definitions:
+def _definitions(codes: Sequence[str], store: str, *, own_sensors: bool) -> dg.Definitions:
+    """Return the definitions of one call for all jobs, or of a call for each, with sensors of its own."""
+    if not own_sensors:
+        return build_job_definitions(*codes, store=store, alert_key=None)
+    # The jobs' sources have names of their own.
+    return dg.Definitions.merge(*(build_job_definitions(code, store=store, alert_key=None, own_sensors=True) for code in codes))
+
+
+def _singly(jobs: Sequence[Job], store: str, *, own_sensors: bool) -> dg.Definitions:
     """Return the definitions with a Dagster job for each operation on each job."""
     assets = [*build_source_asset_specs(*jobs), *(spec for job in jobs for spec in build_output_asset_specs(job))]
     operations = [defs for job in jobs for defs in (control_jobs(job, store=store), savepoint_jobs(job, store=store))]
-    return dg.Definitions.merge(dg.Definitions(assets=assets, sensors=_sensors(jobs, store, SYSTEM_CLOCK)), *operations)
+    sensors = _sensors(jobs, store, SYSTEM_CLOCK, own=own_sensors)
+    return dg.Definitions.merge(dg.Definitions(assets=assets, sensors=sensors), *operations)
 
 
-def _sensors(jobs: Sequence[Job], store: str, clock: Clock) -> list[dg.SensorDefinition]:
-    """Return the sensors of ``build_job_definitions`` with a clock."""
+def _sensors(jobs: Sequence[Job], store: str, clock: Clock, *, own: bool) -> list[dg.SensorDefinition]:
+    """Return the sensors of ``build_job_definitions`` with a clock: of the store, or of each job."""
+    if own:
+        return [sensor for job in jobs for sensor in _sensors_of([job], store, clock, names=[job.name], stem=group_of(job.name))]
+    return _sensors_of(jobs, store, clock, names=None, stem="tidemark")
+
+
+def _sensors_of(jobs: Sequence[Job], store: str, clock: Clock, *, names: Sequence[str] | None, stem: str) -> list[dg.SensorDefinition]:
     specs = [spec for job in jobs for spec in build_output_asset_specs(job)]
     return [
-        build_progress_sensor(specs, options=SensorOptions(store=store), clock=clock),
-        build_reconcile_sensor(store, launchers=_launchers, clock=clock),
-        build_job_health_sensor(store, rules=RULES, alert_key=None, launchers=_launchers, clock=clock),
-        build_check_sensor(store, clock=clock),
+        build_progress_sensor(specs, name=f"{stem}_progress", options=SensorOptions(store=store), clock=clock),
+        build_reconcile_sensor(store, jobs=names, name=f"{stem}_reconcile", launchers=_launchers, clock=clock),
+        build_job_health_sensor(
+            store, jobs=names, name=f"{stem}_job_health", rules=RULES, alert_key=None, launchers=_launchers, clock=clock
+        ),
+        build_check_sensor(store, jobs=names, name=f"{stem}_checks", clock=clock),
     ]
 
 
@@ -205,24 +235,26 @@ def _work(store: JobStore, names: Sequence[str], clock: StandingClock) -> None:
         write_heartbeat(store.at(name), replace(beat, at=clock.now_ms()))
 
 
-def render(loaded: Sequence[Loaded], written: Written, *, jobs: int, minutes: int) -> str:
-    """Return the page, in Markdown."""
+def render(loaded: Sequence[Loaded], hours: Sequence[Written], *, jobs: int, minutes: int) -> str:
+    """Return the page, in Markdown; the last of the hours is that with sensors of the store."""
     hour = 60 / minutes
-    ways = "\n".join(f"| {way.way} | {way.jobs:,} | {way.sensors} | {way.schedules} | {way.seconds:.2f} s |" for way in loaded)
-    ticks = "\n".join(f"| `{name}` | {round(count * hour):,} | {round(count * hour / jobs):,} |" for name, count in written.ticks.items())
-    events = " and ".join(f"{round(count * hour):,} {_EVENTS.get(name, name)}" for name, count in written.events.items())
+    ways = "\n".join(
+        f"| {way.way} | {way.sensors_of} | {way.jobs:,} | {way.sensors} | {way.schedules} | {way.seconds:.2f} s |" for way in loaded
+    )
     return _PAGE.format(
         jobs=jobs,
         ways=ways,
-        ticks=ticks,
-        total=round(written.ticks.total() * hour),
-        seconds=written.seconds * hour,
-        tick_ms=1000 * written.seconds / written.ticks.total(),
-        events=events,
-        kib=written.size * hour / 1024,
-        runs=round(written.runs * hour),
+        hours="\n".join(_row(written, hour) for written in hours),
+        ticks="\n".join(f"| `{name}` | {round(count * hour):,} |" for name, count in hours[-1].ticks.items()),
         system=f"Python {platform.python_version()}, Dagster {version('dagster')}, {os.cpu_count()} cores.",
     )
+
+
+def _row(written: Written, hour: float) -> str:
+    counts = (written.ticks.total(), *(written.events[name] for name in _EVENTS), written.runs)
+    numbers = " | ".join(f"{round(count * hour):,}" for count in (*counts, sum(counts)))
+    tick_ms = 1000 * written.seconds / written.ticks.total()
+    return f"| {written.sensors_of} | {numbers} | {written.seconds * hour:.0f} s, {tick_ms:.0f} ms each |"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -235,21 +267,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder:
         codes = write_codes(Path(folder), given.jobs)
         sys.path.insert(0, folder)
-        ways = []
+        ways, hours = list[Loaded](), list[Written]()
         for loaded in measure_loading(codes, folder):
             ways.append(loaded)
             print(
-                f"{loaded.way}: {loaded.jobs} Dagster jobs, {loaded.sensors} sensors, {loaded.schedules} schedules, "
-                f"loaded in {loaded.seconds:.2f} s",
+                f"{loaded.way}, sensors of {loaded.sensors_of}: {loaded.jobs} Dagster jobs, {loaded.sensors} sensors, "
+                f"{loaded.schedules} schedules, loaded in {loaded.seconds:.2f} s",
                 flush=True,
             )
-        found = measure_ticks(codes, JobStore.open(f"{folder}/store"), given.minutes)
-    ticks = ", ".join(f"{count} of {name}" for name, count in found.ticks.items())
-    events = ", ".join(f"{count} {name}" for name, count in found.events.items())
-    print(f"{given.minutes} minutes: {found.ticks.total()} ticks in {found.seconds:.1f} s ({ticks}), {found.runs} runs requested")
-    print(f"{found.events.total()} events, {found.size / 1024:.0f} KiB of metadata ({events})")
+        for own in (True, False):
+            found = measure_ticks(codes, JobStore.open(f"{folder}/store-{own}"), given.minutes, own_sensors=own)
+            hours.append(found)
+            events = ", ".join(f"{count} {name}" for name, count in found.events.items())
+            print(
+                f"{given.minutes} minutes, sensors of {found.sensors_of}: {found.ticks.total()} ticks in {found.seconds:.1f} s, "
+                f"{events}, {found.runs} runs requested",
+                flush=True,
+            )
     if given.write:
-        (CHECKOUT / PAGE).write_text(render(ways, found, jobs=given.jobs, minutes=given.minutes), encoding="utf-8")
+        (CHECKOUT / PAGE).write_text(render(ways, hours, jobs=given.jobs, minutes=given.minutes), encoding="utf-8")
     return 0
 
 

@@ -55,7 +55,7 @@ def build_check_sensor(
     counts. A check whose run failed before it had a verdict is not passed on.
 
     It also requests runs of the checks on outputs of submitted jobs, which nothing else executes: at its first tick, and after their asset
-    was materialized. The check ``job_health`` is excluded: other sensors report it and alert.
+    was materialized. The check ``job_runs`` is excluded: other sensors report it and alert.
 
     Args:
         store: folder or bucket of the job stores.

@@ -1,4 +1,4 @@
-"""Reports the check ``job_health`` from a sensor's tick: when a job's health has changed, or its last evaluation is out of date."""
+"""Reports the check ``job_runs`` from a sensor's tick: when a job's health has changed, or its last evaluation is out of date."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidemark.sensors.health.checks_due import materialized_at
 def health_evaluations(
     context: dg.SensorEvaluationContext, verdict_of: Callable[[str], HealthVerdict | None]
 ) -> list[dg.AssetCheckEvaluation]:
-    """Return the evaluations of the checks ``job_health`` in the code location that have to be reported.
+    """Return the evaluations of the checks ``job_runs`` in the code location that have to be reported.
 
     Sensors of both kinds may report side by side: an evaluation that Dagster has already is not reported again. A materialization makes
     earlier evaluations out of date in Dagster's UI, so they are then reported again.

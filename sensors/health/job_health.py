@@ -72,7 +72,7 @@ def build_job_health_sensor(
     Use either a supervisor (``--alerts``) or this sensor for alerts: if both run, the holder of a lease sends new alerts to its own
     receivers, and alerts pending for the other's receivers stay until that one holds the lease.
 
-    The health of the code location's jobs is reported as their check ``job_health``, so that the assets of an unhealthy job turn red.
+    The health of the code location's jobs is reported as their check ``job_runs``, so that the assets of an unhealthy job turn red.
 
     Args:
         store: folder or bucket of the job stores.

@@ -59,7 +59,7 @@ def test_all_fields_of_the_page_load(tmp_path: Path, monkeypatch: pytest.MonkeyP
             assert specs.keys() == {"lake/rides", "lake/fares/by_zone"}
             assert isinstance(specs["lake/fares/by_zone"].partitions_def, dg.HourlyPartitionsDefinition)
             checks = {key.name for check in definitions.asset_checks or () for key in check.check_keys}
-            assert {"late_ratio", "unique_panes", "state_fits", "job_health"} < checks
+            assert {"late_ratio", "unique_panes", "state_fits", "job_runs"} < checks
             suites = {check for check in checks if check.startswith(("expect_", "fares_"))}
             assert suites == {
                 "expect_column_values_to_not_be_null_zone",

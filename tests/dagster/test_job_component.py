@@ -139,7 +139,7 @@ def test_everything_can_be_set_in_yaml(project: Project) -> None:
         assert [dep.asset_key.to_user_string() for dep in hourly.deps] == ["lake/rides"]
         assert isinstance(hourly.partitions_def, dg.HourlyPartitionsDefinition)
         names = {key.name for check in definitions.asset_checks or () for key in check.check_keys}
-        assert names == {"job_health", "late_ratio", "unique_panes"}
+        assert names == {"job_runs", "late_ratio", "unique_panes"}
         assert "rides_start" in {each.name for each in definitions.jobs or ()}
         assert {sensor.default_status for sensor in definitions.sensors or ()} == {dg.DefaultSensorStatus.STOPPED}
 

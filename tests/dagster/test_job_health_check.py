@@ -1,4 +1,4 @@
-"""A job whose driver is dead is red in Dagster: its outputs' check ``job_health`` fails at the next tick, and passes when it runs again."""
+"""A job whose driver is dead is red in Dagster: its outputs' check ``job_runs`` fails at the next tick, and passes when it runs again."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Rig:
         return reported
 
     def key(self, output: str = "hourly") -> dg.AssetCheckKey:
-        return dg.AssetCheckKey(dg.AssetKey(["fares", output]), "job_health")
+        return dg.AssetCheckKey(dg.AssetKey(["fares", output]), "job_runs")
 
     def shown(self, output: str = "hourly") -> dg.AssetCheckEvaluation | None:
         """Return what Dagster's pages show."""
@@ -277,7 +277,7 @@ def test_a_fix_names_the_operation_that_the_code_location_has(rig: Rig) -> None:
 def test_a_description_says_that_the_job_is_continuous(rig: Rig) -> None:
     texts = [spec.description for spec in rig.defs.resolve_all_asset_specs() if len(spec.key.path) == 2]
     assert len(texts) == len(OUTPUTS)
-    assert all("runs until it is stopped. Whether it runs now is in the check `job_health`." in str(text) for text in texts)
+    assert all("runs until it is stopped. Whether it runs now is in the check `job_runs`." in str(text) for text in texts)
 
 
 def test_a_job_that_failed_for_good_is_red_with_its_error(rig: Rig) -> None:
@@ -331,7 +331,7 @@ def test_executed_by_hand_it_looks_by_itself(rig: Rig) -> None:
     assert {found.passed for found in job.execute_in_process(instance=rig.instance).get_asset_check_evaluations()} == {True}
     rig.world.driver().end(-9)
     found = job.execute_in_process(instance=rig.instance).get_asset_check_evaluations()
-    assert {(each.check_name, each.passed) for each in found} == {("job_health", False)}
+    assert {(each.check_name, each.passed) for each in found} == {("job_runs", False)}
     assert rig.tick("health") == [], "what was executed by hand is not reported again"
 
 

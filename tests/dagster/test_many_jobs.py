@@ -91,7 +91,7 @@ def test_jobs_whose_code_fails_are_shown_beside_those_that_load(modules: Path, i
     assert set(found) == broken | loading
     assert {(check.check_name, check.passed) for key, check in found.items() if key in broken} == {("code_loads", False)}
     of_jobs = {(check.check_name, check.passed) for check in evaluations if check.asset_key.to_user_string() in loading}
-    assert of_jobs == {("state_fits", True), ("job_health", True)}
+    assert of_jobs == {("state_fits", True), ("job_runs", True)}
     assert "RuntimeError" in str(found["broken/many_fails_job"].description)
 
 

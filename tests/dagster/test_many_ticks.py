@@ -44,11 +44,18 @@ def test_an_hour_of_a_code_location_is_ticks_and_an_observation_every_five_minut
     # The first report of each job, two observations later; each job's health once.
     assert found.events == {"AssetObservation": 2 * 3, "AssetCheckEvaluation": 2}
     assert found.runs == 2, "the check of stored state is executed once for each job"
-    ways = {loaded.way: (loaded.jobs, loaded.sensors, loaded.schedules) for loaded in measure_loading(codes, str(tmp_path / "store"))}
+    own = measure_ticks(codes, JobStore.open(str(tmp_path / "own")), 11, own_sensors=True)
+    assert own.ticks.total() == 2 * found.ticks.total(), "sensors of each job tick by themselves"
+    assert (own.events, own.runs) == (found.events, found.runs)
+    ways = {
+        (loaded.way, loaded.sensors_of): (loaded.jobs, loaded.sensors, loaded.schedules)
+        for loaded in measure_loading(codes, str(tmp_path / "store"))
+    }
     assert ways == {
-        "a Dagster job for each operation": (2 * 18, 4, 4),
-        "one for all operations": (2 * 3, 4, 4),
-        "one for the store": (1, 4, 0),
+        ("a Dagster job for each operation", "each job"): (2 * 18, 8, 4),
+        ("a Dagster job for each operation", "the store"): (2 * 18, 4, 4),
+        ("one for all operations", "the store"): (2 * 3, 4, 4),
+        ("one for the store", "the store"): (1, 4, 0),
     }
 
 

@@ -85,7 +85,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
 
 
 def all_outputs(deployed: Deployed, status: str) -> bool | None:
-    """Say whether the check ``job_health`` of all outputs is shown so."""
+    """Say whether the check ``job_runs`` of all outputs is shown so."""
     names = ("hourly_tips", "late_trips", "rejected_trips", "malformed_trips")
     return True if {health(deployed, name)[0] for name in names} == {status} else None
 
@@ -102,9 +102,9 @@ def ended(deployed: Deployed, job: str, *, runs: int = 1) -> str:
 
 
 def health(deployed: Deployed, output: str) -> tuple[str, str]:
-    """Return status and description of an output's check ``job_health`` as the pages show it."""
+    """Return status and description of an output's check ``job_runs`` as the pages show it."""
     found = deployed.server.ask(HEALTH, key={"path": [JOB, output]})["assetNodeOrError"]["assetChecksOrError"]["checks"]
-    shown = next(check for check in found if check["name"] == "job_health")["executionForLatestMaterialization"]
+    shown = next(check for check in found if check["name"] == "job_runs")["executionForLatestMaterialization"]
     return (str(shown["status"]), str((shown["evaluation"] or {}).get("description"))) if shown is not None else ("none", "")
 
 
@@ -149,7 +149,7 @@ def test_a_job_is_started_watched_and_stopped_from_the_pages(deployed: Deployed,
         # Within a tick of either sensor, half a minute apart, though both only have their defaults.
         assert wait_for("all outputs to be red", lambda: all_outputs(deployed, "FAILED"), seconds=60, log=server.log)
         page.open(f"{server.url}/assets/{JOB}/late_trips?view=checks")
-        page.wait_for_text("job_health", "Failed", f"process {driver.pid} on host", "Fix:")
+        page.wait_for_text("job_runs", "Failed", f"process {driver.pid} on host", "Fix:")
     assert wait_for("all outputs to be well again", lambda: all_outputs(deployed, "SUCCEEDED"), seconds=240, log=server.log)
     with open_browser(require_chromium(), tmp_path / "profile") as page:
         page.open(f"{server.url}/locations/taxi/sensors/tidemark_reconcile")

@@ -13,14 +13,19 @@ import pytest
 import yaml
 from dagster.components.testing.utils import DefsFolderSandbox, create_defs_folder_sandbox
 
+from tests.dagster.control_world import launchers, make_world
+from tests.dagster.instances import temporary_instance
 from tests.dagster.sandboxes import MARKS, texts_of
 from tidemark.components import TidemarkStreamComponent
 from tidemark.components.scaffolding import EXAMPLE
 from tidemark.components.stream_component import JOB_FIELDS
-from tidemark.control import JobSpec, checked_spec, job_code, load_job
+from tidemark.control import JobSpec, checked_spec, job_code, job_document, judge_code, load_job, read_job_document, require_spec
 from tidemark.control.desired import job_import
-from tidemark.errors import DefinitionError
+from tidemark.control.upgrade.code_check import Maps
+from tidemark.errors import DefinitionError, UpgradeError
 from tidemark.graph import code_version
+from tidemark.operations import build_job_definitions, control_jobs
+from tidemark.state import JobStore
 
 pytestmark = MARKS
 
@@ -31,6 +36,12 @@ DOCUMENT = yaml.safe_dump({"type": TYPE, "attributes": {"name": "rides", "store"
 @pytest.fixture
 def sandbox() -> Iterator[DefsFolderSandbox]:
     with create_defs_folder_sandbox() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def instance() -> Iterator[dg.DagsterInstance]:
+    with temporary_instance() as made:
         yield made
 
 
@@ -66,7 +77,7 @@ def test_a_continuous_job_has_what_one_in_python_has(sandbox: DefsFolderSandbox,
         }  # fmt: skip
         assert {each.name for each in definitions.jobs or ()} == {"rides_operate", "rides_savepoint", "rides_maintenance"}
         checks = {key.name for check in definitions.asset_checks or () for key in check.check_keys}
-        assert {"job_health", "state_fits"} <= checks
+        assert {"job_runs", "state_fits"} <= checks
         hourly = next(spec for spec in definitions.resolve_all_asset_specs() if spec.key.path[-1] == "hourly")
         assert isinstance(hourly.partitions_def, dg.HourlyPartitionsDefinition)
 
@@ -225,6 +236,75 @@ def test_a_spec_holds_what_the_file_says(file: Path) -> None:
     with pytest.raises(DefinitionError, match="contains a secret") as raised:
         checked_spec(secret)
     assert "hunter2" not in str(raised.value)
+
+
+TEXTS = {
+    "nothing": "",
+    "no JSON": "{name: rides}",
+    "a list": "[]",
+    "an end that is missing": '{"name": "rides"',
+    "deep nesting": "[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("text", list(TEXTS))
+def test_a_definition_that_is_no_json_is_named(text: str) -> None:
+    said = r"is not the JSON that was read from its file: .*at rides\.yaml:rides\)\. Fix: submit the file again"
+    with pytest.raises(DefinitionError, match=rf"{said}: `tidemark submit rides\.yaml:rides`.*job_code\('rides\.yaml:rides'\)") as raised:
+        checked_spec(JobSpec("rides", "rides.yaml:rides", definition=TEXTS[text]))
+    assert raised.value.job == "rides"
+    with pytest.raises(DefinitionError, match=said):
+        load_job("rides.yaml:rides", TEXTS[text])
+
+
+def test_a_stored_definition_of_nothing_is_not_taken_for_the_file(file: Path, tmp_path: Path) -> None:
+    assert file.exists()
+    with pytest.raises(UpgradeError, match="is a file, and what it says is not given"):
+        judge_code(JobStore.open(str(tmp_path / "jobs")), JobSpec("rides", "rides.yaml:rides", definition=""), Maps())
+
+
+def test_definitions_in_python_take_a_file(file: Path, tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    """The spec that ``start`` submits holds what the file said when the definitions loaded, whoever wrote the spec."""
+    world = make_world(tmp_path)
+
+    def started(defs: dg.Definitions, verb: str, config: dict[str, object]) -> JobSpec:
+        run_config = {"ops": {f"{verb}_rides": {"config": config}}}
+        defs.resolve_job_def(f"rides_{verb}").execute_in_process(run_config=run_config, instance=instance)
+        return require_spec(world.store, "rides").spec
+
+    definition = job_code("rides.yaml").definition
+    for spec, trigger_ms in ((None, 10_000), (lambda code, job: JobSpec(job.name, code, trigger_ms=1_000), 1_000)):
+        file.write_text(DOCUMENT)
+        defs = build_job_definitions("rides.yaml", store=world.store.uri, spec=spec, alert_key=None, launchers=lambda: launchers(world))
+        assert {each.name for each in defs.jobs or ()} == {"rides_operate", "rides_savepoint", "rides_maintenance"}
+        file.unlink()
+        made = started(defs, "operate", {"do": {"start": {"resubmit": True, "wait": False}}})
+        assert made == JobSpec("rides", "rides.yaml:rides", definition=definition, trigger_ms=trigger_ms)
+        # What a driver loads.
+        assert load_job(made.code, made.definition).name == "rides"
+    file.write_text(DOCUMENT)
+    single = control_jobs(
+        load_job("rides.yaml"), spec=JobSpec("rides", str(file)), store=world.store.uri, launchers=lambda: launchers(world)
+    )
+    assert started(single, "start", {"resubmit": True, "wait": False}).definition == definition
+
+
+def test_a_file_that_is_wrong_is_shown_beside_the_other_jobs(file: Path, tmp_path: Path) -> None:
+    described = read_job_document(job_document("rides.yaml"))
+    (tmp_path / "wrong.yaml").write_text(DOCUMENT.replace("sum: fare", "sum: fair").replace("name: rides", "name: fares"))
+    (tmp_path / "right.yaml").write_text(DOCUMENT.replace("name: rides", "name: trips"))
+    file.unlink()
+    for continuous in (True, False):
+        defs = build_job_definitions(
+            "wrong.yaml", described, "right.yaml", "none.yaml", store="jobs", continuous=continuous, alert_key=None
+        )
+        dg.Definitions.validate_loadable(defs)
+        specs = {spec.key.to_user_string(): spec for spec in defs.resolve_all_asset_specs()}
+        broken = {key: str(spec.description) for key, spec in specs.items() if key.startswith("broken/")}
+        assert sorted(broken) == ["broken/none_yaml", "broken/rides_yaml", "broken/wrong_yaml"]
+        assert "did you mean 'fare'" in broken["broken/wrong_yaml"]
+        assert "rides.yaml cannot be read" in broken["broken/rides_yaml"]
+        assert "trips/hourly" in specs
 
 
 def test_a_secret_in_an_option_of_a_reader_is_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,13 @@
-"""A continuous job that is YAML alone, for real: a driver outside Dagster, a savepoint, a verdict, an upgrade to a changed YAML."""
+"""A continuous job that is YAML alone, for real: drivers outside Dagster, a savepoint, a verdict, an upgrade to a changed YAML, a fork.
+
+The drivers are those of ``spark-submit``; of the second test local ones, with a standby.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -15,15 +20,22 @@ import yaml
 from dagster.components.testing.utils import DefsFolderSandbox, create_defs_folder_sandbox
 from deltalake import DeltaTable
 
+import tidemark as tm
 from tests.control.drivers import until
+from tests.control.test_standby import ready_standby
 from tests.dagster.instances import temporary_instance
 from tests.dagster.sandboxes import MARKS
 from tests.few_rows import FEW_ROWS
 from tests.repeated import repeated
+from tidemark.clock import SYSTEM_CLOCK
 from tidemark.components import TidemarkStreamComponent
-from tidemark.control import launchers_here, observe, read_spec
+from tidemark.control import JobSpec, launchers_here, observe, read_spec, upgrading_reconciler
+from tidemark.control.launch.run_folder import run_folder
+from tidemark.operations import build_job_definitions
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.state.store.store import JobStore
+
+FORK = "rides-what-if"
 
 pytestmark = [*MARKS, pytest.mark.spark, pytest.mark.slow]
 
@@ -57,20 +69,41 @@ class Rides:
         assert old in text
         path.write_text(text.replace(old, new, 1))
 
-    def operate(self, **do: Mapping[str, object]) -> dict[str, object]:
-        """Launch an operation of the Dagster job, and return what its output says."""
+    @property
+    def file(self) -> str:
+        return str(self.defs / "defs.yaml")
+
+    def operate(self, job: str = "rides", **do: Mapping[str, object]) -> dict[str, object]:
+        """Launch an operation of the component's Dagster job, and return what its output says."""
         with self.sandbox.load_component_and_build_defs(self.defs) as (_, definitions):
-            config = {"ops": {"operate_rides": {"config": {"do": do}}}}
-            result = definitions.resolve_job_def("rides_operate").execute_in_process(run_config=config, instance=self.instance)
+            return self._launch(definitions, {"job": job, "do": do})
+
+    def operate_in_python(self, **do: Mapping[str, object]) -> dict[str, object]:
+        """Do the same with definitions in Python that name the file, and want a local driver with a standby."""
+
+        def spec(code: str, job: tm.Job) -> JobSpec:
+            return JobSpec(job.name, code, trigger_ms=300, parallelism=2, master="local[2]", conf=FEW_ROWS, standby=True)
+
+        definitions = build_job_definitions(self.file, continuous=True, store=self.store.uri, spec=spec, alert_key=None)
+        return self._launch(definitions, {"do": do})
+
+    def _launch(self, definitions: dg.Definitions, config: Mapping[str, object]) -> dict[str, object]:
+        run_config = {"ops": {"operate_rides": {"config": config}}}
+        result = definitions.resolve_job_def("rides_operate").execute_in_process(run_config=run_config, instance=self.instance)
         (output,) = (event.step_output_data for event in result.all_events if event.event_type_value == "STEP_OUTPUT")
         return {key.removeprefix("tidemark/"): value.value for key, value in output.metadata.items()}
 
-    def table(self) -> list[dict[str, object]]:
+    def table(self, path: str = "hourly") -> list[dict[str, object]]:
         """Return the rows of the main output, oldest first."""
-        if not (self.root / "hourly").exists():
+        if not (self.root / path / "_delta_log").exists():
             return []
-        rows = DeltaTable(self.root / "hourly").to_pyarrow_table(columns=["window_start", "rides", "fares"]).to_pylist()
+        rows = DeltaTable(self.root / path).to_pyarrow_table(columns=["window_start", "rides", "fares"]).to_pylist()
         return sorted(rows, key=lambda row: str(row["window_start"]))
+
+    def wait_for_all(self, path: str = "hourly", *, but: int = 0) -> list[int]:
+        """Wait until all windows that ended are in a table, and return their numbers of rides, oldest first."""
+        until(lambda: len(self.table(path)) == self.landed - 1 - but, "the rest")
+        return [int(str(row["rides"])) for row in self.table(path)]
 
     def tidemark(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run the command, in the folder of the project."""
@@ -88,14 +121,16 @@ def rides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rides]:
         document = yaml.safe_load((defs / "defs.yaml").read_text())
         attributes = document["attributes"]
         attributes["driver"] = {"trigger": "300 milliseconds", "master": "local[2]", "conf": dict(FEW_ROWS), "parallelism": 2}
+        attributes["driver"]["launcher"] = "spark-submit"
         attributes["sources"]["rides"]["files"]["path"] = str(tmp_path / "landing")
         attributes["outputs"] = {name: {"input": name, "delta": {"path": str(tmp_path / name)}} for name in ("hourly", "late", "malformed")}
         (defs / "defs.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
         made = Rides(sandbox, instance, tmp_path, defs)
         yield made
-        seen = observe(made.store, "rides", launchers_here())
-        if seen.handle is not None:
-            launchers_here()[seen.handle.launcher].kill(seen.handle)
+        for job in ("rides", FORK):
+            seen = observe(made.store, job, launchers_here())
+            if seen.handle is not None:
+                launchers_here()[seen.handle.launcher].kill(seen.handle)
 
 
 def test_a_life_in_yaml_alone(rides: Rides) -> None:
@@ -107,28 +142,27 @@ def test_a_life_in_yaml_alone(rides: Rides) -> None:
     assert [(row["rides"], row["fares"]) for row in rides.table()] == [(2, 5.0), (2, 5.0)]
     spec = read_spec(rides.store, "rides")
     assert spec is not None
-    assert spec.spec.code == f"{rides.defs / 'defs.yaml'}:rides"
+    assert spec.spec.code == f"{rides.file}:rides"
 
     rides.operate(savepoint={"name": "good"})
     assert SavepointStore(rides.store, "rides").get("good").record.epoch >= 0
 
     # Another key does not fit the state; a filter does.
     rides.change("- zone", "- fare")
-    check = rides.tidemark("check", str(rides.defs / "defs.yaml"))
+    check = rides.tidemark("check", rides.file)
     assert check.returncode == 1, check.stderr
     assert "hourly" in check.stdout
     with pytest.raises(Exception, match="hourly"):
-        rides.operate(upgrade={"code": str(rides.defs / "defs.yaml"), "good_epochs": 1})
+        rides.operate(upgrade={"code": rides.file, "good_epochs": 1})
     rides.change("- fare", "- zone")
     rides.change("fare >= 0", "fare > 0")
-    check = rides.tidemark("check", str(rides.defs / "defs.yaml"))
+    check = rides.tidemark("check", rides.file)
     assert check.returncode == 0, (check.stdout, check.stderr)
 
     before = len(rides.table())
     with repeated(rides.land, every=1):
-        rides.operate(upgrade={"code": str(rides.defs / "defs.yaml"), "good_epochs": 2, "why": "free rides are not counted"})
-    until(lambda: len(rides.table()) >= rides.landed - 1, "the rest")
-    counts = [int(str(row["rides"])) for row in rides.table()]
+        rides.operate_in_python(upgrade={"code": rides.file, "good_epochs": 2, "why": "free rides are not counted"})
+    counts = rides.wait_for_all()
     assert set(counts[:before]) == {2}, "what was there stays"
     assert counts[-1] == 1, "the driver has the changed YAML"
     assert counts == sorted(counts, reverse=True)
@@ -136,8 +170,70 @@ def test_a_life_in_yaml_alone(rides: Rides) -> None:
     assert upgraded is not None
     assert (upgraded.spec.code, '"fare > 0"' in str(upgraded.spec.definition)) == (spec.spec.code, True)
 
+    try_in_a_fork_and_promote(rides)
+    rewind_and_rescale(rides)
+
     stopped = rides.operate(stop={"why": "enough"})
     assert (stopped["lifecycle"], stopped["wanted"]) == ("suspended", "suspended")
-    ran = rides.tidemark("run", str(rides.defs / "defs.yaml"), "--conf", "spark.ui.enabled=false")
+    ran = rides.tidemark("run", rides.file, "--conf", "spark.ui.enabled=false")
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.startswith("rides: "), "the same state, run in a terminal"
+
+
+def try_in_a_fork_and_promote(rides: Rides) -> None:
+    """Count free rides again: in a fork from the savepoint, whose tables differ, then in the job itself, since the savepoint."""
+    counts = [int(str(row["rides"])) for row in rides.table()]
+    rides.change("fare > 0", "fare >= 0")
+    rides.operate(fork={"savepoint": "good", "code": rides.file})
+    forked = read_spec(rides.store, FORK)
+    assert forked is not None
+    assert (forked.spec.launcher, forked.spec.code, '"fare >= 0"' in str(forked.spec.definition)) == (
+        "spark-submit",
+        f"{rides.file}:rides",
+        True,
+    )
+    assert set(rides.wait_for_all(f"jobs/{FORK}/outputs/hourly", but=2)) == {2}
+    compared = rides.operate(diff={"output": "hourly"})
+    assert (compared["changed"], compared["equal"]) == (counts.count(1), False)
+    with repeated(rides.land, every=1):
+        rides.operate(promote={"good_epochs": 1})
+    assert set(rides.wait_for_all()) == {2}
+    rides.operate(job=FORK, stop={})
+    rides.operate(discard={"fork": FORK})
+    assert FORK not in rides.store.folders()
+
+
+def rewind_and_rescale(rides: Rides) -> None:
+    rewound = rides.operate(rewind={"savepoint": "good", "dry_run": False})
+    assert rewound["savepoint"] == "good", rewound
+    assert set(rides.wait_for_all()) == {2}, "what came since was read again"
+    attempt = observe(rides.store, "rides", launchers_here()).attempt
+    rides.operate(rescale={"parallelism": 3})
+    rides.land()
+    rides.wait_for_all()
+    spec = read_spec(rides.store, "rides")
+    assert spec is not None
+    assert (spec.spec.parallelism, '"fare >= 0"' in str(spec.spec.definition)) == (3, True)
+    assert observe(rides.store, "rides", launchers_here()).attempt == attempt, "by the same driver"
+
+
+def test_a_standby_takes_over_a_job_in_yaml_that_python_started(rides: Rides) -> None:
+    for _ in range(3):
+        rides.land()
+    assert rides.operate_in_python(start={})["lifecycle"] == "running"
+    assert rides.wait_for_all() == [2, 2]
+    ready = ready_standby(run_folder(rides.store.uri, "rides").logs)
+    killed = observe(rides.store, "rides", launchers_here()).handle
+    assert killed is not None
+    assert killed.pid is not None
+    os.kill(killed.pid, signal.SIGKILL)
+    rides.land()
+
+    def taken_over() -> bool:
+        upgrading_reconciler(rides.store, launchers_here(), SYSTEM_CLOCK).reconcile_all(["rides"])
+        handle = observe(rides.store, "rides", launchers_here()).handle
+        return handle is not None and handle.pid == ready.pid
+
+    until(taken_over, "the standby")
+    assert set(rides.wait_for_all()) == {2}
+    assert rides.operate_in_python(stop={})["lifecycle"] == "suspended"

@@ -33,6 +33,7 @@ from .desired.job_document import read_job_document as read_job_document
 from .desired.job_import import JobCode as JobCode
 from .desired.job_import import job_code as job_code
 from .desired.job_import import load_job as load_job
+from .desired.job_import import with_definition as with_definition
 from .desired.spec_checks import checked_spec as checked_spec
 from .desired.spec_store import change_spec as change_spec
 from .desired.spec_store import current_user as current_user

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import json
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tidemark.errors import DefinitionError, TidemarkError
 from tidemark.state.encoding.redaction import redacted, without_secrets
 
 if TYPE_CHECKING:
+    from tidemark.control.model.spec import JobSpec
     from tidemark.graph.job.job import Job
 
 _FIX = "name it as MODULE:JOB, such as examples.taxi.job:job, from the folder that the module is importable from, or as PATH.yaml"
@@ -45,6 +47,43 @@ def job_code(reference: str) -> JobCode:
     return JobCode(f"{path}:{found[0]}", found[1])
 
 
+def with_definition(spec: JobSpec) -> JobSpec:
+    """Return a spec of a job in YAML with what its file says now, unless it holds that; other specs unchanged.
+
+    Raises:
+        DefinitionError: the file cannot be read, or has no such job.
+    """
+    if spec.definition is not None or not is_job_file(spec.code):
+        return spec
+    found = job_code(spec.code)
+    return replace(spec, code=found.code, definition=found.definition)
+
+
+def definition_fields(reference: str, definition: str) -> Mapping[str, Any]:
+    """Return what a spec holds of a job in YAML, by field.
+
+    Args:
+        reference: ``path.yaml:name``, for the error.
+        definition: the text in the spec.
+
+    Raises:
+        DefinitionError: it is no JSON object.
+    """
+    problem = "it is no object"
+    try:
+        found: object = json.loads(definition)
+    # A text that is nested too deeply is a RecursionError.
+    except (ValueError, RecursionError) as error:
+        found, problem = None, str(error)
+    if not isinstance(found, dict):
+        raise DefinitionError(
+            f"what the spec holds of the job in YAML is not the JSON that was read from its file: {problem}",
+            fix=f"submit the file again: `tidemark submit {reference}`; in Python give what job_code({reference!r}) returns",
+            place=reference,
+        )
+    return found
+
+
 def load_job(reference: str, definition: str | None = None) -> Job:
     """Return the job that a reference names; if it names a function without arguments, the function's result.
 
@@ -53,12 +92,13 @@ def load_job(reference: str, definition: str | None = None) -> Job:
         definition: what the file said of the job when it was submitted; the file is then not read.
 
     Raises:
-        DefinitionError: no such module, file or name, it is not a job, or its code fails; the cause is the code's own error.
+        DefinitionError: no such module, file or name, it is not a job, or its code fails; the cause is the code's own error. Or what was
+            submitted of a job in YAML cannot be read.
         TidemarkError: raised by the job's definition.
     """
     module_name, separator, name = reference.partition(":")
     if definition is not None:
-        made: Job = _of_yaml("job_of_definition")(definition)
+        made: Job = _of_yaml("job_of_definition")(reference, definition_fields(reference, definition))
         return made
     if is_job_file(reference):
         read: Job = _of_yaml("job_in_file")(module_name, name)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from tidemark.control.desired.job_import import is_job_file
+from tidemark.control.desired.job_import import definition_fields, is_job_file
 from tidemark.control.model.autoscaler_settings import check_autoscaler
 from tidemark.control.model.spec import JobSpec, RestartPolicy
 from tidemark.errors import DefinitionError
@@ -105,11 +104,18 @@ def _check_definition(spec: JobSpec) -> None:
     """Make sure that a spec holds the definition of a job in YAML: drivers do not read the file."""
     if is_job_file(spec.code) and spec.definition is None:
         raise _wrong(
-            spec, f"{spec.code} is a file, and what it says is not given", "name it to `tidemark` where the file is, which reads it"
+            spec,
+            f"{spec.code} is a file, and what it says is not given",
+            "name it to `tidemark` where the file is, which reads it; in Python give code and definition of job_code(...)",
         )
     if spec.definition is not None and not is_job_file(spec.code):
         raise _wrong(spec, f"{spec.code} is no file of YAML, and has a definition", "leave the definition out")
-    document = json.loads(spec.definition or "null")
+    if spec.definition is None:
+        return
+    try:
+        document = definition_fields(spec.code, spec.definition)
+    except DefinitionError as error:
+        raise error.with_job(spec.job) from None
     secret = next((text for text in _texts(document) if "://" in text and redacted(text) != text), None)
     option = next((name for name, text in _options(document) if _is_secret(name, text)), None)
     if option is not None or secret is not None:

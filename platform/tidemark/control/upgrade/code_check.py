@@ -67,7 +67,7 @@ def judge_code(store: JobStore, spec: JobSpec, maps: Maps, against: str = HEAD, 
         UpgradeError: the code cannot be loaded, is another job's, or the maps do not match it.
         LaunchError: a code path does not exist.
     """
-    if is_job_file(spec.code) and spec.definition is None:
+    if is_job_file(spec.code) and not spec.definition:
         raise _not_judged(spec, "it is a file, and what it says is not given")
     folder = str(Path(spec.folder).expanduser()) if spec.folder is not None else None
     paths = [str(path) for path in resolve_code_paths(spec)] + [path for path in (os.environ.get("PYTHONPATH"),) if path]
