@@ -73,7 +73,7 @@ lint: $(STAMP) ## style of code and its format
 
 types: $(STAMP) .layout ## mypy, strict
 	$(RUN) mypy --package tidemark
-	$(RUN) mypy examples benchmarks scripts tests
+	$(RUN) mypy conftest.py examples benchmarks scripts tests
 
 layers: $(STAMP) .layout ## imports run one way
 	PYTHONPATH="$(CURDIR)/.layout" $(RUN) lint-imports --no-logo
@@ -82,8 +82,8 @@ layers: $(STAMP) .layout ## imports run one way
 .layout: $(STAMP)
 	@$(RUN) python scripts/layout.py .layout
 
+# Hundreds of processes import the same modules; where $PYTHONDONTWRITEBYTECODE is set, each would compile them.
 test: setup ## the tests (PYTEST_ARGS="-k windows" WORKERS=2)
-	@# Hundreds of processes import the same modules, and where $$PYTHONDONTWRITEBYTECODE is set each would compile them.
 	@$(RUN) python -m compileall -q -j 0 platform assets resources sensors operations components examples tests
 	$(RUN) pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 

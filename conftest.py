@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -11,10 +11,10 @@ EXAMPLE = ">>> "
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collect_file(file_path: Path) -> Iterator[None]:
+def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
     """Leave out files without such an example: each worker imported and searched all files of the project."""
-    found: list[pytest.Collector] = yield  # type: ignore[misc]
+    found = yield
     if file_path.suffix == ".py" and EXAMPLE not in file_path.read_text(encoding="utf-8"):
         # Of examples there is a collector of another class, below that of tests.
         found = [collector for collector in found if type(collector) is pytest.Module]
-    return found  # type: ignore[return-value]
+    return found
