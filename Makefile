@@ -17,7 +17,7 @@ DAGSTER_HOME ?= $(CURDIR)/.dagster
 PYTEST_ARGS ?=
 WORKERS ?= 2
 
-.PHONY: jars help setup demo ui bench soak check lint types layers test long format lock clean
+.PHONY: jars help setup demo ui bench soak ready check lint types layers test long format lock clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r name text; do \
@@ -61,8 +61,10 @@ soak: setup ## minutes of kills, which `make test` leaves out (SOAK_SECONDS=600 
 	TOGETHER_SECONDS=$$(($(SOAK_SECONDS) / 2)) TOGETHER_SEED=$(SOAK_SEED) $(RUN) pytest -s tests/control/test_reconcilers_at_once.py
 
 # mypy and the class archive keep one core each for a minute, so they go at a time; the tests want both for themselves.
-check: ## all that CI asks for
+ready:
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target types setup layers lint
+
+check: ready ## all that CI asks for
 	@$(MAKE) --no-print-directory test
 
 lint: $(STAMP) ## style of code and its format
@@ -71,7 +73,7 @@ lint: $(STAMP) ## style of code and its format
 
 types: $(STAMP) .layout ## mypy, strict
 	$(RUN) mypy --package tidemark
-	$(RUN) mypy examples benchmarks scripts tests
+	$(RUN) mypy conftest.py examples benchmarks scripts tests
 
 layers: $(STAMP) .layout ## imports run one way
 	PYTHONPATH="$(CURDIR)/.layout" $(RUN) lint-imports --no-logo
@@ -80,7 +82,9 @@ layers: $(STAMP) .layout ## imports run one way
 .layout: $(STAMP)
 	@$(RUN) python scripts/layout.py .layout
 
+# Hundreds of processes import the same modules; where $PYTHONDONTWRITEBYTECODE is set, each would compile them.
 test: setup ## the tests (PYTEST_ARGS="-k windows" WORKERS=2)
+	@$(RUN) python -m compileall -q -j 0 platform assets resources sensors operations components examples tests
 	$(RUN) pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 long: setup ## every test with ten times the random cases and all the walks, which take hours

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -69,7 +70,7 @@ def test_the_dagster_folders_and_examples_import_faces_only() -> None:
 def test_a_private_import_is_found() -> None:
     source = next(source for source in outside_sources() if source.module.startswith("tidemark.assets."))
     imports = (Import("tidemark.control", "observe", 1, False), Import("tidemark.control.model.records", "Attempt", 2, True))
-    wrong = Source(source.path, source.module, source.tree, imports)
+    wrong = replace(source, imports=imports)
     assert private_imports(wrong) == [f"{source.place}:2: tidemark.control.model.records"]
 
 

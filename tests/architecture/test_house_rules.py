@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,7 +37,7 @@ EMPTY_NAMES = {"utils", "util", "helpers", "helper", "manager", "base", "common"
 
 
 def test_no_file_is_long_without_a_reason() -> None:
-    lengths = {source.place: len(source.path.read_text(encoding="utf-8").splitlines()) for source in all_sources()}
+    lengths = {source.place: source.lines for source in all_sources()}
     assert {place: lines for place, lines in lengths.items() if lines > MOST_LINES and place not in LONG_FILES} == {}
     assert {place for place in LONG_FILES if lengths.get(place, 0) <= MOST_LINES} == set(), "short or gone: take them off the list"
 
@@ -52,7 +50,7 @@ def test_no_folder_holds_more_than_can_be_read_at_a_glance() -> None:
 def test_only_the_clock_reads_the_clock() -> None:
     found = []
     for source in package_sources():
-        found += [f"{source.place}:{node.lineno}: {ast.unparse(node)}" for node in attributes(source.tree) if ast.unparse(node) in CLOCK]
+        found += [f"{source.place}:{use.line}: {use.name}" for use in source.attributes if use.name in CLOCK]
         found += [at(source, imported) for imported in source.imports if f"{imported.module}.{imported.name}" in CLOCK]
     assert {place for place in found if not place.startswith("platform/tidemark/clock.py:")} == set()
     assert any(place.startswith("platform/tidemark/clock.py:") for place in found), "the search no longer finds what it looks for"
@@ -77,26 +75,21 @@ def test_nothing_stored_can_run_code() -> None:
     found = []
     for source in package_sources():
         found += [at(source, imported) for imported in source.imports if imported.module.partition(".")[0] in RUNS_STORED_CODE]
-        found += [
-            f"{source.place}:{node.lineno}: calls {node.func.id}"
-            for node in ast.walk(source.tree)
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in {"eval", "exec"}
-        ]
+        found += [f"{source.place}:{call.line}: calls {call.name}" for call in source.calls if call.name in {"eval", "exec"}]
     assert found == []
 
 
 def test_every_crash_point_is_one_that_tests_can_name() -> None:
-    calls = (node for source in package_sources() for node in ast.walk(source.tree) if isinstance(node, ast.Call))
-    named = {ast.literal_eval(call.args[0]) for call in calls if ast.unparse(call.func) == "crash_point"}
+    named = {call.argument for source in package_sources() for call in source.calls if call.name == "crash_point"}
     assert named == set(POINTS)
 
 
 def test_one_place_deletes_files() -> None:
     found = set()
     for source in package_sources():
-        calls = [node.func for node in ast.walk(source.tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
-        by_os = [call for call in calls if ast.unparse(call) in {"os.remove", "obstore.delete", "obstore.delete_async"}]
-        found |= {source.place for call in calls if call.attr in DELETES} | {source.place for _ in by_os}
+        by_os = {call for call in source.calls if call.name in {"os.remove", "obstore.delete", "obstore.delete_async"}}
+        if by_os or any("." in call.name and call.last in DELETES for call in source.calls):
+            found.add(source.place)
     # An object store has no links.
     assert found - {"platform/tidemark/state/store/store.py"} == set(DELETING_FILES)
 
@@ -113,7 +106,7 @@ def test_annotations_are_not_evaluated() -> None:
     without = [
         source.place
         for source in package_sources()
-        if source.tree.body[1:] and ("__future__", "annotations") not in {(imported.module, imported.name) for imported in source.imports}
+        if source.has_code and ("__future__", "annotations") not in {(imported.module, imported.name) for imported in source.imports}
     ]
     assert without == []
 
@@ -128,19 +121,15 @@ def private_names(source: Source) -> list[str]:
     others = [imported for imported in source.imports if imported.module.partition(".")[0] not in sys.stdlib_module_names]
     found = [at(source, imported) for imported in others if any(map(is_private, (*imported.module.split("."), imported.name or "")))]
     modules = {imported.name or imported.module for imported in others}
-    return found + [
-        f"{source.place}:{node.lineno}: {ast.unparse(node)}"
-        for node in attributes(source.tree)
-        if is_private(node.attr) and isinstance(node.value, ast.Name) and node.value.id in modules
-    ]
+    for use in source.attributes:
+        on, _, name = use.name.rpartition(".")
+        if on in modules and is_private(name):
+            found.append(f"{source.place}:{use.line}: {use.name}")
+    return found
 
 
 def at(source: Source, imported: Import) -> str:
     return f"{source.place}:{imported.line}: {imported.module}{f' {imported.name}' if imported.name else ''}"
-
-
-def attributes(tree: ast.Module) -> Iterator[ast.Attribute]:
-    return (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
 
 
 def is_private(name: str) -> bool:

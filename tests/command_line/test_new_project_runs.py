@@ -1,4 +1,7 @@
-"""Projects of ``tidemark new`` run: every generated row is in a table, and the first command of the README starts the job."""
+"""Projects of ``tidemark new`` run: every generated row is in a table, and the first command of the README starts the job.
+
+Rows are counted in the session of the tests; the command starts what it starts for a user, with Java of its own.
+"""
 
 from __future__ import annotations
 
@@ -6,27 +9,28 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 from deltalake import DeltaTable
 
 from tests.command_line.test_new_project import make, run
+from tidemark.cli.program.main import main
 from tidemark.control.launch.launchers import launchers_here
 from tidemark.control.observed.observe import observe
 from tidemark.state.store.store import JobStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 PROGRAMS = Path(sys.executable).parent
 ROWS, FILES = 100, 3
-GENERATE = f"""
-from rides.generator import Generator
-generator = Generator(seed=3)
-for _ in range({FILES}):
-    generator.write({ROWS})
-"""
 
 
 def table(project: Path, name: str) -> list[dict[str, object]]:
@@ -55,20 +59,36 @@ def project(tmp_path: Path) -> Iterator[Path]:
             launchers["local"].kill(handle)
 
 
-def drain(project: Path) -> None:
-    run(sys.executable, "-c", GENERATE, cwd=project)
-    run(str(PROGRAMS / "tidemark"), "run", "rides.job:job", "--end-of-input", "--master", "local[2]", cwd=project)
+@pytest.fixture
+def drain(project: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """What generates rows for the project and runs its job to the end of them."""
+    assert spark.getActiveSession() is not None, "the command takes the session that is there"
+    monkeypatch.delenv("TIDEMARK_STORE", raising=False)
+
+    def drained() -> None:
+        monkeypatch.chdir(project)
+        monkeypatch.syspath_prepend(str(project))
+        generator = import_module("rides.generator").Generator(seed=3)
+        for _ in range(FILES):
+            generator.write(ROWS)
+        done = CliRunner().invoke(main, ["run", "rides.job:job", "--end-of-input", "--master", "local[2]"])
+        assert done.exit_code == 0, (done.output, done.exception)
+        assert f"{ROWS * FILES} rows read" in done.stdout
+
+    yield drained
+    for name in [name for name in sys.modules if name.partition(".")[0] == "rides"]:
+        del sys.modules[name]
 
 
-def test_every_event_of_the_minimal_project_is_counted(project: Path) -> None:
+def test_every_event_of_the_minimal_project_is_counted(project: Path, drain: Callable[[], None]) -> None:
     make(project.parent, "rides", "--template", "minimal")
-    drain(project)
+    drain()
     assert counted(project, "counts", "key", "events") == ROWS * FILES
 
 
-def test_every_trip_of_the_taxi_project_is_in_a_table(project: Path) -> None:
+def test_every_trip_of_the_taxi_project_is_in_a_table(project: Path, drain: Callable[[], None]) -> None:
     make(project.parent, "rides")
-    drain(project)
+    drain()
     rides = counted(project, "by_minute", "zone", "rides")
     others = {name: len(table(project, name)) for name in ("late", "refunds", "malformed")}
     assert rides + sum(others.values()) == ROWS * FILES, others

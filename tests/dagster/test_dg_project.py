@@ -9,7 +9,7 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -58,6 +58,7 @@ class DgProject:
 
     root: Path
     environment: dict[str, str]
+    described: list[str] = field(default_factory=list)
 
     def run(self, *command: str) -> str:
         """Run a command in the project, and return what it prints; fails with its messages."""
@@ -70,6 +71,11 @@ class DgProject:
     def dg(self, *arguments: str) -> str:
         """Run ``dg``."""
         return self.run(str(PROGRAMS / "dg"), *arguments)
+
+    def describe(self) -> None:
+        """Have Dagster describe the job, once."""
+        if not self.described:
+            self.described.append(self.dg("utils", "refresh-defs-state"))
 
     def configure(self, name: str, **attributes: object) -> None:
         """Change a component's YAML."""
@@ -139,14 +145,16 @@ def loaded(project: DgProject) -> dict[str, list[str]]:
 def test_the_project_loads_before_and_after_its_job_was_described(project: DgProject) -> None:
     streams = ["rides", "rides/hourly", "rides/late", "rides/malformed"]
     assert loaded(project) == {"keys": ["broken/project_of_rides_job_job", *streams], "imported": []}
-    project.dg("utils", "refresh-defs-state")
+    project.describe()
     assert loaded(project) == {"keys": ["fares/by_zone", *streams], "imported": []}
     assert "All definitions loaded successfully" in project.dg("check", "defs")
 
 
 def test_both_jobs_run_and_show_in_the_browser(project: DgProject, tmp_path: Path) -> None:
-    project.dg("utils", "refresh-defs-state")
-    project.dg("launch", "--assets", " or ".join(f'key:"{key}"' for key in MADE))
+    project.describe()
+    # Both in one process; tests/dagster/test_web_ui.py has a process for each step.
+    in_process = json.dumps({"execution": {"config": {"in_process": {}}}})
+    project.dg("launch", "--assets", " or ".join(f'key:"{key}"' for key in MADE), "--config-json", in_process)
     rows = DeltaTable(project.root / "warehouse/hourly").to_pyarrow_table(columns=["zone", "rides", "fares"]).to_pylist()
     assert rows == [{"zone": 1, "rides": 2, "fares": 12.0}]
     by_zone = DeltaTable(project.root / "warehouse/by_zone").to_pyarrow_table(columns=["zone", "fares"]).to_pylist()

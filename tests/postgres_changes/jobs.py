@@ -50,8 +50,8 @@ def run(connection: psycopg.Connection[Any], statement: str, *values: object) ->
     connection.execute(statement.encode(), values)
 
 
-def make_job(folder: Path, schema: str) -> tm.Job:
-    """Return the job, with the content and the history of each table."""
+def make_job(folder: Path, schema: str, *, most: int = MOST) -> tm.Job:
+    """Return the job, with the content and the history of each table, and at most so many rows in an epoch."""
     shop = tm.postgres_changes(
         "shop",
         dsn_env=VARIABLE,
@@ -60,7 +60,7 @@ def make_job(folder: Path, schema: str) -> tm.Job:
             f"{schema}.lines": tm.postgres_table(LINES, key=["order_id", "line"]),
         },
         watermarks=tm.bounded_out_of_orderness("1 minute", timestamp="committed_at", max_future_skew=None),
-        max_rows_per_epoch=MOST,
+        max_rows_per_epoch=most,
     )
     orders, lines = shop.table(f"{schema}.orders"), shop.table(f"{schema}.lines")
     return tm.Job(

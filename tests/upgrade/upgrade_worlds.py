@@ -153,7 +153,8 @@ class UpgradeWorld(World):
         if output is None or not output.files:
             return
         application = f"{record.lineage}/hourly"
-        version = DeltaTable(str(self.table)).transaction_version(application) if self.table.exists() else None
+        table = DeltaTable(str(self.table)) if self.table.exists() else None
+        version = None if table is None else table.transaction_version(application)
         if version is not None and version >= record.epoch:
             return
         properties = CommitProperties(
@@ -161,7 +162,7 @@ class UpgradeWorld(World):
             app_transactions=[Transaction(application, record.epoch)],
         )
         rows = pa.table({"epoch": [record.epoch], "code": [output.options["code"]]})
-        write_deltalake(str(self.table), rows, mode="append", commit_properties=properties)
+        write_deltalake(str(self.table) if table is None else table, rows, mode="append", commit_properties=properties)
 
     def rows(self) -> list[tuple[int, str]]:
         """Return epoch and code of the table's rows, sorted."""
