@@ -20,7 +20,9 @@ from tidemark.spark.env.java import ensure_java
 
 _START = """
 import sys
-from tidemark.spark.env.session import JAVA_OPTIONS, build_session, local_settings
+from tidemark.spark.env.session import build_session
+from tidemark.spark.env.start.session_settings import local_settings
+from tidemark.spark.env.start_errors import JAVA_OPTIONS
 build_session("local[1]", conf={JAVA_OPTIONS: local_settings()[JAVA_OPTIONS] + " -Xlog:class+load:file=" + sys.argv[1]}).stop()
 """
 
