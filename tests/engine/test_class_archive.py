@@ -61,7 +61,7 @@ def test_java_starts_without_a_word_where_an_archive_is_damaged() -> None:
     path.parent.mkdir(parents=True)
     path.write_bytes(b"no archive at all")
     program, options = str(Path(home, "bin", "java")), shlex.split(archive_options())
-    assert len(options) == 2
+    assert len(options) == 3
     done = subprocess.run([program, *options, "-version"], capture_output=True, text=True, check=True)
     assert (done.stdout, "version" in done.stderr, "rror" in done.stderr) == ("", True, False)
 

@@ -17,7 +17,7 @@ from tidemark.errors import TidemarkError
 from tidemark.spark.columns.engine_causes import root_cause, whole_text
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.env.hadoop_settings import leave_out_yarn
-from tidemark.spark.env.java_classes import initialize_java_classes, keep_java_classes
+from tidemark.spark.env.java_classes import initialize_java_classes, keep_java_classes, load_compiler
 from tidemark.spark.env.jvm import ended_while_starting, in_parallel, start_jvm, startup_animation
 from tidemark.spark.env.local_files import compile_file_system, set_modes_by_call
 from tidemark.spark.env.start.session_settings import SETTINGS, start_settings
@@ -73,6 +73,8 @@ def build_session(
             raise (ended or _refused(error, settings, conf or {}, there)) from without_secrets(error)
     session.sparkContext.setLogLevel("ERROR")
     keep_java_classes(session.sparkContext)
+    if compiling is not None:
+        in_parallel("tidemark-compiler", partial(load_compiler, session.sparkContext._jvm))  # noqa: SLF001
     if local:
         set_modes_by_call(session) if compiling is None else set_modes_by_call(session, lambda _: compiling.result())
         if there is None:

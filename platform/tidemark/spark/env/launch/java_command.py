@@ -48,13 +48,13 @@ def spark_home() -> Path:
 
 
 def learn_command(java: Path, place: Path) -> None:
-    """Ask Spark's launcher for the command and keep it; there is no file where the answer is not understood.
+    """Ask Spark's launcher for the command and keep it; the file holds none where the answer is not understood.
 
     Args:
         java: the program.
         place: the file.
     """
-    place.unlink(missing_ok=True)
+    _write(place, "")
     conf = [part for name, value in _PLACES.items() for part in ("--conf", f"{name}={value}")]
     home = spark_home()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_") and name not in _OTHERS}
@@ -71,9 +71,14 @@ def learn_command(java: Path, place: Path) -> None:
     places = (f"-Xmx{_PLACES[_MEMORY]}", _PLACES[_DEFAULTS], _PLACES[_OPTIONS], _SUBMIT)
     if done.returncode == 0 and found and found[-1] == _SHELL and all(found.count(each) == 1 for each in places):
         kept = {"home": str(home), "command": found[: found.index(_SUBMIT) + 1]}
-        made = place.with_suffix(f".{os.getpid()}")
-        made.write_text(json.dumps(kept), encoding="utf-8")
-        made.replace(place)
+        _write(place, json.dumps(kept))
+
+
+def _write(place: Path, text: str) -> None:
+    """Write a file in one step; other environments may have links to the one that it replaces."""
+    made = place.with_suffix(f".{os.getpid()}")
+    made.write_text(text, encoding="utf-8")
+    made.replace(place)
 
 
 def direct_command(settings: Mapping[str, str], place: Path) -> list[str] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -25,17 +24,22 @@ class JavaProcess:
         command: that started it.
         process: its process.
         begin: bytes of the file of its output that were there before.
-        connection: the file into which it writes how it is reached.
+        folder: a temporary one of its own.
     """
 
     command: tuple[str, ...]
     process: subprocess.Popen[bytes]
     begin: int
-    connection: Path
+    folder: tempfile.TemporaryDirectory[str]
+
+    @property
+    def connection(self) -> Path:
+        """The file into which it writes how it is reached."""
+        return _connection(self.folder)
 
     def forget_connection(self) -> None:
         """Remove the file with its port and secret."""
-        shutil.rmtree(self.connection.parent, ignore_errors=True)
+        self.folder.cleanup()
 
     def kill(self) -> None:
         """End it at once; nobody else knows of it."""
@@ -55,8 +59,7 @@ def start_java(command: Sequence[str], output: Path) -> JavaProcess:
     Raises:
         OSError: it cannot be started.
     """
-    folder = tempfile.mkdtemp()
-    connection = Path(folder, "connection")
+    folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
     try:
         with output.open("ab") as file:
             begin = file.tell()
@@ -65,9 +68,13 @@ def start_java(command: Sequence[str], output: Path) -> JavaProcess:
                 stdin=subprocess.PIPE,
                 stdout=file,
                 stderr=file,
-                env={**command_environment(), "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection)},
+                env={**command_environment(), "_PYSPARK_DRIVER_CONN_INFO_PATH": str(_connection(folder))},
             )
-            return JavaProcess(tuple(command), process, begin, connection)
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        folder.cleanup()
         raise
+    return JavaProcess(tuple(command), process, begin, folder)
+
+
+def _connection(folder: tempfile.TemporaryDirectory[str]) -> Path:
+    return Path(folder.name, "connection")
