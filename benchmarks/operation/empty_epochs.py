@@ -104,15 +104,18 @@ def measure(workload: EmptyEpochs, folder: Path, *, memory: str) -> Mapping[str,
     Raises:
         DisagreementError: there are not as many results as windows that were due.
     """
-    _land(workload, folder / "in")
+    (folder / "in").mkdir()
+    _land(workload, 0, folder)
     clock, stop = ManualClock(_BEGIN + _HOUR), threading.Event()
     lengths: list[int] = []
 
     def after(progress: EpochProgress) -> None:
         clock.advance(_SECOND)
         if progress.rows_in:
-            if progress.epoch + 1 == workload.splits:
-                # The first split has had no row for so many seconds that it is idle after as many hours less as it takes.
+            if progress.epoch + 1 < workload.splits:
+                # A split is silent from when all was read that was there.
+                _land(workload, progress.epoch + 1, folder)
+            else:
                 clock.advance(_HOUR - workload.splits * _SECOND)
             return
         lengths.append(progress.duration_ms)
@@ -135,24 +138,24 @@ def measure(workload: EmptyEpochs, folder: Path, *, memory: str) -> Mapping[str,
 
 def _job(folder: Path) -> tm.Job:
     strategy = tm.ascending(timestamp="ts", split_by="split", idle_after="1 hour")
-    files = tm.files(str(folder / "in"), format="parquet", schema=_SCHEMA, max_files_per_epoch=1)
+    files = tm.files(str(folder / "in"), format="parquet", schema=_SCHEMA)
     windowed = tm.source("fares", files, watermarks=strategy).key_by("driver").window(tm.tumbling("1 minute"))
     sums = windowed.aggregate(total=tm.sum("fare"), n=tm.count()).uid("fares-by-driver")
     return tm.Job(NAME, {"results": tm.parquet(sums, str(folder / _RESULTS))}, store=str(folder / "store"), parallelism=cores())
 
 
-def _land(workload: EmptyEpochs, folder: Path) -> None:
-    """Write a file of each split, with the fares of a minute: each split's own where windows are to be due, else of one for all."""
-    folder.mkdir()
-    for split in range(workload.splits):
-        begin = _BEGIN + (split * _MINUTE if workload.due else 0)
-        rows = {
-            "split": [f"split {split:03}"] * _KEYS,
-            "driver": list(range(_KEYS)),
-            "ts": pa.array([begin + row for row in range(_KEYS)], pa.timestamp("ms", tz="UTC")).cast(pa.timestamp("us", tz="UTC")),
-            "fare": [float(row) for row in range(_KEYS)],
-        }
-        pq.write_table(pa.table(rows), folder / f"{split:03}.parquet")
+def _land(workload: EmptyEpochs, split: int, folder: Path) -> None:
+    """Let a file of a split arrive, with the fares of a minute: of the split's own where windows are to be due, else of one for all."""
+    begin = _BEGIN + (split * _MINUTE if workload.due else 0)
+    rows = {
+        "split": [f"split {split:03}"] * _KEYS,
+        "driver": list(range(_KEYS)),
+        "ts": pa.array([1000 * (begin + row) for row in range(_KEYS)], pa.timestamp("us", tz="UTC")),
+        "fare": [float(row) for row in range(_KEYS)],
+    }
+    unseen = folder / "unseen.parquet"
+    pq.write_table(pa.table(rows), unseen)
+    unseen.rename(folder / "in" / f"{split:03}.parquet")
 
 
 def main(arguments: Sequence[str]) -> int:
