@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -46,6 +47,8 @@ def start_early(environment: MutableMapping[str, str]) -> None:
         output = Path(given["output"])
         command = java_command(start_settings(given["master"], app_name=given["app_name"], conf=given["conf"]), output)
         if command is not None:
+            # Otherwise Spark's Python workers would run any "python3" on PATH.
+            environment.setdefault("PYSPARK_PYTHON", sys.executable)
             _started.append(start_java(command, output))
 
 
