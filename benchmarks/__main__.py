@@ -6,8 +6,8 @@ Spark long have fewer. After each workload it writes ``benchmarks/results.json``
 take the place of earlier ones: a run that fails or is stopped keeps what it has measured.
 
 Jobs that run on are measured only when asked for by name, since that takes an hour: ``--workload latency`` (or one of ``latency-1s``,
-``latency-10s``, ``latency-60s``) for ``BENCH_SECONDS`` each, 300 by default, and ``--workload start``. So are savepoints:
-``--workload savepoints``, of a job with ``BENCH_KEYS`` keys of state, 10,000,000 by default.
+``latency-10s``, ``latency-60s``) for ``BENCH_SECONDS`` each, 300 by default, ``--workload start`` and ``--workload empty-epochs``. So are
+savepoints: ``--workload savepoints``, of a job with ``BENCH_KEYS`` keys of state, 10,000,000 by default.
 
 ``python -m benchmarks.operation.recovery_time`` is a program of its own: from the kill of a driver to its next epoch, builds
 against one another.
@@ -33,6 +33,8 @@ from benchmarks.harness.pyflink import flink_python
 from benchmarks.harness.records import Record, read_records, write_records
 from benchmarks.harness.report import headline, render
 from benchmarks.harness.workloads import MANY_EPOCHS, Workload, standard_workloads
+from benchmarks.operation.empty_epochs import NAME as EMPTY
+from benchmarks.operation.empty_epochs import EmptyEpochs, measure_empty_epochs
 from benchmarks.operation.latency import SECONDS, LatencyWorkload, latency_workloads, measure_latency
 from benchmarks.operation.start_time import NAME as START
 from benchmarks.operation.start_time import measure_start
@@ -50,7 +52,9 @@ SCRATCH = CHECKOUT / ".tidemark" / "bench"
 RESULTS = Path("benchmarks") / "results.json"
 PAGE = Path("docs") / "reference" / "performance.md"
 
-Live = LatencyWorkload | SavepointWorkload | None
+EMPTY_EPOCHS = (EmptyEpochs(due=False), EmptyEpochs(due=True))
+
+Live = LatencyWorkload | SavepointWorkload | EmptyEpochs | None
 """A workload whose job runs on; None is that of starting."""
 
 
@@ -106,7 +110,7 @@ def beside_earlier(records: Sequence[Record], root: Path) -> tuple[Record, ...]:
     measured = {record.workload for record in records}
     kept = [record for record in earlier if record.workload not in measured]
     order = [workload.name for workload in standard_workloads(DEFAULT_ROWS)]
-    order += [*(workload.name for workload in latency_workloads()), START, SAVEPOINTS]
+    order += [*(workload.name for workload in latency_workloads()), START, *(workload.name for workload in EMPTY_EPOCHS), SAVEPOINTS]
     return tuple(sorted([*kept, *records], key=lambda record: order.index(record.workload)))
 
 
@@ -166,6 +170,7 @@ def chosen(
         LATENCY: tuple(latency),
         **{item.name: (item,) for item in latency},
         START: (None,),
+        EMPTY: EMPTY_EPOCHS,
         SAVEPOINTS: (savepoints,),
     }
     known = [*(workload.name for workload in drained), *live]
@@ -186,7 +191,7 @@ def measure_live(workloads: Sequence[Live], comparison: Comparison, console: Con
     for workload in workloads:
         found: list[Record] = []
         for engine in comparison.engines:
-            if engine not in ENGINES or (isinstance(workload, SavepointWorkload) and engine != "tidemark"):
+            if engine not in ENGINES or (isinstance(workload, SavepointWorkload | EmptyEpochs) and engine != "tidemark"):
                 continue
             console.print(f"{START if workload is None else workload.name} on {engine}")
             found.append(_measured(workload, engine, comparison))
@@ -199,6 +204,8 @@ def _measured(workload: Live, engine: Engine, comparison: Comparison) -> Record:
             return measure_savepoints(workload, comparison.scratch, memory=comparison.memory)
         case LatencyWorkload():
             return measure_latency(workload, engine, comparison.scratch, memory=comparison.memory)
+        case EmptyEpochs():
+            return measure_empty_epochs(workload, comparison.scratch, rounds=comparison.runs, memory=comparison.memory)
         case None:
             return measure_start(engine, comparison.scratch)
 

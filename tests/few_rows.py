@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from tidemark.spark.env.class_archive import archive_options
-from tidemark.spark.env.session import LOCAL
+from tidemark.spark.env.start.session_settings import LOCAL
 from tidemark.spark.env.start_errors import JAVA_OPTIONS
 
 if TYPE_CHECKING:

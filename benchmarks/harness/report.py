@@ -68,6 +68,8 @@ _METHOD = f"""\
 - `start` is from the command to the first epoch that is published: of `tidemark start` for a submitted job, and of a Python script that
   starts the same query on stock Spark; JVM and session included. First a job that never ran, then one that goes on. All of them start
   from Java's archive of Spark's classes (`tidemark class-archive`, which `make bench` makes first), though stock Spark brings none.
+- `empty-epochs` is the median of what the progress of epochs without input says they took, of a job that has read as many epochs before. So
+  few of its keys have a window due, or none, that this is what an epoch costs by itself.
 {HOW}
 - Memory is the greatest resident memory that the process and its JVM had together at one moment, warm-up included. A JVM takes what its
   limit allows before it collects garbage, so this says more about that limit than about what a job needs.

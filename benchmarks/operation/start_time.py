@@ -25,7 +25,7 @@ from benchmarks.operation.live_engines import BOUND, TABLE, WINDOW
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.client.job_client import JobClient
 from tidemark.control.model.spec import JobSpec
-from tidemark.spark.env.session import start_settings
+from tidemark.spark.env.start.session_settings import start_settings
 from tidemark.state.status.log_folder import LOGS_VARIABLE
 from tidemark.state.status.status import read_status
 from tidemark.state.store.store import JobStore

@@ -10,7 +10,7 @@ import pytest
 from tidemark.control.launch.spark_submit import SparkSubmitLauncher
 from tidemark.control.model.dynamic_allocation import ENABLED, IDLE, dynamic_allocation_settings
 from tidemark.control.model.spec import JobSpec
-from tidemark.spark.env.session import SETTINGS
+from tidemark.spark.env.start.session_settings import SETTINGS
 
 DYNAMIC = JobSpec("fares", "fares:job", launcher="spark-submit", master="yarn", trigger_ms=120_000, conf={ENABLED: "true"})
 

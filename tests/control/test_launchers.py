@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -250,12 +251,16 @@ def test_the_command_and_the_variables_of_a_local_driver(tmp_path: Path, monkeyp
     launcher, files = LocalLauncher(tmp_path), RunFolder(tmp_path / "logs", tmp_path / "scratch")
     found = generation(folder=str(tmp_path), code_paths=("code",), variables={"A": "b"})
     command = launcher.command(found, attempt(4), STORE, files)
-    assert command[:3] == (sys.executable, "-m", "tidemark.control.driver.driver")
+    assert command[:3] == (sys.executable, "-m", "tidemark.control.driver")
     assert list(command[3:]) == f"--store {STORE} --job fares --attempt 4 --launcher local --log {tmp_path}/logs/driver.log".split()
     variables = launcher.environment(found.spec, tmp_path / "scratch")
     assert variables["PYTHONPATH"] == f"{tmp_path}/code{os.pathsep}/theirs"
     assert variables["A"] == "b"
     assert "PYSPARK_GATEWAY_PORT" not in variables
+    described = json.loads(launcher.session(replace(found.spec, master="local[2]", conf={"a": "b"}), files)["TIDEMARK_SESSION"])
+    assert described == {"master": "local[2]", "app_name": "tidemark fares", "conf": {"a": "b"}, "output": f"{tmp_path}/logs/driver.out"}
+    assert launcher.session(replace(found.spec, master="spark://host:7077"), files) == {}
+    assert SparkSubmitLauncher(tmp_path).session(replace(found.spec, master="local[2]"), files) == {}
 
 
 def test_spark_submit_ships_code_and_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

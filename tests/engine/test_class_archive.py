@@ -20,7 +20,9 @@ from tidemark.spark.env.java import ensure_java
 
 _START = """
 import sys
-from tidemark.spark.env.session import JAVA_OPTIONS, build_session, local_settings
+from tidemark.spark.env.session import build_session
+from tidemark.spark.env.start.session_settings import local_settings
+from tidemark.spark.env.start_errors import JAVA_OPTIONS
 build_session("local[1]", conf={JAVA_OPTIONS: local_settings()[JAVA_OPTIONS] + " -Xlog:class+load:file=" + sys.argv[1]}).stop()
 """
 
@@ -59,7 +61,7 @@ def test_java_starts_without_a_word_where_an_archive_is_damaged() -> None:
     path.parent.mkdir(parents=True)
     path.write_bytes(b"no archive at all")
     program, options = str(Path(home, "bin", "java")), shlex.split(archive_options())
-    assert len(options) == 2
+    assert len(options) == 3
     done = subprocess.run([program, *options, "-version"], capture_output=True, text=True, check=True)
     assert (done.stdout, "version" in done.stderr, "rror" in done.stderr) == ("", True, False)
 

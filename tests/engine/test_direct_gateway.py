@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 
 from tidemark.spark.env.launch import direct_gateway as module
 from tidemark.spark.env.launch.direct_gateway import direct_gateway
+from tidemark.spark.env.launch.java_process import start_java
 
 ANSWERS = r"""
 printf '\000\000\000\007\000\000\000\006secret' > "$_PYSPARK_DRIVER_CONN_INFO_PATH.part"
@@ -36,8 +36,9 @@ def interrupted() -> None:
 
 def test_other_threads_do_not_have_the_secret_in_their_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "launch_gateway", connected)
-    with (tmp_path / "out").open("wb") as out:
-        gateway: Any = direct_gateway(["sh", "-c", ANSWERS], out.fileno())
+    java = start_java(["sh", "-c", ANSWERS], tmp_path / "out")
+    gateway: Any = direct_gateway(java)
+    assert not java.connection.parent.exists()
     gateway.proc.stdin.close()
     assert gateway.proc.wait(30) == 0
     assert gateway.found == "7secret"
@@ -46,14 +47,7 @@ def test_other_threads_do_not_have_the_secret_in_their_environment(tmp_path: Pat
 
 def test_no_process_is_left_where_the_start_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "launch_gateway", interrupted)
-    started: list[subprocess.Popen[bytes]] = []
-    popen = subprocess.Popen
-
-    def noted(*given: Any, **named: Any) -> subprocess.Popen[bytes]:
-        started.append(popen(*given, **named))
-        return started[-1]
-
-    monkeypatch.setattr(subprocess, "Popen", noted)
-    with (tmp_path / "out").open("wb") as out, pytest.raises(KeyboardInterrupt):
-        direct_gateway(["sh", "-c", ANSWERS], out.fileno())
-    assert started[0].returncode == -9
+    java = start_java(["sh", "-c", ANSWERS], tmp_path / "out")
+    with pytest.raises(KeyboardInterrupt):
+        direct_gateway(java)
+    assert java.process.returncode == -9

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from pyspark.sql import Observation, SparkSession, Window
 from pyspark.sql import functions as F
 
-from tidemark.spark.env.java_classes import keep_java_classes
+from tidemark.spark.env.java_classes import keep_java_classes, load_compiler
 
 pytestmark = pytest.mark.spark
 
@@ -41,6 +42,13 @@ def test_arguments_of_numpy_are_converted(spark: SparkSession) -> None:
     assert jvm.java.lang.Math.abs(np.int64(-3)) == 3
     assert jvm.java.util.Arrays.toString(np.array([1, 2])) == "[1, 2]"
     assert jvm.java.util.ArrayList([1, 2]).size() == 2
+
+
+def test_the_compiler_of_generated_code_is_loaded(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
+    with caplog.at_level(logging.DEBUG, logger="tidemark"):
+        load_compiler(jvm)
+    assert caplog.messages == [], "its failure would be logged"
 
 
 def test_a_session_starts_without_pandas() -> None:

@@ -13,7 +13,7 @@ import pytest
 from tidemark.spark.env.java import ensure_java
 from tidemark.spark.env.launch import java_command
 from tidemark.spark.env.launch.java_command import command_environment, direct_command, learn_command, spark_home
-from tidemark.spark.env.session import start_settings
+from tidemark.spark.env.start.session_settings import start_settings
 
 SETTINGS = {
     "none": {},

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.spark.env.session import LOCAL, local_settings
+from tidemark.spark.env.start.session_settings import LOCAL, local_settings
 from tidemark.spark.env.start_errors import JAVA_OPTIONS
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,6 +73,36 @@ def test_the_home_is_what_java_itself_names(tmp_path: Path) -> None:
     environ = {"PATH": str(links)}
     assert ensure_java(environ=environ) == str(home)
     assert environ["JAVA_HOME"] == str(home)
+
+
+def test_a_java_is_asked_once_and_remembered_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Path(ensure_java(), "bin", "java").resolve()
+    home = tmp_path / "home"
+    (home / "bin").mkdir(parents=True)
+    (home / "bin" / "java").symlink_to(real)
+    asked: list[object] = []
+    run = subprocess.run
+
+    def noted(command: list[str], **given: Any) -> subprocess.CompletedProcess[str]:
+        asked.append(command[0])
+        return run(command, **given)
+
+    monkeypatch.setattr(subprocess, "run", noted)
+    for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    assert [find_java_home(), find_java_home()] == [str(home)] * 2
+    assert asked == [str(home / "bin" / "java")]
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", "-Da=b")
+    assert find_java_home() == str(home)
+    assert len(asked) == 2, "options may be wrong"
+    monkeypatch.delenv("JDK_JAVA_OPTIONS")
+    (home / "bin" / "java").unlink()
+    put_java(tmp_path / "other", "17")
+    (home / "bin" / "java").symlink_to(tmp_path / "other" / "bin" / "java")
+    assert [find_java_home(), find_java_home()] == [str(home)] * 2
+    assert len(asked) == 4, "a script may choose another Java each time"
 
 
 @pytest.mark.usefixtures("no_package")

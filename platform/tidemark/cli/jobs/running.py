@@ -93,7 +93,7 @@ def run(
     log_to_console()
     # At INFO it logs every call between Python and the JVM.
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    from tidemark.spark.env.session import session_of_job
+    from tidemark.spark.loop.engine_start import session_and_engine
     from tidemark.spark.loop.run import run as run_job
 
     def report(progress: EpochProgress) -> None:
@@ -107,7 +107,7 @@ def run(
         end_of_input=end_of_input,
         takeover=takeover,
         max_epochs=max_epochs,
-        spark=session_of_job(found.name, master, conf=settings),
+        spark=session_and_engine(found.name, master, conf=settings),
         on_epoch=report,
         restore=restore,
         parallelism=None if parallelism is None else lambda: parallelism,

@@ -16,7 +16,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -200,8 +199,10 @@ def _run_attempt(
         ready = _begin(prepared, spec, start, _output_file(process))
         # Loaded while Spark starts.
         from tidemark.control.driver.driver_metrics import driver_metrics
+        from tidemark.spark.loop.engine_start import load_engine
         from tidemark.spark.loop.run import run
 
+        load_engine()
         metrics = stack.enter_context(driver_metrics(store, spec.job, attempt.number))
         prepared = ready()
         job, session = prepared.job, prepared.session
@@ -264,9 +265,6 @@ def _begin(prepared: PreparedDriver | None, spec: JobSpec, start: StartReport, l
         job = _load(spec)
         require_environment(job)
         start.enter(SPARK)
-        # PyArrow loads it, where it is installed, with the first rows of an epoch that are made in Python.
-        with contextlib.suppress(ImportError):
-            import_module("pandas")
         return PreparedDriver(job, spark.session())
 
     return ready

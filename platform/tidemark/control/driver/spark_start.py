@@ -33,10 +33,11 @@ class SparkStart:
 
     def __init__(self, spec: JobSpec, timed: Callable[[str], AbstractContextManager[None]], *, log: Path | None) -> None:
         from tidemark.spark.env.jvm import in_parallel, start_jvm
-        from tidemark.spark.env.session import build_session, start_settings
+        from tidemark.spark.env.session import build_session
+        from tidemark.spark.env.start.session_settings import start_settings
 
         self._spec = spec
-        conf, name = {**dynamic_allocation_settings(spec), **spec.conf}, f"tidemark {spec.job}"
+        conf, name = {**dynamic_allocation_settings(spec), **spec.conf}, spec.app_name
         settings = start_settings(spec.master, app_name=name, conf=conf)
 
         def start() -> SparkSession:

@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -20,11 +20,12 @@ from tidemark.control.model.records import Attempt, ProcessHandle
 from tidemark.control.model.spec import JobSpec, SpecGeneration
 from tidemark.control.model.standby_files import assign_attempt, read_standby
 from tidemark.errors import LaunchError
+from tidemark.spark.env.start.described_session import VARIABLE, described
 from tidemark.state.encoding.redaction import redacted, without_secrets
 from tidemark.state.log.process_identity import is_known_dead, process_info, started_since_boot
 from tidemark.state.log.records import OwnerInfo
 
-DRIVER: Final = "tidemark.control.driver.driver"
+_PROGRAM: Final = "tidemark.control.driver"
 
 _PARENT_VARIABLES: Final = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "_PYSPARK_DRIVER_CONN_INFO_PATH", "SPARK_ENV_LOADED")
 """Variables with which a process that itself runs in Spark would pass its own JVM to the driver."""
@@ -70,7 +71,7 @@ class LocalLauncher:
             files.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
             rotate(files.out)
             scratch = files.new_scratch(attempt.number)
-            variables = {**self.environment(job, scratch), _MARK: str(files.log), SCRATCH: str(scratch)}
+            variables = {**self.environment(job, scratch), **self.session(job, files), _MARK: str(files.log), SCRATCH: str(scratch)}
             command = self.command(spec, attempt, store_uri, files)
             pid = spawn(command, variables, out=files.out, folder=folder)
         # The home of an unknown user (~ada/jobs) is a RuntimeError, a text that the system rejects a ValueError.
@@ -98,7 +99,7 @@ class LocalLauncher:
     def standby_command(self, spec: SpecGeneration, store_uri: str, log: Path) -> Sequence[str]:
         """Return the program of a standby, and its arguments."""
         arguments = ("--store", store_uri, "--job", spec.spec.job, "--standby", str(spec.generation), "--launcher", self._name)
-        return (sys.executable, "-m", DRIVER, *arguments, "--log", str(log))
+        return (sys.executable, "-m", _PROGRAM, *arguments, "--log", str(log))
 
     def standby_environment(self, job: JobSpec, scratch: Path, log: Path) -> dict[str, str]:
         """Return the environment of a standby that a driver starts: the driver's own, except the folders of temporary files."""
@@ -109,7 +110,13 @@ class LocalLauncher:
 
     def command(self, spec: SpecGeneration, attempt: Attempt, store_uri: str, files: RunFolder) -> Sequence[str]:
         """Return the program to start, and its arguments."""
-        return (sys.executable, "-m", DRIVER, *driver_arguments(spec.spec.job, attempt, store_uri, launcher=self._name, log=files.log))
+        return (sys.executable, "-m", _PROGRAM, *driver_arguments(spec.spec.job, attempt, store_uri, launcher=self._name, log=files.log))
+
+    def session(self, job: JobSpec, files: RunFolder) -> Mapping[str, str]:
+        """Return the variable by which a driver starts its JVM before all else; none where Spark's master is elsewhere."""
+        if not job.master.startswith("local"):
+            return {}
+        return {VARIABLE: described(job.master, job.app_name, job.conf, files.out)}
 
     def environment(self, job: JobSpec, scratch: Path) -> dict[str, str]:
         """Return the environment of a driver: that of this process, the job's variables, and the path of its code."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from tidemark.control.launch.code_packaging import package_code
-from tidemark.control.launch.local_launcher import DRIVER, LocalLauncher, driver_arguments, resolve_code_paths
+from tidemark.control.launch.local_launcher import LocalLauncher, driver_arguments, resolve_code_paths
 from tidemark.control.launch.processes import session_members
 from tidemark.control.launch.run_folder import RunFolder
 from tidemark.control.model.dynamic_allocation import dynamic_allocation_settings
@@ -25,6 +25,7 @@ from tidemark.control.model.spec import JobSpec, SpecGeneration
 from tidemark.errors import LaunchError, LaunchRefusedError
 
 NAME: Final = "spark-submit"
+_DRIVER: Final = "tidemark.control.driver.driver"
 DEPLOY_MODE: Final = "spark.submit.deployMode"
 
 _WAIT_SETTINGS: Final = {"yarn": "spark.yarn.submit.waitAppCompletion", "k8s": "spark.kubernetes.submission.waitAppCompletion"}
@@ -72,7 +73,7 @@ class SparkSubmitLauncher(LocalLauncher):
         """Return ``spark-submit`` with its options, the driver's program and its arguments."""
         job, clustered = spec.spec, on_cluster(spec.spec)
         archives = package_code(resolve_code_paths(job), files.scratch / "code")
-        options = ["--master", job.master, "--name", f"tidemark {job.job}"]
+        options = ["--master", job.master, "--name", job.app_name]
         for key, value in self.conf(job).items():
             options += ["--conf", f"{key}={value}"]
         if archives:
@@ -82,7 +83,7 @@ class SparkSubmitLauncher(LocalLauncher):
 
     def conf(self, job: JobSpec) -> Mapping[str, str]:
         """Return the Spark settings needed before the JVM starts: the job's, which override those of a session on one machine."""
-        from tidemark.spark.env.session import local_settings
+        from tidemark.spark.env.start.session_settings import local_settings
 
         local = local_settings() if job.master.startswith("local") else {}
         leaves = {_WAIT_SETTINGS[_scheduler(job)]: "false"} if on_cluster(job) else {}
@@ -90,6 +91,11 @@ class SparkSubmitLauncher(LocalLauncher):
         readers = ("spark.executorEnv", *((_DRIVER_VARIABLES[_scheduler(job)],) if on_cluster(job) else ()))
         variables = {f"{reader}.{key}": value for reader in readers for key, value in job.variables.items()}
         return {**local, **leaves, **variables, **dynamic_allocation_settings(job), **job.conf}
+
+    def session(self, job: JobSpec, files: RunFolder) -> Mapping[str, str]:
+        """Return nothing: ``spark-submit`` starts the JVM."""
+        del job, files
+        return {}
 
     def environment(self, job: JobSpec, scratch: Path) -> dict[str, str]:
         """Return the environment of ``spark-submit``, which the driver inherits."""
@@ -125,9 +131,9 @@ def _scheduler(job: JobSpec) -> str:
 
 
 def _driver_file() -> str:
-    spec = find_spec(DRIVER)
+    spec = find_spec(_DRIVER)
     if spec is None or spec.origin is None:
-        raise LaunchRefusedError(f"{DRIVER} is not a file that spark-submit can run", fix="install Tidemark from a folder or a wheel")
+        raise LaunchRefusedError(f"{_DRIVER} is not a file that spark-submit can run", fix="install Tidemark from a folder or a wheel")
     return spec.origin
 
 

@@ -176,6 +176,11 @@ class JobSpec:
         return ForkOrigin(self.restore) if self.restore is not None and self.restore.job else None
 
     @property
+    def app_name(self) -> str:
+        """The name of its driver's Spark application."""
+        return f"tidemark {self.job}"
+
+    @property
     def longest_epoch_ms(self) -> int:
         """The duration from which an epoch counts as hung, in milliseconds."""
         return self.hang_after_ms if self.hang_after_ms is not None else max(10 * self.trigger_ms, 300_000)

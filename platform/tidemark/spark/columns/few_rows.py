@@ -22,6 +22,10 @@ FEW_ROWS: Final = 50_000
 """The same for rows of state."""
 
 
+_COMPRESSED: Final = frozenset({".bz2", ".deflate", ".gz", ".lz4", ".snappy", ".zst"})
+"""Suffixes by which Hadoop knows that a file is compressed."""
+
+
 def runs_python(nodes: Iterable[Node]) -> bool:
     """Whether a graph runs the user's Python functions, whose rows may take long and so keep several tasks."""
     return any(
@@ -48,6 +52,23 @@ def has_few_rows(addresses: Iterable[str]) -> bool:
             total += pq.read_metadata(path).num_rows
         except (OSError, pa.ArrowException):
             return False
+        if total > FEW_ROWS:
+            return False
+    return True
+
+
+def has_few_lines(addresses: Iterable[str]) -> bool:
+    """Whether local text files have few lines together, however they end; False where that is not known, as of compressed ones."""
+    total = 0
+    for address in addresses:
+        path = local_path(address)
+        if path is None or path.suffix.lower() in _COMPRESSED:
+            return False
+        try:
+            text = path.read_bytes()
+        except OSError:
+            return False
+        total += text.count(b"\n") + text.count(b"\r") + 1
         if total > FEW_ROWS:
             return False
     return True

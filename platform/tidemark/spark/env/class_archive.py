@@ -24,6 +24,9 @@ from tidemark.errors import SetupError
 from tidemark.spark.env.java import ensure_java, find_java_home
 from tidemark.spark.env.launch.java_command import learn_command
 
+_JAR: Final = "tidemark.classes"
+"""The property of Java by which ``compiled_java`` finds the jar of Tidemark's own classes."""
+
 TRAINING: Final = "tidemark.spark.loop.class_archive_training"
 _MAKING: Final = ".making-"
 _SECONDS: Final = 600
@@ -31,11 +34,11 @@ _LAST_LINES: Final = 5
 
 
 def archive_options() -> str:
-    """Return the Java options that use the archive; empty where there is no archive for this Java and PySpark."""
+    """Return the Java options that use the archive, and the classes kept with it; empty where there is none for this Java and PySpark."""
     home = os.environ.get("JAVA_HOME") or find_java_home()
     path = None if home is None else archive_path(home)
     # Java reports problems with an archive on standard output, which other programs read.
-    return f'-XX:SharedArchiveFile="{path}" -Xlog:cds*=off' if path is not None and path.is_file() else ""
+    return f'-XX:SharedArchiveFile="{path}" -Xlog:cds*=off -D{_JAR}="{path.with_suffix(".jar")}"' if path and path.is_file() else ""
 
 
 @cache
@@ -55,7 +58,7 @@ def command_path(java_home: str) -> Path:
 def make_archive() -> Path:
     """Make the archive, or replace it, from small jobs that run in a new process; takes about a minute and 200 MB.
 
-    With it the command is learnt with which Spark starts this Java.
+    With it the command is learnt with which Spark starts this Java, and Tidemark's own classes are compiled.
 
     Raises:
         SetupError: there is no Java, the environment cannot be written to, or this Java makes no archives.
@@ -69,6 +72,7 @@ def make_archive() -> Path:
         with tempfile.TemporaryDirectory(prefix=_MAKING, dir=path.parent) as folder:
             fresh = Path(folder, path.name)
             _train(fresh)
+            fresh.with_suffix(".jar").replace(path.with_suffix(".jar"))
             fresh.replace(path)
         learn_command(Path(home, "bin", "java"), command_path(home))
     except OSError as error:
@@ -114,8 +118,8 @@ def remove_archive() -> bool:
     path = archive_path(ensure_java())
     there = path.is_file()
     try:
-        path.unlink(missing_ok=True)
-        command_path(str(ensure_java())).unlink(missing_ok=True)
+        for each in (path, path.with_suffix(".json"), path.with_suffix(".jar")):
+            each.unlink(missing_ok=True)
     except OSError as error:
         raise _not_writable("removed", path, error) from error
     return there

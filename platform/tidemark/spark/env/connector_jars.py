@@ -11,16 +11,14 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
-
-import obstore
-from obstore.exceptions import BaseError
-from obstore.store import HTTPStore
+from typing import TYPE_CHECKING, Final
 
 from tidemark.errors import DefinitionError, SetupError
 from tidemark.spark.env.crash_reports import is_in_spark_defaults
 from tidemark.spark.env.store_settings import MAGIC_COMMITTER, s3_settings
-from tidemark.state.store.object_stores import error_line
+
+if TYPE_CHECKING:
+    import obstore
 
 REPOSITORY: Final = "https://repo1.maven.org/maven2"
 """Maven Central; ``$TIDEMARK_MAVEN_REPOSITORY`` names another repository of the same layout."""
@@ -189,6 +187,13 @@ def _download(jar: Jar, place: Path, repository: str) -> None:
 
 def _chunks(jar: Jar, repository: str, fix: str) -> Iterator[obstore.Bytes]:
     """Yield a file of a repository; a mirror on this machine or in a private network may have no certificate."""
+    # A start, which only looks for the files, does not wait for these to load.
+    import obstore
+    from obstore.exceptions import BaseError
+    from obstore.store import HTTPStore
+
+    from tidemark.state.store.object_stores import error_line
+
     try:
         store = HTTPStore.from_url(
             repository,

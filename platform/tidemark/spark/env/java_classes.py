@@ -60,6 +60,26 @@ def initialize_java_classes(jvm: JVMView) -> None:
             _log.debug("%s is initialized with the session", name, exc_info=True)
 
 
+_GENERATED: Final = """
+public Object generate(Object[] references) { return new Generated(references); }
+static final class Generated {
+  private final Object[] references;
+  Generated(Object[] references) { this.references = references; }
+}
+"""
+
+
+def load_compiler(jvm: JVMView) -> None:
+    """Have the JVM load Spark's compiler for generated code, for another thread while a job's log is read.
+
+    For the values of an observation Spark generates a class whatever the session's settings, so that the first pass would wait for it.
+    """
+    try:
+        jvm.org.codehaus.janino.ClassBodyEvaluator().cook(_GENERATED)
+    except (Py4JError, OSError):
+        _log.debug("the compiler is loaded with the first pass", exc_info=True)
+
+
 class _KnownMethods:
     """A class of the JVM with the static methods that it was asked for."""
 

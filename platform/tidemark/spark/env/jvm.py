@@ -24,11 +24,11 @@ from pyspark.logger import PySparkLogger
 
 from tidemark.clock import SYSTEM_CLOCK, format_ms
 from tidemark.errors import TidemarkError
-from tidemark.spark.env.class_archive import command_path
 from tidemark.spark.env.crash_reports import launcher_reports, report_settings
 from tidemark.spark.env.java_classes import recognize_numpy_without_pandas
 from tidemark.spark.env.launch.direct_gateway import direct_gateway
-from tidemark.spark.env.launch.java_command import direct_command
+from tidemark.spark.env.launch.java_process import start_java
+from tidemark.spark.env.start.early_java import java_command, take_started
 from tidemark.spark.env.start_errors import ended_java
 from tidemark.spark.env.uncaught import in_one_line
 from tidemark.state.encoding.redaction import redacted, without_secrets
@@ -71,8 +71,7 @@ def start_jvm(settings: Mapping[str, str], *, log: Path | None = None) -> None:
     It may be called in a thread, before the session is built: both wait for one another.
 
     Args:
-        settings: of Spark, from ``session.start_settings``, which has found a Java; those of the JVM, such as its memory and options,
-            take effect now.
+        settings: of Spark, from ``start_settings``, which has found a Java; those of the JVM, such as memory and options, take effect now.
         log: the file for the output of the JVM and its Python workers. By default a new one in the user's folder for logs, whose path is
             printed on standard error.
 
@@ -99,28 +98,27 @@ def start_jvm(settings: Mapping[str, str], *, log: Path | None = None) -> None:
 
 def _launch(settings: Mapping[str, str], log: Path) -> None:
     global _printing  # noqa: PLW0603  # a process has one JVM
-    given = {**settings, **report_settings(settings, log.parent)}
-    command = direct_command(given, command_path(os.environ.get("JAVA_HOME", "")))
-    with log.open("ab") as file:
-        begin = file.tell()
-        try:
-            gateway = _by_launcher(given, file.fileno()) if command is None else direct_gateway(command, file.fileno())
-        except (PySparkRuntimeError, OSError) as error:
-            printed = _printed(log, begin)
-            what = "Java ended before Spark could start in it"
-            raise ended_java(what, last_lines(log, begin), printed, settings, str(log)) from without_secrets(error)
+    command = java_command(settings, log)
+    early = take_started(command)
+    begin = early.begin if early is not None else log.stat().st_size if log.is_file() else 0
+    try:
+        gateway = _by_launcher(settings, log) if command is None else direct_gateway(early or start_java(command, log))
+    except (PySparkRuntimeError, OSError) as error:
+        printed = _printed(log, begin)
+        what = "Java ended before Spark could start in it"
+        raise ended_java(what, last_lines(log, begin), printed, settings, str(log)) from without_secrets(error)
     _printing = log, begin
     pyspark.SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001  # the only way to hand over a gateway before there is a context
     _keep_off_console(log)
     in_one_line(lambda: log)
 
 
-def _by_launcher(settings: Mapping[str, str], output: int) -> JavaGateway:
-    """Return PySpark's connection to a JVM that ``spark-submit`` starts; its output goes to a file descriptor."""
+def _by_launcher(settings: Mapping[str, str], log: Path) -> JavaGateway:
+    """Return PySpark's connection to a JVM that ``spark-submit`` starts; its output goes to a file."""
     conf = pyspark.SparkConf(loadDefaults=False)
-    conf.setAll(list(settings.items()))
-    with launcher_reports():
-        return launch_gateway(conf, {"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
+    conf.setAll(list({**settings, **report_settings(settings, log.parent)}.items()))
+    with launcher_reports(), log.open("ab") as file:
+        return launch_gateway(conf, {"stdout": file.fileno(), "stderr": file.fileno()})  # type: ignore[no-untyped-call]
 
 
 def in_parallel(name: str, work: Callable[[], T]) -> Future[T]:

@@ -2,8 +2,7 @@
 
 Hadoop sets the mode of every file and folder that it creates on a local disk. Its native library would do that by a system call; no
 PySpark wheel has it, and without it Hadoop runs ``chmod`` each time, a quarter of the time of writing a small file. Java can set a mode
-by itself: the file system that replaces Hadoop's does so, and is otherwise Hadoop's. It is compiled while a session is built, by Janino,
-which Spark has for its own generated code.
+by itself: the file system that replaces Hadoop's does so, and is otherwise Hadoop's.
 """
 
 from __future__ import annotations
@@ -14,6 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JError
 
+from tidemark.spark.compiled_java import java_class
+
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject, JVMView
     from pyspark.sql import SparkSession
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("tidemark")
 
 _REPLACED: Final = "org.apache.hadoop.fs.RawLocalFileSystem"
-_NAME: Final = "tidemark.ModesByCallFileSystem"
-_SOURCE: Final = """
+FILE_SYSTEM: Final = "tidemark.ModesByCallFileSystem"
+FILE_SYSTEM_SOURCE: Final = """
 package tidemark;
 
 import java.io.IOException;
@@ -45,14 +46,11 @@ public class ModesByCallFileSystem extends RawLocalFileSystem {
 
 
 def compile_file_system(jvm: JVMView) -> JavaObject | None:
-    """Return the class of the file system, None where it is not needed or cannot be compiled; it needs no session."""
+    """Return the class of the file system, None where it is not needed or cannot be made; it needs no session."""
     try:
         if jvm.org.apache.hadoop.util.NativeCodeLoader.isNativeCodeLoaded():
             return None
-        compiler = jvm.org.codehaus.janino.SimpleCompiler()
-        compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
-        compiler.cook(_SOURCE)
-        found: JavaObject = compiler.getClassLoader().loadClass(_NAME)
+        found: JavaObject = java_class(jvm, FILE_SYSTEM, FILE_SYSTEM_SOURCE)
     except (Py4JError, OSError):
         _log.debug("the modes of local files are set as Hadoop does it", exc_info=True)
         return None

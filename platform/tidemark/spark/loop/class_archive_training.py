@@ -20,7 +20,10 @@ from tidemark.graph.api.windows.assigners import session, sliding, tumbling
 from tidemark.graph.job.job import Job
 from tidemark.graph.model.nodes import OutputTag
 from tidemark.semantics.windows.windows import WindowAssigner
-from tidemark.spark.env.session import LOCAL, build_session
+from tidemark.spark.compiled_java import java_source, keep_classes
+from tidemark.spark.env.local_files import FILE_SYSTEM, FILE_SYSTEM_SOURCE
+from tidemark.spark.env.session import build_session
+from tidemark.spark.env.start.session_settings import LOCAL
 from tidemark.spark.env.start_errors import JAVA_OPTIONS
 from tidemark.spark.loop.run import run
 
@@ -33,6 +36,7 @@ _WINDOWS: Mapping[str, WindowAssigner] = {
     "sliding": sliding("2 hours", "30 minutes"),
     "sessions": session(gap="5 minutes"),
 }
+_CLASSES = (("tidemark.spark", "FileRelation"), ("tidemark.spark.prepared", "PreparedPlan"), ("tidemark.spark.resources", "ResourceMeter"))
 _EXIT_SECONDS = 300
 
 
@@ -43,6 +47,7 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="tidemark-classes-") as folder:
         spark = build_session("local[2]", app_name="tidemark class archive", conf={JAVA_OPTIONS: options})
         rehearse(spark, folder)
+        keep_classes(spark.sparkContext._jvm, _sources(), Path(archive).with_suffix(".jar"))  # noqa: SLF001
         _exit_java(spark)
     return 0
 
@@ -94,6 +99,11 @@ def _jobs(folder: str) -> tuple[Job, ...]:
         outputs["sums"] = delta(sums, f"{place}/sums", mode="upsert" if name == "tumbling" else "append")
         found.append(Job(name, outputs=outputs, store=f"{folder}/store"))
     return tuple(found)
+
+
+def _sources() -> dict[str, str]:
+    """Return the sources of the classes that are kept, by their names."""
+    return {FILE_SYSTEM: FILE_SYSTEM_SOURCE, **{name: java_source(package, name) for package, name in _CLASSES}}
 
 
 def _exit_java(spark: SparkSession) -> None:

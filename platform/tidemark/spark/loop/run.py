@@ -21,12 +21,9 @@ from tidemark.savepoints.model.restore import Restore
 from tidemark.spark.env.file_systems import require_file_systems
 from tidemark.spark.env.interrupts import run_interruptibly
 from tidemark.spark.env.jvm import new_log
-from tidemark.spark.env.session import engine_settings, session_of_job
+from tidemark.spark.env.session import engine_settings
 from tidemark.spark.env.uncaught import in_one_line
-from tidemark.spark.loop.driver import JobDriver
-from tidemark.spark.loop.housekeeping import beating
-from tidemark.spark.loop.planned_run import PlannedRun
-from tidemark.spark.loop.query.query_run import QueryRun
+from tidemark.spark.loop.engine_start import session_and_engine
 from tidemark.state.encoding.free_text import require_no_secret
 from tidemark.state.log.joblog import JobLog
 from tidemark.state.log.process_identity import current_owner
@@ -36,6 +33,10 @@ from tidemark.state.store.root_store import root_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tidemark.spark.loop.driver import JobDriver
+    from tidemark.spark.loop.planned_run import PlannedRun
+    from tidemark.spark.loop.query.query_run import QueryRun
 
 logger = logging.getLogger("tidemark")
 
@@ -142,18 +143,15 @@ def run(
     stage("recovery")
     term = JobLog(root.at(job.name), job.name, clock).acquire(current_owner(run_id), takeover=takeover)
     stopping = stop or threading.Event()
-    epochs = _Epochs()
-
-    def after_epoch(progress: EpochProgress) -> None:
-        epochs.add(progress)
-        logger.info("%s", format_progress(progress))
-        if on_epoch is not None:
-            on_epoch(progress)
+    epochs = _Epochs(on_epoch)
 
     def enough() -> bool:
         return max_epochs is not None and epochs.number >= max_epochs
 
     def work() -> RunResult:
+        from tidemark.spark.loop.driver import JobDriver
+        from tidemark.spark.loop.housekeeping import beating
+
         with engine_settings(session), beating(term) as fenced:
             try:
                 require_file_systems(session, job, root.location)
@@ -163,7 +161,7 @@ def run(
                     store=root,
                     term=term,
                     clock=clock,
-                    on_epoch=after_epoch,
+                    on_epoch=epochs.add,
                     restore=restore,
                     parallelism=parallelism,
                     missing_epochs=missing_epochs,
@@ -187,18 +185,22 @@ def run(
 
 
 class _Epochs:
-    """The epochs of a run."""
+    """The epochs of a run, of which another function is called, too."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_epoch: Callable[[EpochProgress], None] | None) -> None:
         self.number = 0
+        self._on_epoch = on_epoch
         self._rows_in = 0
         self._newest: deque[EpochProgress] = deque(maxlen=EPOCHS_KEPT)
 
     def add(self, progress: EpochProgress) -> None:
-        """Add an epoch."""
+        """Add an epoch that was published."""
         self.number += 1
         self._rows_in += progress.rows_in
         self._newest.append(progress)
+        logger.info("%s", format_progress(progress))
+        if self._on_epoch is not None:
+            self._on_epoch(progress)
 
     def result(self, driver: JobDriver) -> RunResult:
         """Return the result of a run that has ended."""
@@ -208,6 +210,9 @@ class _Epochs:
 
 def _kind_of_run(driver: JobDriver) -> type[PlannedRun | QueryRun]:
     """Return how a driver's epochs are planned; where that cannot be, the driver is closed."""
+    from tidemark.spark.loop.planned_run import PlannedRun
+    from tidemark.spark.loop.query.query_run import QueryRun
+
     try:
         return PlannedRun if driver.plans_epochs else QueryRun
     except BaseException:
@@ -218,7 +223,7 @@ def _kind_of_run(driver: JobDriver) -> type[PlannedRun | QueryRun]:
 def _session(job: Job, spark: SparkSession | None) -> SparkSession:
     require_environment(job)
     if spark is None:
-        return session_of_job(job.name)
+        return session_and_engine(job.name)
     in_one_line(new_log)
     return spark
 

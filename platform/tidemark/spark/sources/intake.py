@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Final
@@ -39,9 +39,9 @@ _PARTITION_BITS: Final = 33
 class SourceRows:
     """The rows of a source in an epoch, made into a DataFrame where that is needed.
 
-    ``files`` are the ones that it reads, where they are small and are read in one task; ``few`` is whether a source that is no folder is
-    known to have few rows. ``may_have_split`` is whether it may have the engine's column of splits; ``splits`` are those that it may have
-    rows of, where the source's position says so before they are read.
+    ``files`` are the ones that it reads, where they are small and are read in one task, and ``few_of_files`` says whether such files have
+    few rows; ``few`` is whether a source that is no folder is known to have few rows. ``may_have_split`` is whether it may have the
+    engine's column of splits; ``splits`` are those that it may have rows of, where the source's position says so before they are read.
     """
 
     read: Callable[[], DataFrame]
@@ -49,6 +49,7 @@ class SourceRows:
     may_have_split: bool = True
     few: bool = False
     splits: tuple[str, ...] = ()
+    few_of_files: Callable[[Iterable[str]], bool] = has_few_rows
 
     @cached_property
     def rows(self) -> DataFrame:
@@ -57,8 +58,8 @@ class SourceRows:
 
     @cached_property
     def few_files(self) -> tuple[str, ...]:
-        """The files, where they are Parquet files of few rows; empty otherwise."""
-        return self.files if self.files and has_few_rows(self.files) else ()
+        """The files, where they have few rows; empty otherwise."""
+        return self.files if self.files and self.few_of_files(self.files) else ()
 
     @property
     def has_few_rows(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from tidemark.graph.model.source_specs import DeltaTableSpec, ElementsSpec, File
 from tidemark.locations import absolute_path
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.columns.expressions import CORRUPT, SOURCE, SPLIT, quoted
-from tidemark.spark.columns.few_rows import in_one_task
+from tidemark.spark.columns.few_rows import has_few_lines, has_few_rows, in_one_task
 from tidemark.spark.columns.schemas import may_forbid_nulls, nullable, struct_of, with_all_columns
 from tidemark.spark.env.file_systems import readable
 from tidemark.spark.sources.delta_tables.table_rows import table_schema
@@ -199,9 +199,17 @@ def _rows_of_files(spark: SparkSession, source: SourceNode, taken: EpochInput, *
         rows = read_files_of_epoch(spark, source, paths, ordered=ordered)
         return in_one_task(rows) if few else rows
 
-    spec = source.spec
-    parquet = isinstance(spec, ElementsSpec) or (isinstance(spec, FilesSpec) and spec.format == "parquet")
-    return SourceRows(read, tuple(paths) if few and parquet else (), may_have_split=False)
+    few_of_files = _few_of_files(source.spec)
+    if few_of_files is None:
+        return SourceRows(read, may_have_split=False)
+    return SourceRows(read, tuple(paths) if few else (), may_have_split=False, few_of_files=few_of_files)
+
+
+def _few_of_files(spec: SourceSpec) -> Callable[[Iterable[str]], bool] | None:
+    """Return what says whether files of a source have few rows; None where Spark reads them by more than a scan, or that is not known."""
+    if isinstance(spec, FilesSpec) and spec.format == "text":
+        return has_few_lines if not any(option.lower() == "linesep" for option in spec.options) else None
+    return has_few_rows if isinstance(spec, ElementsSpec) or (isinstance(spec, FilesSpec) and spec.format == "parquet") else None
 
 
 def _no_stream(reader: DataStreamReader, schema: StructType) -> DataFrame:

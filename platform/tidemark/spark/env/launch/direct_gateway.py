@@ -1,12 +1,8 @@
-"""Starts Spark's JVM by its command, and connects PySpark to it."""
+"""Connects PySpark to a JVM that was started by its command."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import tempfile
-from collections.abc import Sequence
-from pathlib import Path
 from types import FunctionType, SimpleNamespace
 from typing import TYPE_CHECKING, Final
 
@@ -14,56 +10,41 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 
 from tidemark.clock import SYSTEM_CLOCK
-from tidemark.spark.env.launch.java_command import command_environment
+from tidemark.spark.env.launch.java_process import JavaProcess
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway
 
 _PORT: Final = "PYSPARK_GATEWAY_PORT"
 _SECRET: Final = "PYSPARK_GATEWAY_SECRET"  # noqa: S105  # the name of a variable
-_UNTIL_INTERRUPTED: Final = 'trap "" INT; exec "$@"'
-"""As PySpark starts it: an interrupt is for Python, which ends the JVM by closing its standard input."""
 
 _PAUSE_SECONDS: Final = 0.01
 
 
-def direct_gateway(command: Sequence[str], output: int) -> JavaGateway:
-    """Return PySpark's connection to a new JVM, of which it is the parent.
-
-    Args:
-        command: that starts the JVM.
-        output: file descriptor for its output.
+def direct_gateway(java: JavaProcess) -> JavaGateway:
+    """Return PySpark's connection to a JVM, which is ended where it cannot be reached.
 
     Raises:
-        OSError: it cannot be started, or ended before it could be reached.
+        OSError: it ended before it could be reached.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder, "connection")
-        process = subprocess.Popen(
-            ["/bin/sh", "-c", _UNTIL_INTERRUPTED, "sh", *command],
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=output,
-            env={**command_environment(), "_PYSPARK_DRIVER_CONN_INFO_PATH": str(place)},
-        )
-        try:
-            gateway = _connected(*_answer(process, place))
-        except BaseException:
-            # Nobody else knows of it, also where this is interrupted.
-            process.kill()
-            process.communicate()
-            raise
-    gateway.proc = process
+    try:
+        gateway = _connected(*_answer(java))
+    except BaseException:
+        # Nobody else knows of it, also where this is interrupted.
+        java.kill()
+        raise
+    java.forget_connection()
+    gateway.proc = java.process
     return gateway
 
 
-def _answer(process: subprocess.Popen[bytes], place: Path) -> tuple[int, str]:
+def _answer(java: JavaProcess) -> tuple[int, str]:
     """Return the port and the secret that the JVM writes into a file."""
-    while not place.is_file():
-        if process.poll() is not None:
-            raise OSError(f"Java ended with {process.returncode}")
+    while not java.connection.is_file():
+        if java.process.poll() is not None:
+            raise OSError(f"Java ended with {java.process.returncode}")
         SYSTEM_CLOCK.sleep(_PAUSE_SECONDS)
-    with place.open("rb") as file:
+    with java.connection.open("rb") as file:
         return read_int(file), UTF8Deserializer().loads(file)  # type: ignore[no-untyped-call]
 
 

@@ -13,6 +13,7 @@ import re
 import shlex
 import subprocess
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -39,10 +40,11 @@ _PLAIN: Final = re.compile(r"[^\\'\n]*")
 
 
 def spark_home() -> Path:
-    """Return the folder of PySpark's own Spark."""
-    import pyspark
-
-    return Path(pyspark.__file__).parent
+    """Return the folder of PySpark's own Spark, which is not loaded for that."""
+    found = find_spec("pyspark")
+    if found is None or found.origin is None:
+        raise ModuleNotFoundError("PySpark is not installed")
+    return Path(found.origin).parent
 
 
 def learn_command(java: Path, place: Path) -> None:
@@ -52,7 +54,7 @@ def learn_command(java: Path, place: Path) -> None:
         java: the program.
         place: the file.
     """
-    place.write_text("", encoding="utf-8")
+    _write(place, "")
     conf = [part for name, value in _PLACES.items() for part in ("--conf", f"{name}={value}")]
     home = spark_home()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_") and name not in _OTHERS}
@@ -69,7 +71,14 @@ def learn_command(java: Path, place: Path) -> None:
     places = (f"-Xmx{_PLACES[_MEMORY]}", _PLACES[_DEFAULTS], _PLACES[_OPTIONS], _SUBMIT)
     if done.returncode == 0 and found and found[-1] == _SHELL and all(found.count(each) == 1 for each in places):
         kept = {"home": str(home), "command": found[: found.index(_SUBMIT) + 1]}
-        place.write_text(json.dumps(kept), encoding="utf-8")
+        _write(place, json.dumps(kept))
+
+
+def _write(place: Path, text: str) -> None:
+    """Write a file in one step; other environments may have links to the one that it replaces."""
+    made = place.with_suffix(f".{os.getpid()}")
+    made.write_text(text, encoding="utf-8")
+    made.replace(place)
 
 
 def direct_command(settings: Mapping[str, str], place: Path) -> list[str] | None:

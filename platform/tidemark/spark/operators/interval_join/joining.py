@@ -168,16 +168,18 @@ class EpochJoin:
         self.due[side] = due if reached else min(due, self.due[side])
         if not gone:
             return
-        if any((file.max_time or 0) > watermark - reach for file in gone):
-            self._note_waiting(side, gone)
+        split = [file for file in gone if (file.max_time or 0) > watermark - reach]
+        # No element that waits is gone at a lesser watermark than the next one.
+        if split and self.due[side] > watermark + 1:
+            self._note_waiting(side, split)
         low, high = span_of(gone)
         yield JoinPart("alone", side, gone, other.partners_of((low, min(high, watermark - reach)), [*other.before, *other.new]))
 
-    def _note_waiting(self, side: Side, gone: Sequence[StateFile]) -> None:
-        """Lower ``due`` to the least time of the elements in some files that are not gone."""
+    def _note_waiting(self, side: Side, split: Sequence[StateFile]) -> None:
+        """Lower ``due`` to the least time of the elements that are not gone in files that have both, gone ones and others."""
         table, reach, watermark = self._tables[side], self._rule.reach(side), self._watermark
-        if table.are_few(gone):
-            times = table.times(gone)
+        if table.are_few(split):
+            times = table.times(split)
             least = pc.min(times.filter(pc.greater(times, clamp_watermark(watermark - reach)))).as_py()
             self.due[side] = self.due[side] if least is None else min(self.due[side], least + reach)
             return

@@ -19,7 +19,7 @@ from tidemark.spark.columns.expressions import quoted
 from tidemark.spark.columns.replaced_sessions import REPLACED_TYPE
 from tidemark.spark.columns.schemas import no_rows
 from tidemark.spark.columns.state_files import write_folder
-from tidemark.spark.env.session import SETTINGS
+from tidemark.spark.env.start.session_settings import SETTINGS
 from tidemark.spark.sinks.delta.delta_changes import is_deletion
 from tidemark.spark.sinks.delta.delta_files import LiveFile
 from tidemark.spark.sinks.delta.delta_upsert import Upsert
