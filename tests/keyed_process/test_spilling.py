@@ -1,7 +1,8 @@
-"""Elements and state that do not fit into the memory for sorting: the same results, by way of the local disk."""
+"""Elements and state that do not fit into the memory for sorting: the same results, by way of the local disk; and workers between tasks."""
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -40,6 +41,7 @@ class InOrder:
             "at": ctx.timestamp,
             "folded": self.folded.value(),
             "runs": len(runs),
+            "frozen": gc.get_freeze_count(),
             "place": str(runs[0] if runs else ""),
         }
 
@@ -49,7 +51,7 @@ def run(spark: SparkSession, folder: Path) -> list[dict[str, Any]]:
     rows = [[(random.randrange(KEYS), random.randrange(10**6), random.randrange(1_000)) for _ in range(ROWS)] for _ in range(EPOCHS)]
     given = tm.from_elements(epochs=rows, schema="k BIGINT, t BIGINT, v BIGINT")
     source = tm.source("values", given, watermarks=tm.ascending(timestamp="t"))
-    returns = "k BIGINT, at BIGINT, folded BIGINT, runs INT, place STRING"
+    returns = "k BIGINT, at BIGINT, folded BIGINT, runs INT, frozen BIGINT, place STRING"
     stream = source.key_by("k").process(InOrder(), returns=returns).uid("in-order")
     job = tm.Job("spilling", outputs={"o": tm.memory(stream, str(folder / "o"))}, store=str(folder / "store"), parallelism=2)
     tm.run(job, spark=spark)
@@ -78,6 +80,8 @@ def test_a_run_that_spills_gives_the_same(spark: SparkSession, tmp_path: Path) -
     assert len(kept_in_memory) == ROWS * EPOCHS
     assert of_function(spilled) == of_function(kept_in_memory)
     assert max(row["runs"] for row in kept_in_memory) == 0
+    # Workers leave what they have loaded out of the collection of garbage after each task.
+    assert max(row["frozen"] for row in kept_in_memory) > 10_000
     # Of the elements of a task several runs, and those of versions beside them.
     assert max(row["runs"] for row in spilled) > 3
     places = {row["place"] for row in spilled if row["place"]}

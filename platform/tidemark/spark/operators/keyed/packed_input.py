@@ -13,6 +13,7 @@ from pyspark.sql import types as T
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.spark.columns.arrow_batches import POSITION_PARTS, batches_of, has_python_step, position_parts, unwatched
 from tidemark.spark.columns.expressions import POSITION, quoted
+from tidemark.spark.columns.few_rows import in_one_task
 from tidemark.spark.columns.state_files import read_files, write_folder
 from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.spark.operators.base.tables import StateTables
@@ -95,7 +96,9 @@ class PackedInput:
             files = [file.as_state_file(context.epoch) for file in staged.files]
             parts.append(read_files(context.spark, context.store, files, PACKED))
         if table.files:
-            stored = with_hashes(table.read(versions), self._keys)
+            read = table.read(versions)
+            # A second task in Python to pack few of them would take longer than they do.
+            stored = with_hashes(in_one_task(read) if table.rows <= FEW_ROWS else read, self._keys)
             # To pass all of them costs less than to look up most of them.
             if table.rows > max(FEW_ROWS, staged.rows):
                 stored, others = self._needed(stored, parts, clock)

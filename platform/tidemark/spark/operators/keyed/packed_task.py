@@ -12,6 +12,7 @@ from tidemark.spark.operators.keyed.columns import DUE, EPOCH, HASH, HASH_AGAIN,
 from tidemark.spark.operators.keyed.key_state import TaskStats
 from tidemark.spark.operators.keyed.packed_rows import DATA, ROWS, as_value, unpacked
 from tidemark.spark.operators.keyed.rows import ROWS_AT_ONCE, KeyRows, keys_of_tags, starts_of_runs
+from tidemark.spark.operators.keyed.settled_worker import settle_worker
 from tidemark.spark.operators.keyed.sorted_rows import MAX_BYTES, SortedRows, SortKeys
 from tidemark.spark.operators.keyed.task import KeyTask
 
@@ -50,6 +51,7 @@ class PackedKeyTask:
         for rows in self.task.process(lambda stats: self._keys(batches, stats)):
             tag = rows.column(TAG)[0].as_py()
             yield self._plain(rows) if tag == VERSION or tag >= NOTE else self._packed(tag, rows)
+        settle_worker("keys")
 
     def _plain(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         import pyarrow as pa
