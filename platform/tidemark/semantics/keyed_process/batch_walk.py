@@ -104,7 +104,7 @@ class BatchWalk(KeyWalk[ElementBatch]):
             yield Output(tag, other, time) if found is None else OutputBatch(tag, found[0], time if found[1] is None else found[1])
 
 
-def _parts(returned: Any) -> Iterable[object]:  # noqa: ANN401 - whatever the function returns
+def _parts(returned: Any) -> Iterable[Any]:  # noqa: ANN401 - whatever the function returns
     """Return the rows and batches that a call returned, one after the other."""
     import pyarrow as pa
 

@@ -138,7 +138,7 @@ def _direct_struct(kind: pa.DataType, other: Callable[[Any], Any]) -> Callable[[
             return other(value)
         made = {}
         for name, taken, bound, direct in plain:
-            found = value.get(name, _OTHER)
+            found: Any = value.get(name, _OTHER)
             if type(found) is not taken or (bound and not -bound <= found < bound):
                 found = direct(found)
                 if found is _OTHER:
