@@ -18,7 +18,7 @@ from tidemark.spark.operators.keyed.packed_task import PackedKeyTask
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-KEYS, ROWS, EPOCHS = 60, 1_500, 3
+KEYS, ROWS, EPOCHS = 40, 700, 2
 BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
