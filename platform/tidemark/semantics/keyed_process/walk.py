@@ -237,10 +237,10 @@ class ElementWalk(KeyWalk[tuple[Row, int, int]]):
         pending = context.pending_outputs
         before, after, behind = times.before, times.watermark, times.bound + 1
         for row, time, number in elements:
-            # This is ``times.watermark_at(time)``, without a call for each element.
+            # This is ``times.watermark_at(time)``, without a call for each element: built-in functions are calls, too.
             watermark = time - behind
-            watermark = min(watermark, after)
-            watermark = max(watermark, before)
+            watermark = watermark if watermark < after else after  # noqa: FURB136
+            watermark = watermark if watermark > before else before  # noqa: FURB136
             now.watermark = watermark
             if (event and event[0][0] <= watermark) or (processing and processing[0][0] <= at):
                 yield from self._fire(turn)
