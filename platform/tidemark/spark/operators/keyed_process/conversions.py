@@ -16,7 +16,7 @@ from tidemark.spark.columns.user_values import MisfitError, coerce_values
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_OTHER: Final[Any] = object()
+_OTHER: Final = object()
 """A value that does not fit its type as it is."""
 
 _KINDS: Final[Mapping[str, type]] = {"double": float, "string": str, "large_string": str, "bool": bool, "binary": bytes}
@@ -138,8 +138,9 @@ def _direct_struct(kind: pa.DataType, other: Callable[[Any], Any]) -> Callable[[
             return other(value)
         made = {}
         for name, taken, bound, direct in plain:
-            found = value.get(name, _OTHER)
-            if type(found) is not taken or (bound and not -bound <= found < bound):
+            found: Any = value.get(name, _OTHER)
+            given = type(found)
+            if given is not taken or (bound and not -bound <= found < bound):
                 found = direct(found)
                 if found is _OTHER:
                     return other(value)
