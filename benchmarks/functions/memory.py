@@ -1,7 +1,7 @@
 """What process functions keep in memory: large keys, large maps, many timers and many keys, and what an epoch takes beside them.
 
-``python -m benchmarks.functions.memory [--case NAME] [--scale 1.0]`` writes ``docs/reference/function-memory.md``. Each case runs in a
-process of its own; the memory is the greatest resident size of a Python worker during an epoch.
+``python -m benchmarks.functions.memory [--case NAME] [--scale 1.0] [--scale NAME=0.1]`` writes ``docs/reference/function-memory.md``.
+Each case runs in a process of its own; the memory is the greatest resident size of a Python worker during an epoch.
 """
 
 from __future__ import annotations
@@ -221,15 +221,16 @@ def measure(case: Case, scale: float, folder: Path) -> list[Row]:
     return rows
 
 
-def render(found: Mapping[str, Sequence[Row]], scale: float) -> str:
+def render(found: Mapping[str, Sequence[Row]]) -> str:
     """Return the page."""
     versions = f"Python {platform.python_version()} · PySpark {version('pyspark')} · Tidemark {version('tidemark')}"
     lines = [
         "# Memory of process functions",
         "",
-        "A Python worker holds the state of one key, and one Arrow batch. `python -m benchmarks.functions.memory` wrote this page.",
+        "A Python worker holds the state of one key, one Arrow batch, and what it sorts at once: 32 MiB of elements and as much of state.",
+        "`python -m benchmarks.functions.memory` wrote this page; the sizes are those in the first column.",
         "",
-        f"{cores()} cores · {versions}" + ("" if scale == 1 else f" · all sizes times {scale:g}"),
+        f"{cores()} cores · {versions}",
         "",
     ]
     for name, rows in found.items():
@@ -237,6 +238,16 @@ def render(found: Mapping[str, Sequence[Row]], scale: float) -> str:
         lines += [f"| {row.what} | {row.seconds:.1f} | {row.worker_mib:.0f} | {row.jvm_mib:.0f} |" for row in rows]
         lines.append("")
     return "\n".join(lines)
+
+
+def scale_of(case: str, given: Sequence[str]) -> float:
+    """Return the factor of a case's sizes.
+
+    >>> scale_of("timers", ["0.5", "timers=0.1"]), scale_of("map", ["0.5", "timers=0.1"]), scale_of("map", [])
+    (0.1, 0.5, 1.0)
+    """
+    named = [each.rpartition("=") for each in given]
+    return next((float(factor) for name, _, factor in reversed(named) if name in ("", case)), 1.0)
 
 
 def _measure_apart(name: str, scale: float) -> list[Row]:
@@ -265,18 +276,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, and write the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.functions.memory", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--case", choices=list(CASES), action="append", help="only this one; may be given more than once")
-    parser.add_argument("--scale", type=float, default=1.0, help="of all sizes")
+    parser.add_argument("--scale", action="append", default=[], help="of all sizes, or, as timers=0.1, of a case's; the last counts")
     parser.add_argument("--output", default=str(CHECKOUT / PAGE), help="the page to write")
     parser.add_argument("--answer", help=argparse.SUPPRESS)
     asked = parser.parse_args(arguments)
     names = asked.case or list(CASES)
     if asked.answer is None:
-        found = {name: _measure_apart(name, asked.scale) for name in names}
-        Path(asked.output).write_text(render(found, asked.scale), encoding="utf-8")
+        found = {name: _measure_apart(name, scale_of(name, asked.scale)) for name in names}
+        Path(asked.output).write_text(render(found), encoding="utf-8")
         return 0
     folder = Path(tempfile.mkdtemp(prefix="tidemark-memory-case-"))
     try:
-        rows = measure(CASES[names[0]], asked.scale, folder)
+        rows = measure(CASES[names[0]], scale_of(names[0], asked.scale), folder)
         Path(asked.answer).write_text(json.dumps([asdict(row) for row in rows]), encoding="utf-8")
     finally:
         shutil.rmtree(folder, ignore_errors=True)

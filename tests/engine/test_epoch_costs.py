@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,12 +54,16 @@ OF_JOINS = {"interval": Cost(3, 340, 55, 5), "window": Cost(3, 220, 55, 5), "aso
 Without plans that are kept, an interval join has 570 calls. There is a state file, and an entry in the log of files read, for each input.
 """
 
+OF_PROCESS = Cost(3, 7_700, 520, 11)
+"""Of a process function in Python: a job that packs the elements, one that passes them to the function, and one for its results. Their
+plans are made in each epoch."""
+
 CALLS = 25
 FILES = 3
 """A state file, the epoch's record, and the entry in the log of files read."""
 
 
-def land(folder: Path, **columns: list[str]) -> None:
+def land(folder: Path, **columns: list[str] | list[int]) -> None:
     """Write a file of three rows for each epoch."""
     folder.mkdir()
     for number in range(EPOCHS):
@@ -134,3 +139,32 @@ def test_an_epoch_of_a_join(spark: SparkSession, tmp_path: Path, monkeypatch: py
     assert least.rules <= OF_JOINS[kind].rules, costs
     assert 0 < least.calls <= OF_JOINS[kind].calls, costs
     assert 0 < least.files <= OF_JOINS[kind].files, costs
+
+
+class Totals:
+    """Adds up; a timer gives the total of a minute."""
+
+    total = tm.map_state("BIGINT", "BIGINT")
+
+    def process(self, element: Mapping[str, Any], ctx: tm.ProcessContext) -> None:
+        end = ctx.timestamp - ctx.timestamp % MINUTE + MINUTE
+        if not self.total.contains(end):
+            ctx.timer_service().register_event_time_timer(end - 1)
+        self.total.put(end, (self.total.get(end) or 0) + element["v"])
+
+    def on_timer(self, timestamp: int, ctx: tm.ProcessContext) -> Iterator[Mapping[str, object]]:
+        yield {"k": ctx.current_key["k"], "at": timestamp, "total": self.total.get(timestamp + 1)}
+        self.total.remove(timestamp + 1)
+
+
+def test_an_epoch_of_a_process_function(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    land(tmp_path / "landing", k=["a", "b", "c"], v=[1, 2, 3])
+    rows = landed(tmp_path / "landing", "k STRING, t BIGINT, v BIGINT")
+    totals = rows.key_by("k").process(Totals(), returns="k STRING, at BIGINT, total BIGINT").uid("p")
+    job = tm.Job("job", outputs={"totals": tm.parquet(totals, str(tmp_path / "totals"))}, store=str(tmp_path / "store"))
+    costs = costs_of(job, tmp_path / "store", spark, monkeypatch)
+    least = sorted(costs[3:], key=lambda cost: cost.calls)[1]
+    assert least.jobs == OF_PROCESS.jobs
+    assert least.rules <= OF_PROCESS.rules, costs
+    assert 0 < least.calls <= OF_PROCESS.calls, costs
+    assert 0 < least.files <= OF_PROCESS.files, costs

@@ -1,4 +1,4 @@
-"""The sizes of the batches in which rows go to Python while the input of a process function is packed."""
+"""The sizes of the batches in which rows go to a step in Python before a process function."""
 
 from __future__ import annotations
 
@@ -44,4 +44,23 @@ def test_large_rows_of_a_step_before_are_limited_where_the_packed_ones_are_small
     table = tm.memory_table(str(tmp_path / "o"))
     assert table is not None
     assert table.num_rows == ROWS
+    assert max(table.column("n").to_pylist()) < ROWS // 2
+
+
+def test_large_rows_of_a_step_before_are_limited_where_a_function_over_elements_had_small_ones(spark: SparkSession, tmp_path: Path) -> None:
+    # From the second epoch on it is known that the function's own elements are small.
+    epochs = [[(1, ROWS * epoch + number, "x" * 1_000) for number in range(ROWS)] for epoch in range(2)]
+    given = tm.from_elements(epochs=epochs, schema="k BIGINT, t BIGINT, text STRING")
+    rows = tm.source("texts", given, watermarks=tm.ascending(timestamp="t")).map(sizes, returns="k BIGINT, n BIGINT", batches=True)
+    stream = rows.process(Passes, returns="n BIGINT")
+    job = tm.Job("sizes", outputs={"o": tm.memory(stream, str(tmp_path / "o"))}, store=str(tmp_path / "s"))
+    before = str(spark.conf.get(LIMIT))
+    spark.conf.set(LIMIT, "20000")
+    try:
+        tm.run(job, spark=spark)
+    finally:
+        spark.conf.set(LIMIT, before)
+    table = tm.memory_table(str(tmp_path / "o"))
+    assert table is not None
+    assert table.num_rows == 2 * ROWS
     assert max(table.column("n").to_pylist()) < ROWS // 2

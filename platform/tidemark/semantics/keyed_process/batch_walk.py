@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidemark.errors import UserCodeError
 from tidemark.semantics.keyed_process.walk import Emitted, Failed, KeyWalk, Output, OutputBatch, Turn
-from tidemark.semantics.user_rows import name_of, rows_of
+from tidemark.semantics.user_rows import name_of, require_row, rows_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,30 +40,35 @@ class BatchWalk(KeyWalk[ElementBatch]):
     start = 0
 
     def _process(self, elements: Iterable[ElementBatch], turn: Turn) -> Iterator[Emitted]:
-        now, times = self._now, self.times
+        now, times, timers = self._now, self.times, self._timers
         for batch in elements:
-            self.start = 0
-            while self.start < len(batch.times):
-                now.watermark = times.watermark_at(batch.times[self.start].as_py())
-                yield from self._fire(turn)
-                stop = self._stop(batch.times, self.start)
-                turn.walked.elements += stop - self.start
-                yield from self._call(batch, self.start, stop, turn)
-                self.start = stop
+            instants: list[int] = batch.times.to_pylist()
+            start = self.start = 0
+            while start < len(instants):
+                now.watermark = times.watermark_at(instants[start])
+                if timers.are_due(now):
+                    yield from self._fire(turn)
+                stop = self._stop(instants, start)
+                turn.walked.elements += stop - start
+                yield from self._call(batch, start, stop, turn)
+                start = self.start = stop
 
-    def _stop(self, element_times: pa.Int64Array, start: int) -> int:
-        """Return the number of the first element before which a timer fires."""
-        due, count = self._timers.next_event_time(), len(element_times)
-        if due is None or due > self.times.watermark_at(element_times[count - 1].as_py()):
-            return count
-        return bisect_left(range(count), due, lo=start + 1, key=lambda number: self.times.watermark_at(element_times[number].as_py()))
+    def _stop(self, instants: Sequence[int], start: int) -> int:
+        """Return the number of the first element before which a timer fires, given the times of all."""
+        due, times = self._timers.next_event_time(), self.times
+        if due is None or due > times.watermark:
+            return len(instants)
+        # The timers up to W(n-1) have fired, so that it depends on the times of elements alone when this one is due.
+        return bisect_left(instants, due + times.bound + 1, lo=start + 1)
 
     def _call(self, elements: ElementBatch, start: int, stop: int, turn: Turn) -> Iterator[Emitted]:
-        batch, process = elements.part(start, stop), self.function.inputs[0]
+        batch, process, context = elements.part(start, stop), self.function.inputs[0], self._context
         newest = batch.times[-1].as_py()
-        self.start, self._now.timestamp, self._context.timestamps = start, newest, batch.times
+        self.start, self._now.timestamp, context.timestamps = start, newest, batch.times
         if self._undo is None:
-            yield from self._outputs(process(batch.rows, self._context), name_of(process), newest)
+            returned = process(batch.rows, context)
+            if returned is not None or context.pending_outputs:
+                yield from self._outputs(returned, name_of(process), newest)
             return
         failure, emitted = self._attempt(partial(process, batch.rows), newest)
         if failure is None:
@@ -87,8 +93,8 @@ class BatchWalk(KeyWalk[ElementBatch]):
                 rows, times = found
                 yield OutputBatch(None, rows, time if times is None else times)
             else:
-                for row in rows_of([each], name):
-                    yield Output(None, row, time)
+                require_row(each, 0, name)
+                yield Output(None, dict(each), time)
         if pending:
             yield from self._tagged(time)
 
@@ -98,14 +104,14 @@ class BatchWalk(KeyWalk[ElementBatch]):
             yield Output(tag, other, time) if found is None else OutputBatch(tag, found[0], time if found[1] is None else found[1])
 
 
-def _parts(returned: Any) -> Iterable[object]:  # noqa: ANN401 - whatever the function returns
+def _parts(returned: Any) -> Iterable[Any]:  # noqa: ANN401 - whatever the function returns
     """Return the rows and batches that a call returned, one after the other."""
     import pyarrow as pa
 
+    if returned is None or type(returned) is GeneratorType:
+        return returned or ()
     if isinstance(returned, pa.RecordBatch | pa.Table) or _is_timed(returned):
         return (returned,)
-    if returned is None:
-        return ()
     if isinstance(returned, Iterable) and not isinstance(returned, dict | str | bytes):
         return returned
     return rows_of(returned, "process_batch")

@@ -62,6 +62,7 @@ class StateDeclaration:
         copy: of a value that is not None; None where ``nested`` says enough.
         convert: of a value that is written, returns the one that is kept, or raises; None where each is kept as it is.
         convert_key: the same of a map's keys.
+        key_type: that of keys which are looked up as they are; None where all are converted first.
     """
 
     name: str
@@ -73,6 +74,7 @@ class StateDeclaration:
     copy: Callable[[Any], Any] | None = None
     convert: Callable[[Any], Any] | None = None
     convert_key: Callable[[Any], Any] | None = None
+    key_type: type | None = None
 
 
 _NOTHING = object()

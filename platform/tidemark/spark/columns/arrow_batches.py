@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 from tidemark.spark.columns.expressions import POSITION
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 SMALL_ROW: Final = 512
 """Up to so many bytes are few for a row: ten thousand rows of twenty times that size are 100 MiB."""
@@ -46,6 +46,15 @@ def batches_of(spark: SparkSession, size: int) -> Iterator[None]:
         yield
     finally:
         spark.conf.set(_MAX_BYTES, before)
+
+
+def has_python_step(rows: DataFrame) -> bool:
+    """Return whether a step in Python makes the rows: those that it takes may be large where they are small."""
+    jvm = rows.sparkSession.sparkContext._jvm  # noqa: SLF001
+    if jvm is None:
+        raise ValueError("the session has ended")
+    plan = rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - Python has no public way to ask
+    return bool(plan.containsPattern(jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()))
 
 
 def position_parts() -> list[Column]:

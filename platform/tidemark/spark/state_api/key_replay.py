@@ -15,6 +15,7 @@ from tidemark.errors import EngineError
 from tidemark.graph.operators.keyed_process.function import BoundFunction
 from tidemark.graph.operators.keyed_process.node import KeyedProcessNode
 from tidemark.semantics.keyed_process.batch_walk import BatchWalk, ElementBatch
+from tidemark.semantics.keyed_process.broadcast_maps import read_only
 from tidemark.semantics.keyed_process.context import ProcessContext, Row
 from tidemark.semantics.keyed_process.declarations import StateDeclaration
 from tidemark.semantics.keyed_process.key_record import KeyRecord, entries_of
@@ -26,7 +27,6 @@ from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.columns.expressions import POSITION, TIME, quoted
 from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.spark.operators.keyed.rows import ROWS_AT_ONCE, python_values
-from tidemark.spark.operators.keyed_process.broadcast import read_only
 from tidemark.spark.operators.keyed_process.columns import INPUT
 from tidemark.spark.operators.keyed_process.conversions import declarations
 from tidemark.spark.operators.keyed_process.layout import keys_of_node

@@ -13,9 +13,9 @@ from tidemark.errors import UserCodeError
 from tidemark.graph.operators.element_process.node import BroadcastElementProcessNode, ElementProcessNode
 from tidemark.graph.operators.emitting import FAILED, emitted_counter
 from tidemark.semantics.element_process.calls import ElementCalls, Failure
+from tidemark.semantics.keyed_process.broadcast_maps import read_only
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.spark.columns.user_values import MisfitError, coerce_batch
-from tidemark.spark.operators.keyed_process.broadcast import read_only
 from tidemark.testing.arrow_types import arrow_schema
 from tidemark.testing.operators.contract import Arrived, Emitted, Folds, value_of
 

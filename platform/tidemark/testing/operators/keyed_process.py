@@ -17,13 +17,13 @@ from tidemark.graph.operators.keyed_process.descriptors import StateDescriptor
 from tidemark.graph.operators.keyed_process.function import BoundFunction
 from tidemark.graph.operators.keyed_process.node import BroadcastProcessNode, KeyedProcessNode
 from tidemark.semantics.keyed_process.batch_walk import BatchWalk, ElementBatch
+from tidemark.semantics.keyed_process.broadcast_maps import read_only
 from tidemark.semantics.keyed_process.key_record import KeyRecord
 from tidemark.semantics.keyed_process.states import STATES, begin_lifetimes
 from tidemark.semantics.keyed_process.times import EpochTimes, Now
 from tidemark.semantics.keyed_process.walk import ElementWalk, Failed, Output, OutputBatch, Walked
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.spark.columns.user_values import MisfitError, coerce_batch
-from tidemark.spark.operators.keyed_process.broadcast import read_only
 from tidemark.spark.operators.keyed_process.conversions import declarations, typed_emission
 from tidemark.testing.arrow_types import arrow_schema, arrow_type
 from tidemark.testing.operators.contract import Arrived, Emitted, Folds, instant, value_of

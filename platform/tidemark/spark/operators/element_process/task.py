@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidemark.semantics.element_process.calls import ElementCalls, Failure, Method
+from tidemark.semantics.keyed_process.broadcast_maps import read_only
 from tidemark.semantics.user_rows import Row
 from tidemark.spark.columns.expressions import TIME
 from tidemark.spark.operators.elements.layout import FAILED_ROW
@@ -15,7 +16,6 @@ from tidemark.spark.operators.elements.task import Origin, failed_call, named, r
 from tidemark.spark.operators.keyed.columns import NOTE, OUTPUT
 from tidemark.spark.operators.keyed.output_buffer import OutputBuffer, Shape
 from tidemark.spark.operators.keyed.rows import Place
-from tidemark.spark.operators.keyed_process.broadcast import read_only
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from tidemark.spark.columns.arrow_batches import unwatched
+from tidemark.spark.columns.arrow_batches import has_python_step, unwatched
 from tidemark.spark.columns.state_files import write_folder
 from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.spark.operators.base.tables import STATE_COMPRESSION, StateTables
@@ -38,7 +38,8 @@ def run_pass(
         layout: of the operator.
         context: of the epoch.
         tables: whose folder the rows are written to.
-        small_rows: whether so many rows as a batch may have fit into memory, so that their sizes need not be watched.
+        small_rows: whether so many rows as a batch may have fit into memory, so that their sizes need not be watched; they are watched all
+            the same where a step in Python makes the rows, which may take larger ones.
     """
     observation = Observation()
     made = rows.mapInArrow(task, layout.output).observe(
@@ -47,6 +48,7 @@ def run_pass(
     tags = (OUTPUT, *layout.tags.values())
     kept = made.where(f"{TAG} < {NOTE}").drop(*NOTE_COLUMNS, *(() if len(tags) > 1 else (TAG,)))
     folder = tables.new_folder()
+    small_rows = small_rows and not has_python_step(rows)
     with unwatched(context.spark, small_rows=small_rows), _writers(context.spark, len(tags)):
         written = write_folder(kept, context.store, folder, compression=STATE_COMPRESSION, apart=[TAG] if len(tags) > 1 else [])
     files: dict[int, list[ParquetSummary]] = {}

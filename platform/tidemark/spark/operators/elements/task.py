@@ -11,7 +11,7 @@ from tidemark.graph.expressions.expression_text import shortened
 from tidemark.semantics.user_lines import raised_at, source_of
 from tidemark.semantics.user_rows import Row
 from tidemark.spark.operators.keyed.key_state import one_line
-from tidemark.spark.operators.keyed.rows import python_values
+from tidemark.spark.operators.keyed.rows import dicts_of, python_values
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,8 +22,7 @@ _ASIDE = "correct the function, or take such elements aside: on_error=tm.OutputT
 
 def rows_of_batch(batch: pa.RecordBatch, columns: Mapping[str, str]) -> list[dict[str, object]]:
     """Return the rows of a batch as dicts; ``columns`` are names in the batch by names in the dicts."""
-    values = [python_values(batch.column(stored)) for stored in columns.values()]
-    return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
+    return dicts_of({name: python_values(batch.column(stored)) for name, stored in columns.items()}, batch.num_rows)
 
 
 class Origin:

@@ -11,8 +11,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
-from tidemark.spark.columns.arrow_batches import POSITION_PARTS, batches_of, position_parts, unwatched
+from tidemark.spark.columns.arrow_batches import POSITION_PARTS, batches_of, has_python_step, position_parts, unwatched
 from tidemark.spark.columns.expressions import POSITION, quoted
+from tidemark.spark.columns.few_rows import in_one_task
 from tidemark.spark.columns.state_files import read_files, write_folder
 from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.spark.operators.base.tables import StateTables
@@ -95,7 +96,9 @@ class PackedInput:
             files = [file.as_state_file(context.epoch) for file in staged.files]
             parts.append(read_files(context.spark, context.store, files, PACKED))
         if table.files:
-            stored = with_hashes(table.read(versions), self._keys)
+            read = table.read(versions)
+            # A second task in Python to pack few of them would take longer than they do.
+            stored = with_hashes(in_one_task(read) if table.rows <= FEW_ROWS else read, self._keys)
             # To pass all of them costs less than to look up most of them.
             if table.rows > max(FEW_ROWS, staged.rows):
                 stored, others = self._needed(stored, parts, clock)
@@ -131,10 +134,5 @@ class PackedInput:
 
 def _are_small(rows: DataFrame) -> bool:
     """Return whether rows have values of fixed size only, besides their position, and no step in Python before takes larger ones."""
-    if not all(isinstance(field.dataType, _FIXED) or field.name == POSITION for field in rows.schema):
-        return False
-    jvm = rows.sparkSession.sparkContext._jvm  # noqa: SLF001
-    if jvm is None:
-        raise ValueError("the session has ended")
-    plan = rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - Python has no public way to ask
-    return not plan.containsPattern(jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF())
+    fixed = all(isinstance(field.dataType, _FIXED) or field.name == POSITION for field in rows.schema)
+    return fixed and not has_python_step(rows)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import types as T
 
 from tidemark.spark.operators.keyed.columns import HASH, TAG
+from tidemark.spark.operators.keyed.settled_worker import settle_worker
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,6 +79,7 @@ class PackTask:
                 held, size = [], 0
         if held:
             yield self._packed(pa.Table.from_batches(held))
+        settle_worker("pack")
 
     def _packed(self, rows: pa.Table) -> pa.RecordBatch:
         import pyarrow as pa
@@ -135,6 +137,7 @@ class UnpackTask:
         for batch in batches:
             for data in batch.column(0):
                 yield from unpacked(data).to_batches()
+        settle_worker("unpack")
 
 
 def unpacked(data: pa.Scalar) -> pa.Table:

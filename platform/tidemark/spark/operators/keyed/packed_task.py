@@ -12,7 +12,8 @@ from tidemark.spark.operators.keyed.columns import DUE, EPOCH, HASH, HASH_AGAIN,
 from tidemark.spark.operators.keyed.key_state import TaskStats
 from tidemark.spark.operators.keyed.packed_rows import DATA, ROWS, as_value, unpacked
 from tidemark.spark.operators.keyed.rows import ROWS_AT_ONCE, KeyRows, keys_of_tags, starts_of_runs
-from tidemark.spark.operators.keyed.sorted_rows import SortedRows, SortKeys
+from tidemark.spark.operators.keyed.settled_worker import settle_worker
+from tidemark.spark.operators.keyed.sorted_rows import MAX_BYTES, SortedRows, SortKeys
 from tidemark.spark.operators.keyed.task import KeyTask
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class PackedKeyTask:
         output: the columns that it returns.
         within: columns by which elements of one time are ordered before their position.
         with_position: whether the task reads the position of elements.
+        sort_bytes: of elements, and of versions, that are in memory at once while they are sorted.
     """
 
     task: KeyTask
@@ -42,12 +44,14 @@ class PackedKeyTask:
     output: pa.Schema
     within: Sequence[str] = ()
     with_position: bool = False
+    sort_bytes: int = MAX_BYTES
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the output rows of the keys: those of state and counts as they are, others packed."""
         for rows in self.task.process(lambda stats: self._keys(batches, stats)):
             tag = rows.column(TAG)[0].as_py()
             yield self._plain(rows) if tag == VERSION or tag >= NOTE else self._packed(tag, rows)
+        settle_worker("keys")
 
     def _plain(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         import pyarrow as pa
@@ -73,8 +77,8 @@ class PackedKeyTask:
         import pyarrow.compute as pc
 
         in_order = (TIME, *self.within, *POSITION_PARTS)
-        new = SortedRows((*_BY_KEY, *((name, "ascending") for name in in_order)))
-        versions, hashes = SortedRows(_NEWEST_FIRST), [pa.array([], pa.int64())]
+        new = SortedRows((*_BY_KEY, *((name, "ascending") for name in in_order)), max_bytes=self.sort_bytes)
+        versions, hashes = SortedRows(_NEWEST_FIRST, max_bytes=self.sort_bytes), [pa.array([], pa.int64())]
         for batch in batches:
             for tag, data in zip(batch.column(TAG).to_pylist(), batch.column(DATA), strict=True):
                 rows = self._typed(unpacked(data))

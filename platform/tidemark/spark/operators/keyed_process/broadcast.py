@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F
@@ -109,11 +107,6 @@ class BroadcastMap:
         made = rows.select(column(spec.key).alias(KEY), value.alias(VALUE), removes.alias(_REMOVES), *order).orderBy(*order)
         types = T.StructType([field for field in nullable(made.schema) if field.name in (KEY, VALUE)])
         return made.drop(*order).toArrow(), types
-
-
-def read_only(entries: Entries) -> Mapping[Any, Any]:
-    """Return entries as a map that cannot be changed, nor can its values."""
-    return MappingProxyType({key: MappingProxyType(value) if isinstance(value, dict) else value for key, value in entries.items()})
 
 
 def _table(entries: Entries, types: T.StructType) -> pa.Table:

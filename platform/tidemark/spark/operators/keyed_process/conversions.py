@@ -38,7 +38,8 @@ def declarations(
         convert_key = None if key is None else key_conversion(key, f"a key of the state {name!r}")
         convert = conversion(value, f"the state {name!r}")
         copy = dict if _is_flat(value) else None
-        found[name] = replace(descriptor.declaration(name), copy=copy, convert=convert, convert_key=convert_key)
+        key_type = None if key is None else _key_type(key)
+        found[name] = replace(descriptor.declaration(name), copy=copy, convert=convert, convert_key=convert_key, key_type=key_type)
     return found
 
 
@@ -47,6 +48,13 @@ def _is_flat(kind: pa.DataType) -> bool:
     import pyarrow as pa
 
     return pa.types.is_struct(kind) and not any(pa.types.is_nested(field.type) for field in kind)
+
+
+def _key_type(kind: pa.DataType) -> type | None:
+    """Return the Python type of a map's keys; None for types whose equal values are not one key, and others that are converted."""
+    import pyarrow as pa
+
+    return None if pa.types.is_floating(kind) else _plain(kind)[0]
 
 
 def key_conversion(kind: pa.DataType, what: str) -> Callable[[Any], Any]:
@@ -119,19 +127,20 @@ def _direct_list(kind: pa.DataType, other: Callable[[Any], Any]) -> Callable[[An
 
 
 def _direct_struct(kind: pa.DataType, other: Callable[[Any], Any]) -> Callable[[Any], Any] | None:
-    fields = {field.name: direct for field in kind if (direct := _within(field)) is not None}
+    fields = [(field, direct) for field in kind if (direct := _within(field)) is not None]
     if len(fields) < kind.num_fields:
         return None
     # Values of these types are taken as they are, without a call: it is done for each element.
-    plain = [(field.name, _KINDS.get(str(field.type)), fields[field.name]) for field in kind]
+    plain = [(field.name, *_plain(field.type), direct) for field, direct in fields]
 
     def convert(value: object) -> object:
         if type(value) is not dict or len(value) != len(plain):
             return other(value)
         made = {}
-        for name, taken, direct in plain:
-            found = value.get(name, _OTHER)
-            if type(found) is not taken:
+        for name, taken, bound, direct in plain:
+            found: Any = value.get(name, _OTHER)
+            given = type(found)
+            if given is not taken or (bound and not -bound <= found < bound):
                 found = direct(found)
                 if found is _OTHER:
                     return other(value)
@@ -139,6 +148,13 @@ def _direct_struct(kind: pa.DataType, other: Callable[[Any], Any]) -> Callable[[
         return made
 
     return convert
+
+
+def _plain(kind: pa.DataType) -> tuple[type | None, int]:
+    """Return the Python type of values that stay as they are, None for none; of integers also the first one that is too large, else 0."""
+    import pyarrow as pa
+
+    return (int, 1 << (kind.bit_width - 1)) if pa.types.is_signed_integer(kind) else (_KINDS.get(str(kind)), 0)
 
 
 def _within(field: pa.Field) -> Callable[[Any], Any] | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import repeat
+from itertools import chain, repeat
+from typing import TYPE_CHECKING
 
 from tidemark.semantics.keyed_process.batch_walk import BatchWalk, ElementBatch
 from tidemark.semantics.keyed_process.context import Row
@@ -12,7 +13,10 @@ from tidemark.spark.columns.expressions import TIME
 from tidemark.spark.operators.keyed.columns import NEW
 from tidemark.spark.operators.keyed.rows import KeyRows, Place, Run
 from tidemark.spark.operators.keyed_process.columns import INPUT
-from tidemark.spark.operators.keyed_process.layout import Elements
+
+if TYPE_CHECKING:
+    # Only here: with the layout come all kinds of operators, which a worker does not need.
+    from tidemark.spark.operators.keyed_process.layout import Elements
 
 
 class ElementRows:
@@ -34,14 +38,15 @@ class ElementRows:
         self._walked_before = 0
 
     def __iter__(self) -> Iterator[tuple[Row, int, int]]:
-        for run in self._rows.of(NEW):
-            self._run, self._walked_before = run, self._walked.elements
-            if len(self._columns) > 1:
-                yield from self._of_both(run)
-            else:
-                self.taken[0] += run.stop - run.start
-                # Without a step of Python for each element.
-                yield from zip(run.rows(self._columns[0]), run.values(TIME), repeat(0))
+        # Without a step of Python for each element.
+        return chain.from_iterable(map(self._of_run, self._rows.of(NEW)))
+
+    def _of_run(self, run: Run) -> Iterator[tuple[Row, int, int]]:
+        self._run, self._walked_before = run, self._walked.elements
+        if len(self._columns) > 1:
+            return self._of_both(run)
+        self.taken[0] += run.stop - run.start
+        return zip(run.rows(self._columns[0]), run.values(TIME), repeat(0))  # type: ignore[arg-type]
 
     def _of_both(self, run: Run) -> Iterator[tuple[Row, int, int]]:
         for nth, (number, time) in enumerate(zip(run.values(INPUT), run.values(TIME), strict=True)):

@@ -13,6 +13,7 @@ from tidemark.graph.expressions.expression_text import shortened
 from tidemark.graph.operators.keyed_process.descriptors import StateDescriptor
 from tidemark.graph.operators.keyed_process.function import BoundFunction
 from tidemark.semantics.keyed_process.batch_walk import BatchWalk
+from tidemark.semantics.keyed_process.broadcast_maps import read_only
 from tidemark.semantics.keyed_process.declarations import StateDeclaration
 from tidemark.semantics.keyed_process.key_record import KeyRecord
 from tidemark.semantics.keyed_process.times import EpochTimes
@@ -23,16 +24,17 @@ from tidemark.spark.operators.keyed.key_state import EMPTY_VERSION, Version, one
 from tidemark.spark.operators.keyed.output_buffer import Block, OutputBuffer
 from tidemark.spark.operators.keyed.rows import Place
 from tidemark.spark.operators.keyed.task import KeyCall, KeyFunction, KeyResult, KeyRun, TaskFunction
-from tidemark.spark.operators.keyed_process.broadcast import read_only
 from tidemark.spark.operators.keyed_process.columns import FAILED_ROW, FAILED_TIMER, KEY_NOTE
 from tidemark.spark.operators.keyed_process.conversions import declarations, typed_emission
 from tidemark.spark.operators.keyed_process.elements import ElementBatches, ElementRows
-from tidemark.spark.operators.keyed_process.layout import Elements
 from tidemark.spark.operators.keyed_process.stored_record import read_record, write_record
 from tidemark.spark.operators.keyed_process.user_output import named_output
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    # Only here: with the layout come all kinds of operators, which a worker does not need.
+    from tidemark.spark.operators.keyed_process.layout import Elements
 
 LIVE = ""
 """The text of the state of a key that keeps anything."""
