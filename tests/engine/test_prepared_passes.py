@@ -202,6 +202,23 @@ def test_a_column_made_by_a_function_is_kept(spark: SparkSession, tmp_path: Path
     assert "process w" in passes.ran
 
 
+def test_a_pass_has_the_settings_of_its_session_in_its_task(spark: SparkSession, tmp_path: Path, passes: Passes) -> None:
+    """How dates are parsed is asked for where they are."""
+    lenient = spark.newSession()
+    lenient.conf.set("spark.sql.legacy.timeParserPolicy", "LEGACY")
+    days = [pa.table({"k": [f"2024-1-{epoch}"], "t": [epoch * MINUTE], "fare": [1.0]}) for epoch in range(1, 4)]
+
+    def declare(rows: tm.Stream) -> Streams:
+        dated = rows.with_columns(day="to_date(k, 'yyyy-MM-dd')").key_by("day").window(tm.tumbling("1 minute"))
+        return {"panes": dated.aggregate(n=tm.count()).uid("w")}
+
+    passes.after(0)
+    _, rows = Bench(lenient, tmp_path, days, "k STRING, t BIGINT, fare DOUBLE").run("job", declare)
+    assert len(rows["panes"]) == 3
+    assert passes.refused == {}
+    assert passes.ran.count("process w") == 3
+
+
 def test_many_rows_in_few_bytes_are_read_by_spark(
     spark: SparkSession, tmp_path: Path, passes: Passes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
