@@ -60,7 +60,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One small Spark session for all tests of a process."""
-    from tests.few_rows import FEW_ROWS, leave_out_defaults_of_others
+    from tests.few_rows import FEW_ROWS, leave_out_counts_of_rules, leave_out_defaults_of_others
     from tests.kafka.broker import connector_settings
     from tidemark.spark.env.session import build_session
 
@@ -68,6 +68,7 @@ def spark() -> Iterator[SparkSession]:
     settings = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "2g", **FEW_ROWS, **connector_settings()}
     session = build_session("local[2]", app_name="tidemark tests", conf=settings)
     leave_out_defaults_of_others(session)
+    leave_out_counts_of_rules(session)
     yield session
     session.stop()
 

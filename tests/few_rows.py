@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tidemark.spark.env.class_archive import archive_options
@@ -48,6 +50,51 @@ def leave_out_defaults_of_others(spark: SparkSession) -> None:
     for setting in json.loads(found.toString())["properties"]:
         if setting["resource"].endswith("-default.xml") and setting["key"].startswith(_OF_OTHERS):
             conf.unset(setting["key"])
+
+
+_UNCOUNTED = """
+public class Uncounted extends java.util.concurrent.ConcurrentHashMap {
+  public Object compute(Object rule, java.util.function.BiFunction change) {
+    return Long.valueOf(0L);
+  }
+}
+"""
+
+
+def leave_out_counts_of_rules(spark: SparkSession) -> None:
+    """Have Spark not count how often each rule of its planner runs, and for how long: before and after each plan it adds all of them up.
+
+    That was a fourteenth of the JVM's time in jobs over a few rows.
+    """
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
+    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.cook(_UNCOUNTED)
+    constructor = compiler.getClassLoader().loadClass("Uncounted").getDeclaredConstructor(gateway.new_array(jvm.java.lang.Class, 0))
+    _keep_counts_of_rules(jvm, lambda: constructor.newInstance(gateway.new_array(jvm.java.lang.Object, 0)))
+
+
+@contextmanager
+def counted_rules(spark: SparkSession) -> Iterator[None]:
+    """Have Spark count them while the block runs, from zero."""
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
+    _keep_counts_of_rules(jvm, jvm.java.util.concurrent.ConcurrentHashMap)
+    try:
+        yield
+    finally:
+        leave_out_counts_of_rules(spark)
+
+
+def _keep_counts_of_rules(jvm: Any, new_map: Callable[[], Any]) -> None:
+    """Have Spark keep its counts in new maps."""
+    counted = getattr(getattr(jvm, "org.apache.spark.sql.catalyst.rules.RuleExecutor$"), "MODULE$").queryExecutionMeter()
+    for name in ("timeMap", "numRunsMap", "numEffectiveRunsMap", "timeEffectiveRunsMap"):
+        field = counted.getClass().getDeclaredField(name)
+        field.setAccessible(True)
+        counts = field.get(counted)
+        kept = counts.getClass().getDeclaredField("map")
+        kept.setAccessible(True)
+        kept.set(counts, new_map())
 
 
 def compiling(spark: SparkSession) -> SparkSession:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -24,22 +24,16 @@ pytestmark = pytest.mark.spark
 
 EPOCHS = 5
 """Plans that are made after two of them run in three."""
-Declare = Callable[[tm.Stream], tm.Stream]
-Sides = Mapping[str, tm.OutputTag]
 
 
 @dataclass(frozen=True)
 class Ran:
-    """The content of each version of the table, the counts of each epoch, what state has at the end, and the prepared passes that ran.
+    """The content of each version of the tables, the counts of each epoch, what state has at the end, and the prepared passes that ran."""
 
-    ``sides`` is the content of each version of the tables of side outputs.
-    """
-
-    table: list[list[str]]
+    tables: dict[str, list[list[str]]]
     counts: list[Any]
-    state: list[str]
+    state: dict[str, list[str]]
     passes: list[str]
-    sides: dict[str, list[list[str]]]
 
 
 def land(folder: Path) -> None:
@@ -59,91 +53,67 @@ def land(folder: Path) -> None:
         os.utime(folder / f"{epoch}.parquet", (1_600_000_000 + epoch,) * 2)
 
 
-def run(
-    spark: SparkSession,
-    folder: Path,
-    name: str,
-    declare: Declare,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    after: int,
-    sides: Sides | None = None,
-) -> Ran:
-    """Run a job over the landed files, with plans made after so many epochs; the outputs of ``sides`` are written, too."""
+OUTDATED, INCOMPLETE = tm.OutputTag("outdated"), tm.OutputTag("incomplete")
+SIDES: Mapping[str, tuple[str, tm.OutputTag]] = {"outdated": ("sided", OUTDATED), "incomplete": ("sided", INCOMPLETE)}
+"""By output, the operator and the tag."""
+
+
+def rows_of(folder: Path, name: str) -> tm.Stream:
+    """Return the landed rows as a source of their own: what several operators read is cached, and not prepared."""
     schema = "k STRING, t BIGINT, v DOUBLE, version INT, gone BOOLEAN"
     spec = tm.files(str(folder / "landing"), format="parquet", schema=schema, max_files_per_epoch=1)
-    rows = tm.source("rows", spec, watermarks=tm.bounded_out_of_orderness("1 minute", timestamp="t")).filter("v IS NULL OR v < 9")
-    shown = declare(rows)
-    outputs = {"shown": tm.delta(shown, str(folder / name), mode="upsert")}
-    taken = {side: shown.side_output(tag) for side, tag in (sides or {}).items()}
-    outputs |= {side: tm.delta(stream, str(folder / f"{name}-{side}")) for side, stream in taken.items()}
+    return tm.source(name, spec, watermarks=tm.bounded_out_of_orderness("1 minute", timestamp="t")).filter("v IS NULL OR v < 9")
+
+
+def operators(folder: Path) -> dict[str, tm.Stream]:
+    """Return the rows that each operator shows, by its uid."""
+    rows = {uid: rows_of(folder, uid) for uid in ("latest", "sequenced", "sided", "placed", "one")}
+    by_sequence: dict[str, Any] = {"by": ["k"], "sequence": "version", "deleted": "gone", "unchanged": {"v": "v = -7.25"}}
+    one = rows["one"].with_columns(id="concat_ws(' ', t, v, version)")
+    return {
+        "latest": rows["latest"].latest(by=["k"]).uid("latest").with_columns(twice="v * 2"),
+        "sequenced": rows["sequenced"].latest(**by_sequence).uid("sequenced"),
+        "sided": rows["sided"].latest(**by_sequence, outdated_to=OUTDATED, incomplete_to=INCOMPLETE).uid("sided"),
+        "placed": rows["placed"].top_n(2, by=["k"], order="v DESC", rank="place").uid("placed"),
+        "one": one.top_n(3, order="version DESC, t", key=["id"]).uid("one"),
+    }
+
+
+def run(spark: SparkSession, folder: Path, name: str, monkeypatch: pytest.MonkeyPatch, *, after: int) -> Ran:
+    """Run a job of all operators over the landed files, with plans made after so many epochs."""
+    shown = operators(folder)
+    outputs = {uid: tm.delta(stream, str(folder / name / uid), mode="upsert") for uid, stream in shown.items()}
+    outputs |= {side: tm.delta(shown[uid].side_output(tag), str(folder / name / side)) for side, (uid, tag) in SIDES.items()}
     job = tm.Job(name, outputs=outputs, store=str(folder / "store"))
     done, passes = run_noted(spark, job, monkeypatch, after=after)
     counts = [
-        (
-            operator.keys,
-            operator.rows_accepted,
-            dict(operator.counters),
-            epoch.filters,
-            {key: output.rows for key, output in epoch.outputs.items()},
-        )
+        {
+            "filters": epoch.filters,
+            "outputs": {key: output.rows for key, output in epoch.outputs.items()},
+            **{uid: (operator.keys, operator.rows_accepted, dict(operator.counters)) for uid, operator in epoch.operators.items()},
+        }
         for epoch in done.epochs
-        for operator in epoch.operators.values()
     ]
-    state = savepoint(name, store=str(folder / "store")).tables("op", spark)["rows"]
-    late = {side: versions(folder / f"{name}-{side}") for side in taken}
-    return Ran(versions(folder / name), counts, sorted(map(str, state.collect())), passes, late)
+    stored = savepoint(name, store=str(folder / "store"))
+    state = {uid: sorted(map(str, stored.tables(uid, spark)["rows"].collect())) for uid in shown}
+    return Ran({output: versions(folder / name / output) for output in outputs}, counts, state, passes)
 
 
-@pytest.mark.parametrize(
-    "declare",
-    [
-        pytest.param(lambda rows: rows.latest(by=["k"]).uid("op").with_columns(twice="v * 2"), id="latest"),
-        pytest.param(
-            lambda rows: rows.latest(by=["k"], sequence="version", deleted="gone", unchanged={"v": "v = -7.25"}).uid("op"),
-            id="latest by a sequence",
-        ),
-        pytest.param(lambda rows: rows.top_n(2, by=["k"], order="v DESC", rank="place").uid("op"), id="top_n with places"),
-        pytest.param(
-            lambda rows: rows.with_columns(id="concat_ws(' ', t, v, version)").top_n(3, order="version DESC, t", key=["id"]).uid("op"),
-            id="top_n of one group",
-        ),
-    ],
-)
-def test_tables_counts_and_state_are_those_of_data_frames(
-    declare: Declare, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tables_counts_and_state_are_those_of_data_frames(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     land(tmp_path / "landing")
-    made = run(spark, tmp_path, "made", declare, monkeypatch, after=NEVER)
-    prepared = run(spark, tmp_path, "prepared", declare, monkeypatch, after=0)
-    later = run(spark, tmp_path, "later", declare, monkeypatch, after=2)
-    assert prepared.table == later.table == made.table
+    made = run(spark, tmp_path, "made", monkeypatch, after=NEVER)
+    prepared = run(spark, tmp_path, "prepared", monkeypatch, after=0)
+    later = run(spark, tmp_path, "later", monkeypatch, after=2)
+    assert prepared.tables == later.tables == made.tables
     assert prepared.counts == later.counts == made.counts
     assert prepared.state == later.state == made.state
-    assert len(made.table) > EPOCHS // 2
+    # Of side outputs each version has more than the one before, since rows are added to them.
+    assert all(len(table) > EPOCHS // 2 for table in made.tables.values())
+    assert all(made.tables[side][-1] for side in SIDES)
     assert made.passes == []
-    assert set(prepared.passes) == {"pairs op", "pairs op stored", "output shown changes"}
-    assert set(later.passes) == {"pairs op stored", "output shown changes"}
-
-
-def test_so_are_side_outputs(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sides = {"outdated": tm.OutputTag("outdated"), "incomplete": tm.OutputTag("incomplete")}
-
-    def declare(rows: tm.Stream) -> tm.Stream:
-        tags = {f"{name}_to": tag for name, tag in sides.items()}
-        newest = rows.latest(by=["k"], sequence="version", deleted="gone", unchanged={"v": "v = -7.25"}, **tags)  # type: ignore[arg-type]
-        return newest.uid("op")
-
-    land(tmp_path / "landing")
-    made = run(spark, tmp_path, "made", declare, monkeypatch, after=NEVER, sides=sides)
-    prepared = run(spark, tmp_path, "prepared", declare, monkeypatch, after=0, sides=sides)
-    assert prepared.sides == made.sides
-    # Rows are added to them: each version has more than the one before.
-    assert all(len(table) > EPOCHS // 2 for table in made.sides.values())
-    assert all(table[-1] for table in made.sides.values())
-    assert prepared.table == made.table
-    assert prepared.counts == made.counts
-    assert prepared.state == made.state
-    # Rows that are looked up again, in an order that Spark numbers them in, are cached for the epoch: their pass reads no files.
-    assert set(prepared.passes) == {"output shown changes"}
-    assert made.passes == []
+    for uid in made.state:
+        output = f"output {uid} changes"
+        # Rows that are looked up again, in an order that Spark numbers them in, are cached for the epoch: their pass reads no files.
+        first, stored = (set(), set()) if uid == "sided" else ({f"pairs {uid}"}, {f"pairs {uid} stored"})
+        assert {name for name in prepared.passes if uid in name.split()} == first | stored | {output}
+        assert {name for name in later.passes if uid in name.split()} == stored | {output}

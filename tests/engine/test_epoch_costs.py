@@ -20,6 +20,7 @@ import pytest
 
 import tidemark as tm
 from tests.engine.lab import NOW
+from tests.few_rows import counted_rules
 from tidemark.spark.resources.sampler import THREAD
 from tidemark.state.log.progress import EpochProgress
 from tidemark.testing.manual_clock import ManualClock
@@ -99,7 +100,8 @@ def costs_of(job: tm.Job, store: Path, spark: SparkSession, monkeypatch: pytest.
         calls[0], before[0] = 0, files
 
     monkeypatch.setattr(py4j.java_gateway.GatewayClient, "send_command", counted)
-    tm.run(job, spark=spark, clock=ManualClock(NOW), on_epoch=note)
+    with counted_rules(spark):
+        tm.run(job, spark=spark, clock=ManualClock(NOW), on_epoch=note)
     assert len(costs) == EPOCHS
     assert costs[0].rules > 1_000  # the first epoch's plans were made
     return costs

@@ -37,6 +37,25 @@ def test_frames_are_made_without_asking_for_classes(spark: SparkSession, monkeyp
     assert not asked
 
 
+def test_a_class_is_asked_for_once_part_by_part(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
+    assert jvm.org.apache.spark.sql.types.StructType().size() == 0
+    asked: list[str] = []
+    ask = py4j.java_gateway.JavaPackage.__getattr__
+
+    def noted(package: Any, name: str) -> Any:
+        asked.append(name)
+        return ask(package, name)
+
+    monkeypatch.setattr(py4j.java_gateway.JavaPackage, "__getattr__", noted)
+    assert jvm.org.apache.spark.sql.types.StructType().size() == 0
+    assert asked == []
+    # A class may come with a jar.
+    for _ in range(2):
+        assert isinstance(jvm.org.apache.NoSuchClass, py4j.java_gateway.JavaPackage)
+    assert asked == ["NoSuchClass", "NoSuchClass"]
+
+
 def test_arguments_of_numpy_are_converted(spark: SparkSession) -> None:
     jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
     assert jvm.java.lang.Math.abs(np.int64(-3)) == 3

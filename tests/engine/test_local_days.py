@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -33,15 +34,19 @@ ZONES = ["Europe/Berlin", "Europe/Paris", "America/New_York", "America/Puerto_Ri
 NOON = 1_679_745_600_000  # 2023-03-25 12:00 UTC, the day before clocks are set forward in Europe
 
 
-def changes(clock: LocalClock, first: int, last: int) -> Iterator[int]:
-    """Yield instants at which clocks change."""
-    for at in range(first, last, 60 * DAY):
-        low, high = at, at + 60 * DAY
-        if clock.offset(low) != clock.offset(high):
-            while high - low > 1:
-                middle = (low + high) // 2
-                low, high = (middle, high) if clock.offset(middle) == clock.offset(at) else (low, middle)
-            yield high
+def with_changes(clock: LocalClock, first: int, last: int) -> list[int]:
+    """Return the begins of the times of sixty days in which clocks change."""
+    offsets = [(at, clock.offset(at)) for at in range(first, last + 60 * DAY, 60 * DAY)]
+    return [at for (at, offset), (end, later) in pairwise(offsets) if at < last and offset != later]
+
+
+def change_behind(clock: LocalClock, begin: int) -> int:
+    """Return the instant at which clocks change within sixty days."""
+    low, high, before = begin, begin + 60 * DAY, clock.offset(begin)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if clock.offset(middle) == before else (low, middle)
+    return high
 
 
 def moments(random: Random) -> Iterator[tuple[str, int]]:
@@ -49,10 +54,11 @@ def moments(random: Random) -> Iterator[tuple[str, int]]:
     first, last = (int(datetime(year, 1, 1, tzinfo=UTC).timestamp()) * 1000 for year in (1972, 2037))
     for zone in sorted(zone_names()):
         clock = local_clock(zone)
-        found = list(changes(clock, first, last))
+        found = with_changes(clock, first, last)
         for _ in range(2):
             yield zone, random.randrange(first, last)
-        for change in random.sample(found, min(4, len(found))):
+        for begin in random.sample(found, min(4, len(found))):
+            change = change_behind(clock, begin)
             for near in (-1, 0, random.randrange(-2 * HOUR, 2 * HOUR), random.randrange(-DAY, DAY)):
                 yield zone, change + near
 

@@ -55,11 +55,14 @@ class Bench:
         pq.write_table(rows, self.landing / name)
         os.utime(self.landing / name, (1_600_000_000 + number,) * 2)
 
+    def stream(self, name: str, *, files: int = 1, **watermarks: Any) -> tm.Stream:
+        """Return a source of the files, so many in an epoch."""
+        spec = tm.files(str(self.landing), format="parquet", schema=self.schema, max_files_per_epoch=files)
+        return tm.source(name, spec, watermarks=tm.bounded_out_of_orderness("1 minute", timestamp="t", **watermarks))
+
     def run(self, name: str, declare: Callable[[tm.Stream], Streams], **settings: Any) -> tuple[list[EpochProgress], dict[str, list[Any]]]:
         """Run a job to the end of input; returns its epochs, and the rows of each output, sorted."""
-        spec = tm.files(str(self.landing), format="parquet", schema=self.schema, max_files_per_epoch=settings.pop("files", 1))
-        watermarks = tm.bounded_out_of_orderness("1 minute", timestamp="t", **settings.pop("watermarks", {}))
-        streams = declare(tm.source("landing", spec, watermarks=watermarks))
+        streams = declare(self.stream("landing", files=settings.pop("files", 1), **settings.pop("watermarks", {})))
         places = {output: self.folder / name / output for output in streams}
         outputs = {output: tm.parquet(stream, str(places[output])) for output, stream in streams.items()}
         job = tm.Job(name, outputs=outputs, store=str(self.folder / "store"))
@@ -97,18 +100,34 @@ def windows_of_rides(rows: tm.Stream) -> Streams:
     return {"panes": shown, "late": panes.side_output(late), "small": known.side_output(small)}
 
 
+def windows_of_other_kinds(bench: Bench) -> Streams:
+    """Return windows that are read in other ways, each of a source of its own; a column of one is made by a function."""
+    noted = bench.stream("noted").with_columns(noted=lambda: F.col("fare") * 2).key_by("k").window(tm.tumbling("1 minute"))
+    return {
+        "noted": noted.aggregate(n=tm.max("noted")).uid("noted"),
+        "sliding": sliding(bench.stream("sliding")).uid("sliding"),
+        "early": early(bench.stream("early")).uid("early"),
+    }
+
+
 def test_rows_and_counts_are_those_of_data_frames(spark: SparkSession, tmp_path: Path, passes: Passes) -> None:
     bench = Bench(spark, tmp_path, rides(5), "k STRING, t BIGINT, fare DOUBLE")
+
+    def declare(rows: tm.Stream) -> Streams:
+        return {**windows_of_rides(rows), **windows_of_other_kinds(bench)}
+
     passes.after(NEVER)
-    made_epochs, made_rows = bench.run("made", windows_of_rides)
+    made_epochs, made_rows = bench.run("made", declare)
     assert passes.ran == []
     passes.after(0)
-    epochs, rows = bench.run("prepared", windows_of_rides)
+    epochs, rows = bench.run("prepared", declare)
     assert passes.refused == {}
     # After the first, each epoch begins strictly, since the one before had malformed rows.
     assert passes.ran.count("process per-minute") == 1
     assert passes.ran.count("process per-minute strict") == 4
     assert "output panes merged" in passes.ran or "output panes alone" in passes.ran
+    for uid in ("noted", "sliding", "early"):
+        assert any(name.startswith(f"process {uid} strict") for name in passes.ran), uid
     assert rows == made_rows
     assert counted(epochs) ^ counted(made_epochs) == set()
     assert len(rows["panes"]) > 8
@@ -167,40 +186,42 @@ def test_columns_of_many_types(spark: SparkSession, tmp_path: Path, passes: Pass
     assert {"process w", "output panes alone"} <= set(passes.ran)
 
 
-@pytest.mark.parametrize(
-    ("expression", "reason"),
-    [
-        ("fare + rand()", "each run has other values of rand"),
-        ("if(current_date() > DATE'2000-01-01', fare, 0)", "the plan asks for the time"),
-        ("if(current_timestamp() > TIMESTAMP'2000-01-01', fare, 0)", "the plan asks for the time"),
-    ],
-)
-def test_plans_whose_rows_differ_each_time_are_not_kept(
-    expression: str, reason: str, spark: SparkSession, tmp_path: Path, passes: Passes
-) -> None:
-    def declare(rows: tm.Stream) -> Streams:
-        noted = rows.with_columns(noted=expression)
-        return {"panes": noted.key_by("k").window(tm.tumbling("1 minute")).aggregate(n=tm.sum("noted")).uid("w")}
+def test_plans_whose_rows_differ_each_time_are_not_kept(spark: SparkSession, tmp_path: Path, passes: Passes) -> None:
+    reasons = {
+        "fare + rand()": "each run has other values of rand",
+        "if(current_date() > DATE'2000-01-01', fare, 0)": "the plan asks for the time",
+        "if(current_timestamp() > TIMESTAMP'2000-01-01', fare, 0)": "the plan asks for the time",
+    }
 
-    passes.after(0)
     bench = Bench(spark, tmp_path, rides(3), "k STRING, t BIGINT, fare DOUBLE")
-    bench.run("job", declare)
-    assert "process w" not in passes.ran
-    assert reason in passes.refused["process w"]
 
+    def declare(_: tm.Stream) -> Streams:
+        noted = {uid: bench.stream(uid).with_columns(noted=expression) for uid, expression in zip("abc", reasons, strict=True)}
+        windows = {uid: stream.key_by("k").window(tm.tumbling("1 minute")) for uid, stream in noted.items()}
+        return {uid: window.aggregate(n=tm.sum("noted")).uid(uid) for uid, window in windows.items()}
 
-def test_a_column_made_by_a_function_is_kept(spark: SparkSession, tmp_path: Path, passes: Passes) -> None:
-    def declare(rows: tm.Stream) -> Streams:
-        noted = rows.with_columns(noted=lambda: F.col("fare") * 2)
-        return {"panes": noted.key_by("k").window(tm.tumbling("1 minute")).aggregate(n=tm.max("noted")).uid("w")}
-
-    bench = Bench(spark, tmp_path, rides(4), "k STRING, t BIGINT, fare DOUBLE")
-    passes.after(NEVER)
-    _, made = bench.run("made", declare)
     passes.after(0)
-    _, rows = bench.run("prepared", declare)
-    assert rows == made
-    assert "process w" in passes.ran
+    bench.run("job", declare)
+    for uid, reason in zip("abc", reasons.values(), strict=True):
+        assert f"process {uid}" not in passes.ran
+        assert reason in passes.refused[f"process {uid}"]
+
+
+def test_a_pass_has_the_settings_of_its_session_in_its_task(spark: SparkSession, tmp_path: Path, passes: Passes) -> None:
+    """How dates are parsed is asked for where they are."""
+    lenient = spark.newSession()
+    lenient.conf.set("spark.sql.legacy.timeParserPolicy", "LEGACY")
+    days = [pa.table({"k": [f"2024-1-{epoch}"], "t": [epoch * MINUTE], "fare": [1.0]}) for epoch in range(1, 4)]
+
+    def declare(rows: tm.Stream) -> Streams:
+        dated = rows.with_columns(day="to_date(k, 'yyyy-MM-dd')").key_by("day").window(tm.tumbling("1 minute"))
+        return {"panes": dated.aggregate(n=tm.count()).uid("w")}
+
+    passes.after(0)
+    _, rows = Bench(lenient, tmp_path, days, "k STRING, t BIGINT, fare DOUBLE").run("job", declare)
+    assert len(rows["panes"]) == 3
+    assert passes.refused == {}
+    assert passes.ran.count("process w") == 3
 
 
 def test_many_rows_in_few_bytes_are_read_by_spark(
@@ -293,9 +314,9 @@ def test_a_pass_that_fails_by_itself_is_given_up(
 
 
 def sliding(rows: tm.Stream) -> tm.Stream:
-    late = tm.OutputTag("late")
+    late = tm.OutputTag("late-of-sliding")
     windowed = rows.key_by("k").window(tm.sliding("5 minutes", "1 minute")).allowed_lateness("1 minute").late_to(late)
-    return windowed.aggregate(n=tm.count(), first=tm.first("fare"), last=tm.last("fare")).uid("w")
+    return windowed.aggregate(n=tm.count(), first=tm.first("fare"), last=tm.last("fare"))
 
 
 def in_order(rows: tm.Stream) -> tm.Stream:
@@ -305,20 +326,16 @@ def in_order(rows: tm.Stream) -> tm.Stream:
 
 def early(rows: tm.Stream) -> tm.Stream:
     windowed = rows.key_by("k").window(tm.tumbling("5 minutes")).trigger(tm.count_trigger(2))
-    return windowed.aggregate(n=tm.count(), most=tm.max("fare")).uid("w")
+    return windowed.aggregate(n=tm.count(), most=tm.max("fare"))
 
 
-@pytest.mark.parametrize(
-    ("declare", "splits"), [(sliding, None), pytest.param(in_order, None, marks=only_long), (in_order, "k"), (early, None)]
-)
-def test_other_windows(
-    declare: Callable[[tm.Stream], tm.Stream], splits: str | None, spark: SparkSession, tmp_path: Path, passes: Passes
-) -> None:
+@pytest.mark.parametrize("splits", [pytest.param(None, marks=only_long), "k"])
+def test_windows_whose_elements_are_in_order(splits: str | None, spark: SparkSession, tmp_path: Path, passes: Passes) -> None:
     bench = Bench(spark, tmp_path, rides(5), "k STRING, t BIGINT, fare DOUBLE")
     passes.after(NEVER)
-    made_epochs, made = bench.run("made", lambda rows: {"panes": declare(rows)}, watermarks={"split_by": splits})
+    made_epochs, made = bench.run("made", lambda rows: {"panes": in_order(rows)}, watermarks={"split_by": splits})
     passes.after(0)
-    epochs, rows = bench.run("prepared", lambda rows: {"panes": declare(rows)}, watermarks={"split_by": splits})
+    epochs, rows = bench.run("prepared", lambda rows: {"panes": in_order(rows)}, watermarks={"split_by": splits})
     assert passes.refused == {}
     assert any(name.startswith("process w strict") for name in passes.ran)
     assert rows == made

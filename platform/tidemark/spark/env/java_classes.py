@@ -15,6 +15,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from py4j import protocol
+from py4j.java_gateway import JavaPackage
 from py4j.protocol import Py4JError
 from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
@@ -34,6 +35,9 @@ _OF_METHODS: Final = (
     "org.apache.spark.sql.expressions.Window",
 )
 """Classes that are asked for static methods and objects only, by the names that PySpark uses."""
+
+_PACKAGES: Final = ("org", "java", "scala")
+"""Packages that are asked for others and for classes, part by part."""
 
 _OTHERS: Final = ("org.apache.spark.sql.Observation", "org.apache.spark.sql.classic.SparkSession")
 """Classes of which instances are made."""
@@ -93,6 +97,24 @@ class _KnownMethods:
         return found
 
 
+class _KnownPackage:
+    """A package of the JVM with the packages and classes that it was asked for."""
+
+    def __init__(self, package: JavaPackage) -> None:
+        self._package = package
+
+    def __getattr__(self, name: str) -> object:
+        # Called for what is not there yet.
+        found = getattr(self._package, name)
+        if isinstance(found, JavaPackage):
+            if not name.islower():
+                # A class that is not there: its jar may come.
+                return found
+            found = _KnownPackage(found)
+        setattr(self, name, found)
+        return found
+
+
 def keep_java_classes(context: SparkContext) -> None:
     """Have PySpark find the classes that it uses for columns and frames without the JVM; at the second call nothing is done.
 
@@ -106,6 +128,8 @@ def keep_java_classes(context: SparkContext) -> None:
     found = {name: getattr(view, name) for name in (*_OF_METHODS, *_OTHERS)}
     for name, java_class in found.items():
         setattr(view, name, _KnownMethods(java_class) if name in _OF_METHODS else java_class)
+    for name in _PACKAGES:
+        setattr(view, name, _KnownPackage(getattr(view, name)))
 
 
 def recognize_numpy_without_pandas() -> None:

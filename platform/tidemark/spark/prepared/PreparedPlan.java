@@ -25,6 +25,7 @@ import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.CollectMetricsExec;
 import org.apache.spark.sql.execution.CollectMetricsExec$;
 import org.apache.spark.sql.execution.FileSourceScanExec;
+import org.apache.spark.sql.execution.SQLExecution$;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.datasources.FileIndex;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
@@ -77,8 +78,8 @@ public final class PreparedPlan {
     scala.Option before = activate();
     try {
       SparkPlan bound = bind(paths, numbers);
-      // A join may make many rows of few; the task stops at the first one too many.
-      byte[][] batches = (byte[][]) made.toArrowBatchRdd(bound).take(MOST_BATCHES + 1);
+      // With the session's settings in the task, as in that of any query.
+      byte[][] batches = (byte[][]) SQLExecution$.MODULE$.withSQLConfPropagated(made.sparkSession(), new Batches(made, bound));
       if (batches.length > MOST_BATCHES) {
         throw new IllegalStateException("the pass has more than " + MOST_BATCHES + " batches of rows");
       }
@@ -241,6 +242,22 @@ public final class PreparedPlan {
         return other.apply(node);
       }
       return copy((TreeNode) node, ((FileSourceScanExec) node).relation(), relations.next());
+    }
+  }
+
+  /** Runs a plan, up to one batch too many. */
+  private static final class Batches extends scala.runtime.AbstractFunction0 {
+    private final Dataset made;
+    private final SparkPlan bound;
+
+    Batches(Dataset made, SparkPlan bound) {
+      this.made = made;
+      this.bound = bound;
+    }
+
+    public Object apply() {
+      // A join may make many rows of few; the task stops at the first one too many.
+      return made.toArrowBatchRdd(bound).take(MOST_BATCHES + 1);
     }
   }
 
