@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from tests.engine.lab import NOW, require_conservation
 from tidemark.spark.prepared.prepared_pass import PreparedPass
 from tidemark.spark.prepared.prepared_plan import PassRows
 from tidemark.state.log.progress import EpochProgress
+from tidemark.state.log.records import StateFile
 from tidemark.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
@@ -92,13 +94,14 @@ def versions(place: Path) -> list[list[str]]:
     return [sorted(map(str, DeltaTable(str(place), version=each).to_pyarrow_table().to_pylist())) for each in range(newest + 1)]
 
 
-def state_rows(name: str, uid: str, store: Path) -> list[tuple[str, int, list[str]]]:
-    """Return the table, the epoch and the rows of each state file of an operator, without nulls: a file may lack columns that are null."""
-    files = tm.savepoints_of(name, store=str(store)).take("compared").record.operators[uid].files
-    found = []
-    for file in files:
-        rows = pq.ParquetFile(store / name / file.path).read().to_pylist()
-        assert len(rows) == file.rows
-        texts = (str(sorted((name, value) for name, value in row.items() if value is not None)) for row in rows)
-        found.append((file.part, file.epoch, sorted(texts)))
-    return sorted(found)
+def state_rows(name: str, uids: Iterable[str], store: Path) -> dict[str, list[tuple[str, int, list[str]]]]:
+    """Return the table, the epoch and the rows of each state file of operators, without nulls: a file may lack columns that are null."""
+    record = tm.savepoints_of(name, store=str(store)).take("compared").record
+    return {uid: sorted(map(partial(_file_rows, store / name), record.operators[uid].files)) for uid in uids}
+
+
+def _file_rows(folder: Path, file: StateFile) -> tuple[str, int, list[str]]:
+    rows = pq.ParquetFile(folder / file.path).read().to_pylist()
+    assert len(rows) == file.rows
+    texts = (str(sorted((name, value) for name, value in row.items() if value is not None)) for row in rows)
+    return file.part, file.epoch, sorted(texts)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -22,32 +23,45 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 MINUTE = 60_000
-EPOCHS = {"left": 6, "right": 5}
+PACE, BEHIND = 2 * MINUTE, 8 * MINUTE
+"""How far event time goes on with each epoch, and how far behind elements are at most."""
+
+EPOCHS = {"left": 4, "right": 3}
 """Of the right there are fewer, so that the last epoch has rows of one input only."""
 
-HOWS = ["inner", "left", "right", "full", "semi", "anti"]
+MORE_EPOCHS = {"left": 6, "right": 5}
+"""So many that versions are late that may be corrected for two minutes."""
 
-Join = Callable[[tm.Stream, tm.Stream], tm.Stream]
+HOWS: tuple[Any, ...] = ("inner", "left", "right", "full", "semi", "anti")
+
+Late = Mapping[str, Any]
+"""The keys of a join, and where its late elements go."""
+
+Join = Callable[[tm.Stream, tm.Stream, Late], tm.Stream]
 
 
 @dataclass(frozen=True)
 class Ran:
-    """The content of each version of the tables, the counts of each epoch, the state's files before the end, and the passes that ran."""
+    """What a job of joins left.
+
+    ``tables`` is the content of each version of the tables, by output; ``counts`` are those of each epoch; ``state`` are the files of each
+    join before the end; ``passes`` are the prepared passes that ran.
+    """
 
     tables: dict[str, list[list[str]]]
     counts: list[set[str]]
-    state: list[Any]
+    state: dict[str, list[Any]]
     passes: list[str]
 
 
-def land(folder: Path) -> None:
+def land(folder: Path, epochs: Mapping[str, int]) -> None:
     """Write a file for each epoch and input: rows on time, behind the watermark, and late; with null keys and NaN."""
-    for seed, (side, epochs) in enumerate(EPOCHS.items()):
+    for seed, (side, count) in enumerate(epochs.items()):
         drawn = Random(seed)
         (folder / side).mkdir(parents=True)
-        for epoch in range(epochs):
+        for epoch in range(count):
             keys = [*drawn.choices(["a", "b", "ä", f"only {epoch}", None], k=14), "a"]
-            times = [max(0, epoch * MINUTE + drawn.randrange(-4 * MINUTE, MINUTE)) for _ in keys]
+            times = [BEHIND + epoch * PACE + drawn.randrange(-BEHIND, MINUTE) for _ in keys]
             values = drawn.choices([1.5, -0.0, float("nan"), None], k=len(keys))
             numbers = drawn.choices([1, 1, 2, None], k=len(keys))
             columns: dict[str, pa.Array] = {"id": pa.array([100 * epoch + number for number in range(len(keys))], pa.int64())}
@@ -58,122 +72,133 @@ def land(folder: Path) -> None:
             os.utime(file, (1_600_000_000 + epoch,) * 2)
 
 
-def elements(folder: Path, side: str) -> tm.Stream:
+def source_name(join: str, side: str) -> str:
+    return f"{join}_{side}".replace("-", "_")
+
+
+def elements(folder: Path, side: str, name: str) -> tm.Stream:
+    """Return the rows of a side as a source of its own: what several joins read is cached, and not prepared."""
     spec = tm.files(str(folder / side), format="parquet", schema="id BIGINT, k STRING, n INT, t BIGINT, v DOUBLE", max_files_per_epoch=1)
-    rows = tm.source(side, spec, watermarks=tm.bounded_out_of_orderness("1 minute", timestamp="t"))
+    rows = tm.source(source_name(name, side), spec, watermarks=tm.bounded_out_of_orderness("1 minute", timestamp="t"))
     return rows.filter("v IS NULL OR v <> 9")
 
 
+def outputs_of(folder: Path, joins: Mapping[str, Join], upserted: Collection[str]) -> dict[str, tm.Output]:
+    """Return the outputs of a job: of each join its pairs, and the late elements of both inputs."""
+    outputs = {}
+    for name, join in joins.items():
+        left = elements(folder, "left", name).select("id", "k", "n", x="v")
+        right = elements(folder, "right", name).select("k", "n", y="v")
+        tags = {side: tm.OutputTag(f"{name}-{side}") for side in EPOCHS}
+        joined = join(left, right, {"on": ["k", "n"], **{f"late_{side}_to": tag for side, tag in tags.items()}}).uid(name)
+        shown = joined.filter("k IS NULL OR k <> 'none'").with_columns(twice="x * 2")
+        outputs[name] = tm.delta(shown, str(folder / name), mode="upsert" if name in upserted else "append")
+        outputs |= {tag.name: tm.delta(joined.side_output(tag), str(folder / tag.name)) for tag in tags.values()}
+    return outputs
+
+
 def run(
-    spark: SparkSession, folder: Path, name: str, join: Join, monkeypatch: pytest.MonkeyPatch, *, after: int, mode: Any = "append"
+    spark: SparkSession,
+    folder: Path,
+    joins: Mapping[str, Join],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    after: int,
+    upserted: Collection[str] = (),
+    epochs: Mapping[str, int] = EPOCHS,
 ) -> Ran:
-    """Run a job of a join over the landed files, with plans made after so many epochs, then again to the end of input."""
-    joined = join(elements(folder, "left").select("id", "k", "n", x="v"), elements(folder, "right").select("k", "n", y="v")).uid("joined")
-    shown = joined.filter("k IS NULL OR k <> 'none'").with_columns(twice="x * 2")
-    streams = {"pairs": shown, "late_left": joined.side_output(LATE_LEFT), "late_right": joined.side_output(LATE_RIGHT)}
-    modes = {"pairs": mode}
-    outputs = {each: tm.delta(stream, str(folder / name / each), mode=modes.get(each, "append")) for each, stream in streams.items()}
-    job = tm.Job(name, outputs=outputs, store=str(folder / "store"))
+    """Run a job of joins over the landed files, with plans made after so many epochs, then again to the end of input."""
+    land(folder, epochs)
+    outputs = outputs_of(folder, joins, upserted)
+    job = tm.Job("joins", outputs=outputs, store=str(folder / "store"))
     first, passes = run_noted(spark, job, monkeypatch, after=after, end_of_input=False)
-    state = state_rows(name, "joined", folder / "store")
+    state = state_rows("joins", joins, folder / "store")
     last, more = run_noted(spark, job, monkeypatch, after=after)
-    tables = {output: versions(folder / name / output) for output in outputs}
+    tables = {output: versions(folder / output) for output in outputs}
     return Ran(tables, [counted(done.epochs) for done in (first, last)], state, [*passes, *more])
 
 
-LATE_LEFT, LATE_RIGHT = tm.OutputTag("left"), tm.OutputTag("right")
-LATE: dict[str, Any] = {"on": ["k", "n"], "late_left_to": LATE_LEFT, "late_right_to": LATE_RIGHT}
-
-
-def require_same(spark: SparkSession, folder: Path, join: Join, monkeypatch: pytest.MonkeyPatch, *, mode: str = "append") -> Ran:
-    """Require that prepared passes make what DataFrames make; return that."""
-    land(folder)
-    made = run(spark, folder, "made", join, monkeypatch, after=NEVER, mode=mode)
-    prepared = run(spark, folder, "prepared", join, monkeypatch, after=0, mode=mode)
+def require_same(spark: SparkSession, folder: Path, joins: Mapping[str, Join], monkeypatch: pytest.MonkeyPatch, **settings: Any) -> Ran:
+    """Require that prepared passes make what DataFrames make; return that. Settings are those of ``run``."""
+    made = run(spark, folder / "made", joins, monkeypatch, after=NEVER, **settings)
+    prepared = run(spark, folder / "prepared", joins, monkeypatch, after=0, **settings)
     assert prepared.tables == made.tables
     assert prepared.counts == made.counts
     assert prepared.state == made.state
     assert made.passes == []
-    assert len({part for part, _, rows in made.state if rows}) == len(EPOCHS)
-    assert all(len(table) > 1 for table in made.tables.values())
-    assert len(made.tables["pairs"]) > EPOCHS["right"] // 2
-    for side, epochs in EPOCHS.items():
-        assert prepared.passes.count(f"elements joined {side}") == epochs
-    assert sum(name.startswith("output pairs ") for name in prepared.passes) >= len(made.tables["pairs"]) - 1
+    assert [output for output, table in made.tables.items() if len(table) < 2] == []
+    epochs = settings.get("epochs", EPOCHS)
+    for name in joins:
+        assert len({part for part, _, rows in made.state[name] if rows}) == len(epochs), name
+        assert len(made.tables[name]) > epochs["right"] // 2, name
+        for side, count in epochs.items():
+            assert prepared.passes.count(f"elements {name} {side}") == count, (name, side)
+        assert sum(each.startswith(f"output {name} ") for each in prepared.passes) >= len(made.tables[name]) - 1, name
     return prepared
 
 
 def require_expired(ran: Ran) -> None:
     """Require that elements of the first epoch were dropped before the end of input."""
-    assert min(epoch for _, epoch, _ in ran.state) > 0
+    for name, files in ran.state.items():
+        assert min(epoch for _, epoch, _ in files) > 0, name
 
 
-@pytest.mark.parametrize("how", HOWS)
-def test_interval_joins(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: Any) -> None:
-    def join(left: tm.Stream, right: tm.Stream) -> tm.Stream:
-        return left.join(right, how=how, within=("-40 seconds", "50 seconds"), **LATE)
-
-    require_expired(require_same(spark, tmp_path, join, monkeypatch))
+def within(how: Any, lower: str, upper: str) -> Join:
+    return lambda left, right, late: left.join(right, how=how, within=(lower, upper), **late)
 
 
-@pytest.mark.parametrize("how", ["full", "semi"])
-def test_interval_joins_of_more_rows_than_one_task_reads(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: Any
+def in_windows(how: Any, window: Any, **settings: Any) -> Join:
+    return lambda left, right, late: left.window_join(right, how=how, window=window, **settings, **late)
+
+
+def as_of(how: Any, **settings: Any) -> Join:
+    return lambda left, right, late: left.join_asof(right, how=how, **settings, **late)
+
+
+def test_interval_joins(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    joins = {how: within(how, "-40 seconds", "50 seconds") for how in HOWS}
+    # The right partners of these are all later.
+    joins |= {f"{how}-later": within(how, "5 seconds", "2 minutes") for how in ("full", "semi")}
+    few = require_same(spark, tmp_path, joins, monkeypatch)
+    require_expired(few)
+    require_same_of_more_rows_than_one_task_reads(few, spark, tmp_path / "many", {how: joins[how] for how in ("full", "semi")}, monkeypatch)
+
+
+def require_same_of_more_rows_than_one_task_reads(
+    few: Ran, spark: SparkSession, folder: Path, joins: Mapping[str, Join], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def join(left: tm.Stream, right: tm.Stream) -> tm.Stream:
-        return left.join(right, how=how, within=("-40 seconds", "50 seconds"), **LATE)
-
-    land(tmp_path)
-    few = run(spark, tmp_path, "few", join, monkeypatch, after=0)
+    """Require that several tasks make of some of the joins what one makes of few rows."""
     monkeypatch.setattr("tidemark.spark.operators.base.tables.FEW_ROWS", 0)
-    many = run(spark, tmp_path, "many", join, monkeypatch, after=0)
-    assert many.tables == few.tables
+    many = run(spark, folder, joins, monkeypatch, after=0)
+    assert many.tables == {output: table for output, table in few.tables.items() if output in many.tables}
     # Several tasks write several files of results.
-    one, other = ([{text for text in run if " files: " not in text} for run in ran.counts] for ran in (many, few))
+    one, other = ([counts_of(counts, joins) for counts in ran.counts] for ran in (many, few))
+    assert all(one)
     assert one == other
-    assert many.state == few.state
+    assert many.state == {name: few.state[name] for name in joins}
     # Input is few rows of files all the same.
-    assert set(many.passes) == {"elements joined left", "elements joined right"}
+    assert set(many.passes) == {f"elements {name} {side}" for name in joins for side in EPOCHS}
 
 
-@pytest.mark.parametrize("how", ["full", "semi"])
-def test_interval_joins_whose_right_partners_are_all_later(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: Any
-) -> None:
-    def join(left: tm.Stream, right: tm.Stream) -> tm.Stream:
-        return left.join(right, how=how, within=("5 seconds", "2 minutes"), **LATE)
-
-    require_expired(require_same(spark, tmp_path, join, monkeypatch))
-
-
-@pytest.mark.parametrize("how", HOWS)
-def test_window_joins(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: Any) -> None:
-    def join(left: tm.Stream, right: tm.Stream) -> tm.Stream:
-        return left.window_join(right, how=how, window=tm.tumbling("30 seconds"), allowed_lateness="1 minute", **LATE)
-
-    require_expired(require_same(spark, tmp_path, join, monkeypatch))
+def counts_of(counts: set[str], names: Iterable[str]) -> set[str]:
+    """Return the counts of these joins with their sources and outputs, without those of files."""
+    known = [
+        name for join in names for name in (join, *(f"{join}-{side}" for side in EPOCHS), *(source_name(join, side) for side in EPOCHS))
+    ]
+    named = re.compile(rf"\d+ (sources|operators|outputs) ({'|'.join(map(re.escape, known))}) ")
+    return {text for text in counts if named.match(text) and " files: " not in text}
 
 
-def test_window_joins_of_overlapping_windows(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def join(left: tm.Stream, right: tm.Stream) -> tm.Stream:
-        return left.window_join(right, how="full", window=tm.sliding("1 minute", "20 seconds"), **LATE)
-
-    require_expired(require_same(spark, tmp_path, join, monkeypatch))
-
-
-@pytest.mark.parametrize("how", ["inner", "left"])
-def test_temporal_joins(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: Any) -> None:
-    def join(left: tm.Stream, right: tm.Stream) -> tm.Stream:
-        return left.join_asof(right, how=how, **LATE)
-
-    ran = require_same(spark, tmp_path, join, monkeypatch)
-    assert sum(name.startswith("answers joined ") for name in ran.passes) >= EPOCHS["left"]
+def test_window_joins(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    joins = {how: in_windows(how, tm.tumbling("30 seconds"), allowed_lateness="1 minute") for how in HOWS}
+    joins["overlapping"] = in_windows("full", tm.sliding("1 minute", "20 seconds"))
+    require_expired(require_same(spark, tmp_path, joins, monkeypatch))
 
 
-@pytest.mark.parametrize("how", ["inner", "left"])
-def test_temporal_joins_that_correct_answers(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: Any) -> None:
-    def join(left: tm.Stream, right: tm.Stream) -> tm.Stream:
-        return left.join_asof(right, how=how, allowed_lateness="2 minutes", key=["id"], **LATE)
-
-    ran = require_same(spark, tmp_path, join, monkeypatch, mode="upsert")
-    assert sum(name.startswith("answers joined ") for name in ran.passes) >= EPOCHS["left"]
+def test_temporal_joins(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hows: tuple[Any, ...] = ("inner", "left")
+    joins = {how: as_of(how) for how in hows}
+    corrected = {f"{how}-corrected": as_of(how, allowed_lateness="2 minutes", key=["id"]) for how in hows}
+    ran = require_same(spark, tmp_path, joins | corrected, monkeypatch, upserted=corrected, epochs=MORE_EPOCHS)
+    for name in joins | corrected:
+        assert sum(each.startswith(f"answers {name} ") for each in ran.passes) >= MORE_EPOCHS["left"], name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -32,11 +32,11 @@ SCHEMA = "op STRING, id INT, k STRING, v DOUBLE, t BIGINT"
 
 @dataclass(frozen=True)
 class Ran:
-    """The content of each version of the table, the counts of each epoch, the state's files, and the prepared passes that ran."""
+    """The content of each version of the tables, the counts of each epoch, the joins' files of state, and the prepared passes that ran."""
 
-    table: list[list[str]]
+    tables: dict[str, list[list[str]]]
     counts: set[str]
-    state: list[Any]
+    state: dict[str, list[Any]]
     passes: list[str]
 
 
@@ -65,53 +65,58 @@ def land(folder: Path) -> None:
             os.utime(file, (1_600_000_000 + epoch,) * 2)
 
 
-def changelog(folder: Path, side: str, **names: str) -> tm.Stream:
+def changelog(folder: Path, side: str, name: str, **names: str) -> tm.Stream:
+    """Return the changes of a side, of a source of their own: what several joins read is cached, and not prepared."""
     spec = tm.files(str(folder / side), format="parquet", schema=SCHEMA, max_files_per_epoch=1)
-    rows = tm.source(side, spec, watermarks=tm.bounded_out_of_orderness("1 minute", timestamp="t"))
+    rows = tm.source(f"{name}_{side}", spec, watermarks=tm.bounded_out_of_orderness("1 minute", timestamp="t"))
     return rows.select("op", "k", **names).as_changelog(key=[next(iter(names))], operation="op").select("k", *names)
 
 
-def joined(folder: Path, how: Any) -> tm.Stream:
-    left, right = changelog(folder, "left", id="id", x="v"), changelog(folder, "right", rid="id", y="v")
-    return left.join(right, on="k", how=how).uid("pairs").filter("coalesce(x, 0) <> 9").with_columns(twice="x * 2")
+def outputs_of(folder: Path, name: str, hows: Collection[Any]) -> dict[str, tm.Output]:
+    """Return an output for each way to join the landed changes, which is its uid, too."""
+    joins = {}
+    for how in hows:
+        left, right = changelog(folder, "left", how, id="id", x="v"), changelog(folder, "right", how, rid="id", y="v")
+        joins[how] = left.join(right, on="k", how=how).uid(how)
+    shown = {how: join.filter("coalesce(x, 0) <> 9").with_columns(twice="x * 2") for how, join in joins.items()}
+    return {how: tm.delta(stream, str(folder / name / how), mode="upsert") for how, stream in shown.items()}
 
 
-def run(spark: SparkSession, folder: Path, name: str, stream: tm.Stream, monkeypatch: pytest.MonkeyPatch, *, after: int) -> Ran:
+def run(spark: SparkSession, folder: Path, name: str, hows: Collection[str], monkeypatch: pytest.MonkeyPatch, *, after: int) -> Ran:
     """Run a job over the landed files, with plans made after so many epochs."""
-    outputs = {"pairs": tm.delta(stream, str(folder / name / "pairs"), mode="upsert")}
-    job = tm.Job(name, outputs=outputs, store=str(folder / "store"))
+    job = tm.Job(name, outputs=outputs_of(folder, name, hows), store=str(folder / "store"))
     done, passes = run_noted(spark, job, monkeypatch, after=after)
-    state = state_rows(name, "pairs", folder / "store")
-    return Ran(versions(folder / name / "pairs"), counted(done.epochs), state, passes)
+    state = state_rows(name, hows, folder / "store")
+    return Ran({how: versions(folder / name / how) for how in hows}, counted(done.epochs), state, passes)
 
 
-def require_same(spark: SparkSession, folder: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def require_same(spark: SparkSession, folder: Path, hows: Collection[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Require that prepared passes make what DataFrames make; return the passes that ran."""
     land(folder)
-    made = run(spark, folder, "made", joined(folder, how), monkeypatch, after=NEVER)
-    prepared = run(spark, folder, "prepared", joined(folder, how), monkeypatch, after=0)
-    assert prepared.table == made.table
+    made = run(spark, folder, "made", hows, monkeypatch, after=NEVER)
+    prepared = run(spark, folder, "prepared", hows, monkeypatch, after=0)
+    assert prepared.tables == made.tables
     assert prepared.counts == made.counts
     assert prepared.state == made.state
-    assert len(made.table) > EPOCHS["right"] // 2
+    assert all(len(table) > EPOCHS["right"] // 2 for table in made.tables.values())
     assert made.passes == []
     return prepared.passes
 
 
-@pytest.mark.parametrize("how", ["inner", "left", "full", "semi", "anti"])
-def test_tables_counts_and_state_are_those_of_data_frames(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
-) -> None:
-    kinds = [name.split()[0] for name in require_same(spark, tmp_path, how, monkeypatch)]
-    assert set(kinds) == {"changes", "versions", "output"}
-    assert kinds.count("changes") == kinds.count("versions") == EPOCHS["left"]
+def test_tables_counts_and_state_are_those_of_data_frames(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hows = ("inner", "left", "full", "semi", "anti")
+    passes = require_same(spark, tmp_path, hows, monkeypatch)
+    for how in hows:
+        kinds = [name.split()[0] for name in passes if name.split()[1] == how]
+        assert set(kinds) == {"changes", "versions", "output"}, how
+        assert kinds.count("changes") == kinds.count("versions") == EPOCHS["left"], how
 
 
 def test_so_are_those_of_changes_that_are_compared_apart(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidemark.spark.operators.regular_join.runtime.MOST_COMPARED", 0)
-    passes = require_same(spark, tmp_path, "full", monkeypatch)
+    passes = require_same(spark, tmp_path, ["full"], monkeypatch)
     assert {name for name in passes if name.startswith("output")} == {
-        "output pairs results left right",
-        "output pairs results left",
-        "output pairs results right",
+        "output full results left right",
+        "output full results left",
+        "output full results right",
     }
