@@ -16,13 +16,15 @@ from tests.control.drivers import Landing, until
 from tidemark.control.driver.driver import FINISHED
 from tidemark.control.launch.processes import kill_session, reap, session_members, spawn
 from tidemark.control.launch.spark_submit import SparkSubmitLauncher
+from tidemark.spark.env.class_archive import archive_options
 from tidemark.spark.env.java import ensure_java
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 HOME = Path(pyspark.__file__).parent
 SPARK_CLASS = str(HOME / "bin" / "spark-class")
-SHORT = "-XX:TieredStopAtLevel=1"
+SHORT = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {archive_options()}".rstrip()
+"""Options of JVMs that do little: seven start here."""
 CONF = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",

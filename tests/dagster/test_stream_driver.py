@@ -8,15 +8,16 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
+from contextlib import chdir
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import dagster as dg
 import pytest
 import yaml
+from click.testing import CliRunner, Result
 from dagster.components.testing.utils import DefsFolderSandbox, create_defs_folder_sandbox
 from deltalake import DeltaTable
 
@@ -27,6 +28,7 @@ from tests.dagster.instances import temporary_instance
 from tests.dagster.sandboxes import MARKS
 from tests.few_rows import FEW_ROWS
 from tests.repeated import repeated
+from tidemark.cli.program.main import main
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.components import TidemarkStreamComponent
 from tidemark.control import JobSpec, launchers_here, observe, read_spec, upgrading_reconciler
@@ -34,6 +36,9 @@ from tidemark.control.launch.run_folder import run_folder
 from tidemark.operations import build_job_definitions
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.state.store.store import JobStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 FORK = "rides-what-if"
 
@@ -105,10 +110,10 @@ class Rides:
         until(lambda: len(self.table(path)) == self.landed - 1 - but, "the rest")
         return [int(str(row["rides"])) for row in self.table(path)]
 
-    def tidemark(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run the command, in the folder of the project."""
-        command = [str(Path(sys.executable).parent / "tidemark"), *arguments]
-        return subprocess.run(command, cwd=self.root, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
+    def tidemark(self, *arguments: str) -> Result:
+        """Run the command, in the folder of the project and in this process: what it runs, it runs in the session of the tests."""
+        with chdir(self.root):
+            return CliRunner().invoke(main, arguments)
 
 
 @pytest.fixture
@@ -133,7 +138,8 @@ def rides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rides]:
                 launchers_here()[seen.handle.launcher].kill(seen.handle)
 
 
-def test_a_life_in_yaml_alone(rides: Rides) -> None:
+def test_a_life_in_yaml_alone(rides: Rides, spark: SparkSession) -> None:
+    assert spark.getActiveSession() is not None, "the command that runs takes the session that is there"
     for _ in range(3):
         rides.land()
     started = rides.operate(start={})
@@ -150,14 +156,14 @@ def test_a_life_in_yaml_alone(rides: Rides) -> None:
     # Another key does not fit the state; a filter does.
     rides.change("- zone", "- fare")
     check = rides.tidemark("check", rides.file)
-    assert check.returncode == 1, check.stderr
+    assert check.exit_code == 1, check.output
     assert "hourly" in check.stdout
     with pytest.raises(Exception, match="hourly"):
         rides.operate(upgrade={"code": rides.file, "good_epochs": 1})
     rides.change("- fare", "- zone")
     rides.change("fare >= 0", "fare > 0")
     check = rides.tidemark("check", rides.file)
-    assert check.returncode == 0, (check.stdout, check.stderr)
+    assert check.exit_code == 0, check.output
 
     before = len(rides.table())
     with repeated(rides.land, every=1):
@@ -176,7 +182,7 @@ def test_a_life_in_yaml_alone(rides: Rides) -> None:
     stopped = rides.operate(stop={"why": "enough"})
     assert (stopped["lifecycle"], stopped["wanted"]) == ("suspended", "suspended")
     ran = rides.tidemark("run", rides.file, "--conf", "spark.ui.enabled=false")
-    assert ran.returncode == 0, ran.stderr
+    assert ran.exit_code == 0, (ran.output, ran.exception)
     assert ran.stdout.startswith("rides: "), "the same state, run in a terminal"
 
 

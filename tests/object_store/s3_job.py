@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 import tidemark as tm
+from tests.few_rows import FEW_ROWS
 from tidemark.spark.env.session import build_session
 from tidemark.state.store.store import JobStore
 from tidemark.testing import ManualClock
@@ -89,7 +90,7 @@ def _sorted(rows: list[dict[str, Any]]) -> list[list[Any]]:
 
 def main(bucket: str) -> dict[str, Any]:
     """Run, take a savepoint, restore it at another parallelism, rewind, and run again; return what was seen after each."""
-    lake = Lake(bucket, build_session("local[2]", conf={"spark.sql.shuffle.partitions": "2"}))
+    lake = Lake(bucket, build_session("local[2]", conf={"spark.sql.shuffle.partitions": "2", **FEW_ROWS}))
     found: dict[str, Any] = {}
     for number in range(2):
         lake.put(number)
