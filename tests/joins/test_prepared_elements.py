@@ -55,7 +55,9 @@ class Ran:
 
 
 def land(folder: Path, epochs: Mapping[str, int]) -> None:
-    """Write a file for each epoch and input: rows on time, behind the watermark, and late; with null keys and NaN."""
+    """Write a file for each epoch and input, unless that is done: rows on time, behind the watermark, and late; null keys and NaN."""
+    if folder.exists():
+        return
     for seed, (side, count) in enumerate(epochs.items()):
         drawn = Random(seed)
         (folder / side).mkdir(parents=True)
@@ -87,8 +89,8 @@ def outputs_of(folder: Path, joins: Mapping[str, Join], upserted: Collection[str
     """Return the outputs of a job: of each join its pairs, and the late elements of both inputs."""
     outputs = {}
     for name, join in joins.items():
-        left = elements(folder, "left", name).select("id", "k", "n", x="v")
-        right = elements(folder, "right", name).select("k", "n", y="v")
+        left = elements(folder.parent / "landed", "left", name).select("id", "k", "n", x="v")
+        right = elements(folder.parent / "landed", "right", name).select("k", "n", y="v")
         tags = {side: tm.OutputTag(f"{name}-{side}") for side in EPOCHS}
         joined = join(left, right, {"on": ["k", "n"], **{f"late_{side}_to": tag for side, tag in tags.items()}}).uid(name)
         shown = joined.filter("k IS NULL OR k <> 'none'").with_columns(twice="x * 2")
@@ -108,7 +110,8 @@ def run(
     epochs: Mapping[str, int] = EPOCHS,
 ) -> Ran:
     """Run a job of joins over the landed files, with plans made after so many epochs, then again to the end of input."""
-    land(folder, epochs)
+    # State names the files of elements, so they are the same ones in each run.
+    land(folder.parent / "landed", epochs)
     outputs = outputs_of(folder, joins, upserted)
     job = tm.Job("joins", outputs=outputs, store=str(folder / "store"))
     first, passes = run_noted(spark, job, monkeypatch, after=after, end_of_input=False)
