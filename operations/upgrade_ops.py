@@ -87,12 +87,12 @@ class UpgradeOperator:
         if not form.wait:
             return _outcome(upgrading.require_step(job))
         with self._operator.observing(context, job):
-            end = upgrading.go_on(job, timeout_ms=to_ms(form.timeout, what="timeout", minimum=1))
+            end = upgrading.resume(job, timeout_ms=to_ms(form.timeout, what="timeout", minimum=1))
         return _outcome(end)
 
     def _upgrading(self, context: dg.OpExecutionContext) -> Upgrading:
         found = self._operator
-        return Upgrading(found.open_store(), found.launchers(), found.clock, by=caller(context), tell=context.log.info)
+        return Upgrading(found.open_store(), found.launchers(), found.clock, by=caller(context), on_progress=context.log.info)
 
     def _begin(self, context: dg.OpExecutionContext, upgrading: Upgrading, request: UpgradeRequest, form: JobForm) -> None:
         begin_upgrade(

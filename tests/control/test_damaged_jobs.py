@@ -186,6 +186,6 @@ def test_a_damaged_status_keeps_nobody_from_starting_and_upgrading(tmp_path: Pat
     world.begin()
     upgrading = world.upgrading()
     world.store.at("fares").put("status.json", DAMAGE)
-    assert upgrading.go_on("fares", timeout_ms=600_000).step == "done"
+    assert upgrading.resume("fares", timeout_ms=600_000).step == "done"
     rows = [number for number, _ in world.rows()]
     assert rows == list(range(len(rows)))

@@ -166,7 +166,7 @@ def test_a_rewind_publishes_first_what_a_killed_driver_had_committed(
         assert done.returncode == 0, done.stderr
         said += done.stdout.splitlines()
     else:
-        tm.rewind("upserts", "good", store=str(killed / "store"), tell=said.append)
+        tm.rewind("upserts", "good", store=str(killed / "store"), on_progress=said.append)
     tm.rewind("upserts", "good", store=str(twin / "store"))
     assert [line for line in said if "is published first" in line] == [
         f"epoch 3, which is committed, is published first: {'last, newest, panes' if by_command else 'newest'}"

@@ -105,7 +105,7 @@ def test_before_any_table_was_put_back_it_is_given_up(job: StoredJob, tmp_path: 
     begin(job)
     kill_at("")
     said: list[str] = []
-    tm.abort_rewind("taxi", store=job.root, tell=said.append)
+    tm.abort_rewind("taxi", store=job.root, on_progress=said.append)
     assert said == ["the rewind to good is aborted: no table was reverted, and taxi resumes after epoch 5"]
     require_as_before(job, tmp_path)
 

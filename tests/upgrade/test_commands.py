@@ -122,7 +122,7 @@ def test_status_says_where_an_upgrade_is_heading_for(tmp_path: Path) -> None:
         assert (view["upgrade"]["step"], view["upgrade"]["heading"], view["upgrade"]["code"]) == ("reverting", "rolled-back", OLD)
     both = type_in("upgrade", JOB, "--abort", "--accept", store=store)
     assert "exclude one another" in both.output
-    world.upgrading().go_on(JOB, timeout_ms=600_000)
+    world.upgrading().resume(JOB, timeout_ms=600_000)
     assert "heading" not in type_in("status", JOB, store=store).output
     view = json.loads(type_in("status", JOB, "--json", store=store).output)
     assert (view["lifecycle"] == "upgrading", view["upgrade"]["step"]) == (False, "rolled-back")
@@ -138,7 +138,7 @@ def test_a_fork_takes_the_jobs_place_in_its_tables(tmp_path: Path) -> None:
     # The label is of the job's code; an earlier release gave it to the fork, too.
     world.want("what-if", version="1")
     begin_upgrade(world.store, promotion_of(world.store, "what-if"), launchers=world.launchers, clock=world.clock, judge=fits)
-    end = world.upgrading().go_on(JOB, timeout_ms=600_000)
+    end = world.upgrading().resume(JOB, timeout_ms=600_000)
     assert (end.step, world.spec.version) == ("done", "")
     assert world.rows() == [(0, OLD), (1, OLD), (2, NEW), (3, NEW), (4, NEW)]
     assert world.spec.outputs_root is None
@@ -151,7 +151,7 @@ def test_a_promotion_may_have_a_label_and_checks_of_its_own(tmp_path: Path) -> N
     fork(world.store, JOB, "good", name="what-if", code=NEW, start=False, clock=world.clock, judge=fits)
     request = promotion_of(world.store, "what-if", version="2", checks=("sums",), within_ms=30_000)
     begin_upgrade(world.store, request, launchers=world.launchers, clock=world.clock, judge=fits)
-    end = world.upgrading().go_on(JOB, timeout_ms=600_000)
+    end = world.upgrading().resume(JOB, timeout_ms=600_000)
     assert (end.step, "sums" in end.reason) == ("rolled-back", True), "nobody ran the check"
     assert (world.spec.code, world.spec.version) == (OLD, "1")
     world.want("what-if", version="1.1")
@@ -163,6 +163,6 @@ def test_a_fork_that_does_not_prove_itself_leaves_the_job_as_it_was(tmp_path: Pa
     SavepointStore(world.store, JOB, world.clock).take("good", epoch=1)
     fork(world.store, JOB, "good", name="what-if", code=NEW, start=False, clock=world.clock, judge=fits)
     begin_upgrade(world.store, promotion_of(world.store, "what-if"), launchers=world.launchers, clock=world.clock, judge=fits)
-    assert world.upgrading().go_on(JOB, timeout_ms=600_000).step == "rolled-back"
+    assert world.upgrading().resume(JOB, timeout_ms=600_000).step == "rolled-back"
     assert world.rows() == [(epoch, OLD) for epoch in range(4)]
     assert world.spec.code == OLD

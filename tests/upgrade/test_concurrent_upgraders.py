@@ -35,7 +35,7 @@ def test_a_dead_upgrader_on_this_machine_is_not_waited_for(tmp_path: Path, monke
     world.begin()
     taken_by(world, monkeypatch, replace(current_owner(), started="another boot:1"))
     begun = world.clock.now_ms()
-    assert world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES).step == "done"
+    assert world.upgrading().resume(JOB, timeout_ms=TEN_MINUTES).step == "done"
     assert world.clock.now_ms() - begun < LEASE_MS
     assert not any("carries it out" in line for line in world.said)
 
@@ -46,8 +46,8 @@ def test_an_upgrader_on_another_machine_is_waited_for_and_named_once(tmp_path: P
     taken_by(world, monkeypatch, OwnerInfo("elsewhere", 4711, "boot:1"))
     until = world.clock.now_ms() + LEASE_MS
     with pytest.raises(NotReachedError, match=r"waits \(bob@host/1 \(process 4711 on host 'elsewhere'\) carries it out\)"):
-        world.upgrading().go_on(JOB, timeout_ms=5_000)
-    assert world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES).step == "done"
+        world.upgrading().resume(JOB, timeout_ms=5_000)
+    assert world.upgrading().resume(JOB, timeout_ms=TEN_MINUTES).step == "done"
     assert [line for line in world.said if "carries it out" in line] == [
         f"bob@host/1 (process 4711 on host 'elsewhere') carries it out, and has its lease until {format_ms(until)}; waiting"
     ]
@@ -107,7 +107,7 @@ def test_accepted_before_any_table_is_reverted_the_new_code_stays(tmp_path: Path
         else:
             other.accept(JOB)
 
-    end = world.upgrading(once(moment, accept)).go_on(JOB, timeout_ms=TEN_MINUTES)
+    end = world.upgrading(once(moment, accept)).resume(JOB, timeout_ms=TEN_MINUTES)
     assert (end.step, end.reason) == ("done", "accepted by ada")
     assert read_rewind(world.store.at(JOB)) is None
     assert not [name for name in world.savepoint_names() if name.startswith("rewind-")]
@@ -143,10 +143,10 @@ def test_accepted_after_tables_were_reverted_the_old_code_has_the_job(tmp_path: 
             accept()
 
     try:
-        end = world.upgrading(hook).go_on(JOB, timeout_ms=TEN_MINUTES)
+        end = world.upgrading(hook).resume(JOB, timeout_ms=TEN_MINUTES)
     except Killed:
         assert dies
-        end = other.go_on(JOB, timeout_ms=TEN_MINUTES)
+        end = other.resume(JOB, timeout_ms=TEN_MINUTES)
     assert back
     assert (end.step, world.spec.code) == ("rolled-back", OLD)
     assert "its tables were reverted to savepoint" in end.reason
@@ -163,9 +163,9 @@ def test_accepting_aborts_the_rewind_of_a_dead_process(tmp_path: Path) -> None:
 
     other = world.upgrading()
     with pytest.raises(Killed):
-        world.upgrading(once("was created refs/rewind", dies)).go_on(JOB, timeout_ms=TEN_MINUTES)
+        world.upgrading(once("was created refs/rewind", dies)).resume(JOB, timeout_ms=TEN_MINUTES)
     assert read_rewind(world.store.at(JOB)) is not None
-    end = other.go_on(JOB, timeout_ms=TEN_MINUTES)
+    end = other.resume(JOB, timeout_ms=TEN_MINUTES)
     assert (end.step, world.spec.code) == ("done", NEW)
     assert read_rewind(world.store.at(JOB)) is None
     check_end(world, end)
@@ -179,5 +179,5 @@ def test_code_whose_results_were_reverted_is_not_accepted(tmp_path: Path) -> Non
         with pytest.raises(UpgradeError, match="the job is rewound already"):
             world.upgrading().accept(JOB)
 
-    end = world.upgrading(once("create control/upgrades", tries)).go_on(JOB, timeout_ms=TEN_MINUTES)
+    end = world.upgrading(once("create control/upgrades", tries)).resume(JOB, timeout_ms=TEN_MINUTES)
     assert end.step == "rolled-back"

@@ -34,7 +34,7 @@ def code_of_driver(world: UpgradeWorld) -> str:
 def test_a_rolled_back_upgrade_starts_the_old_code(tmp_path: Path) -> None:
     world = UpgradeWorld(tmp_path, breaks_at=BREAKS).started()
     world.begin()
-    end = world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES)
+    end = world.upgrading().resume(JOB, timeout_ms=TEN_MINUTES)
     assert end.step == "rolled-back"
     assert (world.status().lifecycle, code_of_driver(world)) == ("running", OLD)
     assert world.said[-2:] == ["fares: starting, epoch 3", "fares: running, epoch 3"]
@@ -51,16 +51,16 @@ def test_the_same_command_starts_the_driver_that_a_dead_process_did_not(tmp_path
         if isinstance(upgrading.advance(step), Wait):
             world.tick(1)
     assert world.alive() == []
-    assert world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES) == step
+    assert world.upgrading().resume(JOB, timeout_ms=TEN_MINUTES) == step
     assert code_of_driver(world) == OLD
     launched = len(world.launched)
-    assert world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES) == step
+    assert world.upgrading().resume(JOB, timeout_ms=TEN_MINUTES) == step
     assert (len(world.launched), world.said) == (launched, [str(step)]), "one that runs is left alone"
 
 
 def test_a_job_that_was_stopped_before_the_upgrade_stays_stopped_and_that_is_reported(tmp_path: Path) -> None:
     world = suspended(UpgradeWorld(tmp_path).started())
-    assert rolled_back(world).go_on(JOB, timeout_ms=TEN_MINUTES).step == "rolled-back"
+    assert rolled_back(world).resume(JOB, timeout_ms=TEN_MINUTES).step == "rolled-back"
     assert (world.spec.wanted, world.alive()) == ("suspended", [])
     assert world.said[-1] == "fares stays suspended, as it was before the upgrade; to start it: `tidemark start fares`"
 
@@ -69,7 +69,7 @@ def test_a_job_that_was_stopped_during_the_upgrade_stays_stopped_and_that_is_rep
     world = UpgradeWorld(tmp_path).started()
     upgrading = world.watched()
     JobClient(world.store, "bob", world.clock).stop(JOB)
-    assert upgrading.go_on(JOB, timeout_ms=TEN_MINUTES).step == "rolled-back"
+    assert upgrading.resume(JOB, timeout_ms=TEN_MINUTES).step == "rolled-back"
     assert world.alive() == []
     assert world.said[-1] == "fares stays suspended, since it was stopped during the upgrade; to start it: `tidemark start fares`"
 
@@ -79,11 +79,11 @@ def test_old_code_that_does_not_start_is_reported_and_the_upgrade_has_ended(tmp_
     world.started()
     upgrading = rolled_back(world)
     world.refuses_to_launch = 1_000
-    assert upgrading.go_on(JOB, timeout_ms=5_000).step == "rolled-back"
+    assert upgrading.resume(JOB, timeout_ms=5_000).step == "rolled-back"
     assert world.said[-1].startswith("[TM416] job 'fares' is failing after 4s, and not yet running")
     assert "Fix: watch it with `tidemark top`" in world.said[-1]
     world.refuses_to_launch, world.unloadable = 0, (OLD,)
-    assert world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES).step == "rolled-back"
+    assert world.upgrading().resume(JOB, timeout_ms=TEN_MINUTES).step == "rolled-back"
     assert world.said[-1] == "fares does not run: [TM100] there is no module fares_v2 (job 'fares'). Fix: give --code-path"
 
 
@@ -95,7 +95,7 @@ def test_new_code_that_was_accepted_is_started_too(tmp_path: Path) -> None:
         upgrading.advance(upgrading.require_step(JOB))
         world.tick(1)
     upgrading.accept(JOB)
-    assert upgrading.go_on(JOB, timeout_ms=TEN_MINUTES).step == "done"
+    assert upgrading.resume(JOB, timeout_ms=TEN_MINUTES).step == "done"
     assert (world.status().lifecycle, code_of_driver(world)) == ("running", NEW)
 
 

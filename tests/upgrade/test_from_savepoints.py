@@ -48,7 +48,7 @@ def test_it_ends_with_the_new_code_from_the_savepoint_or_with_all_that_was(tmp_p
     world = world_with_savepoint(tmp_path, breaks_at=breaks_at)
     before, epoch = world.rows(), SavepointStore(world.store, JOB, world.clock).pins.log.load().epoch
     world.begin(back_to="base", maps=maps)
-    end = world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES)
+    end = world.upgrading().resume(JOB, timeout_ms=TEN_MINUTES)
     assert any("is going back to savepoint base, heading for fares_v2:job version 2" in line for line in world.said)
     taken = SavepointStore(world.store, JOB, world.clock).get(end.upgrade.savepoint)
     assert epoch is not None
@@ -95,7 +95,7 @@ def test_a_changed_savepoint_of_the_epoch_that_the_job_is_at_is_gone_back_to(tmp
         savepoints.dispose("fixed")
     gone = import_changed(savepoints, dropped=2)
     world.begin(back_to="fixed")
-    assert world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES).step == "done"
+    assert world.upgrading().resume(JOB, timeout_ms=TEN_MINUTES).step == "done"
     head = savepoints.pins.log.load().epoch
     assert head is not None
     left = {file.path for file in head.operators["hourly"].files}
@@ -147,10 +147,10 @@ def test_a_rewind_begun_while_the_new_code_was_judged_is_ended_first(tmp_path: P
     begin_upgrade(world.store, world.request(), launchers=world.launchers, by="ada", clock=world.clock, judge=judge)
     way = f"abort the upgrade that was begun since: `tidemark upgrade {JOB} --abort`; then finish it .*--to base"
     with pytest.raises(RewindError, match=way):
-        world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES)
+        world.upgrading().resume(JOB, timeout_ms=TEN_MINUTES)
     upgrading = world.upgrading()
     upgrading.abort(JOB)
-    assert upgrading.go_on(JOB, timeout_ms=TEN_MINUTES).step == "rolled-back"
+    assert upgrading.resume(JOB, timeout_ms=TEN_MINUTES).step == "rolled-back"
     rewind(world.store, JOB, "base", clock=world.clock)
     assert world.rows() == [(0, OLD), (1, OLD)]
 
@@ -165,7 +165,7 @@ def test_a_restore_that_the_job_waits_for_is_made_before_it_is_upgraded(tmp_path
     world.want(JOB, wanted="running")
     world.run(world.reconciler(), 20)
     world.begin()
-    assert world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES).step == "done"
+    assert world.upgrading().resume(JOB, timeout_ms=TEN_MINUTES).step == "done"
 
 
 def test_the_command_asks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,7 +56,7 @@ def promoted(folder: Path, of: Callable[[Path], UpgradeWorld] = UpgradeWorld, **
 
 def test_the_new_code_reads_on_from_the_older_savepoint(tmp_path: Path) -> None:
     world = promoted(tmp_path)
-    end = world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES)
+    end = world.upgrading().resume(JOB, timeout_ms=TEN_MINUTES)
     assert (end.step, end.epoch, end.reason) == ("done", 1, "3 good epochs")
     assert world.rows() == [(0, OLD), (1, OLD), (2, NEW), (3, NEW), (4, NEW)]
     check_end(world, end)
@@ -75,7 +75,7 @@ def test_epochs_of_the_old_code_do_not_count_for_one_that_never_began(tmp_path: 
     else:
         world = promoted(tmp_path, Unloadable)
     before = world.rows()
-    end = world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES)
+    end = world.upgrading().resume(JOB, timeout_ms=TEN_MINUTES)
     assert end.step == "rolled-back"
     assert "attempt 2 failed: [TM100] there is no module fares_v2" in end.reason
     assert world.rows() == before
@@ -111,7 +111,7 @@ def test_what_may_be_done_about_its_rewind_is_said(tmp_path: Path) -> None:
             raise DefinitionError("no further", fix="none")
 
     with pytest.raises(DefinitionError, match="no further"):
-        world.upgrading(stops).go_on(JOB, timeout_ms=TEN_MINUTES)
+        world.upgrading(stops).resume(JOB, timeout_ms=TEN_MINUTES)
     way = rf"it is a step of an upgrade; finish or abort that: `tidemark upgrade {JOB}`, or `tidemark upgrade {JOB} --abort`"
     with pytest.raises(RewindError, match=way):
         require_no_rewind(folder, JOB)
@@ -128,9 +128,9 @@ def test_rows_of_somebody_else_in_the_middle_are_left_out_of_the_way_back(tmp_pa
             write_deltalake(str(world.table), pa.table({"epoch": [99], "code": ["foreign"]}), mode="append")
 
     with pytest.raises(RewindError, match="another writer wrote version"):
-        world.upgrading(writes).go_on(JOB, timeout_ms=TEN_MINUTES)
+        world.upgrading(writes).resume(JOB, timeout_ms=TEN_MINUTES)
     upgrading = world.upgrading()
     upgrading.abort(JOB)
-    end = upgrading.go_on(JOB, timeout_ms=TEN_MINUTES)
+    end = upgrading.resume(JOB, timeout_ms=TEN_MINUTES)
     assert (end.step, world.spec.code) == ("rolled-back", OLD)
     assert (99, "foreign") in world.rows()

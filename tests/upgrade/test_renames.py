@@ -70,7 +70,7 @@ def rewinder(world: UpgradeWorld, said: list[str]) -> Rewinder:
 @pytest.mark.parametrize("breaks_at", [4, 6], ids=["before an epoch", "after some"])
 def test_the_way_back_of_an_upgrade_that_renamed_needs_no_map(tmp_path: Path, breaks_at: int) -> None:
     world = begun(tmp_path, breaks_at=breaks_at)
-    end = world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES)
+    end = world.upgrading().resume(JOB, timeout_ms=TEN_MINUTES)
     assert (end.step, world.status().lifecycle) == ("rolled-back", "running")
     assert world.rows() == [(epoch, OLD) for epoch in range(4)]
     assert operators(world) == {"hourly": 4}
@@ -81,13 +81,13 @@ def test_the_way_back_of_an_upgrade_that_renamed_needs_no_map(tmp_path: Path, br
     # Nor does it stand in the way of the next one.
     world.breaks_at = None
     world.begin(maps=MAPS, version="3")
-    assert world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES).step == "done"
+    assert world.upgrading().resume(JOB, timeout_ms=TEN_MINUTES).step == "done"
     assert set(operators(world)) == {"per-hour"}
 
 
 def test_put_back_to_before_the_renames_the_new_code_gets_them_again(tmp_path: Path) -> None:
     world = begun(tmp_path)
-    assert world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES).step == "done"
+    assert world.upgrading().resume(JOB, timeout_ms=TEN_MINUTES).step == "done"
     SavepointStore(world.store, JOB, world.clock).take("new")
     said: list[str] = []
     done = rewinder(world, said).rewind(JOB, "old", stop=True)
@@ -109,7 +109,7 @@ def test_put_back_to_before_the_renames_the_new_code_gets_them_again(tmp_path: P
 
 def test_of_a_job_that_is_not_started_it_is_said_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = begun(tmp_path)
-    assert world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES).step == "done"
+    assert world.upgrading().resume(JOB, timeout_ms=TEN_MINUTES).step == "done"
     suspended(world)
     said: list[str] = []
     assert rewinder(world, said).rewind(JOB, "old", stop=False).started is None

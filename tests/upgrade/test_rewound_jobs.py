@@ -81,7 +81,7 @@ def test_put_back_to_before_the_end_it_is_started(drained: UpgradeWorld) -> None
 def test_put_back_to_before_the_end_it_is_upgraded(drained: UpgradeWorld) -> None:
     rewind(drained.store, JOB, "good", clock=drained.clock)
     drained.begin()
-    assert drained.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES).step == "done"
+    assert drained.upgrading().resume(JOB, timeout_ms=TEN_MINUTES).step == "done"
     assert drained.rows() == [(0, OLD), (1, OLD), (2, NEW), (3, NEW), (4, NEW)]
 
 
@@ -227,7 +227,7 @@ def test_whoever_starts_it_meanwhile_ends_the_pause(world: UpgradeWorld, who: st
     asks: dict[str, Callable[[], object]] = {
         "start": lambda: client(world).start(JOB),
         "restart": lambda: client(world).restart(JOB),
-        "upgrade": lambda: world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES),
+        "upgrade": lambda: world.upgrading().resume(JOB, timeout_ms=TEN_MINUTES),
     }
     asks[who]()
     assert (world.spec.wanted, world.spec.for_rewind) == ("running", False)
@@ -238,6 +238,6 @@ def test_an_upgrade_that_is_rolled_back_leaves_the_pause_as_it_was(world: Upgrad
     world.run(world.reconciler(), 20)
     world.breaks_at = 6
     world.begin()
-    assert world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES).step == "rolled-back"
+    assert world.upgrading().resume(JOB, timeout_ms=TEN_MINUTES).step == "rolled-back"
     assert (world.spec.wanted, world.spec.for_rewind) == ("suspended", True)
     assert rewinder(world).rewind(JOB, "good", stop=True).started is not None

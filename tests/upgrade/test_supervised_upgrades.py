@@ -80,7 +80,7 @@ def killed(world: UpgradeWorld, axe: Axe, *, by_command: bool) -> bool:
     """Let somebody go on with an upgrade until the axe falls; False where it fell no more."""
     try:
         if by_command:
-            world.upgrading(axe).go_on(JOB, timeout_ms=TEN_MINUTES)
+            world.upgrading(axe).resume(JOB, timeout_ms=TEN_MINUTES)
         else:
             supervise(world, world.reconciler(hook=axe))
     except Killed:
@@ -135,7 +135,7 @@ def test_nobody_goes_on_with_it_while_somebody_else_does(tmp_path: Path, moment:
         world.clock.advance(LEASE_MS + 1)
         ends[0] = supervise(world, others[0])
 
-    end = world.upgrading(sleep).go_on(JOB, timeout_ms=TEN_MINUTES)
+    end = world.upgrading(sleep).resume(JOB, timeout_ms=TEN_MINUTES)
     assert [end] == ends
     assert end.step == "rolled-back"
     check_end(world, end)
@@ -151,7 +151,7 @@ def test_two_supervisors_and_a_command_share_the_steps(tmp_path: Path) -> None:
         world.tick(1)
     told = [step for report in reports for done in report.results for step in done.steps if step.startswith("upgrade ")]
     assert len(told) == len(set(told)), "each step was taken once"
-    assert world.upgrading().go_on(JOB, timeout_ms=0) == step_of(world)
+    assert world.upgrading().resume(JOB, timeout_ms=0) == step_of(world)
     check_end(world, step_of(world))
 
 
@@ -194,7 +194,7 @@ def test_a_note_that_was_left_behind_goes_with_the_next_command(tmp_path: Path) 
     end = supervise(world, world.reconciler())
     folder = world.store.at(JOB)
     write_upgrade_lock(folder, UpgradeLock(end.upgrade.identity, (end.upgrade.savepoint,), end.at))
-    assert world.upgrading().go_on(JOB, timeout_ms=0) == end
+    assert world.upgrading().resume(JOB, timeout_ms=0) == end
     assert read_upgrade_lock(folder) is None
 
 

@@ -54,7 +54,7 @@ def test_when_the_upgrade_has_ended(tmp_path: Path) -> None:
         stopped_by_its_owner(world)
         rows.append(world.rows())
 
-    end = world.upgrading(asleep_before_a_term(world, "putting-back", ended)).go_on(JOB, timeout_ms=TEN_MINUTES)
+    end = world.upgrading(asleep_before_a_term(world, "putting-back", ended)).resume(JOB, timeout_ms=TEN_MINUTES)
     assert end.step == "rolled-back"
     assert len(rows[0]) > BREAKS
     assert world.rows() == rows[0]
@@ -72,7 +72,7 @@ def test_when_another_process_continued_the_upgrade(tmp_path: Path) -> None:
             world.tick(1)
         stopped_by_its_owner(world)
 
-    end = world.upgrading(asleep_before_a_term(world, "going-back", gone_on)).go_on(JOB, timeout_ms=TEN_MINUTES)
+    end = world.upgrading(asleep_before_a_term(world, "going-back", gone_on)).resume(JOB, timeout_ms=TEN_MINUTES)
     assert end.step == "rolled-back"
     assert "by bob changed the spec" in end.reason
     assert world.rows() == before
@@ -97,7 +97,7 @@ def test_when_another_upgrade_was_begun(tmp_path: Path) -> None:
         rewind(store, JOB, "base", clock=world.clock)
     assert world.rows() == before
     assert read_rewind(world.store.at(JOB)) is None
-    assert world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES).step == "done"
+    assert world.upgrading().resume(JOB, timeout_ms=TEN_MINUTES).step == "done"
     assert world.rows() == [*before, *((epoch, NEW) for epoch in range(len(before), len(before) + 3))]
 
 

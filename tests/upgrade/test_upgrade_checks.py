@@ -19,19 +19,19 @@ def test_checks_have_their_word(tmp_path: Path) -> None:
     world.begin(checks=("rows",))
     upgrading = world.upgrading()
     with pytest.raises(NotReachedError, match=r"check rows has not passed.*heading for done"):
-        upgrading.go_on(JOB, timeout_ms=5_000)
+        upgrading.resume(JOB, timeout_ms=5_000)
     step = newest_step(world.store, JOB)
     assert step is not None
     report_upgrade_check(world.store, JOB, UpgradeCheck(step.upgrade.identity, "rows", passed=True, at=world.clock.now_ms()))
     report_check(world.store, CheckVerdict(JOB, "old", passed=False, at=step.at - 1, text="before"))
     report_check(world.store, CheckVerdict(JOB, "mild", passed=False, at=step.at + 1, severity="warn", text="mild"))
-    assert upgrading.go_on(JOB, timeout_ms=TEN_MINUTES).step == "done"
+    assert upgrading.resume(JOB, timeout_ms=TEN_MINUTES).step == "done"
     # What anybody reports to the alerts counts as well.
     world.begin(code="fares_v3:job", version="3", good_epochs=10_000)
     with pytest.raises(NotReachedError, match="good epochs"):
-        upgrading.go_on(JOB, timeout_ms=5_000)
+        upgrading.resume(JOB, timeout_ms=5_000)
     report_check(world.store, CheckVerdict(JOB, "balance", passed=False, at=world.clock.now_ms(), text="7 rows are missing"))
-    end = upgrading.go_on(JOB, timeout_ms=TEN_MINUTES)
+    end = upgrading.resume(JOB, timeout_ms=TEN_MINUTES)
     assert (end.step, end.reason) == ("rolled-back", "failed: check balance (7 rows are missing)")
     assert world.spec.code == NEW
 
@@ -50,19 +50,19 @@ def test_a_check_that_passes_elsewhere_counts_as_one_that_has_to(tmp_path: Path)
     report_check(world.store, CheckVerdict(JOB, "hourly.rows", passed=True, at=world.clock.now_ms()))
     upgrading = world.upgrading()
     with pytest.raises(NotReachedError, match=r"check hourly\.rows has not passed"):
-        upgrading.go_on(JOB, timeout_ms=5_000)
+        upgrading.resume(JOB, timeout_ms=5_000)
     step = newest_step(world.store, JOB)
     assert step is not None
     report_check(world.store, CheckVerdict(JOB, "hourly.rows", passed=True, at=step.at - 1))
     with pytest.raises(NotReachedError, match=r"check hourly\.rows has not passed"):
-        upgrading.go_on(JOB, timeout_ms=1_000)
+        upgrading.resume(JOB, timeout_ms=1_000)
     report_check(world.store, CheckVerdict(JOB, "hourly.rows", passed=True, at=step.at + 1))
-    assert upgrading.go_on(JOB, timeout_ms=TEN_MINUTES).step == "done"
+    assert upgrading.resume(JOB, timeout_ms=TEN_MINUTES).step == "done"
     # What fails after it passed counts, too.
     world.begin(code="fares_v3:job", version="3", checks=("hourly.rows",), good_epochs=10_000)
     with pytest.raises(NotReachedError):
-        upgrading.go_on(JOB, timeout_ms=5_000)
+        upgrading.resume(JOB, timeout_ms=5_000)
     now = world.clock.now_ms()
     report_check(world.store, CheckVerdict(JOB, "hourly.rows", passed=True, at=now))
     report_check(world.store, CheckVerdict(JOB, "hourly.rows", passed=False, at=now + 1, text="7 rows are missing"))
-    assert upgrading.go_on(JOB, timeout_ms=TEN_MINUTES).reason == "failed: check hourly.rows (7 rows are missing)"
+    assert upgrading.resume(JOB, timeout_ms=TEN_MINUTES).reason == "failed: check hourly.rows (7 rows are missing)"

@@ -65,7 +65,7 @@ def test_new_code_that_is_well_stays(tmp_path: Path) -> None:
     world = UpgradeWorld(tmp_path).started()
     world.begin()
     upgrading = world.upgrading()
-    end = upgrading.go_on(JOB, timeout_ms=TEN_MINUTES)
+    end = upgrading.resume(JOB, timeout_ms=TEN_MINUTES)
     assert (end.step, end.heading, end.reason, end.epoch) == ("done", "done", "3 good epochs", 3)
     assert world.rows() == [(epoch, OLD) for epoch in range(4)] + [(epoch, NEW) for epoch in range(4, 7)]
     check_end(world, end)
@@ -73,13 +73,13 @@ def test_new_code_that_is_well_stays(tmp_path: Path) -> None:
     assert world.said[-1] == f"upgrade {end.upgrade.identity} is done: fares has fares_v2:job version 2 (3 good epochs)"
     assert (world.spec.version, world.spec.trigger_ms) == ("2", 1000)
     # Going on with what has ended is to say how.
-    assert upgrading.go_on(JOB, timeout_ms=0) == end
+    assert upgrading.resume(JOB, timeout_ms=0) == end
 
 
 def test_new_code_that_fails_leaves_nothing(tmp_path: Path) -> None:
     world = UpgradeWorld(tmp_path, breaks_at=BREAKS).started()
     world.begin()
-    end = world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES)
+    end = world.upgrading().resume(JOB, timeout_ms=TEN_MINUTES)
     assert (end.step, end.heading) == ("rolled-back", "rolled-back")
     assert "attempt 2 failed: [TM502] the new code divides by nought" in end.reason
     assert world.rows() == [(epoch, OLD) for epoch in range(4)]
@@ -88,13 +88,13 @@ def test_new_code_that_fails_leaves_nothing(tmp_path: Path) -> None:
     # Another upgrade may be begun then.
     world.breaks_at = None
     world.begin()
-    assert world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES).step == "done"
+    assert world.upgrading().resume(JOB, timeout_ms=TEN_MINUTES).step == "done"
 
 
 def test_new_code_that_does_nothing_in_its_time_goes(tmp_path: Path) -> None:
     world = UpgradeWorld(tmp_path).started()
     world.begin(good_epochs=10_000, within_ms=5_000)
-    end = world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES)
+    end = world.upgrading().resume(JOB, timeout_ms=TEN_MINUTES)
     assert end.step == "rolled-back"
     assert end.reason.startswith("after 5s: ")
     assert end.reason.endswith(" of 10000 good epochs")
@@ -108,9 +108,9 @@ def test_aborted_it_goes_back_from_wherever_it_is(tmp_path: Path) -> None:
         world.begin(good_epochs=10_000)
         if ended:
             with pytest.raises(NotReachedError):
-                upgrading.go_on(JOB, timeout_ms=5_000)
+                upgrading.resume(JOB, timeout_ms=5_000)
         assert upgrading.abort(JOB, "a mistake").heading == "rolled-back"
-        end = upgrading.go_on(JOB, timeout_ms=TEN_MINUTES)
+        end = upgrading.resume(JOB, timeout_ms=TEN_MINUTES)
         assert (end.step, end.reason) == ("rolled-back", "aborted by ada: a mistake")
         check_end(world, end)
         assert upgrading.abort(JOB) == end
@@ -120,7 +120,7 @@ def test_somebody_who_stops_the_job_meanwhile_is_heard(tmp_path: Path) -> None:
     world = UpgradeWorld(tmp_path).started()
     upgrading = world.watched()
     JobClient(world.store, "bob", world.clock).stop(JOB)
-    end = upgrading.go_on(JOB, timeout_ms=TEN_MINUTES)
+    end = upgrading.resume(JOB, timeout_ms=TEN_MINUTES)
     assert end.step == "rolled-back"
     assert "by bob changed the spec" in end.reason
     assert (world.spec.code, world.spec.wanted) == (OLD, "suspended")
@@ -140,7 +140,7 @@ def test_what_is_under_way_keeps_others_off(tmp_path: Path) -> None:
     with pytest.raises(UpgradeError, match="another upgrade is under way"):
         world.begin(good_epochs=10_000, maps=Maps({"fares": "rides"}))
     with pytest.raises(NotReachedError):
-        world.upgrading().go_on(JOB, timeout_ms=5_000)
+        world.upgrading().resume(JOB, timeout_ms=5_000)
     with pytest.raises(UpgradeError, match="an upgrade of the job is under way"):
         rewind(world.store, JOB, other.name, clock=world.clock)
     assert first is not None
@@ -173,7 +173,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_changed(tmp_path: Path) -> Non
     with pytest.raises(UnknownSavepointError):
         world.begin(back_to="nowhere")
     with pytest.raises(UpgradeError, match="no upgrade of the job was begun"):
-        world.upgrading().go_on(JOB, timeout_ms=0)
+        world.upgrading().resume(JOB, timeout_ms=0)
     world.want(JOB, wanted="suspended")
     world.run(world.reconciler(), 20)
     by_hand = world.by_hand(JOB)
@@ -194,7 +194,7 @@ def test_what_looks_like_a_secret_is_refused_unless_the_spec_has_it_already(tmp_
     with pytest.raises(DefinitionError, match="the value of API_TOKEN looks like a secret"):
         world.begin(variables={"API_TOKEN": "another-secret"})
     world.begin()
-    assert world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES).step == "done"
+    assert world.upgrading().resume(JOB, timeout_ms=TEN_MINUTES).step == "done"
     assert dict(world.spec.variables) == {"API_TOKEN": "x1y2z3-secret"}
 
 
@@ -210,12 +210,12 @@ def test_a_table_that_cannot_be_put_back_is_said_and_gone_on_with(tmp_path: Path
     write_deltalake(str(world.table), pa.table({"epoch": [99], "code": ["foreign"]}), mode="append")
     for _ in range(2):
         with pytest.raises(RewindError, match="newer versions by other writers"):
-            upgrading.go_on(JOB, timeout_ms=TEN_MINUTES)
+            upgrading.resume(JOB, timeout_ms=TEN_MINUTES)
         assert upgrading.require_step(JOB).step == "putting-back"
     # The way out where there is none back: the new code stays.
     world.breaks_at = None
     assert upgrading.accept(JOB, "their rows are needed").heading == "done"
-    end = upgrading.go_on(JOB, timeout_ms=TEN_MINUTES)
+    end = upgrading.resume(JOB, timeout_ms=TEN_MINUTES)
     assert (end.step, end.reason) == ("done", "accepted by ada: their rows are needed")
     DeltaTable(str(world.table)).delete("epoch = 99")
     check_end(world, end)
@@ -238,7 +238,7 @@ def test_new_code_is_not_accepted_while_the_job_is_being_put_back(tmp_path: Path
                 upgrading.accept(JOB)
             refused.append(str(caught.value))
 
-    end = world.upgrading(accepts).go_on(JOB, timeout_ms=TEN_MINUTES)
+    end = world.upgrading(accepts).resume(JOB, timeout_ms=TEN_MINUTES)
     assert end.step == "rolled-back"
     (text,) = refused
     savepoint = end.upgrade.savepoint
@@ -269,7 +269,7 @@ def test_killed_between_any_two_steps_it_comes_to_an_end(tmp_path: Path, point: 
     step = newest_step(world.store, JOB)
     assert step is not None
     assert step.heading == ("rolled-back" if fails else "done")
-    end = world.upgrading().go_on(JOB, timeout_ms=TEN_MINUTES)
+    end = world.upgrading().resume(JOB, timeout_ms=TEN_MINUTES)
     assert end.upgrade.identity == step.upgrade.identity
     if fails:
         assert end.step == "rolled-back"
@@ -286,7 +286,7 @@ def test_killed_while_it_goes_back_first_it_can_be_aborted(tmp_path: Path, point
     upgrading = world.upgrading()
     assert upgrading.require_step(JOB).step == "going-back"
     assert upgrading.abort(JOB, "a mistake").heading == "rolled-back"
-    end = upgrading.go_on(JOB, timeout_ms=TEN_MINUTES)
+    end = upgrading.resume(JOB, timeout_ms=TEN_MINUTES)
     assert (end.step, end.reason) == ("rolled-back", "aborted by ada: a mistake")
     assert world.rows() == [(epoch, OLD) for epoch in range(4)]
     # Tables that were not put back yet are not put back for it.
@@ -346,7 +346,7 @@ def test_what_the_old_code_has_not_published_is_not_lost_in_a_promotion(tmp_path
     # Of a job that stands still, too, it is no reason to refuse.
     world.begin(back_to="base")
     upgrading = world.upgrading()
-    end = upgrading.go_on(JOB, timeout_ms=TEN_MINUTES)
+    end = upgrading.resume(JOB, timeout_ms=TEN_MINUTES)
     assert any("is published first: hourly" in line for line in world.said)
     check_end(world, end)
 
@@ -356,7 +356,7 @@ def test_what_the_new_code_has_not_published_goes_with_it(tmp_path: Path) -> Non
     upgrading = world.watched()
     stopped = killed_before_it_publishes(world)
     upgrading.abort(JOB)
-    end = upgrading.go_on(JOB, timeout_ms=TEN_MINUTES)
+    end = upgrading.resume(JOB, timeout_ms=TEN_MINUTES)
     assert end.step == "rolled-back"
     world.publish(stopped)
     check_end(world, end)

@@ -178,14 +178,14 @@ class UpgradeWorld(World):
     def upgrading(self, hook: Hook = lambda _: None) -> Upgrading:
         self.said: list[str] = []
         store = WatchedStore(self.store.location, self.store.objects, self.store.prefix, hook)
-        return Upgrading(store, self.launchers, self.clock, by="ada", tell=self.said.append)
+        return Upgrading(store, self.launchers, self.clock, by="ada", on_progress=self.said.append)
 
     def watched(self) -> Upgrading:
         """Begin an upgrade, and let it come to where the new code is watched; it stays there."""
         self.begin(good_epochs=10_000)
         upgrading = self.upgrading()
         with pytest.raises(NotReachedError):
-            upgrading.go_on(JOB, timeout_ms=5_000)
+            upgrading.resume(JOB, timeout_ms=5_000)
         return upgrading
 
     def savepoint_names(self) -> list[str]:
@@ -207,11 +207,11 @@ def promote_in_process(folder: str) -> None:
     world = UpgradeWorld(Path(folder)).started()
     SavepointStore(world.store, JOB, world.clock).take("base", epoch=1)
     world.begin(back_to="base")
-    world.upgrading().go_on(JOB, timeout_ms=600_000)
+    world.upgrading().resume(JOB, timeout_ms=600_000)
 
 
 def upgrade_in_process(folder: str, breaks_at: str) -> None:
     """Start the job and upgrade it; called in a process of its own, which is killed on the way."""
     world = UpgradeWorld(Path(folder), breaks_at=int(breaks_at) if breaks_at else None).started()
     world.begin()
-    world.upgrading().go_on(JOB, timeout_ms=600_000)
+    world.upgrading().resume(JOB, timeout_ms=600_000)

@@ -163,11 +163,11 @@ def _code(code: str | None, by_its_old_name: str | None) -> str | None:
 
 
 def _upgrading(root: JobStore, by: str, *, as_json: bool) -> Upgrading:
-    return Upgrading(root, launchers_here(), by=by or current_user(), tell=(lambda _: None) if as_json else click.echo)
+    return Upgrading(root, launchers_here(), by=by or current_user(), on_progress=(lambda _: None) if as_json else click.echo)
 
 
 def _finish(upgrading: Upgrading, job: str, *, wait: bool, timeout: int, as_json: bool) -> None:
-    end: UpgradeStep = upgrading.go_on(job, timeout_ms=timeout) if wait else upgrading.require_step(job)
+    end: UpgradeStep = upgrading.resume(job, timeout_ms=timeout) if wait else upgrading.require_step(job)
     if as_json:
         echo_json(end)
     elif not wait:

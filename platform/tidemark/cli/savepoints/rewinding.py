@@ -67,8 +67,8 @@ def rewind(
         if plan.refusals:
             click.get_current_context().exit(EXIT_NO)
         return
-    tell, show = (None, None) if as_json else (click.echo, echo_view)
-    done = Rewinder(root, launchers_here(), timeout, by, on_progress=tell, on_status=show).rewind(job, name, stop=stop_first, why=why)
+    echo, show = (None, None) if as_json else (click.echo, echo_view)
+    done = Rewinder(root, launchers_here(), timeout, by, on_progress=echo, on_status=show).rewind(job, name, stop=stop_first, why=why)
     if as_json:
         echo_json({"job": job, "savepoint": name, "epoch": done.head.epoch, "lineage": done.head.lineage})
     if done.view is not None:

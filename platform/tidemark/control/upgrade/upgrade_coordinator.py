@@ -1,7 +1,7 @@
 """Upgrades a submitted job to new code, with rollback. It ends with new code that works, or with the old code and its results.
 
 Each step is recorded before it is executed (``upgrade_records``), and a pure planner (``upgrade_plan``) decides the next one from that and
-an observation. So after a crash any process that calls ``go_on`` continues, and so do supervisors (``upgrade_worker``).
+an observation. So after a crash any process that calls ``resume`` continues, and so do supervisors (``upgrade_worker``).
 """
 
 from __future__ import annotations
@@ -45,28 +45,28 @@ class Upgrading:
         launchers: launchers of drivers, by name.
         clock: processing time.
         by: the name of this process in records; ``user@host`` by default.
-        tell: called with the text of each step.
+        on_progress: called with the text of each step.
     """
 
     store: JobStore
     launchers: Mapping[str, Launcher]
     clock: Clock = SYSTEM_CLOCK
     by: str = ""
-    tell: Callable[[str], None] = field(default=lambda _: None)
+    on_progress: Callable[[str], None] = field(default=lambda _: None)
 
     def __post_init__(self) -> None:
         """Create the observer, which caches immutable records, the reconciler and the executor."""
         self._observer = Observer(self.store, self.launchers)
         self._reconciler = Reconciler(self.store, self.launchers, self.clock)
-        self._executor = UpgradeExecutor(self.store, self.clock, self._by, self.tell)
+        self._executor = UpgradeExecutor(self.store, self.clock, self._by, self.on_progress)
         self._reconciled_at: float | None = None
         self._reported: UpgradeStep | None = None
 
-    def go_on(self, job: str, *, timeout_ms: int) -> UpgradeStep:
+    def resume(self, job: str, *, timeout_ms: int) -> UpgradeStep:
         """Carry out the upgrade under way until it has reached one of its two ends; returns that.
 
         Then the job's driver is started if its spec says so and none runs, and waited for; a failure of that is reported through
-        ``tell``, and does not change the end.
+        ``on_progress``, and does not change the end.
 
         Args:
             job: the job's name.
@@ -82,7 +82,7 @@ class Upgrading:
         end = self._run_to_end(job, begun, timeout_ms)
         left_ms = timeout_ms - round(1000 * (self.clock.monotonic() - begun))
         waiting = Waiting(self.store, self.launchers, self.clock)
-        ensure_driver_started(self.store, end, waiting, timeout_ms=max(0, left_ms), on_progress=self.tell)
+        ensure_driver_started(self.store, end, waiting, timeout_ms=max(0, left_ms), on_progress=self.on_progress)
         return end
 
     def _run_to_end(self, job: str, begun: float, timeout_ms: int) -> UpgradeStep:
@@ -112,7 +112,7 @@ class Upgrading:
     def _report_holder(self, found: Lease | None, known: Lease | None) -> Lease | None:
         """Report which process carries it out, once per process, since leases are renewed all the time."""
         if found is not None and (known is None or known.holder != found.holder):
-            self.tell(f"{found.holder_text} carries it out, and has its lease until {format_ms(found.until)}; waiting")
+            self.on_progress(f"{found.holder_text} carries it out, and has its lease until {format_ms(found.until)}; waiting")
         return found
 
     def advance(self, step: UpgradeStep) -> UpgradeDecision:
@@ -122,7 +122,7 @@ class Upgrading:
         return self._executor.advance(step, self._observer.observe(job))
 
     def abort(self, job: str, why: str = "") -> UpgradeStep:
-        """Roll an upgrade back, in any step; ``go_on`` carries that out. An upgrade that has ended is not changed.
+        """Roll an upgrade back, in any step; ``resume`` carries that out. An upgrade that has ended is not changed.
 
         Raises:
             UpgradeError: no upgrade of the job was begun.
@@ -200,7 +200,7 @@ class Upgrading:
     def _report_step(self, step: UpgradeStep) -> None:
         """Report a step once, and a reason once, since that of a rollback stays the same and may be long."""
         if step != self._reported:
-            self.tell(step.text(reported=self._reported.reason if self._reported is not None else ""))
+            self.on_progress(step.text(reported=self._reported.reason if self._reported is not None else ""))
             self._reported = step
 
 

@@ -9,7 +9,7 @@ from tidemark.savepoints.export.export_format import ExportIndex, OnCopy
 from tidemark.savepoints.export.exporting import export_savepoint as export
 from tidemark.savepoints.export.importing import import_savepoint as take_in
 from tidemark.savepoints.model.savepoint import Savepoint
-from tidemark.savepoints.rewind.rewind_abort import abort_rewind as give_up
+from tidemark.savepoints.rewind.rewind_abort import abort_rewind as abort_in_store
 from tidemark.savepoints.rewind.rewinding import OnProgress
 from tidemark.state.store.root_store import root_store
 from tidemark.state.store.store import JobStore
@@ -69,13 +69,13 @@ def import_savepoint(
     return take_in(savepoints_of(job, store=store), source, name=name, on_copy=on_copy)
 
 
-def abort_rewind(job: Job | str, *, store: str | JobStore | None = None, tell: OnProgress | None = None) -> None:
+def abort_rewind(job: Job | str, *, store: str | JobStore | None = None, on_progress: OnProgress | None = None) -> None:
     """Abort an unfinished rewind, provided no table has been reverted; the job resumes from its newest epoch.
 
     Args:
         job: the job, or its name.
         store: root of the job store, as for ``savepoints_of``.
-        tell: called with each step, in words.
+        on_progress: called with each step, in words.
 
     Raises:
         RewindError: no rewind is under way, or a table was reverted already; the message says which.
@@ -84,7 +84,7 @@ def abort_rewind(job: Job | str, *, store: str | JobStore | None = None, tell: O
         PublishError: a table cannot be written to; the same call continues the abort.
     """
     found = savepoints_of(job, store=store)
-    give_up(found.store, found.job, clock=found.clock, on_progress=tell or (lambda _: None))
+    abort_in_store(found.store, found.job, clock=found.clock, on_progress=on_progress or (lambda _: None))
 
 
 def _is_name(value: object) -> bool:

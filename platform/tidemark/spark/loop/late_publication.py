@@ -15,7 +15,7 @@ from pyspark.errors import PySparkRuntimeError
 from tidemark.graph.job.job import Job
 from tidemark.savepoints.api.job_savepoints import savepoints_of
 from tidemark.savepoints.rewind.rewinding import OnProgress, Publish
-from tidemark.savepoints.rewind.rewinding import rewind as put_back
+from tidemark.savepoints.rewind.rewinding import rewind as rewind_in_store
 from tidemark.spark.env.session import build_session, engine_settings
 from tidemark.spark.loop.housekeeping import beating
 from tidemark.spark.loop.missing_epochs import expect_published
@@ -55,7 +55,13 @@ def late_publisher(conf: Callable[[], Mapping[str, str]] = dict) -> Publish:
 
 
 def rewind(
-    job: Job | str, savepoint: str, *, store: str | JobStore | None = None, by: str = "", why: str = "", tell: OnProgress | None = None
+    job: Job | str,
+    savepoint: str,
+    *,
+    store: str | JobStore | None = None,
+    by: str = "",
+    why: str = "",
+    on_progress: OnProgress | None = None,
 ) -> EpochRecord:
     """Rewind a stopped job to a savepoint, with its Delta tables; or continue a rewind that was begun.
 
@@ -68,7 +74,7 @@ def rewind(
         store: root of the job store, as for ``savepoints_of``.
         by: the user, for the history.
         why: the reason, for the history.
-        tell: called with each step.
+        on_progress: called with each step.
 
     Raises:
         JobRunningError: a driver of the job is alive.
@@ -76,7 +82,7 @@ def rewind(
         PublishError: a table could not be restored to its older version; the same call continues with it.
     """
     found = savepoints_of(job, store=store)
-    return put_back(found.store, found.job, savepoint, by=by, why=why, on_progress=tell, publish=late_publisher())
+    return rewind_in_store(found.store, found.job, savepoint, by=by, why=why, on_progress=on_progress, publish=late_publisher())
 
 
 @contextmanager

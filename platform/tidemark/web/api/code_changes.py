@@ -144,7 +144,7 @@ def upgrade_job(call: Call, form: UpgradeForm) -> Accepted:
     service = call.service
     service.require(call.job)
     if form.code is None:
-        return _go_on(call, call.job, "upgrade", form.timeout, wait=form.wait)
+        return _carry_out(call, call.job, "upgrade", form.timeout, wait=form.wait)
     request = UpgradeRequest(
         call.job,
         form.code,
@@ -183,14 +183,14 @@ def abort_upgrade(call: Call, form: EndUpgradeForm) -> Accepted:
     """Roll back the upgrade that is under way."""
     call.service.require(call.job)
     _upgrading(call).require_abort(call.job, form.why)
-    return _go_on(call, call.job, "abort-upgrade", form.timeout, wait=form.wait)
+    return _carry_out(call, call.job, "abort-upgrade", form.timeout, wait=form.wait)
 
 
 def accept_upgrade(call: Call, form: EndUpgradeForm) -> Accepted:
     """Keep the new code of the upgrade under way, whatever its checks said."""
     call.service.require(call.job)
     _upgrading(call).accept(call.job, form.why)
-    return _go_on(call, call.job, "accept-upgrade", form.timeout, wait=form.wait)
+    return _carry_out(call, call.job, "accept-upgrade", form.timeout, wait=form.wait)
 
 
 def report_check(call: Call, form: CheckResultForm) -> UpgradeCheck:
@@ -255,10 +255,10 @@ def _begin(call: Call, request: UpgradeRequest, action: str, form: Probation, wh
     begin_upgrade(
         service.store, request, launchers=service.launchers, by=call.caller.author, why=why, clock=service.clock, judge=service.judge
     )
-    return _go_on(call, request.job, action, form.timeout, wait=form.wait)
+    return _carry_out(call, request.job, action, form.timeout, wait=form.wait)
 
 
-def _go_on(call: Call, job: str, action: str, timeout: str, *, wait: bool) -> Accepted:
+def _carry_out(call: Call, job: str, action: str, timeout: str, *, wait: bool) -> Accepted:
     """Carry the upgrade under way out in an operation; or leave that to a supervisor."""
     timeout_ms = to_ms(timeout, what="timeout", minimum=1)
     _upgrading(call).require_step(job)
@@ -266,7 +266,7 @@ def _go_on(call: Call, job: str, action: str, timeout: str, *, wait: bool) -> Ac
         return Accepted(job, action, f"{PREFIX}/jobs/{job}/upgrade")
 
     def work(report: Report) -> object:
-        end = _upgrading(call, report).go_on(job, timeout_ms=timeout_ms)
+        end = _upgrading(call, report).resume(job, timeout_ms=timeout_ms)
         if end.step == "rolled-back" and action != "abort-upgrade":
             raise UpgradeError(str(end), fix="correct the new code, and upgrade again", job=job)
         return {"step": end.step, "text": str(end)}
