@@ -88,6 +88,19 @@ def test_a_description_that_is_no_use_starts_nothing(text: str, monkeypatch: pyt
     assert take_started(SLEEP) is None
 
 
+@pytest.mark.parametrize("error", [RuntimeError("Could not determine home directory."), ModuleNotFoundError("PySpark is not installed")])
+def test_what_is_wrong_with_the_machine_is_left_to_the_driver(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(early_java, "java_command", fail)
+    start_early(environment)
+    assert environment == {"A": "b"}
+    assert take_started(SLEEP) is None
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize("same", [True, False])
 def test_a_session_runs_in_it_where_its_settings_are_the_same(tmp_path: Path, *, same: bool) -> None:

@@ -56,6 +56,23 @@ def test_a_class_is_asked_for_once_part_by_part(spark: SparkSession, monkeypatch
     assert asked == ["NoSuchClass", "NoSuchClass"]
 
 
+def test_a_class_that_comes_with_a_jar_is_found_then(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
+    for _ in range(2):
+        with pytest.raises(TypeError, match="'JavaPackage' object is not callable"):
+            jvm.org.apache.nowhere.functions.from_text("a")
+    ask = py4j.java_gateway.JavaPackage.__getattr__
+
+    def with_jar(package: Any, name: str) -> Any:
+        return jvm.java.lang.Math if name == "functions" else ask(package, name)
+
+    monkeypatch.setattr(py4j.java_gateway.JavaPackage, "__getattr__", with_jar)
+    assert jvm.org.apache.nowhere.functions.abs(-3) == 3
+    monkeypatch.undo()
+    assert jvm.org.apache.nowhere.functions.abs(-3) == 3, "kept"
+    vars(jvm.org.apache).pop("nowhere")
+
+
 def test_arguments_of_numpy_are_converted(spark: SparkSession) -> None:
     jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
     assert jvm.java.lang.Math.abs(np.int64(-3)) == 3

@@ -96,6 +96,42 @@ def test_a_topic_that_is_gone() -> None:
     assert found.what == "Kafka has no such topic or partition: rides"
 
 
+NO_CLIENT = "org.apache.kafka.common.KafkaException: Failed to construct kafka consumer\nCaused by: "
+ERRORS = "org.apache.kafka.common.errors."
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{NO_CLIENT}org.apache.kafka.common.config.ConfigException: Unknown protocol SASL",
+        f"{NO_CLIENT}java.nio.file.NoSuchFileException: /keys/store.jks",
+        f"{ERRORS}SaslAuthenticationException: Authentication failed during authentication due to invalid credentials",
+        f"{ERRORS}TopicAuthorizationException: Not authorized to access topics: [rides]",
+    ],
+)
+def test_a_login_that_is_refused_is_not_tried_again(text: str) -> None:
+    found = translate(RuntimeError(text), job="j", epoch=0, state="/x", nodes=[kafka("rides_in", "rides")])
+    assert isinstance(found, SourceError)
+    assert (found.uid, found.transient) == ("rides_in", False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{NO_CLIENT}org.apache.kafka.common.config.ConfigException: No resolvable bootstrap urls given in bootstrap.servers",
+        f"{NO_CLIENT}java.io.IOException: Too many open files",
+        # The server that gives tokens for OAUTHBEARER, and that of Kerberos.
+        f"{NO_CLIENT}javax.security.auth.login.LoginException\nCaused by: java.net.ConnectException: Connection refused",
+        f"{NO_CLIENT}javax.security.auth.login.LoginException: Cannot locate KDC",
+        f"{ERRORS}SaslAuthenticationException: An error: (GSS initiate failed [GSSException: (Mechanism level: Receive timed out)])",
+        f"{ERRORS}AuthorizerNotReadyException",
+        f"{ERRORS}TimeoutException: Timed out waiting for a node assignment",
+    ],
+)
+def test_what_may_pass_is_tried_again(text: str) -> None:
+    assert translate(RuntimeError(text), job="j", epoch=0, state="/x", nodes=[kafka("rides_in", "rides")]).transient
+
+
 def test_what_other_sources_say_is_not_kafkas() -> None:
     assert isinstance(translate(RuntimeError(GONE), job="j", epoch=0, state="/x"), EngineError)
     assert isinstance(translate(RuntimeError("lost"), job="j", epoch=0, state="/x", nodes=[kafka("a", "a")]), EngineError)

@@ -67,6 +67,7 @@ def test_azure() -> None:
     ("given", "said"),
     [
         ({"AZURE_STORAGE_ACCOUNT_KEY": f"{SECRET}!"}, "AZURE_STORAGE_ACCOUNT_KEY is no key of a storage account: it is not in base64"),
+        ({"AZURE_STORAGE_ACCOUNT_KEY": f"{SECRET}ä"}, "AZURE_STORAGE_ACCOUNT_KEY is no key of a storage account: it is not in base64"),
         ({"AZURE_STORAGE_ACCESS_KEY": f"'{SECRET}'"}, "AZURE_STORAGE_ACCESS_KEY is no key of a storage account"),
         ({"AZURE_CLIENT_SECRET": SECRET, "AZURE_TENANT_ID": "t"}, "AZURE_CLIENT_SECRET has the secret.*AZURE_CLIENT_ID is not set.*'lake'"),
         ({"AZURE_CLIENT_SECRET": SECRET, "AZURE_CLIENT_ID": "c"}, "AZURE_TENANT_ID is not set"),
@@ -176,3 +177,24 @@ def test_a_job_hands_over_what_each_of_its_places_needs(spark: SparkSession, tmp
     finally:
         for name in {*wanted, *kinds, *types}:
             conf.unset(name)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("setting", ["fs.azure.account.auth.type", f"fs.azure.account.key.{HOST}"])
+def test_settings_of_the_session_go_before_variables(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, setting: str) -> None:
+    conf = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "lake")
+    # Of a client of another program: its id is not here.
+    monkeypatch.setenv("AZURE_CLIENT_SECRET", SECRET)
+    rows = tm.source("rows", tm.files("/landing", format="json", schema="at TIMESTAMP"), watermarks=tm.ascending(timestamp="at"))
+    job = tm.Job("clouds", {"rows": tm.delta(rows, "/rows")})
+    kind = "fs.abfss.impl"
+    try:
+        conf.set(kind, "org.apache.hadoop.fs.LocalFileSystem")
+        with pytest.raises(SetupError, match="AZURE_CLIENT_ID is not set"):
+            require_file_systems(spark, job, Location.parse("az://jobs/store"))
+        conf.set(setting, "given")
+        require_file_systems(spark, job, Location.parse("az://jobs/store"))
+    finally:
+        conf.unset(kind)
+        conf.unset(setting)

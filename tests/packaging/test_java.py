@@ -105,6 +105,27 @@ def test_a_java_is_asked_once_and_remembered_until_it_changes(tmp_path: Path, mo
     assert len(asked) == 4, "a script may choose another Java each time"
 
 
+def test_a_program_that_starts_javas_of_other_homes_is_asked_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As a version manager's is: one file for all its programs, of which the folder and a setting say what they start.
+    manager = tmp_path / "shims" / "java"
+    manager.parent.mkdir()
+    manager.write_bytes(b"\x7fELF")
+    manager.chmod(0o755)
+    homes = [tmp_path / "17", tmp_path / "21"]
+    answers = iter(homes)
+
+    def answer(*_: Any, **__: Any) -> subprocess.CompletedProcess[str]:
+        said = f"    java.specification.version = 17\n    java.home = {next(answers)}\n"
+        return subprocess.CompletedProcess([], 0, "", said)
+
+    monkeypatch.setattr(subprocess, "run", answer)
+    for name in ("JAVA_HOME", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", str(manager.parent))
+    assert [find_java_home(), find_java_home()] == list(map(str, homes))
+
+
 @pytest.mark.usefixtures("no_package")
 def test_without_any_java_the_error_says_what_to_install(tmp_path: Path) -> None:
     environ = {"PATH": str(tmp_path)}

@@ -66,8 +66,10 @@ def _credentials(spark: SparkSession, scheme: str, rest: str) -> dict[str, str]:
     conf = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
     if scheme == "abfss":
         account = rest.partition("/")[0].rpartition("@")[2].partition(".")[0]
-        has_own = conf.get(f"fs.azure.account.auth.type.{account}.{AZURE_HOST}") is not None
-        return {} if has_own else azure_settings(os.environ, account)
+        host, kind = f"{account}.{AZURE_HOST}", "fs.azure.account.auth.type"
+        # The second is for all accounts; with a key alone no type is needed.
+        own = (f"{kind}.{host}", kind, f"fs.azure.account.key.{host}")
+        return {} if any(conf.get(name) is not None for name in own) else azure_settings(os.environ, account)
     return google_settings(os.environ) if scheme == "gs" and conf.get("fs.gs.auth.type") is None else {}
 
 

@@ -89,19 +89,26 @@ def ensure_java(*, folder: str | Path | None = None, environ: MutableMapping[str
 
 def _known_or_described(java: str) -> str | None:
     """Return the home of a Java that was described before, by this process's user, as ``_describe`` returned it then."""
-    note = _note_of(java)
-    with suppress(OSError):
-        if note is not None and (known := note.read_text(encoding="utf-8")):
+    program = _program_of(java)
+    note = None if program is None else _note_of(program)
+    # A machine that lost power may have left anything in it.
+    with suppress(OSError, ValueError):
+        if note is not None and (known := note.read_text(encoding="utf-8")) and _is_in(program, known):
             return known
     home = _describe(java)
-    if home is not None and note is not None:
+    if home is not None and note is not None and _is_in(program, home):
         with suppress(OSError):
             _write_file(note, home, mode=0o600)
     return home
 
 
-def _note_of(java: str) -> Path | None:
-    """Return the file for the home of a Java, as it is now; None where another run of it may give another answer.
+def _is_in(program: Path | None, home: str) -> bool:
+    """Whether a program is a home's own Java; one of a version manager starts that of another home, which may differ each time."""
+    return program is not None and Path(home, "bin", "java").resolve() == program
+
+
+def _program_of(java: str) -> Path | None:
+    """Return the program that runs where a Java is named; None where another run of it may give another answer.
 
     A script may choose among several, except the one that is written here; and options in the environment may be wrong.
     """
@@ -111,16 +118,23 @@ def _note_of(java: str) -> Path | None:
         program, runtime = Path(java).resolve(), _packaged_java()
         with program.open("rb") as file:
             is_script = file.read(2) == b"#!"
-        if is_script:
-            if runtime is None or program.read_text(encoding="utf-8") != _wrapper(runtime):
-                return None
-            found = runtime.stat()
-        else:
-            found = program.stat()
+        if not is_script:
+            return program
+        is_own = runtime is not None and program.read_text(encoding="utf-8") == _wrapper(runtime)
+        return runtime.resolve() if runtime is not None and is_own else None
+    # The script may be of any encoding.
+    except (OSError, RuntimeError, UnicodeError):
+        return None
+
+
+def _note_of(program: Path) -> Path | None:
+    """Return the file for the home of a Java, as its program is now."""
+    try:
+        found = program.stat()
         text = f"{program} {found.st_size} {found.st_mtime_ns} {MINIMUM_JAVA}"
         return _cache(os.environ) / f"home-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-    # Without a home folder there is no cache; the script may be of any encoding.
-    except (OSError, RuntimeError, UnicodeError):
+    # Without a home folder there is no cache.
+    except (OSError, RuntimeError):
         return None
 
 

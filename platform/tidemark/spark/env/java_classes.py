@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from py4j import protocol
 from py4j.java_gateway import JavaPackage
@@ -98,21 +98,32 @@ class _KnownMethods:
 
 
 class _KnownPackage:
-    """A package of the JVM with the packages and classes that it was asked for."""
+    """A package of the JVM with the classes that it was asked for, and the packages in which there was one.
 
-    def __init__(self, package: JavaPackage) -> None:
-        self._package = package
+    Of a name that is not there py4j says that it is a package; a jar may bring a class of that name.
+    """
+
+    def __init__(self, package: JavaPackage, parent: _KnownPackage | None = None, name: str = "") -> None:
+        self._package, self._parent, self._name = package, parent, name
 
     def __getattr__(self, name: str) -> object:
         # Called for what is not there yet.
         found = getattr(self._package, name)
         if isinstance(found, JavaPackage):
-            if not name.islower():
-                # A class that is not there: its jar may come.
-                return found
-            found = _KnownPackage(found)
+            return _KnownPackage(found, self, name) if name.islower() else found
         setattr(self, name, found)
+        self._keep()
         return found
+
+    def __call__(self, *_: object) -> NoReturn:
+        # By this text libraries know that a jar is missing.
+        raise TypeError("'JavaPackage' object is not callable")
+
+    def _keep(self) -> None:
+        """Have the packages around this one know it: there is a class in it."""
+        if self._parent is not None:
+            setattr(self._parent, self._name, self)
+            self._parent._keep()  # noqa: SLF001
 
 
 def keep_java_classes(context: SparkContext) -> None:

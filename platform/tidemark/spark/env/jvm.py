@@ -231,8 +231,8 @@ def _is_in_use(log: Path) -> bool:
 
 @contextmanager
 def startup_animation() -> Iterator[None]:
-    """Show an animation on a terminal during the block, which waits for Spark."""
-    if not sys.stderr.isatty():
+    """Show an animation on a terminal during the block, which waits for Spark, where that is the main thread's."""
+    if not sys.stderr.isatty() or threading.current_thread() is not threading.main_thread():
         yield
         return
     from rich.console import Console

@@ -7,7 +7,6 @@ can list, and are on Spark's pages.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -125,7 +124,8 @@ def hand_over(spark: SparkSession, settings: Mapping[str, str]) -> None:
 def _require_base64(key: str, variable: str) -> None:
     try:
         base64.b64decode(key, validate=True)
-    except binascii.Error:
+    # One that is not in ASCII has another error than binascii's.
+    except ValueError:
         raise SetupError(
             f"{variable} is no key of a storage account: it is not in base64",
             fix="copy the key as the portal shows it, without quotes around it",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyspark
 
-from tidemark.spark.env.jvm import in_parallel
+from tidemark.spark.env.jvm import in_parallel, startup_animation
 from tidemark.spark.env.session import activate, session_of_job
 
 if TYPE_CHECKING:
@@ -42,8 +42,10 @@ def session_and_engine(job: str, master: str = "local[*]", *, conf: Mapping[str,
     build = partial(session_of_job, job, master, conf=conf)
     if pyspark.SparkContext._active_spark_context is not None:  # noqa: SLF001  # the session of this thread may be its own
         return build()
-    starting = in_parallel("tidemark-session", build)
-    load_engine()
-    session = starting.result()
+    # Here, not in the other thread, which an interrupt would leave with the cursor of the terminal hidden.
+    with startup_animation():
+        starting = in_parallel("tidemark-session", build)
+        load_engine()
+        session = starting.result()
     activate(session)
     return session

@@ -24,8 +24,11 @@ _REFUSED: Final = re.compile(
     r"org\.apache\.kafka\.common\.errors\.(?P<kind>\w*(?:Authentication|Authorization|IllegalSaslState)\w*Exception)"
 )
 _NO_CLIENT: Final = re.compile(r"KafkaException: Failed to (?:construct kafka consumer|create new KafkaAdminClient)")
-_NO_HOST: Final = "No resolvable bootstrap urls"
-"""Of brokers whose names are not known, at this moment perhaps."""
+_PASSING: Final = re.compile(
+    r"No resolvable bootstrap urls|java\.net\.(?!URISyntax|MalformedURL)\w+Exception|Too many open files"
+    r"|Cannot (?:locate|contact any|get) KDC|Mechanism level: [^)]*(?:refused|timed out|unreachable)"
+)
+"""Names, servers of logins or files that are not to be had at this moment: a retry may help."""
 
 
 def connector_missing(spec: object, text: str) -> str | None:
@@ -70,7 +73,7 @@ def kafka_error(error: BaseException, sources: Iterable[SourceNode]) -> SourceEr
         named = ", ".join(topic for source in kafka for topic in _topics(source))
         what = f"Kafka has no such topic or partition{f': {named}' if named else ''}"
         fix = "create the topic, or correct topics= of kafka_source, or the source's option 'subscribe'"
-    elif kafka and ((refused := _REFUSED.search(text)) or (_NO_CLIENT.search(text) and _NO_HOST not in text)):
+    elif kafka and ((refused := _REFUSED.search(text)) or _NO_CLIENT.search(text)) and not _PASSING.search(text):
         reason = text
         # What brokers and Java say of a login may repeat it.
         what = (

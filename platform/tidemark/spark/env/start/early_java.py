@@ -42,7 +42,7 @@ def start_early(environment: MutableMapping[str, str]) -> None:
     text = environment.pop(VARIABLE, None)
     if text is None:
         return
-    with suppress(TidemarkError, OSError, ValueError, KeyError, TypeError):
+    with suppress(TidemarkError, OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError):
         given = json.loads(text)
         output = Path(given["output"])
         command = java_command(start_settings(given["master"], app_name=given["app_name"], conf=given["conf"]), output)
