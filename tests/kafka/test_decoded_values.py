@@ -190,6 +190,9 @@ def test_json_in_a_query(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     latin = f'{{"zone": 7, "at": "{at}", "kind": "Zoë"}}'.encode("latin-1")
     world.topics.send("queried.json", 0, latin)
     world.topics.send("queried.json", 0, f'  {{"at": "{at}", "extra": {{"a": [1]}}, "zone": 6, "zone": 7, "kind": null}} \n')
+    more = [f'{{"zone": 1}},"value":{whole}', f'{whole} , "x": 1', f"{whole}}}", f"{whole}}} 1"]
+    for value in more:
+        world.topics.send("queried.json", 0, value)
     world.topics.flush()
     job = world.job(tm.kafka_source(servers=world.address, topics="queried.json", format="json", schema=SCHEMA))
     job.run()
@@ -201,6 +204,7 @@ def test_json_in_a_query(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     assert base64.b64decode(record["value"]) == latin
     assert found == {
         **{f"{no_json} (partition 0, offset {offset})": value for offset, value in enumerate(torn, start=7)},
+        **{f"{no_json} (partition 0, offset {offset})": value for offset, value in enumerate(more, start=15)},
         f"{no_json} (partition 0, offset 5)": f"{whole}{whole}",
         f"{no_json} (partition 0, offset 6)": f"{whole} 1",
         f"{no_json} (partition 0, offset 1)": '{"zone": "seven"}',

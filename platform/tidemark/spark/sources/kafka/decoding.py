@@ -23,9 +23,13 @@ if TYPE_CHECKING:
 
 _DECODED: Final = "__tm_decoded"
 _TEXT: Final = "__tm_text"
+_END: Final = "__tm_end"
 _PERMISSIVE: Final = f"map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '{_TEXT}')"
 _FIELDS: Final = f"{_DECODED}.value", f"{_DECODED}.reason"
 """Of a record that is read together with the reason why it cannot be."""
+
+_CONTINUED: Final = literal("[}][ \t\n\r]*,")
+"""Where an object ends and more follows: within a value, or behind it."""
 
 _NO_JSON: Final = "value is no JSON object with the columns of the schema"
 
@@ -83,12 +87,15 @@ def _json(decoding: RecordDecoding) -> tuple[str, str, str]:
     Lambda functions around ``from_json`` would do the same in one step, but Spark interprets them.
     """
     kind = ddl_of(_columns(decoding))
-    # As a field of an object: Spark stops reading where the first value of a text ends, and would leave out what is behind it.
-    ddl = literal(f"`value` {kind}, `{_TEXT}` STRING")
-    read = f"from_json(concat('{{\"value\":', CAST(value AS STRING), '}}'), {ddl}, {_PERMISSIVE})"
+    # As a field of an object, before another one: Spark stops reading where the first value of a text ends, whatever is behind it.
+    ddl = literal(f"`value` {kind}, `{_END}` INT, `{_TEXT}` STRING")
+    wrapped = f"""concat('{{"value":', CAST(value AS STRING), ',"{_END}":0}}')"""
+    read = f"from_json({wrapped}, {ddl}, {_PERMISSIVE})"
     # Spark would put other characters in the place of bytes that are no text.
     no_text = "NOT is_valid_utf8(CAST(value AS STRING))"
-    no_record = f"{_DECODED}.value IS NULL OR {_DECODED}.{_TEXT} IS NOT NULL"
+    # A text that goes on with a comma and a key would be more fields of that object.
+    goes_on = f"CAST(value AS STRING) RLIKE {_CONTINUED} AND size(json_object_keys({wrapped})) > 2"
+    no_record = f"{_DECODED}.value IS NULL OR {_DECODED}.{_END} IS NULL OR {_DECODED}.{_TEXT} IS NOT NULL OR ({goes_on})"
     reason = (
         f"CASE WHEN value IS NULL THEN NULL WHEN {no_text} THEN {literal('value is not UTF-8')} "
         f"WHEN {no_record} THEN {literal(_NO_JSON)} END"
