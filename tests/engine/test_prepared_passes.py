@@ -313,6 +313,27 @@ def test_a_pass_that_fails_by_itself_is_given_up(
     assert len(calls) <= 2 + 3 + 3  # the input of the first epoch, that of later ones, and the results
 
 
+def test_values_in_the_names_of_folders_have_the_declared_types(spark: SparkSession, tmp_path: Path, passes: Passes) -> None:
+    """Not those that they look like: numbers."""
+    bench = Bench(spark, tmp_path, [], "k STRING, t BIGINT, fare DOUBLE, zone STRING, year DATE, hour BIGINT")
+    for number, rows in enumerate(rides(4)):
+        folder = f"zone=0{number}/year=202{number}/hour={number}"
+        (bench.landing / folder).mkdir(parents=True)
+        bench.land(f"{folder}/a.parquet", rows, number)
+
+    def declare(rows: tm.Stream) -> Streams:
+        panes = rows.key_by("zone", "year", "hour").window(tm.tumbling("1 minute")).aggregate(n=tm.count())
+        return {"panes": panes.uid("per-minute")}
+
+    passes.after(NEVER)
+    made_epochs, made_rows = bench.run("made", declare)
+    passes.after(0)
+    epochs, rows = bench.run("prepared", declare)
+    assert (counted(epochs), rows) == (counted(made_epochs), made_rows)
+    assert "zone='03', year=datetime.date(2023, 1, 1), hour=3" in rows["panes"][-1]
+    assert sum(name.startswith("process per-minute") for name in passes.ran) == 4
+
+
 def sliding(rows: tm.Stream) -> tm.Stream:
     late = tm.OutputTag("late-of-sliding")
     windowed = rows.key_by("k").window(tm.sliding("5 minutes", "1 minute")).allowed_lateness("1 minute").late_to(late)
