@@ -15,7 +15,7 @@ from tidemark.semantics.keyed_process.context import ProcessContext, Row
 from tidemark.semantics.keyed_process.key_record import KeyRecord, Timer
 from tidemark.semantics.keyed_process.states import State
 from tidemark.semantics.keyed_process.times import EpochTimes
-from tidemark.semantics.keyed_process.walk import ElementWalk, Process, Walked
+from tidemark.semantics.keyed_process.walk import ElementWalk, Failed, Process, Walked
 
 TIMES = st.lists(st.integers(0, 60), max_size=12).map(sorted)
 TIMERS = st.sets(st.integers(-5, 80), max_size=6)
@@ -75,3 +75,25 @@ def test_elements_and_timers_come_in_the_same_order(times: list[int], timers: se
     assert walked_in_batches == walked
     # No call ends but where a timer fires.
     assert in_batches.calls <= 1 + walked.fired
+
+
+class Decoding(Seen):
+    """A function that reads the texts of its elements."""
+
+    def process(self, rows: Row | pa.RecordBatch, ctx: ProcessContext) -> None:
+        assert isinstance(rows, pa.RecordBatch)
+        self.facts += zip(rows.column("line").to_pylist(), ctx.timestamps.to_pylist(), strict=True)
+
+
+def test_an_element_that_python_cannot_read_is_put_aside_alone() -> None:
+    """Spark takes the bytes of a text file for text, whatever they are."""
+    seen, instants, walked = Decoding(), pa.array([1, 2, 3], pa.int64()), Walked()
+    ends = pa.array([0, 1, 3, 6], pa.int32()).buffers()[1]
+    lines = pa.Array.from_buffers(pa.string(), 3, [None, ends, pa.py_buffer(b"ab\xe9ccc")])
+    batch = ElementBatch(pa.RecordBatch.from_arrays([instants, lines], ["at", "line"]), instants)
+    walk = BatchWalk(seen, {}, frozenset(), EpochTimes(0, 10, 0, 0), forgives=True)
+    (failed,) = walk.run({}, record(set()), [batch], walked)
+    assert isinstance(failed, Failed)
+    assert (failed.row, failed.time) == ({"at": 2}, 2)
+    assert "UnicodeDecodeError" in failed.error
+    assert seen.facts == [("a", 1), ("ccc", 3)]

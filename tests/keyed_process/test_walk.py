@@ -120,6 +120,20 @@ def test_a_timer_that_moves_on_may_fire_often(monkeypatch: pytest.MonkeyPatch) -
     assert len(emitted(Calls(process, later), watermark=1_000)) == 996
 
 
+def test_so_may_timers_that_late_elements_set_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walks, "MAX_FIRINGS", 50)
+
+    def process(_row: Row | None, ctx: ProcessContext) -> None:
+        ctx.timer_service().register_event_time_timer(-2_000)
+        ctx.timer_service().register_processing_time_timer(ctx.current_processing_time())
+
+    def flush(at: int, ctx: ProcessContext) -> Iterator[Row]:
+        yield {"at": at, "domain": ctx.time_domain}
+
+    found = emitted(Calls(process, flush), [-3_000] * 60)
+    assert [each.row["at"] for each in found] == [50, -2_000] * 60
+
+
 @pytest.mark.parametrize(
     ("returned", "message"),
     [

@@ -107,6 +107,14 @@ def test_what_has_no_exact_bounds_has_none() -> None:
     assert stats["nullCount"] == {"nan": 0, "inf": 0, "yes": 0, "price": 0, "raw": 0, "none": 2}
 
 
+def test_bytes_that_are_no_text_have_no_bounds() -> None:
+    """As of a file in Latin-1 that Spark reads as text."""
+    lines = pa.Array.from_buffers(pa.string(), 1, [None, pa.array([0, 4], pa.int32()).buffers()[1], pa.py_buffer(b"caf\xe9")])
+    summary = described({"line": lines, "at": [7]}, "at")
+    assert (summary.rows, summary.min_time, summary.max_time) == (1, 7, 7)
+    assert summary.stats == {"numRecords": 1, "minValues": {"at": 7}, "maxValues": {"at": 7}, "nullCount": {"line": 0, "at": 0}}
+
+
 def test_a_hidden_nan_is_not_ruled_out() -> None:
     stats = described({"x": [1.0, float("nan"), 3.0]}).stats
     assert (stats["minValues"], stats["maxValues"]) == ({"x": 1.0}, {})

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidemark.errors import UserCodeError
+from tidemark.semantics.keyed_process.context import Row
 from tidemark.semantics.keyed_process.walk import Emitted, Failed, KeyWalk, Output, OutputBatch, Turn
 from tidemark.semantics.user_rows import name_of, require_row, rows_of
 
@@ -75,7 +77,7 @@ class BatchWalk(KeyWalk[ElementBatch]):
             yield from emitted
         elif stop - start == 1:
             turn.walked.failed += 1
-            yield Failed(batch.rows.to_pylist()[0], newest, failure)
+            yield Failed(first_row(batch.rows), newest, failure)
         else:
             # One call for each: those that fail alone are put aside alone.
             for number in range(start, stop):
@@ -102,6 +104,15 @@ class BatchWalk(KeyWalk[ElementBatch]):
         for tag, other in self._context.take_outputs():
             found = _as_batch(other, f"ctx.output({tag!r})")
             yield Output(tag, other, time) if found is None else OutputBatch(tag, found[0], time if found[1] is None else found[1])
+
+
+def first_row(rows: pa.RecordBatch) -> Row:
+    """Return the first row as errors show it, without values that Python has not: texts that are not UTF-8, and instants after 9999."""
+    found: dict[str, object] = {}
+    for name, column in zip(rows.schema.names, rows.columns, strict=True):
+        with suppress(ValueError, OverflowError):
+            found[name] = column[0].as_py()
+    return found
 
 
 def _parts(returned: Any) -> Iterable[Any]:  # noqa: ANN401 - whatever the function returns

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MAX_FIRINGS: Final = 100_000
-"""So many firings of a key in an epoch may be of timers that are due no later than one that fired before."""
+"""So many firings of a key between two elements may be of timers that are due no later than one that fired before."""
 
 Process = Callable[[Any, ProcessContext], "Iterable[Any] | None"]
 
@@ -177,6 +177,7 @@ class KeyWalk(ABC, Generic[E]):
 
     def _fire(self, turn: Turn) -> Iterator[Emitted]:
         undo = self._undo
+        turn.firings.begin()
         while (due := self._timers.due(self._now)) is not None:
             domain, timer = due
             turn.firings.count(domain, timer.time)
@@ -257,11 +258,15 @@ class ElementWalk(KeyWalk[tuple[Row, int, int]]):
 
 
 class _Firings:
-    """Counts the firings of a key that do not move on."""
+    """Counts the firings of a key that do not move on, between two elements: each late element may set a timer that is due at once."""
 
     def __init__(self, key: Mapping[str, object]) -> None:
         self._key = key
         self._latest: dict[TimeDomain, int] = {}
+        self._standing = 0
+
+    def begin(self) -> None:
+        self._latest.clear()
         self._standing = 0
 
     def count(self, domain: TimeDomain, time: int) -> None:

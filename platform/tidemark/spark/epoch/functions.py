@@ -14,6 +14,7 @@ from tidemark.spark.columns.expressions import MAX_PIECES, POSITION, hidden_of, 
 from tidemark.spark.columns.schemas import struct_of
 from tidemark.spark.columns.typed_batches import MisfitColumnError, typed_batch
 from tidemark.spark.columns.user_values import MisfitError, coerce_batch
+from tidemark.spark.operators.keyed.rows import not_utf8
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -102,7 +103,11 @@ def _on_rows(
             results: list[Mapping[str, Any]] = []
             parents: list[int] = []
             places: list[int] = []
-            for number, row in enumerate(batch.select(visible).to_pylist()):
+            try:
+                rows = batch.select(visible).to_pylist()
+            except UnicodeDecodeError as error:
+                raise not_utf8(error, uid=declared.name, place=declared.place) from None
+            for number, row in enumerate(rows):
                 for place, result in enumerate(_results(function(row), declared, many=many)):
                     results.append(result)
                     parents.append(number)

@@ -151,12 +151,13 @@ public final class PreparedPlan {
       listed.add(new Path(each[i]));
     }
     SparkSession session = made.sparkSession();
+    // Its partitions have the types of the plan, not those that the values in the names of folders look like.
     InMemoryFileIndex index =
         new InMemoryFileIndex(
             session,
             scala.jdk.javaapi.CollectionConverters.asScala(listed).toList(),
             relation.options(),
-            new scala.Some(relation.dataSchema()),
+            new scala.Some(relation.schema()),
             NoopCache$.MODULE$,
             scala.Option.empty(),
             scala.Option.empty());

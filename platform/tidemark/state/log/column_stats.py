@@ -63,7 +63,7 @@ def _row_groups(metadata: pq.FileMetaData, column: int) -> list[tuple[pq.Statist
 
 
 def _bounds(metadata: pq.FileMetaData, column: int) -> tuple[object, object] | None:
-    """Return a column's least and greatest value; None when it has none, or one row group does not tell or is beyond the calendar."""
+    """Return a column's least and greatest value; None when it has none, or one row group does not tell, or has one that Python has not."""
     known = []
     for statistics, rows in _row_groups(metadata, column):
         if statistics is None:
@@ -71,8 +71,9 @@ def _bounds(metadata: pq.FileMetaData, column: int) -> tuple[object, object] | N
         if statistics.has_min_max:
             try:
                 known.append((statistics.min, statistics.max))
-            except OverflowError:
-                # A window of the last hours of the year 9999 ends in 10000, which Python has no date for.
+            except (OverflowError, UnicodeDecodeError):
+                # A window of the last hours of the year 9999 ends in 10000, which Python has no date for. And Spark takes the bytes of a
+                # text file for text, whatever they are.
                 return None
         elif not (statistics.has_null_count and statistics.null_count == rows):
             return None

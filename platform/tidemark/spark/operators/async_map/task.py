@@ -67,7 +67,7 @@ class AsyncElements:
 
     def _elements(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Row, Element]]:
         for batch in batches:
-            for number, row in enumerate(rows_of_batch(batch, self.elements)):
+            for number, row in enumerate(rows_of_batch(batch, self.elements, uid=self.uid)):
                 yield row, (row, Place(batch, number))
 
     def _add(self, answer: Answer[Element], out: OutputBuffer) -> bool:

@@ -65,7 +65,7 @@ class ProcessElements:
                 calls = task.enter_context(self._opened()) if calls is None else calls
                 last, read = Place(batch, batch.num_rows - 1), read + batch.nbytes
                 times = batch.column(TIME).to_pylist()
-                for number, (row, time) in enumerate(zip(rows_of_batch(batch, self.elements), times, strict=True)):
+                for number, (row, time) in enumerate(zip(rows_of_batch(batch, self.elements, uid=self.uid), times, strict=True)):
                     accepted += self._process(calls, row, time, out, Place(batch, number))
                     if out.is_full:
                         yield from out.remaining_batches()

@@ -11,7 +11,7 @@ from tidemark.graph.expressions.expression_text import shortened
 from tidemark.semantics.user_lines import raised_at, source_of
 from tidemark.semantics.user_rows import Row
 from tidemark.spark.operators.keyed.key_state import one_line
-from tidemark.spark.operators.keyed.rows import dicts_of, python_values
+from tidemark.spark.operators.keyed.rows import dicts_of, not_utf8, python_values
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,9 +20,16 @@ _MAX_SHOWN = 300
 _ASIDE = "correct the function, or take such elements aside: on_error=tm.OutputTag('failed')"
 
 
-def rows_of_batch(batch: pa.RecordBatch, columns: Mapping[str, str]) -> list[dict[str, object]]:
-    """Return the rows of a batch as dicts; ``columns`` are names in the batch by names in the dicts."""
-    return dicts_of({name: python_values(batch.column(stored)) for name, stored in columns.items()}, batch.num_rows)
+def rows_of_batch(batch: pa.RecordBatch, columns: Mapping[str, str], *, uid: str) -> list[dict[str, object]]:
+    """Return the rows of a batch as dicts; ``columns`` are names in the batch by names in the dicts.
+
+    Raises:
+        UserCodeError: a row has a text that Python cannot read; the error names the operator.
+    """
+    try:
+        return dicts_of({name: python_values(batch.column(stored)) for name, stored in columns.items()}, batch.num_rows)
+    except UnicodeDecodeError as error:
+        raise not_utf8(error, uid=uid) from None
 
 
 class Origin:

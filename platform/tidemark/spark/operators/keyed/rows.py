@@ -12,6 +12,7 @@ from operator import add, itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 from zoneinfo import ZoneInfo
 
+from tidemark.errors import UserCodeError
 from tidemark.spark.operators.keyed.columns import HASH, HASH_AGAIN, TAG
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ FEW_CALLS: Final = 16
 
 SMALL: Final = 200
 MAX_READ: Final = 3
+_SHOWN_BYTES: Final = 80
 
 
 class Place:
@@ -61,7 +63,10 @@ class BatchValues:
     def __getitem__(self, column: str) -> list[object]:
         found = self._found.get(column)
         if found is None:
-            found = self._found[column] = python_values(self._batch.column(column))
+            try:
+                found = self._found[column] = python_values(self._batch.column(column))
+            except UnicodeDecodeError as error:
+                raise not_utf8(error) from None
         return found
 
     def rows(self, columns: Mapping[str, str]) -> list[dict[str, object]]:
@@ -266,6 +271,17 @@ def python_values(column: pa.Array) -> list[object]:
             pass  # it is a year that Python does not have, and the error is to be the usual one
     found: list[object] = column.to_pylist()
     return found
+
+
+def not_utf8(error: UnicodeDecodeError, *, uid: str | None = None, place: str | None = None) -> UserCodeError:
+    """Return the error of a text that Python cannot read; Spark takes the bytes of a text file for text, whatever they are."""
+    return UserCodeError(
+        f"an element has a text that is not UTF-8: {error.object[:_SHOWN_BYTES]!r}",
+        fix="filter such elements first: .filter('is_valid_utf8(value)', rejects_to=tm.OutputTag('no_text')); "
+        "or have their bytes replaced: .with_columns(value='make_valid_utf8(value)')",
+        uid=uid,
+        place=place,
+    )
 
 
 def _named(batch: pa.RecordBatch, columns: Mapping[str, str]) -> pa.RecordBatch:

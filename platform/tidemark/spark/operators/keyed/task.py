@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from tidemark.errors import UserCodeError
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.spark.operators.keyed.columns import NEW
 from tidemark.spark.operators.keyed.key_state import ErrorContext, TaskStats, Version, newest_version
@@ -126,7 +127,10 @@ class KeyTask:
         if not function.read_only and not rows.has(NEW) and not before.is_due(clock):
             stats.leave(before, first)
             return
-        key = key_of(rows.values, first.number, self.keys)
+        try:
+            key = key_of(rows.values, first.number, self.keys)
+        except UserCodeError as error:
+            raise UserCodeError(error.what, fix=error.fix, uid=self.errors.uid) from None
         try:
             result = yield from function.run(KeyCall(key, before, rows, clock, out))
         except Exception as error:

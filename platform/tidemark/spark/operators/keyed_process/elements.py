@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
-from tidemark.semantics.keyed_process.batch_walk import BatchWalk, ElementBatch
+from tidemark.semantics.keyed_process.batch_walk import BatchWalk, ElementBatch, first_row
 from tidemark.semantics.keyed_process.context import Row
 from tidemark.semantics.keyed_process.walk import Walked
 from tidemark.spark.columns.expressions import TIME
@@ -122,8 +122,7 @@ class ElementBatches:
         """The first element of the call, None before any."""
         if self._run is None:
             return None
-        found: list[dict[str, object]] = self._run.batch_of(self._columns).slice(self._walk.start, 1).to_pylist()
-        return found[0]
+        return first_row(self._run.batch_of(self._columns).slice(self._walk.start, 1))
 
     @property
     def place(self) -> Place:
