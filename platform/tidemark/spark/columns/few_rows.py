@@ -21,7 +21,6 @@ FEW_BYTES: Final = 1024 * 1024
 FEW_ROWS: Final = 50_000
 """The same for rows of state."""
 
-
 _COMPRESSED: Final = frozenset({".bz2", ".deflate", ".gz", ".lz4", ".snappy", ".zst"})
 """Suffixes by which Hadoop knows that a file is compressed."""
 
@@ -65,8 +64,12 @@ def has_few_lines(addresses: Iterable[str]) -> bool:
         if path is None or path.suffix.lower() in _COMPRESSED:
             return False
         try:
-            text = path.read_bytes()
+            with path.open("rb") as file:
+                text = file.read(FEW_BYTES + 1)
         except OSError:
+            return False
+        # It has grown since it was listed.
+        if len(text) > FEW_BYTES:
             return False
         total += text.count(b"\n") + text.count(b"\r") + 1
         if total > FEW_ROWS:
