@@ -28,7 +28,7 @@ $(STAMP): pyproject.toml requirements.lock scripts/setup scripts/java.py
 	@scripts/setup && echo "setup: packages took $$SECONDS s"
 	@touch $@
 
-# Spark starts in two thirds of the time from it; where Java makes none, all works without.
+# Drivers start in 60 % of the time from it; where Java makes none, all works without.
 $(ARCHIVE): $(STAMP)
 	@echo "setup: making Java's archive of Spark's classes, so that Spark starts faster; takes about a minute"
 	@$(RUN) tidemark class-archive && echo "setup: the archive took $$SECONDS s" || echo "setup: Spark starts without an archive of its classes, which takes longer"
