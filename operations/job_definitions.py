@@ -21,7 +21,7 @@ from tidemark.assets.definitions.start_operations import STORE_STEM
 from tidemark.assets.definitions.streaming import build_source_asset_specs, streaming_assets
 from tidemark.assets.streams.translator import TidemarkTranslator, group_of
 from tidemark.assets.values.store_location import store_location
-from tidemark.control import RULES, JobSpec, Launcher, job_code, launchers_here, load_job
+from tidemark.control import RULES, JobSpec, Launcher, checked_spec, launchers_here, load_job, with_definition
 from tidemark.errors import DefinitionError, TidemarkError
 from tidemark.graph import DescribedJob, Job
 from tidemark.operations.drain_schedule import build_drain_schedule
@@ -144,7 +144,8 @@ def build_job_definitions(
             cron=cron or EVERY_QUARTER_HOUR,
             link=link,
         )
-    loaded = _without_sources(load_jobs(codes, partitions=partitions, translator=translator, single_jobs=single_jobs), keep=sources)
+    found = load_jobs(codes, partitions=partitions, translator=translator, single_jobs=single_jobs, submitted=operations == "each")
+    loaded = _without_sources(found, keep=sources)
     broken = [broken_spec(code, error) for code, error in loaded.broken.items()]
     status = default_status if default_status is not None else dg.DefaultSensorStatus.RUNNING
     made = [
@@ -286,6 +287,7 @@ def load_jobs(
     partitions: Callable[[Job], Partitions] | None = None,
     translator: TidemarkTranslator | None = None,
     single_jobs: bool = False,
+    submitted: bool = False,
 ) -> LoadedJobs:
     """Load jobs one by one, and return those that load and the errors of the others.
 
@@ -294,6 +296,7 @@ def load_jobs(
         partitions: time partitions of a job's outputs.
         translator: turns streams into asset specs.
         single_jobs: whether each operation on a job is a Dagster job, whose names must differ.
+        submitted: whether an operation submits them, with a spec.
     """
     jobs: dict[str, Job] = {}
     specs: list[dg.AssetSpec] = []
@@ -303,9 +306,11 @@ def load_jobs(
         code = given if isinstance(given, str) else given.code if isinstance(given, DescribedJob) else given.name
         try:
             job = load_job(given) if isinstance(given, str) else given
-            if isinstance(given, DescribedJob):
-                # The job's spec holds what a file of YAML says: one that cannot be read is this job's error.
-                job_code(given.code)
+            if isinstance(given, str | DescribedJob):
+                # The job's spec holds what a file of YAML says: one that cannot be read, or has a secret, is this job's error.
+                spec = with_definition(JobSpec(job.name, code))
+                if submitted:
+                    checked_spec(spec)
             _require_new(job, jobs, single_jobs=single_jobs)
             keys = {spec.key for spec in build_source_asset_specs(job, translator=translator)}
             # A source with the asset key of an earlier job's source but another location is this job's error.

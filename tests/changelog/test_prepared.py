@@ -111,6 +111,8 @@ def test_tables_counts_and_state_are_those_of_data_frames(spark: SparkSession, t
     assert all(len(table) > EPOCHS // 2 for table in made.tables.values())
     assert all(made.tables[side][-1] for side in SIDES)
     assert made.passes == []
+    # None is of side outputs.
+    assert [name for name in {*prepared.passes, *later.passes} if made.state.keys().isdisjoint(name.split())] == []
     for uid in made.state:
         output = f"output {uid} changes"
         # Rows that are looked up again, in an order that Spark numbers them in, are cached for the epoch: their pass reads no files.

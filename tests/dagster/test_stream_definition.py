@@ -307,6 +307,24 @@ def test_a_file_that_is_wrong_is_shown_beside_the_other_jobs(file: Path, tmp_pat
         assert "trips/hourly" in specs
 
 
+def test_a_secret_in_a_file_is_an_error_of_its_job(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What runs drain has no spec; nor has a store whose operations ask for a job's name."""
+    monkeypatch.setenv("KEY", "hunter2")
+    file.write_text(DOCUMENT.replace("path: landing", "path: landing\n        options: {fs.s3a.secret.key: '{{ env.KEY }}'}"))
+    (tmp_path / "right.yaml").write_text(DOCUMENT.replace("name: rides", "name: trips"))
+
+    def shown(**settings: Any) -> dict[str, str]:
+        defs = build_job_definitions("rides.yaml", "right.yaml", store="jobs", alert_key=None, **settings)
+        return {spec.key.to_user_string(): str(spec.description) for spec in defs.resolve_all_asset_specs()}
+
+    specs = shown()
+    assert {"trips/hourly", "broken/rides_yaml"} <= specs.keys()
+    assert "the option 'fs.s3a.secret.key' contains a secret" in specs["broken/rides_yaml"]
+    assert "hunter2" not in repr(specs)
+    for settings in ({"continuous": False}, {"operations": "store"}):
+        assert {"trips/hourly", "rides/hourly"} <= shown(**settings).keys()
+
+
 def test_a_secret_in_an_option_of_a_reader_is_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Options of connectors are refused with the job; Spark's readers take those of object stores, too."""
     monkeypatch.setenv("KEY", "hunter2")

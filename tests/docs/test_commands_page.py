@@ -12,7 +12,7 @@ from tests.docs.page_commands import commands_of, require_understood
 from tests.docs.test_snippets import CHECKOUT, PAGES
 
 PAGE = commands.PLACE.read_text(encoding="utf-8")
-INTERNAL = {"TIDEMARK_DRIVER", "TIDEMARK_SCRATCH"}
+INTERNAL = {"TIDEMARK_DRIVER", "TIDEMARK_SCRATCH", "TIDEMARK_SESSION"}
 """Set by launchers for the processes that they start."""
 
 

@@ -16,6 +16,7 @@ import pytest
 
 import tidemark as tm
 from tests.engine.prepared_runs import NEVER, counted, run_noted, state_rows, versions
+from tests.seeds import PROFILE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,11 +27,11 @@ MINUTE = 60_000
 PACE, BEHIND = 2 * MINUTE, 8 * MINUTE
 """How far event time goes on with each epoch, and how far behind elements are at most."""
 
-EPOCHS = {"left": 4, "right": 3}
-"""Of the right there are fewer, so that the last epoch has rows of one input only."""
-
 MORE_EPOCHS = {"left": 6, "right": 5}
 """So many that versions are late that may be corrected for two minutes."""
+
+EPOCHS = MORE_EPOCHS if PROFILE == "long" else {"left": 4, "right": 3}
+"""Of the right there are fewer, so that the last epoch has rows of one input only."""
 
 HOWS: tuple[Any, ...] = ("inner", "left", "right", "full", "semi", "anti")
 
