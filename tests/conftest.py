@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,10 @@ SLOWEST_FILES = 40
 
 # Connectors that this user has installed are no part of the tests.
 os.environ["TIDEMARK_CONNECTORS"] = os.devnull
+
+# Tests change a module within the second in which it was loaded: Python would take its compiled file for that of the changed one.
+sys.dont_write_bytecode = True
+os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 
 # Drivers that tests start as users do have the product's own options, and this one: they end before the second compiler pays.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
