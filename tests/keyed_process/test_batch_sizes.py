@@ -30,19 +30,25 @@ class Passes:
         yield {"n": element["n"]}
 
 
-def test_large_rows_of_a_step_before_are_limited_where_the_packed_ones_are_small(spark: SparkSession, tmp_path: Path) -> None:
-    given = tm.from_elements(epochs=[[(1, number, "x" * 1_000) for number in range(ROWS)]], schema="k BIGINT, t BIGINT, text STRING")
-    rows = tm.source("texts", given, watermarks=tm.ascending(timestamp="t")).map(sizes, returns="k BIGINT, n BIGINT", batches=True)
-    stream = rows.key_by("k").process(Passes, returns="n BIGINT").uid("passes")
-    job = tm.Job("sizes", outputs={"o": tm.memory(stream, str(tmp_path / "o"))}, store=str(tmp_path / "s"))
+def limited(spark: SparkSession, folder: Path, stream: tm.Stream) -> pa.Table:
+    """Return what a job emits while batches have at most 20,000 bytes."""
+    job = tm.Job("sizes", outputs={"o": tm.memory(stream, str(folder / "o"))}, store=str(folder / "s"))
     before = str(spark.conf.get(LIMIT))
     spark.conf.set(LIMIT, "20000")
     try:
         tm.run(job, spark=spark)
     finally:
         spark.conf.set(LIMIT, before)
-    table = tm.memory_table(str(tmp_path / "o"))
+    table = tm.memory_table(str(folder / "o"))
     assert table is not None
+    return table
+
+
+def test_large_rows_of_a_step_before_are_limited_where_the_packed_ones_are_small(spark: SparkSession, tmp_path: Path) -> None:
+    given = tm.from_elements(epochs=[[(1, number, "x" * 1_000) for number in range(ROWS)]], schema="k BIGINT, t BIGINT, text STRING")
+    rows = tm.source("texts", given, watermarks=tm.ascending(timestamp="t")).map(sizes, returns="k BIGINT, n BIGINT", batches=True)
+    stream = rows.key_by("k").process(Passes, returns="n BIGINT").uid("passes")
+    table = limited(spark, tmp_path, stream)
     assert table.num_rows == ROWS
     assert max(table.column("n").to_pylist()) < ROWS // 2
 
@@ -53,14 +59,6 @@ def test_large_rows_of_a_step_before_are_limited_where_a_function_over_elements_
     given = tm.from_elements(epochs=epochs, schema="k BIGINT, t BIGINT, text STRING")
     rows = tm.source("texts", given, watermarks=tm.ascending(timestamp="t")).map(sizes, returns="k BIGINT, n BIGINT", batches=True)
     stream = rows.process(Passes, returns="n BIGINT")
-    job = tm.Job("sizes", outputs={"o": tm.memory(stream, str(tmp_path / "o"))}, store=str(tmp_path / "s"))
-    before = str(spark.conf.get(LIMIT))
-    spark.conf.set(LIMIT, "20000")
-    try:
-        tm.run(job, spark=spark)
-    finally:
-        spark.conf.set(LIMIT, before)
-    table = tm.memory_table(str(tmp_path / "o"))
-    assert table is not None
+    table = limited(spark, tmp_path, stream)
     assert table.num_rows == 2 * ROWS
     assert max(table.column("n").to_pylist()) < ROWS // 2
