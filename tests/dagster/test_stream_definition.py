@@ -264,7 +264,7 @@ def test_a_stored_definition_of_nothing_is_not_taken_for_the_file(file: Path, tm
 
 
 def test_definitions_in_python_take_a_file(file: Path, tmp_path: Path, instance: dg.DagsterInstance) -> None:
-    """The spec that ``start`` submits holds what the file said when the definitions loaded, whoever wrote the spec."""
+    """The spec that ``start`` submits holds what the file said when the definitions loaded, also where the user gives the spec."""
     world = make_world(tmp_path)
 
     def started(defs: dg.Definitions, verb: str, config: dict[str, object]) -> JobSpec:

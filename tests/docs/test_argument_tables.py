@@ -13,6 +13,7 @@ from tests.docs.test_snippets import (
     CHECKOUT,
     elsewhere,  # noqa: F401 - a fixture
     snippets,
+    write_first_job,
 )
 from tidemark.control.model.spec import AlertThresholds, JobSpec, RestartPolicy
 from tidemark.graph.job.job import Job
@@ -59,9 +60,7 @@ def test_the_table_is_as_the_signature(page: str, heading: str, function: Callab
 def test_the_spec_of_the_page_submits_its_job() -> None:
     import dagster as dg
 
-    for snippet in snippets(CHECKOUT / "docs/how-to/first-job.md"):
-        if snippet.module is not None:
-            Path(f"{snippet.module}.py").write_text(snippet.code, encoding="utf-8")
+    write_first_job(Path())
     (snippet,) = snippets(CHECKOUT / "docs/reference/spec.md")
     space: dict[str, object] = {"__name__": "definitions"}
     exec(compile(snippet.code, snippet.place, "exec"), space)  # noqa: S102 - the project's own page

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.docs.test_snippets import CHECKOUT, snippets
+from tests.docs.test_snippets import CHECKOUT, snippets, write_first_job
 
 PAGE = CHECKOUT / "docs/how-to/dagster-running-on.md"
 pytestmark = [
@@ -31,9 +31,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 def test_the_code_locations_of_the_page_load(elsewhere: Path) -> None:
     import dagster as dg
 
-    for snippet in snippets(CHECKOUT / "docs/how-to/first-job.md"):
-        if snippet.module is not None:
-            (elsewhere / f"{snippet.module}.py").write_text(snippet.code, encoding="utf-8")
+    write_first_job(elsewhere)
     found = []
     for snippet in snippets(PAGE):
         space: dict[str, object] = {"__name__": "definitions"}

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash.warm_jvm import CHECKOUT
-from tests.docs.test_snippets import snippets
+from tests.docs.test_snippets import snippets, write_first_job
 from tests.seeds import only_long
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -35,9 +35,7 @@ except tm.TidemarkError as error:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which the first job was written, as its page says."""
     found = tmp_path_factory.mktemp("first-job")
-    for snippet in snippets(CHECKOUT / "docs/how-to/first-job.md"):
-        if snippet.module is not None:
-            (found / f"{snippet.module}.py").write_text(snippet.code, encoding="utf-8")
+    write_first_job(found)
     return found
 
 

@@ -59,6 +59,13 @@ def snippets(page: Path) -> list[Snippet]:
     return found
 
 
+def write_first_job(folder: Path) -> None:
+    """Write the modules of the page of the first job, which other pages start from, into a folder."""
+    for snippet in snippets(CHECKOUT / "docs/how-to/first-job.md"):
+        if snippet.module is not None:
+            (folder / f"{snippet.module}.py").write_text(snippet.code, encoding="utf-8")
+
+
 def execute(found: list[Snippet], space: dict[str, object], capsys: pytest.CaptureFixture[str]) -> int:
     """Do what a reader does: save the blocks that are files, run the others in one session; returns how many outputs were compared."""
     compared = 0
@@ -143,9 +150,7 @@ def pretend_to_run(monkeypatch: pytest.MonkeyPatch) -> list[inspect.BoundArgumen
 def test_the_code_location_of_the_dagster_page_loads() -> None:
     import dagster as dg
 
-    for snippet in snippets(CHECKOUT / "docs/how-to/first-job.md"):
-        if snippet.module is not None:
-            Path(f"{snippet.module}.py").write_text(snippet.code, encoding="utf-8")
+    write_first_job(Path())
     space: dict[str, object] = {"__name__": "definitions"}
     for snippet in snippets(CHECKOUT / "docs/how-to/dagster.md"):
         exec(compile(snippet.code, snippet.place, "exec"), space)  # noqa: S102 - as above
