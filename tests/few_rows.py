@@ -30,7 +30,7 @@ FEW_ROWS = {
 }
 
 _OF_OTHERS = (
-    *("fs.adl.", "fs.azure.", "fs.ftp.", "fs.gs.", "fs.s3a.", "fs.viewfs."),
+    *("fs.adl.", "fs.azure.", "fs.ftp.", "fs.s3a.", "fs.viewfs."),
     *("ha.", "ipc.", "net.topology.", "rpc.", "hadoop.http.", "hadoop.kerberos.", "hadoop.registry.", "hadoop.rpc.", "hadoop.security."),
     *("hadoop.ssl.", "hadoop.zk.", "io.erasurecode.", "io.seqfile.", "yarn."),
     *("mapreduce.client.", "mapreduce.job.", "mapreduce.jobhistory.", "mapreduce.map.", "mapreduce.reduce.", "mapreduce.shuffle."),

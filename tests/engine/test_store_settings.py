@@ -162,7 +162,10 @@ def test_a_job_hands_over_what_each_of_its_places_needs(spark: SparkSession, tmp
     try:
         for name, value in kinds.items():
             conf.set(name, value)
+        # Hadoop has a default for it, which says nothing of what the user wants.
+        conf.set("fs.gs.auth.type", "COMPUTE_ENGINE", "core-default.xml")
         require_file_systems(spark, job, Location.parse("az://jobs/store"))
+        assert conf.get("fs.gs.auth.type") == "SERVICE_ACCOUNT_JSON_KEYFILE"
         assert {name: conf.get(name) for name in wanted} == wanted
         assert SECRET not in repr(spark.sparkContext.getConf().getAll())
         assert SECRET not in job.explain() + repr(job)

@@ -110,8 +110,9 @@ def _kept(jvm: JVMView, name: str, source: str) -> JavaObject | None:
         if jar is None:
             return None
         with zipfile.ZipFile(jar) as file:
-            if json.loads(file.read(_SOURCES)).get(name) != _checksum(source):
-                return None
+            checksums = json.loads(file.read(_SOURCES))
+        if not isinstance(checksums, dict) or checksums.get(name) != _checksum(source):
+            return None
         urls = jvm.java.lang.reflect.Array.newInstance(jvm.java.lang.Class.forName("java.net.URL"), 1)
         urls[0] = jvm.java.io.File(jar).toURI().toURL()
         loader = jvm.java.net.URLClassLoader(urls, jvm.java.lang.Thread.currentThread().getContextClassLoader())

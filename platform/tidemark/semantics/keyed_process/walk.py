@@ -277,6 +277,6 @@ class _Firings:
         self._standing += 1
         if self._standing > MAX_FIRINGS:
             raise UserCodeError(
-                f"timers of the key {dict(self._key)} fired more than {MAX_FIRINGS:,} times in one epoch at {time} or before",
+                f"timers of the key {dict(self._key)} fired more than {MAX_FIRINGS:,} times between two elements, at {time} or before",
                 fix="have on_timer set a later time than the one that it is called with",
             )

@@ -13,7 +13,7 @@ from tidemark.graph.job.job import Job
 from tidemark.graph.model.nodes import DeltaSpec, ParquetSpec
 from tidemark.graph.model.source_specs import DeltaTableSpec, FilesSpec
 from tidemark.locations import Location, absolute_path
-from tidemark.spark.env.store_settings import AZURE_HOST, azure_settings, google_settings, hand_over
+from tidemark.spark.env.store_settings import AZURE_HOST, azure_settings, google_settings, hand_over, was_given
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _CONNECTORS: Final[Mapping[str, str]] = {
     "s3a": "the connector by `tidemark connectors install s3`, or spark.jars.packages=org.apache.hadoop:hadoop-aws:{hadoop}",
     "abfss": "spark.jars.packages=org.apache.hadoop:hadoop-azure:{hadoop}",
-    "gs": "Google's connector for Hadoop, among spark.jars",
+    "gs": "spark.jars.packages=org.apache.hadoop:hadoop-gcp:{hadoop}",
 }
 _ALSO: Final[Mapping[str, str]] = {"s3": "s3a", "gcs": "gs"}
 
@@ -63,14 +63,13 @@ def _credentials(spark: SparkSession, scheme: str, rest: str) -> dict[str, str]:
 
     Those for S3 a session has from its start.
     """
-    conf = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
     if scheme == "abfss":
         account = rest.partition("/")[0].rpartition("@")[2].partition(".")[0]
         host, kind = f"{account}.{AZURE_HOST}", "fs.azure.account.auth.type"
         # The second is for all accounts; with a key alone no type is needed.
         own = (f"{kind}.{host}", kind, f"fs.azure.account.key.{host}")
-        return {} if any(conf.get(name) is not None for name in own) else azure_settings(os.environ, account)
-    return google_settings(os.environ) if scheme == "gs" and conf.get("fs.gs.auth.type") is None else {}
+        return {} if any(was_given(spark, name) for name in own) else azure_settings(os.environ, account)
+    return google_settings(os.environ) if scheme == "gs" and not was_given(spark, "fs.gs.auth.type") else {}
 
 
 def readable(spark: SparkSession, path: str) -> str:

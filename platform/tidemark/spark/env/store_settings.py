@@ -110,7 +110,7 @@ def google_settings(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def hand_over(spark: SparkSession, settings: Mapping[str, str]) -> None:
-    """Give a session Hadoop's settings, unless it has them; they go to the tasks with each of its jobs, and into no text.
+    """Give a session Hadoop's settings, unless it was given others; they go to the tasks with each of its jobs, and into no text.
 
     Args:
         spark: the session.
@@ -118,7 +118,20 @@ def hand_over(spark: SparkSession, settings: Mapping[str, str]) -> None:
     """
     conf = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
     for name, value in settings.items():
-        conf.setIfUnset(name, value)
+        if not was_given(spark, name):
+            conf.set(name, value)
+
+
+def was_given(spark: SparkSession, name: str) -> bool:
+    """Return whether a session was given a setting of Hadoop's, by itself or by a file; Hadoop's own defaults count as not given.
+
+    Args:
+        spark: the session.
+        name: the setting's, without ``spark.hadoop.``.
+    """
+    conf = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
+    # The sources of a setting stay when it is removed.
+    return conf.get(name) is not None and any(not source.endswith("-default.xml") for source in conf.getPropertySources(name))
 
 
 def _require_base64(key: str, variable: str) -> None:
