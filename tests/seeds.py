@@ -8,8 +8,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from random import Random, SystemRandom
+from typing import TypeVar
 
 import pytest
+
+C = TypeVar("C")
+"""A case of a test."""
 
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "dev")
 REPEATABLE = PROFILE == "ci"
@@ -23,9 +27,9 @@ def times(ci: int, *, dev: int = 1) -> int:
     return {"ci": ci, "long": 10 * ci}.get(PROFILE, dev)
 
 
-def some(cases: Iterable[str], step: int) -> list[str]:
-    """Return each ``step``th of a test's cases; in the long profile all."""
-    return list(cases)[:: 1 if PROFILE == "long" else step]
+def some(cases: Iterable[C], step: int, first: int = 0) -> list[C]:
+    """Return each ``step``th of a test's cases, from the ``first`` on; in the long profile all."""
+    return list(cases) if PROFILE == "long" else list(cases)[first::step]
 
 
 def new_seeds(name: str, count: int = 1) -> list[int]:

@@ -29,6 +29,8 @@ class Case:
     """Whether its results of elements in order do not depend on how these are cut into epochs."""
     stays: bool = field(default=False)
     """Whether its state stays when no element can come any more, such as a map that elements wrote."""
+    only_long: bool = field(default=False)
+    """Whether Spark runs it in the long profile only: another case of its kind goes the same ways there, this one by the harness alone."""
     arrives: Callable[[dict[str, object]], tuple[str | None, dict[str, object]]] = field(default=lambda row: (None, row))
     """By which port a row comes in, for operators that have several, and the columns that it has then."""
 
@@ -45,6 +47,8 @@ class Case:
 def cases() -> dict[str, Case]:
     """Return all cases by name: those that ``tests.conformance.kinds.<kind>`` lists for each kind of the registry."""
     found = [case for kind in kinds() for case in import_module(f"tests.conformance.kinds.{kind}").CASES]
+    names = [case.name for case in found]
+    assert len({*names}) == len(names), sorted(name for name in names if names.count(name) > 1)
     return {case.name: case for case in found}
 
 

@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 
 import tidemark as tm
 from tests.bad_inputs import HOUR, ROWS, Lab, newest_record, state_files
+from tests.seeds import only_long
 from tests.small_disk import fill, small_disk
 from tidemark.errors import CorruptStoreError, FencedError, JobRunningError, PublishError, TidemarkError
 from tidemark.savepoints.delta.result_tables import COLUMNS_FILE
@@ -160,7 +161,7 @@ def test_an_empty_parquet_file_has_no_rows_and_hides_none(lab: Lab) -> None:
 # ------------------------------------------------------------------------------------------------------------ a full disk
 
 
-@pytest.mark.parametrize("free_kibibytes", [0, 8, 20, 40])
+@pytest.mark.parametrize("free_kibibytes", [0, 20, *(pytest.param(free, marks=only_long) for free in (8, 40))])
 def test_a_full_disk_loses_nothing(lab: Lab, free_kibibytes: int) -> None:
     with small_disk(lab.folder / "disk", 4096):
         inner = Lab(lab.folder / "disk", lab.spark)

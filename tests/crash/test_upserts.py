@@ -127,12 +127,21 @@ def test_killed_behind_the_rewriting(
     check(tmp_path, undisturbed)
 
 
-@pytest.mark.parametrize("point", ["table-created:2", "after-commit:4", "output-published:8"])
+@pytest.mark.parametrize(
+    "points",
+    [
+        ("table-created:2", "after-commit:4", "output-published:2"),
+        *(pytest.param((point,), marks=only_long) for point in ("table-created:2", "after-commit:4", "output-published:8")),
+    ],
+    ids=" then ".join,
+)
 def test_killed_around_a_publication(
-    point: str, undisturbed: Undisturbed, jvm: Mapping[str, str], session: SparkSession, tmp_path: Path
+    points: tuple[str, ...], undisturbed: Undisturbed, jvm: Mapping[str, str], session: SparkSession, tmp_path: Path
 ) -> None:
-    kill(upserts.write_landing(tmp_path), point, jvm)
-    recover(tmp_path, session, 1)
+    upserts.write_landing(tmp_path)
+    for attempt, point in enumerate(points):
+        kill(tmp_path, point, jvm, attempt)
+    recover(tmp_path, session, len(points))
     check(tmp_path, undisturbed)
 
 

@@ -10,6 +10,7 @@ import pytest
 import tidemark as tm
 from tests.engine.lab import Lab, Ran, elements
 from tests.milliseconds import ms
+from tests.seeds import only_long
 from tidemark.semantics.process.key_epoch import Arrival
 from tidemark.semantics.process.window_process import WindowProcess, run_key
 from tidemark.semantics.triggers.window_state import HeldElement
@@ -42,7 +43,7 @@ def run_of_both(lab: Lab, lateness: int, *epochs: list[tuple[object, ...]]) -> R
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("before", "now"), [(100, 20), (100, 0), (0, 100)])
+@pytest.mark.parametrize(("before", "now"), [(100, 20), pytest.param(100, 0, marks=only_long), (0, 100)])
 def test_less_or_more_lateness_in_jobs(before: int, now: int, spark: SparkSession, tmp_path: Path) -> None:
     lab = Lab(spark, tmp_path)
     first = run_of_both(lab, before, FIRST)

@@ -24,6 +24,7 @@ from tests.engine.damaged_outputs import (
     table_replaced,
     table_restored,
 )
+from tests.seeds import only_long, some
 from tidemark.cli.show.tables import history_table, progress_lines
 from tidemark.errors import EngineError, MissingEpochsError
 from tidemark.savepoints.core.savepoint_store import SavepointStore
@@ -69,7 +70,7 @@ def test_a_start_refuses(world: World, output: str) -> None:
 
 @pytest.mark.parametrize("output", LOSSES)
 def test_a_driver_that_runs_refuses_before_it_commits(world: World, output: str) -> None:
-    for loss in LOSSES[output]:
+    for loss in some(LOSSES[output], 2):
         with world.again():
 
             def lose(progress: EpochProgress, loss: Loss = loss) -> None:
@@ -148,8 +149,15 @@ def test_a_gap_that_is_accepted_is_kept_in_the_log(world: World) -> None:
             world.run(7)
 
 
-@pytest.mark.parametrize("where", ["missing_epochs.write_accepted", "driver.make_tables"])
-@pytest.mark.parametrize("loss", [table_restored, data_file_deleted])
+@pytest.mark.parametrize(
+    ("loss", "where"),
+    [
+        (table_restored, "missing_epochs.write_accepted"),
+        (data_file_deleted, "driver.make_tables"),
+        pytest.param(table_restored, "driver.make_tables", marks=only_long),
+        pytest.param(data_file_deleted, "missing_epochs.write_accepted", marks=only_long),
+    ],
+)
 def test_a_gap_that_is_accepted_is_not_asked_for_again_after_a_crash(
     world: World, monkeypatch: pytest.MonkeyPatch, loss: Loss, where: str
 ) -> None:

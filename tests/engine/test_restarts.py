@@ -15,6 +15,7 @@ import pytest
 
 import tidemark as tm
 from tests.engine.lab import IN_ORDER, NOW, elements
+from tests.seeds import only_long
 from tidemark.errors import CorruptStoreError, StateMismatchError, UserCodeError
 from tidemark.spark.env.session import engine_settings
 from tidemark.state.log.epoch_intent import read_intent
@@ -220,7 +221,7 @@ def test_an_epoch_without_input_has_the_jobs_parallelism(spark: SparkSession, tm
     assert spark.conf.get("spark.sql.shuffle.partitions") == before
 
 
-@pytest.mark.parametrize(("then", "now"), [("k", None), (None, "k"), ("k", "w")])
+@pytest.mark.parametrize(("then", "now"), [("k", None), (None, "k"), pytest.param("k", "w", marks=only_long)])
 def test_splits_may_be_told_by_another_column(spark: SparkSession, tmp_path: Path, then: str | None, now: str | None) -> None:
     """Those there were will not show again, and do not hold the watermark back for ever."""
 

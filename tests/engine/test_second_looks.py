@@ -10,6 +10,7 @@ import pytest
 import tidemark as tm
 from tests.engine.lab import NOW, Lab, elements
 from tests.milliseconds import ms
+from tests.seeds import only_long
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,7 +81,7 @@ def test_greater_lateness_does_not_bring_back_what_is_gone(lab: Lab) -> None:
     assert after.of("panes", "n", "pane_timing") == [(1, "ON_TIME")]
 
 
-@pytest.mark.parametrize("bound", [("rejected",), ("rejected", "late"), ("late", "rejected")], ids="+".join)
+@pytest.mark.parametrize("bound", [("rejected",), ("rejected", "late"), pytest.param(("late", "rejected"), marks=only_long)], ids="+".join)
 def test_rejects_of_a_second_windows_late_rows_are_there(lab: Lab, bound: tuple[str, ...]) -> None:
     late, rejected = tm.OutputTag("late"), tm.OutputTag("rejected")
     source = elements([(1, "a", 5, 1), (2, "a", 40, 1)], [(3, "a", 6, 1), (4, "b", 7, 1)], schema=SCHEMA)

@@ -15,6 +15,7 @@ import pytest
 
 import tidemark as tm
 from tests.engine.lab import NOW, elements
+from tests.seeds import only_long
 from tidemark.state.log.heartbeat import read_heartbeat
 from tidemark.state.log.progress import EpochProgress
 from tidemark.state.status.status import JobStatus, read_status
@@ -102,7 +103,8 @@ class SendsSignals:
 
 
 @pytest.mark.parametrize(
-    ("number", "trigger"), [(signal.SIGINT, "50 milliseconds"), (signal.SIGTERM, "50 milliseconds"), (signal.SIGTERM, None)]
+    ("number", "trigger"),
+    [(signal.SIGINT, "50 milliseconds"), pytest.param(signal.SIGTERM, "50 milliseconds", marks=only_long), (signal.SIGTERM, None)],
 )
 def test_a_signal_stops_a_run_after_the_epoch_at_hand(
     spark: SparkSession, tmp_path: Path, number: signal.Signals, trigger: str | None

@@ -13,6 +13,7 @@ import pytest
 
 import tidemark as tm
 from tests.joins.changelog_programs import Row, run_history
+from tests.seeds import PROFILE
 from tidemark.spark.columns.state_files import write_folder
 from tidemark.spark.operators.regular_join.frames import JoinFrames
 from tidemark.state.store.store import JobStore
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-ROWS = 20_000
+ROWS = 20_000 if PROFILE == "long" else 8_000
 TEXT = "long enough that rows which are staged without it are seen in the bytes, of which there are as many as rows: {}"
 
 Given = Sequence[Sequence[tuple[Any, ...]]]

@@ -13,6 +13,7 @@ import tidemark as tm
 from tests.changelog.changes import Histories
 from tests.engine.early_compaction import compact_early
 from tests.joins.changelog_programs import Program, Row, Table, joined, keyed, random_program
+from tests.seeds import PROFILE
 from tidemark.errors import DefinitionError
 from tidemark.graph.operators.registry import definition_changes, encode, kind_of
 from tidemark.spark.operators.changelog import contents
@@ -25,7 +26,8 @@ TTL_MS = 10
 LEFT, RIGHT = ("p", "id", "z", "x"), ("p", "rid", "z", "y")
 KEYS = {"l": ("p", "id"), "r": ("p", "rid")}
 SCHEMA = "t BIGINT, side STRING, operation STRING, p INT, id INT, rid INT, z STRING, x INT, y INT"
-LIVES = {"inner": "lr", "left": "r", "full": "lr", "anti": "r"}
+LIVES = {"full": "lr", "anti": "r"} if PROFILE != "long" else {"inner": "lr", "left": "r", "full": "lr", "anti": "r"}
+"""The sides whose rows have a lifetime, by kind of join."""
 
 
 def programs(drawn: random.Random) -> dict[str, Program]:

@@ -16,7 +16,7 @@ import tidemark as tm
 from tests.engine.lab import MINUTE, NOW, Lab, elements, run_on
 from tests.joins.programs import BOUND, Program, random_program, streams
 from tests.joins.programs import NOW as CLOCK
-from tests.seeds import only_long
+from tests.seeds import only_long, some
 from tidemark.semantics.joins.interval import HOWS, How, Side
 from tidemark.semantics.joins.window import AlignedWindows, WindowJoin, WindowJoinByElement
 from tidemark.spark.columns.state_files import read_files
@@ -124,7 +124,7 @@ def taken(name: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(("seed", "parallelism"), [pytest.param(1, 2, marks=only_long), pytest.param(2, 1, marks=only_long), (4, 7)])
 def test_random_programs(spark: SparkSession, tmp_path: Path, seed: int, parallelism: int) -> None:
     random = Random(seed)
-    program, rules = random_program(random, epochs=4), rules_of(random)
+    program, rules = random_program(random, epochs=4), some(rules_of(random), 2, first=1)
     found = run_program(spark, tmp_path, program, rules, parallelism)
     for rule, seen in zip(rules, found, strict=True):
         assert seen == expected(program, rule), rule
@@ -138,7 +138,7 @@ def test_random_programs(spark: SparkSession, tmp_path: Path, seed: int, paralle
 def test_any_cut_and_many_rows(spark: SparkSession, tmp_path: Path) -> None:
     """As above, with other epochs, the plans of many rows, and merged files."""
     random = Random(5)
-    program, rules = random_program(random, epochs=4).recut(random), rules_of(random)
+    program, rules = random_program(random, epochs=4).recut(random), some(rules_of(random), 2)
     with (
         mock.patch("tidemark.spark.operators.base.tables.FEW_ROWS", -1),
         mock.patch("tidemark.spark.operators.interval_join.state.plan_compaction", _merge_all),

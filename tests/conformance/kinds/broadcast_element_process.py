@@ -48,6 +48,6 @@ def arrives(row: dict[str, Any]) -> tuple[str, dict[str, object]]:
 
 # An epoch applies all its broadcast elements first.
 CASES = [
-    Case("labels", labels, in_order=False, arrives=arrives, stays=True),
+    Case("labels", labels, in_order=False, arrives=arrives, stays=True, only_long=True),
     Case("chosen", chosen, ("failed",), in_order=False, arrives=arrives, stays=True),
 ]

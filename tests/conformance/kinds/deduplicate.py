@@ -20,4 +20,4 @@ def behind(stream: tm.Stream, tags: Tags) -> tm.Stream:
     return stream.key_by("k", "v").deduplicate(within="20 seconds", allowed_lateness="6 seconds", late_to=tags["late"])
 
 
-CASES = [Case("first", first, ("late", "duplicates")), Case("behind", behind, ("late",))]
+CASES = [Case("first", first, ("late", "duplicates")), Case("behind", behind, ("late",), only_long=True)]

@@ -38,8 +38,8 @@ def grown_changes(stream: tm.Stream, tags: Tags) -> tm.Stream:
 
 
 CASES = [
-    Case("grown", grown, stays=True, in_order=False),
+    Case("grown", grown, stays=True, in_order=False, only_long=True),
     Case("grown_lately", grown_lately, in_order=False),
-    Case("grown_whole", grown_whole, stays=True, in_order=False),
+    Case("grown_whole", grown_whole, stays=True, in_order=False, only_long=True),
     Case("grown_changes", grown_changes, stays=True, in_order=False),
 ]

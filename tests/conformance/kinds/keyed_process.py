@@ -100,8 +100,8 @@ class Totals:
 
     def process_batch(self, elements: pa.RecordBatch, ctx: tm.ProcessContext) -> Iterator[object]:
         values = elements.column("v")
-        if pc.any(pc.equal(values, 13)).as_py():
-            raise ValueError("13 is refused")
+        if pc.any(pc.equal(values, 95)).as_py():
+            raise ValueError("95 is refused")
         totals = pc.cumulative_sum(values, start=self.total.value())
         self.total.update(totals[-1].as_py())
         ctx.timer_service().register_event_time_timer(ctx.timestamp + DAY, "end")
@@ -122,6 +122,6 @@ def totals(stream: tm.Stream, tags: Tags) -> tm.Stream:
 
 CASES = [
     Case("quiet", quiet, ("aside", "failed")),
-    Case("changes", changes),
+    Case("changes", changes, only_long=True),
     Case("totals", totals, ("aside", "failed")),
 ]

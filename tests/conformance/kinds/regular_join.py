@@ -51,5 +51,5 @@ def arrives(row: dict[str, object]) -> tuple[str, dict[str, object]]:
 CASES = [
     Case("joined", everything, in_order=False, stays=True, arrives=arrives),
     Case("joined-lately", lately, in_order=False, stays=True, arrives=arrives),
-    Case("alone", alone, in_order=False, stays=True, arrives=arrives),
+    Case("alone", alone, in_order=False, stays=True, arrives=arrives, only_long=True),
 ]

@@ -37,8 +37,8 @@ def least(stream: tm.Stream, tags: Tags) -> tm.Stream:
 
 
 CASES = [
-    Case("totals", totals, stays=True),
+    Case("running-totals", totals, stays=True, only_long=True),
     Case("lately", lately),
-    Case("most", most, stays=True),
-    Case("least", least),
+    Case("most", most, stays=True, only_long=True),
+    Case("least", least, only_long=True),
 ]

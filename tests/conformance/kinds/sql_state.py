@@ -53,8 +53,8 @@ def newest(stream: tm.Stream, tags: Tags) -> tm.Stream:
 
 CASES = [
     Case("doubled", doubled, stays=True),
-    Case("recent", recent),
+    Case("recent", recent, only_long=True),
     Case("streaks", streaks),
-    Case("merged", merged),
-    Case("newest", newest, stays=True),
+    Case("merged", merged, only_long=True),
+    Case("merged-for-ever", newest, stays=True, only_long=True),
 ]

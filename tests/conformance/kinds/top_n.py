@@ -29,7 +29,7 @@ def lately(stream: tm.Stream, tags: Tags) -> tm.Stream:
 
 
 CASES = [
-    Case("places", places, in_order=False, stays=True),
-    Case("first-of-all", first, in_order=False, stays=True),
+    Case("places", places, in_order=False, stays=True, only_long=True),
+    Case("first-of-all", first, in_order=False, stays=True, only_long=True),
     Case("places-lately", lately, in_order=False),
 ]
