@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.control.drivers import Landing, until
+from tests.seeds import only_long
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.driver.driver import FENCED, FINISHED
 from tidemark.control.launch.local_launcher import LocalLauncher
@@ -25,12 +26,23 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 LEASE_MS = 1_500
 
 
+def test_a_driver_that_is_stopped_and_one_that_is_taken_over(tmp_path: Path) -> None:
+    """One that drains is in ``test_cluster.py``."""
+    stopped_and_taken_over(tmp_path)
+
+
+@only_long
 def test_a_drivers_life(tmp_path: Path) -> None:
-    landing = Landing(tmp_path, LocalLauncher(tmp_path / "logs"))
+    landing, spec = stopped_and_taken_over(tmp_path)
+    drained(landing, spec)
+
+
+def stopped_and_taken_over(folder: Path) -> tuple[Landing, SpecGeneration]:
+    landing = Landing(folder, LocalLauncher(folder / "logs"))
     spec = landing.want()
     stopped_by_a_signal(landing, spec)
     frozen_and_taken_over(landing, spec)
-    drained(landing, spec)
+    return landing, spec
 
 
 def stopped_by_a_signal(landing: Landing, spec: SpecGeneration) -> None:
