@@ -1,6 +1,6 @@
 """A continuous job that is YAML alone, for real: drivers outside Dagster, a savepoint, a verdict, an upgrade to a changed YAML, a fork.
 
-The first driver is one of ``spark-submit``, those of definitions in Python are local ones, with a standby.
+The drivers are those of ``spark-submit``; of the last test local ones, with a standby.
 """
 
 from __future__ import annotations
@@ -147,8 +147,6 @@ def test_a_life_in_yaml_alone(rides: Rides, spark: SparkSession) -> None:
     rides.operate(discard={"fork": FORK})
     assert FORK not in rides.store.folders()
     rides.change("fare >= 0", "fare > 0")
-    kill_and_wait_for_the_standby(rides)
-    assert rides.wait_for_all()[-1] == 1
     stop_and_run(rides, spark)
 
 
@@ -161,7 +159,7 @@ def test_a_fork_a_rewind_and_another_parallelism(rides: Rides, spark: SparkSessi
 
 
 def start_and_upgrade(rides: Rides) -> None:
-    """Start the job by ``spark-submit``, take the savepoint ``good``, and upgrade to a YAML that counts no free rides, with a standby."""
+    """Start the job by ``spark-submit``, take the savepoint ``good``, and upgrade to a YAML that counts no free rides."""
     for _ in range(3):
         rides.land()
     started = rides.operate(start={})
@@ -249,7 +247,11 @@ def rewind_and_rescale(rides: Rides) -> None:
     assert observe(rides.store, "rides", launchers_here()).attempt == attempt, "by the same driver"
 
 
-def kill_and_wait_for_the_standby(rides: Rides) -> None:
+def test_a_standby_takes_over_a_job_in_yaml_that_python_started(rides: Rides) -> None:
+    for _ in range(3):
+        rides.land()
+    assert rides.operate_in_python(start={})["lifecycle"] == "running"
+    assert rides.wait_for_all() == [2, 2]
     ready = ready_standby(run_folder(rides.store.uri, "rides").logs)
     killed = observe(rides.store, "rides", launchers_here()).handle
     assert killed is not None
@@ -263,14 +265,5 @@ def kill_and_wait_for_the_standby(rides: Rides) -> None:
         return handle is not None and handle.pid == ready.pid
 
     until(taken_over, "the standby")
-
-
-@only_long
-def test_a_standby_takes_over_a_job_in_yaml_that_python_started(rides: Rides) -> None:
-    for _ in range(3):
-        rides.land()
-    assert rides.operate_in_python(start={})["lifecycle"] == "running"
-    assert rides.wait_for_all() == [2, 2]
-    kill_and_wait_for_the_standby(rides)
     assert set(rides.wait_for_all()) == {2}
     assert rides.operate_in_python(stop={})["lifecycle"] == "suspended"
