@@ -26,23 +26,19 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 LEASE_MS = 1_500
 
 
-def test_a_driver_that_is_stopped_and_one_that_is_taken_over(tmp_path: Path) -> None:
-    """One that drains is in ``test_cluster.py``."""
-    stopped_and_taken_over(tmp_path)
+def test_a_driver_that_stood_still_and_was_taken_over(tmp_path: Path) -> None:
+    """One that is stopped is in ``tests/dagster/test_stream_driver.py``, one that drains in ``test_cluster.py``."""
+    landing = Landing(tmp_path, LocalLauncher(tmp_path / "logs"))
+    frozen_and_taken_over(landing, landing.want())
 
 
 @only_long
 def test_a_drivers_life(tmp_path: Path) -> None:
-    landing, spec = stopped_and_taken_over(tmp_path)
-    drained(landing, spec)
-
-
-def stopped_and_taken_over(folder: Path) -> tuple[Landing, SpecGeneration]:
-    landing = Landing(folder, LocalLauncher(folder / "logs"))
+    landing = Landing(tmp_path, LocalLauncher(tmp_path / "logs"))
     spec = landing.want()
     stopped_by_a_signal(landing, spec)
     frozen_and_taken_over(landing, spec)
-    return landing, spec
+    drained(landing, spec)
 
 
 def stopped_by_a_signal(landing: Landing, spec: SpecGeneration) -> None:

@@ -148,6 +148,12 @@ def test_the_project_loads_before_and_after_its_job_was_described(project: DgPro
     assert loaded(project) == {"keys": ["broken/project_of_rides_job_job", *streams], "imported": []}
     project.describe()
     assert loaded(project) == {"keys": ["fares/by_zone", *streams], "imported": []}
+
+
+@only_long
+def test_dagster_checks_the_definitions(project: DgProject) -> None:
+    """It loads them as ``dg launch`` does below."""
+    project.describe()
     assert "All definitions loaded successfully" in project.dg("check", "defs")
 
 

@@ -33,9 +33,12 @@ from tidemark.cli.program.main import main
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.components import TidemarkStreamComponent
 from tidemark.control import JobSpec, launchers_here, observe, read_spec, upgrading_reconciler
+from tidemark.control.driver.driver import FINISHED
+from tidemark.control.launch.processes import session_members
 from tidemark.control.launch.run_folder import run_folder
 from tidemark.operations import build_job_definitions
 from tidemark.savepoints.core.savepoint_store import SavepointStore
+from tidemark.state.status.status import read_status
 from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
@@ -266,4 +269,12 @@ def test_a_standby_takes_over_a_job_in_yaml_that_python_started(rides: Rides) ->
 
     until(taken_over, "the standby")
     assert set(rides.wait_for_all()) == {2}
+    assert len(session_members(ready.pid)) > 1, "the JVM is in the driver's session"
+    taken = observe(rides.store, "rides", launchers_here()).handle
+    assert taken is not None
     assert rides.operate_in_python(stop={})["lifecycle"] == "suspended"
+    assert launchers_here()["local"].exit_code(taken) == FINISHED
+    assert session_members(ready.pid) == ()
+    status = read_status(rides.store, "rides")
+    assert status is not None
+    assert status.state == "stopped"
