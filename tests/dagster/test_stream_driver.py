@@ -274,7 +274,7 @@ def test_a_standby_takes_over_a_job_in_yaml_that_python_started(rides: Rides) ->
     assert taken is not None
     assert rides.operate_in_python(stop={})["lifecycle"] == "suspended"
     assert launchers_here()["local"].exit_code(taken) == FINISHED
-    assert session_members(ready.pid) == ()
+    until(lambda: session_members(ready.pid) == (), "the end of all that it started")
     status = read_status(rides.store, "rides")
     assert status is not None
     assert status.state == "stopped"
