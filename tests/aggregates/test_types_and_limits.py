@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 import random
 import re
@@ -10,13 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import DataFrame
 
 import tidemark as tm
-from tests.aggregates.rig import created, run, step_of
+from tests.aggregates.rig import created, results, run, step_of
 from tidemark.graph.model.aggregates import Aggregate
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 STREAM = ("0 AS case", "CAST(id % 5 AS INT) AS epoch", "id AS at", "named_struct('row', id) AS pos")
@@ -63,15 +66,21 @@ def test_an_overflow_fails_rather_than_wraps(spark: SparkSession, tmp_path: Path
 
 
 def test_sketch_is_the_same_however_split_and_within_its_error(spark: SparkSession, tmp_path: Path) -> None:
-    for count in (100, 700, 40_000):
-        estimates = set()
-        for split in ("0", "id % 2", "id % 7", "CASE WHEN id < 10 THEN 0 ELSE 1 END", "hash(id) % 50"):
-            rows = spark.range(count).selectExpr("0 AS case", f"CAST({split} AS INT) AS epoch", "id AS at", "id AS pos", "id AS l")
-            folder = tmp_path / f"{count}-{len(list(tmp_path.iterdir()))}"
-            row = run(rows.coalesce(1), {"n": tm.approx_count_distinct("l")}, folder, seed=2, rounds=1).collect()[0]
-            estimates.add(row["n"])
-        assert len(estimates) == 1
-        assert estimates.pop() == pytest.approx(count, rel=4 * 0.02)
+    splits = ("0", "id % 2", "id % 7", "CASE WHEN id < 10 THEN 0 ELSE 1 END", "hash(id) % 50")
+    cases = list(itertools.product((100, 700, 40_000), splits))
+    frames = (
+        spark.range(count).selectExpr(f"{case} AS case", f"CAST({split} AS INT) AS epoch", "id AS at", "id AS pos", "id AS l")
+        for case, (count, split) in enumerate(cases)
+    )
+    rows = functools.reduce(DataFrame.union, frames)
+    found = results(run(rows.coalesce(1), {"n": tm.approx_count_distinct("l")}, tmp_path, seed=2, rounds=1))
+    estimates: dict[int, set[int]] = {}
+    for case, (count, _) in enumerate(cases):
+        estimates.setdefault(count, set()).add(found[case]["n"])
+    assert len(found) == len(cases)
+    for count, same in estimates.items():
+        assert len(same) == 1
+        assert same.pop() == pytest.approx(count, rel=4 * 0.02)
 
 
 def test_percentiles_of_many_values_over_all_magnitudes(spark: SparkSession, tmp_path: Path) -> None:

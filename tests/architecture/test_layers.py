@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-
-import pytest
 
 from tests.architecture.sources import CHECKOUT, Import, Source, package_sources, read_source
 
@@ -84,26 +83,26 @@ def test_an_upward_import_is_found(tmp_path: Path) -> None:
     assert upward_imports(source) == ["wrong.py:1: graph imports tidemark.spark.loop.run"]
 
 
-def modules_after(statement: str) -> set[str]:
-    """Return the root packages that a fresh interpreter has loaded after a statement."""
-    code = f"{statement}\nimport sys\nprint(' '.join({{name.partition('.')[0] for name in sys.modules}}))"
+SMALL = (
+    "import tidemark",
+    "import tidemark as tm; tm.source, tm.delta, tm.tumbling, tm.Job",
+    "import tidemark.state.status.status, tidemark.state.status.history",
+    "import tidemark.spark.env.java",
+    "import tidemark.spark.epoch.schedule",
+    "import examples.taxi.job",
+)
+
+
+def modules_after(statements: Sequence[str]) -> list[set[str]]:
+    """Return the root packages that a fresh interpreter has loaded after each of some statements, one after the other."""
+    show = "print(' '.join({name.partition('.')[0] for name in sys.modules}))"
+    code = "\n".join(["import sys", *(f"{statement}\n{show}" for statement in statements)])
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, cwd=CHECKOUT)
     assert done.returncode == 0, done.stderr
-    return set(done.stdout.split())
+    return [set(line.split()) for line in done.stdout.splitlines()]
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "import tidemark",
-        "import tidemark as tm; tm.source, tm.delta, tm.tumbling, tm.Job",
-        "import tidemark.state.status.status, tidemark.state.status.history",
-        "import tidemark.spark.env.java",
-        "import tidemark.spark.epoch.schedule",
-        "import examples.taxi.job",
-    ],
-)
-def test_definitions_and_small_files_load_neither_pyspark_nor_dagster(statement: str) -> None:
-    loaded = modules_after(statement)
-    assert "tidemark" in loaded
-    assert loaded.isdisjoint({"pyspark", "py4j", "pandas", *ORCHESTRATION})
+def test_definitions_and_small_files_load_neither_pyspark_nor_dagster() -> None:
+    for statement, loaded in zip(SMALL, modules_after(SMALL), strict=True):
+        assert "tidemark" in loaded
+        assert loaded.isdisjoint({"pyspark", "py4j", "pandas", *ORCHESTRATION}), statement

@@ -13,6 +13,7 @@ import pytest
 
 import tidemark as tm
 from tests.conformance.test_conformance import killed
+from tests.seeds import only_long
 from tidemark.errors import TidemarkError
 from tidemark.state.log.progress import EpochProgress
 from tidemark.testing import ManualClock
@@ -145,7 +146,7 @@ def test_a_task_writes_results_in_the_order_of_elements_or_as_they_are_ready(spa
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("point", ["state-staged", "outputs-staged", "before-commit", "after-commit"])
+@pytest.mark.parametrize("point", ["state-staged", "outputs-staged", pytest.param("before-commit", marks=only_long), "after-commit"])
 def test_a_crash_repeats_calls_and_no_results(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
     job = job_of(tmp_path, enriched(elements(epoch_of(0, 20), epoch_of(20, 20)), tmp_path))
     with monkeypatch.context() as patch:

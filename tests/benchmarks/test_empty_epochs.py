@@ -10,6 +10,7 @@ from benchmarks.__main__ import EMPTY_EPOCHS, chosen
 from benchmarks.harness.workloads import standard_workloads
 from benchmarks.operation.empty_epochs import EmptyEpochs, measure_empty_epochs
 from benchmarks.operation.latency import latency_workloads
+from tests.seeds import only_long
 
 
 def test_they_are_measured_only_when_asked_for() -> None:
@@ -19,7 +20,7 @@ def test_they_are_measured_only_when_asked_for() -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("due", [True, False])
+@pytest.mark.parametrize("due", [True, pytest.param(False, marks=only_long)])
 def test_each_has_an_idle_split_and_the_results_that_are_due(tmp_path: Path, *, due: bool) -> None:
     record = measure_empty_epochs(EmptyEpochs(due=due, splits=4), tmp_path, rounds=1, memory="1g")
     assert record.cells_checked == (300 if due else 0)

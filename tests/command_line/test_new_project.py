@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
 import dagster as dg
@@ -20,6 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.requirements import Requirement
 
+from tests.seeds import only_long
 from tidemark.cli.program.main import main
 from tidemark.cli.projects.package_names import name_problem, proposed_name
 from tidemark.cli.projects.rendering import TEMPLATES, TemplateName, render
@@ -57,10 +59,11 @@ def test_a_project_passes_its_own_tests(tmp_path: Path, template: TemplateName) 
 
 
 @pytest.mark.dagster
-def test_dagster_loads_projects_by_their_workspaces(tmp_path: Path) -> None:
+@pytest.mark.parametrize("templates", [pytest.param(["taxi"], id="taxi"), pytest.param(TEMPLATES, id="all", marks=only_long)])
+def test_dagster_loads_projects_by_their_workspaces(tmp_path: Path, templates: Sequence[TemplateName]) -> None:
     """Also that of Kafka, without a broker."""
-    names = [f"{template}_rides" for template in TEMPLATES]
-    for template, name in zip(TEMPLATES, names, strict=True):
+    names = [f"{template}_rides" for template in templates]
+    for template, name in zip(templates, names, strict=True):
         make(tmp_path, name, "--template", template)
     workspaces = [part for name in names for part in ("-w", f"{name}/workspace.yaml")]
     said = run(str(PROGRAMS / "dagster"), "definitions", "validate", *workspaces, cwd=tmp_path)
@@ -89,6 +92,17 @@ def test_dagster_has_assets_operations_and_running_sensors(tmp_path: Path, monke
     assert {"operate", "savepoint", "maintenance"} <= jobs
     sensors = [sensor.default_status.value for sensor in repository.sensor_defs]
     assert sensors == ["RUNNING"] * 4
+
+
+@pytest.mark.dagster
+@pytest.mark.filterwarnings("ignore:The `__fields__` attribute is deprecated")  # Dagster's, over pydantic
+def test_the_definitions_of_each_template_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for template in TEMPLATES:
+        name = f"{template}_in_dagster"
+        make(tmp_path, name, "--template", template)
+        defs = loaded(tmp_path, name, monkeypatch)
+        dg.Definitions.validate_loadable(defs)
+        assert {f"{name}_operate", f"{name}_savepoint"} <= {job.name for job in defs.resolve_all_job_defs()}
 
 
 @pytest.mark.dagster

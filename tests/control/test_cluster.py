@@ -125,6 +125,10 @@ def test_a_job_on_a_standalone_cluster_loses_a_worker(tmp_path: Path) -> None:
         landing.want(wanted="suspended", stop="drain")
         landing.wait_for_end(handle)
         assert launcher.exit_code(handle) == FINISHED, launcher.logs(handle, 60)
+        status = landing.status
+        assert status is not None
+        assert status.last is not None
+        assert (status.state, status.last.end_of_input) == ("finished", True)
         assert landing.table() == landing.expected(6)
         assert handle.pid is not None
         assert session_members(handle.pid) == ()

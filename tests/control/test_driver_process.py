@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.control.drivers import Landing, until
+from tests.seeds import only_long
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.driver.driver import FENCED, FINISHED
 from tidemark.control.launch.local_launcher import LocalLauncher
@@ -25,6 +26,13 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 LEASE_MS = 1_500
 
 
+def test_a_driver_that_stood_still_and_was_taken_over(tmp_path: Path) -> None:
+    """One that is stopped is in ``tests/dagster/test_stream_driver.py``, one that drains in ``test_cluster.py``."""
+    landing = Landing(tmp_path, LocalLauncher(tmp_path / "logs"))
+    frozen_and_taken_over(landing, landing.want())
+
+
+@only_long
 def test_a_drivers_life(tmp_path: Path) -> None:
     landing = Landing(tmp_path, LocalLauncher(tmp_path / "logs"))
     spec = landing.want()

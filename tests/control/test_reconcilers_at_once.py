@@ -21,6 +21,7 @@ import pytest
 from tests.control.drivers import until
 from tests.control.log_assertions import require_single_starts, terms
 from tests.control.sparkless_driver import CHECKOUT, SparklessLauncher
+from tests.seeds import PROFILE
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control.client.job_client import JobClient
 from tidemark.control.model.spec import JobSpec, RestartPolicy
@@ -31,7 +32,7 @@ from tidemark.state.store.store import JobStore
 
 pytestmark = [pytest.mark.dagster, pytest.mark.slow]
 
-SECONDS = float(os.environ.get("TOGETHER_SECONDS", "20"))
+SECONDS = float(os.environ.get("TOGETHER_SECONDS", "20" if PROFILE == "long" else "8"))
 SEED = int(os.environ.get("TOGETHER_SEED", "5"))
 JOBS = ("fares", "rides", "tips")
 CALM = RestartPolicy(initial_ms=100, longest_ms=500, same_epoch_failures=0)

@@ -1,6 +1,6 @@
 """A project that Dagster's own ``create-dagster`` and ``dg`` made: it loads, is materialized, and shows both components' jobs.
 
-``TIDEMARK_PICTURES=docs/pictures scripts/run pytest tests/dagster/test_dg_project.py`` takes the picture of the docs again.
+With ``HYPOTHESIS_PROFILE=long`` and ``TIDEMARK_PICTURES=docs/pictures`` in the environment it takes the picture of the docs again.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from deltalake import DeltaTable
 
 from tests.dagster.browser import open_browser, require_chromium
 from tests.dagster.web_server import CHECKOUT, web_server
+from tests.seeds import only_long
 from tidemark.clock import SYSTEM_CLOCK
 
 pytestmark = [pytest.mark.dagster, pytest.mark.slow, pytest.mark.spark]
@@ -147,18 +148,36 @@ def test_the_project_loads_before_and_after_its_job_was_described(project: DgPro
     assert loaded(project) == {"keys": ["broken/project_of_rides_job_job", *streams], "imported": []}
     project.describe()
     assert loaded(project) == {"keys": ["fares/by_zone", *streams], "imported": []}
+
+
+@only_long
+def test_dagster_checks_the_definitions(project: DgProject) -> None:
+    """It loads them as ``dg launch`` does below."""
+    project.describe()
     assert "All definitions loaded successfully" in project.dg("check", "defs")
 
 
-def test_both_jobs_run_and_show_in_the_browser(project: DgProject, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def materialized(project: DgProject) -> DgProject:
     project.describe()
     # Both in one process; tests/dagster/test_web_ui.py has a process for each step.
     in_process = json.dumps({"execution": {"config": {"in_process": {}}}})
     project.dg("launch", "--assets", " or ".join(f'key:"{key}"' for key in MADE), "--config-json", in_process)
+    return project
+
+
+def test_both_jobs_run(materialized: DgProject) -> None:
+    project = materialized
     rows = DeltaTable(project.root / "warehouse/hourly").to_pyarrow_table(columns=["zone", "rides", "fares"]).to_pylist()
     assert rows == [{"zone": 1, "rides": 2, "fares": 12.0}]
     by_zone = DeltaTable(project.root / "warehouse/by_zone").to_pyarrow_table(columns=["zone", "fares"]).to_pylist()
     assert sorted(by_zone, key=lambda row: row["zone"]) == [{"zone": 1, "fares": 12.0}, {"zone": 2, "fares": -1.0}]
+
+
+@only_long
+def test_both_jobs_show_in_the_browser(materialized: DgProject, tmp_path: Path) -> None:
+    """The pages of the example are in ``test_web_ui.py``."""
+    project = materialized
     workspace = tmp_path / "workspace.yaml"
     workspace.write_text(
         "load_from:\n  - python_module: {module_name: project_of_rides.definitions, "

@@ -1,4 +1,7 @@
-"""A job that runs on under Dagster's eyes, for real: started, observed, its partitions complete, downstream run, stopped."""
+"""A job that runs on under Dagster's eyes, for real: started, observed, its partitions complete, downstream run, stopped.
+
+In CI a real driver is started, observed and stopped from Dagster in ``tests/kafka/test_new_project.py``; partitions are of a fake.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ import pytest
 import tidemark as tm
 from tests.control.drivers import Landing, until
 from tests.dagster.instances import temporary_instance
+from tests.seeds import only_long
 from tidemark.assets import build_output_asset_specs
 from tidemark.control.desired.job_import import load_job
 from tidemark.control.launch.local_launcher import LocalLauncher
@@ -65,6 +69,7 @@ def landing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Landing
         found.launcher.kill(seen.handle)
 
 
+@only_long
 def test_a_life_under_dagsters_eyes(landing: Landing, instance: dg.DagsterInstance) -> None:
     landing.land(FILES)
     landing.want(wanted="suspended")

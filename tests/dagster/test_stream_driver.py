@@ -1,6 +1,6 @@
 """A continuous job that is YAML alone, for real: drivers outside Dagster, a savepoint, a verdict, an upgrade to a changed YAML, a fork.
 
-The drivers are those of ``spark-submit``; of the second test local ones, with a standby.
+The drivers are those of ``spark-submit``; of the last test local ones, with a standby.
 """
 
 from __future__ import annotations
@@ -28,13 +28,17 @@ from tests.dagster.instances import temporary_instance
 from tests.dagster.sandboxes import MARKS
 from tests.few_rows import FEW_ROWS
 from tests.repeated import repeated
+from tests.seeds import only_long
 from tidemark.cli.program.main import main
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.components import TidemarkStreamComponent
 from tidemark.control import JobSpec, launchers_here, observe, read_spec, upgrading_reconciler
+from tidemark.control.driver.driver import FINISHED
+from tidemark.control.launch.processes import session_members
 from tidemark.control.launch.run_folder import run_folder
 from tidemark.operations import build_job_definitions
 from tidemark.savepoints.core.savepoint_store import SavepointStore
+from tidemark.state.status.status import read_status
 from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
@@ -139,7 +143,26 @@ def rides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rides]:
 
 
 def test_a_life_in_yaml_alone(rides: Rides, spark: SparkSession) -> None:
-    assert spark.getActiveSession() is not None, "the command that runs takes the session that is there"
+    start_and_upgrade(rides)
+    rides.change("fare > 0", "fare >= 0")
+    rides.operate(fork={"savepoint": "good", "code": rides.file, "start": False})
+    require_fork(rides)
+    rides.operate(discard={"fork": FORK})
+    assert FORK not in rides.store.folders()
+    rides.change("fare >= 0", "fare > 0")
+    stop_and_run(rides, spark)
+
+
+@only_long
+def test_a_fork_a_rewind_and_another_parallelism(rides: Rides, spark: SparkSession) -> None:
+    start_and_upgrade(rides)
+    try_in_a_fork_and_promote(rides)
+    rewind_and_rescale(rides)
+    stop_and_run(rides, spark)
+
+
+def start_and_upgrade(rides: Rides) -> None:
+    """Start the job by ``spark-submit``, take the savepoint ``good``, and upgrade to a YAML that counts no free rides."""
     for _ in range(3):
         rides.land()
     started = rides.operate(start={})
@@ -176,21 +199,17 @@ def test_a_life_in_yaml_alone(rides: Rides, spark: SparkSession) -> None:
     assert upgraded is not None
     assert (upgraded.spec.code, '"fare > 0"' in str(upgraded.spec.definition)) == (spec.spec.code, True)
 
-    try_in_a_fork_and_promote(rides)
-    rewind_and_rescale(rides)
 
+def stop_and_run(rides: Rides, spark: SparkSession) -> None:
     stopped = rides.operate(stop={"why": "enough"})
     assert (stopped["lifecycle"], stopped["wanted"]) == ("suspended", "suspended")
+    assert spark.getActiveSession() is not None, "the command that runs takes the session that is there"
     ran = rides.tidemark("run", rides.file, "--conf", "spark.ui.enabled=false")
     assert ran.exit_code == 0, (ran.output, ran.exception)
     assert ran.stdout.startswith("rides: "), "the same state, run in a terminal"
 
 
-def try_in_a_fork_and_promote(rides: Rides) -> None:
-    """Count free rides again: in a fork from the savepoint, whose tables differ, then in the job itself, since the savepoint."""
-    counts = [int(str(row["rides"])) for row in rides.table()]
-    rides.change("fare > 0", "fare >= 0")
-    rides.operate(fork={"savepoint": "good", "code": rides.file})
+def require_fork(rides: Rides) -> None:
     forked = read_spec(rides.store, FORK)
     assert forked is not None
     assert (forked.spec.launcher, forked.spec.code, '"fare >= 0"' in str(forked.spec.definition)) == (
@@ -198,6 +217,14 @@ def try_in_a_fork_and_promote(rides: Rides) -> None:
         f"{rides.file}:rides",
         True,
     )
+
+
+def try_in_a_fork_and_promote(rides: Rides) -> None:
+    """Count free rides again: in a fork from the savepoint, whose tables differ, then in the job itself, since the savepoint."""
+    counts = [int(str(row["rides"])) for row in rides.table()]
+    rides.change("fare > 0", "fare >= 0")
+    rides.operate(fork={"savepoint": "good", "code": rides.file})
+    require_fork(rides)
     assert set(rides.wait_for_all(f"jobs/{FORK}/outputs/hourly", but=2)) == {2}
     compared = rides.operate(diff={"output": "hourly"})
     assert (compared["changed"], compared["equal"]) == (counts.count(1), False)
@@ -242,4 +269,12 @@ def test_a_standby_takes_over_a_job_in_yaml_that_python_started(rides: Rides) ->
 
     until(taken_over, "the standby")
     assert set(rides.wait_for_all()) == {2}
+    assert len(session_members(ready.pid)) > 1, "the JVM is in the driver's session"
+    taken = observe(rides.store, "rides", launchers_here()).handle
+    assert taken is not None
     assert rides.operate_in_python(stop={})["lifecycle"] == "suspended"
+    assert launchers_here()["local"].exit_code(taken) == FINISHED
+    until(lambda: session_members(ready.pid) == (), "the end of all that it started")
+    status = read_status(rides.store, "rides")
+    assert status is not None
+    assert status.state == "stopped"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from functools import reduce
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -97,15 +97,19 @@ def rows(spark: SparkSession, kind: str) -> DataFrame:
     return spark.sql(f"SELECT {VALUES[kind]} AS v, o, {order} FROM VALUES (1), (2) AS numbers(o)")
 
 
-def computed(rows: DataFrame, aggregate: Aggregate) -> DataFrame | None:
-    """Return the result as Spark analyses it, None where it refuses to."""
+def computed(rows: DataFrame, aggregates: Mapping[str, Aggregate]) -> DataFrame | None:
+    """Return the results as Spark analyses them, a column each; None where it refuses one."""
+    parts = {(name, part.name): part for name, aggregate in aggregates.items() for part in aggregate.partials}
+    names = {place: f"p{number}" for number, place in enumerate(parts)}
+    own = {name: {part.name: names[name, part.name] for part in aggregate.partials} for name, aggregate in aggregates.items()}
     try:
-        made = rows.groupBy().agg(*(F.expr(part.create.format(order="place")).alias(part.name) for part in aggregate.partials))
-        names = {part.name: part.name for part in aggregate.partials}
-        merges = ((part.name, F.expr(part.merge.format(**names)), made.schema[part.name].dataType) for part in aggregate.partials)
+        made = rows.groupBy().agg(*(F.expr(part.create.format(order="place")).alias(names[place]) for place, part in parts.items()))
+        merges = (
+            (names[place], F.expr(part.merge.format(**own[place[0]])), made.schema[names[place]].dataType) for place, part in parts.items()
+        )
         # As the engine does, so that a sum of sums is no wider than a sum.
         merged = made.groupBy().agg(*((c if isinstance(t, StructType) else c.cast(t)).alias(name) for name, c, t in merges))
-        return merged.selectExpr(f"{aggregate.result.format(**names)} AS x")
+        return merged.selectExpr(*(f"{aggregate.result.format(**own[name])} AS `{name}`" for name, aggregate in aggregates.items()))
     except AnalysisException:
         return None
 
@@ -114,21 +118,24 @@ def computed(rows: DataFrame, aggregate: Aggregate) -> DataFrame | None:
 def test_definition_accepts_what_spark_computes(spark: SparkSession, kind: str) -> None:
     schema = schema_of(source(kind).node)
     input_rows = rows(spark, kind)
-    accepted = {name: defined(aggregate, kind) for name, aggregate in KINDS.items()}
+    accepted = {name: aggregate for name, aggregate in KINDS.items() if defined(aggregate, kind)}
     with engine_settings(spark):
-        results = {name: computed(input_rows, aggregate) for name, aggregate in KINDS.items()}
-        takes = {name: result is not None and (name, kind) not in CASTS for name, result in results.items()}
-        assert {name for name, taken in accepted.items() if taken} == {name for name, taken in takes.items() if taken}
-        found = {name: result for name, result in results.items() if result is not None and accepted[name]}
-        for name, result in found.items():
-            known = aggregate_type(KINDS[name], schema)
+        # An analysis of each takes long; of what is accepted there is one.
+        found = computed(input_rows, accepted)
+        apart = KINDS if found is None else {name: aggregate for name, aggregate in KINDS.items() if name not in accepted}
+        takes = {name for name, aggregate in apart.items() if computed(input_rows, {name: aggregate}) is not None}
+        takes |= accepted.keys() if found is not None else set()
+        assert accepted.keys() == {name for name in takes if (name, kind) not in CASTS}
+        assert found is not None
+        for name, aggregate in accepted.items():
+            known = aggregate_type(aggregate, schema)
             if known is not None and not kind.startswith(("INTERVAL", "STRUCT")):
-                assert (name, result.schema["x"].dataType.simpleString().upper()) == (name, known.replace(", ", ","))
+                assert (name, found.schema[name].dataType.simpleString().upper()) == (name, known.replace(", ", ","))
         if kind not in RUN:
             return
         # They run, too; Spark's Python cannot hold each of these values.
-        texts = [result.select(F.col("x").isNotNull().alias("x")) for result in found.values()]
-        assert len(reduce(DataFrame.union, texts).collect()) == len(found)
+        (row,) = found.select(*(F.col(f"`{name}`").isNotNull().alias(name) for name in accepted)).collect()
+        assert len(row) == len(accepted)
 
 
 def test_the_functions_are_those_of_the_running_spark(spark: SparkSession) -> None:
@@ -136,12 +143,22 @@ def test_the_functions_are_those_of_the_running_spark(spark: SparkSession) -> No
     assert there == SPARK_FUNCTIONS
 
 
+def described(spark: SparkSession) -> Iterator[str]:
+    """Return what Spark says of each of its functions, with examples; nearly all at once, where a description of each takes long."""
+    infos: Any = spark._jvm.org.apache.spark.sql.api.python.PythonSQLUtils.listBuiltinFunctionInfos()  # type: ignore[union-attr]  # noqa: SLF001
+    texts = {info.getName(): info.getExamples() for info in infos}
+    for name in sorted(SPARK_FUNCTIONS):
+        if name in texts:
+            yield texts[name]
+        else:
+            yield "\n".join(row[0] for row in spark.sql(f"DESCRIBE FUNCTION EXTENDED `{name}`").collect())
+
+
 def test_no_example_of_spark_s_own_calls_something_else(spark: SparkSession) -> None:
     known = SPARK_FUNCTIONS | SYNTAX
     unknown: dict[str, str] = {}
     examples = 0
-    for name in sorted(SPARK_FUNCTIONS):
-        text = "\n".join(row[0] for row in spark.sql(f"DESCRIBE FUNCTION EXTENDED `{name}`").collect())
+    for text in described(spark):
         for example in re.findall(r"^\s*> (SELECT .*?;)\s*$", text, re.MULTILINE | re.DOTALL):
             examples += 1
             # A table in the FROM of an example has its columns in brackets.
@@ -154,19 +171,45 @@ def test_no_example_of_spark_s_own_calls_something_else(spark: SparkSession) -> 
 FORMS = ("{}(a)", "{}(a AS INT)", "{}(HOUR, a, b)", "{}(HOUR FROM a)", "{}(a, b)", "{}()")
 
 
+_PARSED = """
+public class Parsed implements java.util.function.BiFunction {
+  public Object apply(Object parser, Object texts) {
+    StringBuilder kinds = new StringBuilder();
+    String[] given = ((String) texts).split("\\n");
+    for (int i = 0; i < given.length; i++) {
+      String kind = "";
+      try {
+        kind = ((org.apache.spark.sql.catalyst.parser.ParserInterface) parser).parseExpression(given[i]).getClass().getSimpleName();
+      } catch (Exception e) {
+      }
+      kinds.append(kind).append("\\n");
+    }
+    return kinds.toString();
+  }
+}
+"""
+
+
+def parsed(spark: SparkSession, texts: Sequence[str]) -> list[str]:
+    """Return the class of what the parser of Spark makes of each text, empty where it refuses it: an error in Python takes long."""
+    jvm: Any = spark._jvm  # noqa: SLF001  # only Java has the parser
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
+    compiler.cook(_PARSED)
+    no_types = spark.sparkContext._gateway.new_array(jvm.java.lang.Class, 0)  # type: ignore[union-attr]  # noqa: SLF001
+    nothing = spark.sparkContext._gateway.new_array(jvm.java.lang.Object, 0)  # type: ignore[union-attr]  # noqa: SLF001
+    parser = compiler.getClassLoader().loadClass("Parsed").getDeclaredConstructor(no_types).newInstance(nothing)
+    found: str = parser.apply(spark._jsparkSession.sessionState().sqlParser(), "\n".join(texts))  # noqa: SLF001
+    return found.split("\n")[:-1]
+
+
 def test_what_the_parser_of_spark_reads_by_itself_is_no_unknown_function(spark: SparkSession) -> None:
     """Keywords that are written like functions, such as ``try_cast``, are in no list of functions."""
-    parser = spark._jsparkSession.sessionState().sqlParser()  # noqa: SLF001  # only Java has the parser
-    known, missing, read = SPARK_FUNCTIONS | SYNTAX, set(), set()
-    for (keyword,) in spark.sql("SELECT lower(keyword) FROM sql_keywords()").collect():
-        for text in (form.format(keyword) for form in FORMS):
-            try:
-                parsed = parser.parseExpression(text)
-            except ParseException:
-                continue
-            # Others it leaves to the functions that the session has.
-            if parsed.getClass().getSimpleName() != "UnresolvedFunction":
-                read.add(keyword)
-                missing |= {name.lower() for name in called_functions(text)} - known
-    assert missing == set()
-    assert {"try_cast", "timestampadd", "timestampdiff", "timediff"} <= read
+    keywords = [row[0] for row in spark.sql("SELECT lower(keyword) FROM sql_keywords()").collect()]
+    texts = [(keyword, form.format(keyword)) for keyword in keywords for form in FORMS]
+    kinds = parsed(spark, [text for _, text in texts])
+    # Others it leaves to the functions that the session has.
+    found = [each for each, kind in zip(texts, kinds, strict=True) if kind not in ("", "UnresolvedFunction")]
+    known = SPARK_FUNCTIONS | SYNTAX
+    assert {name.lower() for _, text in found for name in called_functions(text)} - known == set()
+    assert {"try_cast", "timestampadd", "timestampdiff", "timediff"} <= {keyword for keyword, _ in found}

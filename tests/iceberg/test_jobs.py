@@ -18,6 +18,7 @@ from tests.crash.fares import clock_of, rescaled, run
 from tests.iceberg import jobs
 from tests.iceberg.rig import Lake
 from tests.killed import kill_at
+from tests.seeds import only_long
 from tidemark.errors import TidemarkError
 
 if TYPE_CHECKING:
@@ -120,7 +121,15 @@ def ordered(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("point", ["outputs-staged:2", "after-commit:2", "iceberg-manifests-written:3", "iceberg-committed:3"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        "outputs-staged:2",
+        pytest.param("after-commit:2", marks=only_long),
+        "iceberg-manifests-written:3",
+        pytest.param("iceberg-committed:3", marks=only_long),
+    ],
+)
 def test_killed_around_a_publication(point: str, jvm: Mapping[str, str], spark: SparkSession, lake: Lake, *, tmp_path: Path) -> None:
     jobs.write_landing(tmp_path)
     kill_at("tests.iceberg.jobs:drive", point, [str(tmp_path)], environment={**jvm, **lake.variables})

@@ -10,6 +10,7 @@ import pytest
 from tests.iceberg.rig import Lake, Rig
 from tests.killed import kill_at
 from tests.savepoints.stored_jobs import LEASE, on_disk
+from tests.seeds import only_long
 from tidemark.errors import MissingEpochsError, PublishError, RewindError, SinkError
 from tidemark.savepoints.iceberg.rewinding import IcebergRewind
 from tidemark.savepoints.model.rewind_journal import RewindJournal, read_rewind
@@ -253,7 +254,7 @@ def test_what_a_rewind_took_back_is_missed_after_its_snapshots_are_expired(shop:
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("point", ["rewind-noted", "rewind-table-back", "rewind-restored"])
+@pytest.mark.parametrize("point", ["rewind-noted", "rewind-table-back", pytest.param("rewind-restored", marks=only_long)])
 def test_a_rewind_that_is_killed(shop: Shop, point: str) -> None:
     shop.job.driver.release()
     args = [str(shop.folder)]

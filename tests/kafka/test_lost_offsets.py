@@ -13,6 +13,7 @@ import tidemark as tm
 from tests.control.drivers import until
 from tests.kafka.broker import NEEDS_JARS
 from tests.kafka.fares import MINUTE, FareJob, Fares
+from tests.seeds import only_long
 from tidemark.cli.program.main import main
 from tidemark.errors import SourceError
 from tidemark.savepoints.core.savepoint_store import SavepointStore
@@ -73,6 +74,7 @@ def test_a_topic_that_is_not_there(job: FareJob, spark: SparkSession) -> None:
     assert "nowhere" in failure(replace(job, topic="nowhere"), spark).what
 
 
+@only_long
 def test_a_topic_that_was_made_anew(fares: Fares, job: FareJob, spark: SparkSession) -> None:
     fares.send(0, 0, 1, 2)
     job.run(spark)

@@ -14,6 +14,7 @@ import tidemark as tm
 from tests.kafka.broker import NEEDS_JARS, Broker, Topics
 from tests.kafka.fares import MINUTE, START, millis
 from tests.kafka.readers import TIMED, Reader, fill, make_again, places, require_failure, without_ids
+from tests.seeds import only_long
 from tidemark.errors import SourceError
 from tidemark.graph.model.nodes import SourceNode
 from tidemark.spark.loop.driver import JobDriver
@@ -118,7 +119,7 @@ def test_a_topic_that_is_made_again_with_fewer_records(
     assert restarted.run() == [*places(name, 0, 1), *places(name, 1, 0)]
 
 
-@pytest.mark.parametrize("more", [0, 4], ids=["as many", "more"])
+@pytest.mark.parametrize("more", [pytest.param(0, id="as many"), pytest.param(4, id="more", marks=only_long)])
 def test_a_topic_that_is_made_again_with_as_many_records_or_more(topics: Topics, read: Callable[..., Reader], more: int) -> None:
     name = f"refilled-{more}"
     topics.create(name, 2)

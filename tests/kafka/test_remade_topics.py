@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 import tidemark as tm
 from tests.kafka.broker import NEEDS_JARS, Broker, Topics
 from tests.kafka.readers import TIMED, fill, make_again
+from tests.seeds import only_long
 from tidemark.errors import SourceError
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ def test_an_epoch_that_runs_again_does_not_read_another_topic(
     assert job.counts == {"old": 3, "new": 4}
 
 
+@only_long
 def test_a_restore_to_before_a_topic_was_made_again(topics: Topics, copy: Callable[[str], Copy]) -> None:
     job = copy("restored")
     job.run()

@@ -13,6 +13,7 @@ import tidemark as tm
 from tests.control.drivers import until
 from tests.kafka.broker import NEEDS_JARS
 from tests.kafka.fares import MINUTE, START, TIMESTAMP, FareJob, Fares, require_agreement
+from tests.seeds import only_long
 from tidemark.spark.sources.adaptive_intake import AdaptiveIntake
 from tidemark.testing.manual_clock import ManualClock
 
@@ -107,6 +108,7 @@ def test_partitions_are_added_while_it_runs(fares: Fares, job: FareJob, spark: S
     require_agreement(job, fares.sent, ended=True)
 
 
+@only_long
 def test_ties_between_many_partitions_are_broken_by_their_numbers(fares: Fares, job: FareJob, spark: SparkSession) -> None:
     fares.topics.grow(fares.topic, 12)
     for partition in range(12):

@@ -48,7 +48,7 @@ def test_a_job_goes_on_in_a_query_and_back(
     job = replace(job, options={"maxOffsetsPerTrigger": "30"})
     for number, query in enumerate((False, True, False, True)):
         for partition in range(3):
-            fares.send(partition, *range(number * 20 * MINUTE, (number + 1) * 20 * MINUTE, 60_000 * (partition + 1)), zone=partition)
+            fares.send(partition, *range(number * 20 * MINUTE, (number + 1) * 20 * MINUTE, 100_000 * (partition + 1)), zone=partition)
         if number == 2:
             fares.topics.grow(fares.topic, 4)
             fares.send(3, 61 * MINUTE, 5 * MINUTE)

@@ -54,7 +54,7 @@ def undisturbed(spark: SparkSession, server: Server, tmp_path_factory: pytest.Te
         "outputs-staged:2",
         pytest.param("before-commit:2", marks=only_long),
         pytest.param("after-commit:2", marks=only_long),
-        "database-loaded:5",
+        pytest.param("database-loaded:5", marks=only_long),
         pytest.param("database-applied:5", marks=only_long),
         "database-committed:5",
         pytest.param("outputs-published:2", marks=only_long),
@@ -98,6 +98,7 @@ def test_a_rewind_a_rescale_and_what_follows(
     assert tables(server, schema) == {name: undisturbed[name] for name in ("added", "history")}
 
 
+@only_long
 def test_a_rewind_of_an_upsert_is_refused(spark: SparkSession, server: Server, schema: str, tmp_path: Path) -> None:
     job = jobs.make_job(jobs.write_landing(tmp_path), schema)
     run(job, spark, clock_of(0), max_epochs=1)

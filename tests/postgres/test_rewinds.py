@@ -11,6 +11,7 @@ from tests.killed import kill_at
 from tests.postgres.rig import VARIABLE, Mode, Rig
 from tests.postgres.server import NEEDS_POSTGRES, Server
 from tests.savepoints.stored_jobs import on_disk
+from tests.seeds import only_long
 from tidemark.errors import FencedError, PublishError, RewindError, SinkError
 from tidemark.savepoints.model.rewind_journal import RewindJournal, read_rewind
 from tidemark.savepoints.rewind.place_rewinds import PLACE_REWINDS
@@ -170,7 +171,10 @@ def test_a_table_that_has_lost_epochs_is_refused(shop: Shop, server: Server, sch
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("point", ["rewind-noted", "rewind-table-back", "rewind-tables-back", "rewind-restored"])
+@pytest.mark.parametrize(
+    "point",
+    ["rewind-noted", "rewind-table-back", *(pytest.param(each, marks=only_long) for each in ("rewind-tables-back", "rewind-restored"))],
+)
 def test_a_rewind_that_is_killed(shop: Shop, server: Server, schema: str, point: str) -> None:
     shop.job.driver.release()
     args = [str(shop.folder)]

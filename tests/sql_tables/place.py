@@ -6,11 +6,19 @@ import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Final, Literal, Protocol
 
-from tests.sql_tables.server import MariadbServer
+import pytest
+
+from tests.seeds import only_long
+from tests.sql_tables.server import NEEDS_MARIADB, MariadbServer
 
 Database = Literal["mariadb", "sqlite"]
+
+PLACES_BUT_SQLITE: Final = (pytest.param("mariadb", marks=NEEDS_MARIADB), pytest.param("sqlite", marks=only_long))
+"""For a test of jobs that asks little of the database: MariaDB, and SQLite in the long profile."""
+
+PLACES_BUT_MARIADB: Final = (pytest.param("mariadb", marks=[NEEDS_MARIADB, only_long]), "sqlite")
 
 
 class Place(Protocol):

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 import tidemark as tm
 from tests.changelog_sinks.test_tables import Contents, applied, changes, operations, visible
 from tests.postgres.rig import VARIABLE
-from tests.seeds import new_seeds
-from tests.sql_tables.place import Place, columns
+from tests.seeds import new_seeds, only_long
+from tests.sql_tables.place import PLACES_BUT_MARIADB, PLACES_BUT_SQLITE, Database, Place, columns
+from tests.sql_tables.server import NEEDS_MARIADB
 from tidemark.errors import TidemarkError
 from tidemark.testing import ManualClock
 
@@ -79,6 +81,7 @@ def test_every_type(spark: SparkSession, place: Place, tmp_path: Path) -> None:
     assert (kinds["m"], kinds["x"], kinds["at"]) == wanted[place.database]
 
 
+@pytest.mark.parametrize("place", PLACES_BUT_SQLITE, indirect=True)
 @pytest.mark.parametrize("seed", new_seeds("changelogs in sql tables"))
 def test_a_table_holds_what_the_changelog_says(spark: SparkSession, place: Place, tmp_path: Path, seed: int) -> None:
     given = list(changes(Random(seed), 3))
@@ -109,6 +112,7 @@ def read(place: Place, query: str) -> list[tuple[Any, ...]]:
     return sorted(place.query(query), key=repr)
 
 
+@pytest.mark.parametrize("place", PLACES_BUT_MARIADB, indirect=True)
 def test_sessions_that_merge_replace_each_other(spark: SparkSession, place: Place, tmp_path: Path) -> None:
     given: list[list[dict[str, Any]]] = [
         [{"k": None, "v": 1, "t": START}, {"k": None, "v": 2, "t": START + 8_000}, {"k": "a", "v": 3, "t": START + 20_000}],
@@ -124,25 +128,33 @@ def test_sessions_that_merge_replace_each_other(spark: SparkSession, place: Plac
     assert read(place, "SELECT k, total FROM sessions") == [(None, 7)]
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        ("both", "v", "concat('a', char(0), 'b')", "column 'v' has a text with the character 0, or bytes that are no UTF-8"),
-        ("both", "v", "CAST(unhex('ff') AS STRING)", "column 'v' has a text with the character 0, or bytes that are no UTF-8"),
-        ("both", "v", "timestamp_millis(t * 1000000000000000)", "column 'v' has a year outside 1"),
-        ("mariadb", "v", "DATE'0999-12-31'", "column 'v' has a year outside 1000 to 9999"),
-        ("both", "v", "double('NaN')", "column 'v' is NaN"),
-        ("mariadb", "v", "float('-inf')", "column 'v' is NaN or infinite"),
-        ("both", "n", "CAST(NULL AS STRING)", "column 'n' is null"),
-        ("mariadb", "n", "repeat('é', 10)", "column 'n' is longer than 9 characters or 36 bytes"),
-    ],
+BAD_VALUES: Final = (
+    ("both", "v", "concat('a', char(0), 'b')", "column 'v' has a text with the character 0, or bytes that are no UTF-8"),
+    ("both", "v", "CAST(unhex('ff') AS STRING)", "column 'v' has a text with the character 0, or bytes that are no UTF-8"),
+    ("both", "v", "timestamp_millis(t * 1000000000000000)", "column 'v' has a year outside 1"),
+    ("mariadb", "v", "DATE'0999-12-31'", "column 'v' has a year outside 1000 to 9999"),
+    ("both", "v", "double('NaN')", "column 'v' is NaN"),
+    ("mariadb", "v", "float('-inf')", "column 'v' is NaN or infinite"),
+    ("both", "n", "CAST(NULL AS STRING)", "column 'n' is null"),
+    ("mariadb", "n", "repeat('é', 10)", "column 'n' is longer than 9 characters or 36 bytes"),
 )
+"""Which databases cannot hold it, its column, the value, and what is said of it."""
+
+
+def placed_values() -> Iterator[pytest.ParameterSet]:
+    """Give each value with a database that cannot hold it; with the other one, too, in the long profile."""
+    for number, case in enumerate(BAD_VALUES):
+        first: Database = "mariadb" if case[0] == "mariadb" or number % 2 else "sqlite"
+        for database in ("mariadb", "sqlite") if case[0] == "both" else (first,):
+            marks = [NEEDS_MARIADB] if database == "mariadb" else []
+            yield pytest.param(database, case, marks=[*marks, *([] if database == first else [only_long])])
+
+
+@pytest.mark.parametrize(("place", "case"), list(placed_values()), indirect=["place"])
 def test_a_value_that_a_database_cannot_hold_fails_before_the_commit(
     spark: SparkSession, place: Place, tmp_path: Path, case: tuple[str, str, str, str]
 ) -> None:
-    which, column, expression, message = case
-    if which not in ("both", place.database):
-        pytest.skip(f"{place.database} holds it")
+    _, column, expression, message = case
     rows = tm.source("rows", tm.from_elements(epochs=[[{"t": 1}]], schema="t BIGINT"), watermarks=tm.ascending(timestamp="t"))
     if column == "n":
         place.query(f"CREATE TABLE bad (t bigint, n varchar(9) {'' if place.database == 'sqlite' else 'CHARACTER SET utf8mb4 '}NOT NULL)")
@@ -155,6 +167,7 @@ def test_a_value_that_a_database_cannot_hold_fails_before_the_commit(
     assert tm.savepoints_of(job).pins.log.load().epoch is None
 
 
+@pytest.mark.parametrize("place", PLACES_BUT_SQLITE, indirect=True)
 def test_keys_that_no_index_of_mariadb_holds_fail_before_the_commit(spark: SparkSession, place: Place, tmp_path: Path) -> None:
     given: list[list[dict[str, object]]] = [
         [{"k": "é" * 255, "n": 1, "t": 1}, {"k": None, "n": 1, "t": 2}],

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.killed import kill_at
-from tests.seeds import new_seeds
+from tests.seeds import new_seeds, only_long
 from tests.sql_tables.place import MariadbPlace, Place, columns
 from tests.sql_tables.rig import LINEAGE, VARIABLE, SqlRig
 from tests.sql_tables.server import NEEDS_MARIADB, SECRET
@@ -67,7 +67,7 @@ def test_an_epoch_without_its_files_is_missed_unless_it_was_published(place: Pla
 
 @pytest.mark.crash
 @pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("change", ["no column", "a new column"])
+@pytest.mark.parametrize("change", [pytest.param("no column", marks=only_long), "a new column"])
 def test_a_driver_that_is_killed(place: Place, tmp_path: Path, point: str, change: str) -> None:
     rig = SqlRig(tmp_path, place.database)
     rig.publish(0, [{"k": "a", "v": 1}, {"k": "b", "v": 2}, {"k": None, "v": 3}])

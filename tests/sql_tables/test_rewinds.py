@@ -10,6 +10,7 @@ from tests.killed import kill_at
 from tests.postgres.rig import Mode
 from tests.postgres.test_rewind_lineages import restore
 from tests.postgres.test_rewinds import HOUR, Shop
+from tests.seeds import only_long
 from tests.sql_tables.place import Place
 from tests.sql_tables.rig import SqlRig
 from tidemark.errors import RewindError
@@ -146,7 +147,7 @@ def test_a_table_that_has_lost_epochs_is_refused(shop: SqlShop, place: Place) ->
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("point", ["rewind-noted", "rewind-table-back", "rewind-restored"])
+@pytest.mark.parametrize("point", ["rewind-noted", "rewind-table-back", pytest.param("rewind-restored", marks=only_long)])
 def test_a_rewind_that_is_killed(shop: SqlShop, place: Place, point: str) -> None:
     shop.job.driver.release()
     args = [str(shop.folder)]
