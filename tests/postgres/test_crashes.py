@@ -112,6 +112,7 @@ def test_a_rewind_of_an_upsert_is_refused(spark: SparkSession, server: Server, s
     assert tables(server, schema)["newest"] == sorted(NEWEST, key=repr)
 
 
+@only_long
 def test_a_restore_without_a_rewind(spark: SparkSession, server: Server, schema: str, tmp_path: Path) -> None:
     job = jobs.make_job(jobs.write_landing(tmp_path), schema)
     run(job, spark, clock_of(0), max_epochs=2)

@@ -15,7 +15,7 @@ import tidemark as tm
 from tests.changelog_sinks.test_tables import Contents, applied, changes, operations, visible
 from tests.postgres.rig import VARIABLE
 from tests.postgres.server import NEEDS_POSTGRES, Server
-from tests.seeds import new_seeds
+from tests.seeds import PROFILE, new_seeds
 from tidemark.errors import SinkError, TidemarkError
 from tidemark.spark.sinks.postgres.staging import INDEX_ROW_BYTES
 from tidemark.testing import ManualClock
@@ -114,7 +114,7 @@ def test_windows_and_sessions_are_upserted_as_in_delta(spark: SparkSession, serv
     random = Random(5)
     given = [
         [{"k": random.choice([None, "a", "b"]), "v": random.randint(1, 9), "t": START + 1_000 * random.randint(0, 200)} for _ in range(12)]
-        for _ in range(6)
+        for _ in range(6 if PROFILE == "long" else 4)
     ]
     rows = tm.source("rows", tm.from_elements(epochs=given, schema="k STRING, v INT, t BIGINT"), watermarks=tm.ascending(timestamp="t"))
     keyed = rows.key_by("k")

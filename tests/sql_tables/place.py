@@ -15,10 +15,11 @@ from tests.sql_tables.server import NEEDS_MARIADB, MariadbServer
 
 Database = Literal["mariadb", "sqlite"]
 
-PLACES_BUT_SQLITE: Final = (pytest.param("mariadb", marks=NEEDS_MARIADB), pytest.param("sqlite", marks=only_long))
-"""For a test of jobs that asks little of the database: MariaDB, and SQLite in the long profile."""
+ON_MARIADB: Final = (pytest.param("mariadb", marks=NEEDS_MARIADB), pytest.param("sqlite", marks=only_long))
+"""For ``parametrize``, of a test of jobs that asks little of the database: MariaDB; SQLite, too, in the long profile."""
 
-PLACES_BUT_MARIADB: Final = (pytest.param("mariadb", marks=[NEEDS_MARIADB, only_long]), "sqlite")
+ON_SQLITE: Final = (pytest.param("mariadb", marks=[NEEDS_MARIADB, only_long]), "sqlite")
+"""The same, the other way round."""
 
 
 class Place(Protocol):

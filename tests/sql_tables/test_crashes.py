@@ -13,7 +13,7 @@ from tests.crash.fares import clock_of, run
 from tests.killed import kill_at
 from tests.seeds import only_long
 from tests.sql_tables import jobs
-from tests.sql_tables.place import PLACES_BUT_MARIADB, PLACES_BUT_SQLITE, Place, has_table
+from tests.sql_tables.place import ON_MARIADB, ON_SQLITE, Place, has_table
 from tidemark.errors import RewindError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def tables(place: Place) -> dict[str, list[tuple[Any, ...]]]:
         pytest.param("outputs-published:2", marks=only_long),
     ],
 )
-@pytest.mark.parametrize("place", PLACES_BUT_SQLITE, indirect=True)
+@pytest.mark.parametrize("place", ON_MARIADB, indirect=True)
 def test_killed_around_a_publication(point: str, jvm: Mapping[str, str], spark: SparkSession, *, place: Place, tmp_path: Path) -> None:
     jobs.write_landing(tmp_path)
     kill_at("tests.sql_tables.jobs:drive", point, [str(tmp_path), place.database], environment=jvm)
@@ -68,7 +68,7 @@ def test_killed_around_a_publication(point: str, jvm: Mapping[str, str], spark: 
     assert tables(place) == WHOLE
 
 
-@pytest.mark.parametrize("place", PLACES_BUT_MARIADB, indirect=True)
+@pytest.mark.parametrize("place", ON_SQLITE, indirect=True)
 def test_a_rewind_a_rescale_and_a_refusal(spark: SparkSession, place: Place, tmp_path: Path) -> None:
     whole = jobs.make_job(jobs.write_landing(tmp_path), place.database)
     kept = {name: whole.outputs[name] for name in ("added", "history")}

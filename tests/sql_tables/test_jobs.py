@@ -15,7 +15,7 @@ import tidemark as tm
 from tests.changelog_sinks.test_tables import Contents, applied, changes, operations, visible
 from tests.postgres.rig import VARIABLE
 from tests.seeds import new_seeds, only_long
-from tests.sql_tables.place import PLACES_BUT_MARIADB, PLACES_BUT_SQLITE, Database, Place, columns
+from tests.sql_tables.place import ON_MARIADB, ON_SQLITE, Database, Place, columns
 from tests.sql_tables.server import NEEDS_MARIADB
 from tidemark.errors import TidemarkError
 from tidemark.testing import ManualClock
@@ -81,7 +81,7 @@ def test_every_type(spark: SparkSession, place: Place, tmp_path: Path) -> None:
     assert (kinds["m"], kinds["x"], kinds["at"]) == wanted[place.database]
 
 
-@pytest.mark.parametrize("place", PLACES_BUT_SQLITE, indirect=True)
+@pytest.mark.parametrize("place", ON_MARIADB, indirect=True)
 @pytest.mark.parametrize("seed", new_seeds("changelogs in sql tables"))
 def test_a_table_holds_what_the_changelog_says(spark: SparkSession, place: Place, tmp_path: Path, seed: int) -> None:
     given = list(changes(Random(seed), 3))
@@ -112,7 +112,7 @@ def read(place: Place, query: str) -> list[tuple[Any, ...]]:
     return sorted(place.query(query), key=repr)
 
 
-@pytest.mark.parametrize("place", PLACES_BUT_MARIADB, indirect=True)
+@pytest.mark.parametrize("place", ON_SQLITE, indirect=True)
 def test_sessions_that_merge_replace_each_other(spark: SparkSession, place: Place, tmp_path: Path) -> None:
     given: list[list[dict[str, Any]]] = [
         [{"k": None, "v": 1, "t": START}, {"k": None, "v": 2, "t": START + 8_000}, {"k": "a", "v": 3, "t": START + 20_000}],
@@ -167,7 +167,7 @@ def test_a_value_that_a_database_cannot_hold_fails_before_the_commit(
     assert tm.savepoints_of(job).pins.log.load().epoch is None
 
 
-@pytest.mark.parametrize("place", PLACES_BUT_SQLITE, indirect=True)
+@pytest.mark.parametrize("place", ON_MARIADB, indirect=True)
 def test_keys_that_no_index_of_mariadb_holds_fail_before_the_commit(spark: SparkSession, place: Place, tmp_path: Path) -> None:
     given: list[list[dict[str, object]]] = [
         [{"k": "é" * 255, "n": 1, "t": 1}, {"k": None, "n": 1, "t": 2}],
