@@ -19,6 +19,8 @@ from tidemark.state.log.progress import EpochProgress
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.spark
+
 HIGH, MALFORMED = tm.OutputTag("high"), tm.OutputTag("malformed")
 RETURNS = "k BIGINT, total DOUBLE NOT NULL, seen ARRAY<STRUCT<at: TIMESTAMP, by: MAP<STRING, BIGINT>>>"
 Row = Mapping[str, Any]
