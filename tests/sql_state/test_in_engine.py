@@ -12,6 +12,7 @@ from tests.engine.lab import NOW, Lab, elements
 from tests.few_rows import compiling
 from tidemark.errors import UserCodeError
 from tidemark.savepoints import SavepointStore
+from tidemark.spark.columns.state_files import write_folder
 from tidemark.spark.operators.native_keyed import runtime
 from tidemark.spark.prepared.prepared_pass import PreparedPass
 from tidemark.state.log.parquet_files import ParquetSummary
@@ -130,13 +131,13 @@ def test_a_changed_job_keeps_the_fields_and_their_lifetimes(spark: SparkSession,
 def test_a_fold_runs_in_methods_that_java_compiles(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limit, found = "spark.sql.codegen.hugeMethodLimit", list[tuple[str, int]]()
     session = compiling(spark)
-    as_it_is, before = runtime.write_folder, session.conf.get(limit)
+    before = session.conf.get(limit)
 
     def noted(rows: DataFrame, *arguments: Any, **named: Any) -> list[ParquetSummary]:
         generated = rows._jdf.queryExecution().debug().codegenToSeq()  # noqa: SLF001 - Python has no public way to ask
         sizes = [generated.apply(number).productElement(2).maxMethodCodeSize() for number in range(generated.size())]
         found.append((str(rows.sparkSession.conf.get(limit)), max(sizes)))
-        return as_it_is(rows, *arguments, **named)
+        return write_folder(rows, *arguments, **named)
 
     monkeypatch.setattr(runtime, "write_folder", noted)
     # Else the first epochs, which have few rows, would interpret their expressions.
