@@ -9,12 +9,17 @@ import pytest
 
 import tidemark as tm
 from tests.engine.lab import NOW, Lab, elements
+from tests.few_rows import compiling
 from tidemark.errors import UserCodeError
 from tidemark.savepoints import SavepointStore
+from tidemark.spark.columns.state_files import write_folder
+from tidemark.spark.operators.native_keyed import runtime
+from tidemark.spark.prepared.prepared_pass import PreparedPass
+from tidemark.state.log.parquet_files import ParquetSummary
 from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -121,3 +126,33 @@ def test_a_changed_job_keeps_the_fields_and_their_lifetimes(spark: SparkSession,
     assert run(3, {"top": ("greatest(top, v)", "INT", "0")}, ttl, restore=restore) == [("a", 1), ("b", 6), ("c", 2)]
     kept = tm.savepoint("job", store=str(tmp_path / "store")).tables("m", spark)["keys"]
     assert sorted(map(tuple, kept.collect())) == [("a", 1), ("b", 6), ("c", 2)]
+
+
+def test_a_fold_runs_in_methods_that_java_compiles(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit, found = "spark.sql.codegen.hugeMethodLimit", list[tuple[str, int]]()
+    session = compiling(spark)
+    before = session.conf.get(limit)
+
+    def noted(rows: DataFrame, *arguments: Any, **named: Any) -> list[ParquetSummary]:
+        generated = rows._jdf.queryExecution().debug().codegenToSeq()  # noqa: SLF001 - Python has no public way to ask
+        sizes = [generated.apply(number).productElement(2).maxMethodCodeSize() for number in range(generated.size())]
+        found.append((str(rows.sparkSession.conf.get(limit)), max(sizes)))
+        return write_folder(rows, *arguments, **named)
+
+    monkeypatch.setattr(runtime, "write_folder", noted)
+    # Else the first epochs, which have few rows, would interpret their expressions.
+    monkeypatch.setattr(PreparedPass, "PREPARED_AFTER", 0)
+    each = "CASE WHEN t div 10 < ten THEN {0} WHEN t div 10 = ten THEN {0} + {1} ELSE {1} END"
+    fields = {
+        "ten": ("greatest(ten, t div 10)", "BIGINT"),
+        "total": (each.format("total", "v"), "DOUBLE"),
+        "n": (each.format("n", "1L"), "BIGINT"),
+    }
+    machine = tm.sql_state(fields, emit_when="t div 10 <> ten", returns={"t": "t", "ten": "ten", "total": "total", "n": "n"})
+    given = elements([(1, "a", 1.0), (5, "a", 2.0), (12, "a", 4.0)], [(25, "a", 8.0)], schema="t BIGINT, k STRING, v DOUBLE")
+    ran = Lab(session, tmp_path).run({"tens": given.key_by("k").process(machine).uid("tens")})
+    assert in_order(ran.rows["tens"], "t", "ten", "total", "n") == [(12, 0, 3.0, 2), (25, 1, 4.0, 1)]
+    # Spark itself makes one method of the stage, with more bytes than Java compiles.
+    assert {given for given, _ in found} == {"8000"}
+    assert found[0][1] > 8_000
+    assert session.conf.get(limit) == before

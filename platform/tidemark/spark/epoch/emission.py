@@ -54,6 +54,11 @@ class Emission:
         """The results, where they are read from files of few rows; None otherwise."""
         return self._results if isinstance(self._results, Results) and self._results.files else None
 
+    def read_rows(self, output: BoundSink) -> PassRows | None:
+        """Return the results as they are, for an output that adds them, where they are few and the driver can read them; None otherwise."""
+        results = self.few
+        return None if results is None or results.read is None or output.changes is not None else results.read()
+
     def other_plan(self, plan: StatelessPlan, numbers: Sequence[int]) -> tuple[StatelessPlan, Observation]:
         """Return a plan with ``few`` results as made from numbers, and the observation for their counts."""
         if self.few is None:

@@ -260,12 +260,15 @@ class EpochRun:
             self._stage_rows(planned.subject, self._rows_of(planned))
 
     def _stage_prepared(self, name: str, node: Node) -> bool:
-        """Stage an output that is computed from few rows of state alone by its prepared pass; return whether it could be."""
-        sink, emission = self._context.sinks[name], self._emitting.get(id(self.topology.path_to_operator(node)))
-        if emission is None or not sink.takes_rows:
+        """Stage an output of few results that the driver reads, or that its prepared pass computes; return whether it could be."""
+        sink, as_emitted = self._context.sinks[name], self._emitting.get(id(node))
+        emission = self._emitting.get(id(self.topology.path_to_operator(node)))
+        if (as_emitted is None and emission is None) or not sink.takes_rows:
             return False
         with self._stage(f"output {name}"):
-            found = emission.prepared_rows(sink, node, self.rows, self._context.prepared)
+            found = None if as_emitted is None else as_emitted.read_rows(sink)
+            if found is None and emission is not None:
+                found = emission.prepared_rows(sink, node, self.rows, self._context.prepared)
             if found is None:
                 return False
             self.outputs[name] = sink.stage_rows(found, self.plan.lineage, self.plan.epoch)
@@ -283,7 +286,22 @@ class EpochRun:
             self.early[planned.subject] = planned.gate
         elif not self.conservation.side_rows(planned.gate):
             return
-        self._background.submit(partial(self._stage_rows, planned.subject, self._rows_of(planned)))
+        if not self._stage_side_rows(planned.subject, _node_of(planned)):
+            self._background.submit(partial(self._stage_rows, planned.subject, self._rows_of(planned)))
+
+    def _stage_side_rows(self, name: str, node: Node) -> bool:
+        """Stage few rows that an operator emitted to a side output without a Spark job; return whether that could be."""
+        sink = self._context.sinks[name]
+        if not isinstance(node, SideOutputNode) or not isinstance(node.emitter, StatefulNode) or not sink.takes_rows or sink.changes:
+            return False
+        with self._stage(f"output {name}"):
+            found = self.operators[id(node.emitter)].read_side_rows(node.emitter.counter_of(node.tag))
+            if found is None:
+                return False
+            self.outputs[name] = sink.stage_rows(found, self.plan.lineage, self.plan.epoch)
+        self._staged.add(name)
+        crash_point("output-staged")
+        return True
 
     def _reads_files(self, gate: SideOutputNode) -> bool:
         """Whether a side output's rows are looked up in sources' files, and a second reading returns the same."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tidemark.graph.model.nodes import StatefulNode
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, SourceState
 from tidemark.spark.prepared.prepared_pass import Build, PreparedPasses
+from tidemark.spark.prepared.prepared_plan import PassRows
 from tidemark.state.log.epoch_intent import TableVersion
 from tidemark.state.log.progress import OperatorProgress
 from tidemark.state.log.records import OperatorState
@@ -72,7 +73,7 @@ class Results:
 
     ``build`` makes it from ``numbers`` and an observation for the counts that ``emitted`` reads. ``files`` are the ones that it is read
     from, where they have few rows, ``several`` those of each scan where there is more than one, and the DataFrames of one ``shape`` differ
-    between epochs only by files and numbers.
+    between epochs only by files and numbers. ``read`` returns the visible columns without a Spark job, where the driver can read them.
     """
 
     build: Callable[[Sequence[int], Observation], DataFrame]
@@ -80,6 +81,7 @@ class Results:
     files: tuple[str, ...] = ()
     shape: str = ""
     several: tuple[tuple[str, ...], ...] = ()
+    read: Callable[[], PassRows | None] | None = None
 
     @property
     def scans(self) -> tuple[tuple[str, ...], ...]:
@@ -251,6 +253,11 @@ class OperatorEpoch(ABC):
             inputs: passing rows by port, read a second time; only of ports that have rows in this epoch. Empty, unless the kind
                 ``looks_up_side_rows``.
         """
+
+    def read_side_rows(self, counter: str) -> PassRows | None:
+        """Return the rows that ``side_rows`` returns, read by the driver, after ``emit``; None where only Spark can read them."""
+        del counter
+        return None
 
     @abstractmethod
     def emit(self, watermark: int, observation: Observation) -> DataFrame | Results | None:

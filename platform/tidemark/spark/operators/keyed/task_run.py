@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -15,8 +16,9 @@ from tidemark.crashpoints import crash_point
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.spark.columns.arrow_batches import SMALL_ROW, unwatched
 from tidemark.spark.columns.expressions import POSITION, START, nulls_in, quoted
+from tidemark.spark.columns.few_rows import FEW_ROWS
 from tidemark.spark.columns.schemas import no_rows
-from tidemark.spark.columns.state_files import read_files, write_folder
+from tidemark.spark.columns.state_files import address_of, read_files, write_folder
 from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.spark.operators.base.tables import STATE_COMPRESSION, StateTables
 from tidemark.spark.operators.keyed.columns import (
@@ -36,17 +38,18 @@ from tidemark.spark.operators.keyed.columns import (
     VERSION,
 )
 from tidemark.spark.operators.keyed.key_table import Counters
-from tidemark.spark.operators.keyed.packed_rows import DATA, ROWS, VALUE_FIELDS, UnpackTask
-from tidemark.state.log.parquet_files import ParquetSummary
+from tidemark.spark.operators.keyed.packed_rows import DATA, ROWS, VALUE_FIELDS, UnpackTask, unpacked
+from tidemark.spark.prepared.prepared_plan import PassRows, is_writable
+from tidemark.state.log.parquet_files import ParquetSummary, read_parquet
 from tidemark.state.log.records import StateFile
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 Task = Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
 _FEW_BYTES: Final = 64 * 1024
+_FEW_PACKED_BYTES: Final = 4 * 1024 * 1024
 
 _COUNTS = (
     f"sum({ACCEPTED}) AS accepted",
@@ -88,6 +91,28 @@ class TaskOutput:
         if packed is None:
             return read_files(context.spark, context.store, files, columns)
         return read_files(context.spark, context.store, files, _VALUES).mapInArrow(UnpackTask(), packed)
+
+    def few_files(self, context: OperatorContext, tag: int) -> tuple[str, ...]:
+        """Return the addresses of the files of a tag, where these have few rows and the driver could hold them; else none."""
+        files = self.files.get(tag, ())
+        few = self.rows(tag) <= FEW_ROWS and sum(file.bytes for file in files) <= _FEW_PACKED_BYTES
+        return tuple(address_of(context.store, file.as_state_file(context.epoch)) for file in files) if few else ()
+
+    def read_few(self, context: OperatorContext, tag: int, names: Mapping[str, str]) -> PassRows | None:
+        """Return rows of ``few_files`` that are packed, read by the driver; None where Arrow does not write them as Spark does.
+
+        Args:
+            context: of the epoch.
+            tag: of the rows.
+            names: those of the stored columns, by the names in the result.
+        """
+        stored = self.packed[tag]
+        schema = T.StructType([T.StructField(name, stored[found].dataType) for name, found in names.items()])
+        if not is_writable(schema):
+            return None
+        values = (read_parquet(context.store, file.path, [DATA]).column(DATA) for file in self.files.get(tag, ()))
+        parts = [unpacked(value).select(list(names.values())).rename_columns(list(names)) for each in values for value in each]
+        return PassRows(pa.concat_tables(parts), schema, ())
 
     def count(self, name: str) -> int:
         """Return a count, 0 where nothing was counted."""

@@ -7,9 +7,10 @@ watermarks are known; the pass reads it with the newest state of its keys, and w
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from pyspark.sql import Observation
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
@@ -20,7 +21,16 @@ from tidemark.graph.operators.keyed_process.state_columns import value_column
 from tidemark.semantics.keyed_process.times import EpochTimes
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.spark.columns.expressions import START, quoted
-from tidemark.spark.operators.base.contract import InputCounts, Observed, OperatorContext, OperatorEpoch, OperatorRuntime, PortInput
+from tidemark.spark.columns.few_rows import in_one_task
+from tidemark.spark.operators.base.contract import (
+    InputCounts,
+    Observed,
+    OperatorContext,
+    OperatorEpoch,
+    OperatorRuntime,
+    PortInput,
+    Results,
+)
 from tidemark.spark.operators.base.tables import MAIN, StateTables
 from tidemark.spark.operators.keyed.columns import EPOCH, OUTPUT, STATE, VERSION, names_of
 from tidemark.spark.operators.keyed.key_state import ErrorContext
@@ -50,6 +60,7 @@ from tidemark.spark.operators.keyed_process.rows import emitted_rows, failed_row
 from tidemark.spark.operators.keyed_process.staging import staged_rows
 from tidemark.spark.operators.keyed_process.stored_tables import stored_keys, stored_timers
 from tidemark.spark.operators.keyed_process.task import ProcessKeys
+from tidemark.spark.prepared.prepared_plan import PassRows
 from tidemark.state.log.progress import OperatorProgress
 from tidemark.state.log.records import OperatorState
 
@@ -157,7 +168,7 @@ class KeyedProcessEpoch(OperatorEpoch):
         context = self.context
         return OperatorClock("event", context.epoch, context.before.watermark, self.watermark, processing_time=context.processing_time)
 
-    def emit(self, watermark: int, observation: Observed) -> DataFrame | None:
+    def emit(self, watermark: int, observation: Observed) -> Results | None:
         """Process the keys that have input or are due; return the function's rows, None where there are none."""
         del observation  # the pass has its own
         self.watermark, self._had_turn = watermark, True
@@ -185,9 +196,18 @@ class KeyedProcessEpoch(OperatorEpoch):
         self._counters = passed.counters(self._before, self.context.processing_time, others)
         self.context.store.delete(tuple(file.path for file in self._staged.files))
         self._staged = Staged()
-        if not passed.rows(OUTPUT):
-            return None
-        return emitted_rows(self.runtime.node, passed.read(self.context, OUTPUT), layout.results)
+        return self._results(passed, layout) if passed.rows(OUTPUT) else None
+
+    def _results(self, passed: TaskOutput, layout: Layout) -> Results:
+        """Return the function's rows; few of them are read by the driver, or in one task by a plan that is kept."""
+        few = passed.few_files(self.context, OUTPUT)
+        named = {name: stored for stored, name in layout.shapes[OUTPUT].results.items()}
+
+        def rows(_: Sequence[int], counts: Observation) -> DataFrame:
+            found = emitted_rows(self.runtime.node, passed.read(self.context, OUTPUT), layout.results)
+            return (in_one_task(found) if few else found).observe(counts, F.expr("count(1) AS emitted"))
+
+        return Results(rows, files=few, shape="results", read=lambda: passed.read_few(self.context, OUTPUT, named))
 
     def _packing(self, layout: Layout) -> PackedInput:
         return PackedInput(self.context, list(layout.keys.values()), self._keys)
@@ -261,6 +281,15 @@ class KeyedProcessEpoch(OperatorEpoch):
             return failed_rows(elements, timers, layout, self.runtime.given)
         tag = self.runtime.tags[counter]
         return emitted_rows(self.runtime.node, passed.read(self.context, tag), layout.shapes[tag].results, named=True)
+
+    def read_side_rows(self, counter: str) -> PassRows | None:
+        """Return few rows that were emitted to a side output; None where there are more, or elements that failed."""
+        passed, layout = self._passed, self._layout
+        if passed is None or layout is None or counter == FAILED:
+            return None
+        tag = self.runtime.tags[counter]
+        named = {name: stored for stored, name in layout.shapes[tag].results.items()}
+        return passed.read_few(self.context, tag, named) if passed.few_files(self.context, tag) else None
 
     def emitted(self, observation: Observed) -> int:
         """Return the number of the function's rows."""

@@ -7,7 +7,8 @@ rows of the table of keys. Where state has a lifetime of event time, it waits fo
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import Observation
@@ -34,10 +35,28 @@ from tidemark.state.log.progress import OperatorProgress
 from tidemark.state.log.records import OperatorState
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 MANY_ROWS: Final = 200_000
 """Up to so many stored rows, passing all of them costs less than looking up those of the epoch's keys."""
+
+
+_METHOD_LIMIT: Final = "spark.sql.codegen.hugeMethodLimit"
+_COMPILABLE_BYTES: Final = 8_000
+
+
+@contextmanager
+def _compilable_methods(spark: SparkSession) -> Iterator[None]:
+    """Have Spark not run a stage as one method that Java never compiles since it has more bytes, as a fold of many fields has.
+
+    Spark then generates code for each step of the stage, in smaller methods.
+    """
+    before = spark.conf.get(_METHOD_LIMIT)
+    spark.conf.set(_METHOD_LIMIT, str(_COMPILABLE_BYTES))
+    try:
+        yield
+    finally:
+        spark.conf.set(_METHOD_LIMIT, str(before))
 
 
 class NativeKeyedRuntime(OperatorRuntime):
@@ -141,7 +160,8 @@ class NativeKeyedEpoch(OperatorEpoch):
     def _write(self, frames: KeyedPass, finished: DataFrame, others: tuple[int, int]) -> None:
         context, observation = self.context, Observation()
         made = frames.observed(finished, observation)
-        files = write_folder(made, context.store, self._tables.new_folder(), compression=STATE_COMPRESSION)
+        with _compilable_methods(context.spark):
+            files = write_folder(made, context.store, self._tables.new_folder(), compression=STATE_COMPRESSION)
         self._to_delete += [file.path for file in files]
         self._counts = counts = observation.get
         if files:

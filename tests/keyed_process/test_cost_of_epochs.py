@@ -1,0 +1,142 @@
+"""Few results of a process function are written by the driver, and are those that Spark writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import tidemark as tm
+from tidemark.spark.operators.keyed import task_run
+from tidemark.spark.prepared.prepared_pass import PreparedPass
+from tidemark.spark.prepared.prepared_plan import PassRows
+from tidemark.state.log.progress import EpochProgress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+HIGH, MALFORMED = tm.OutputTag("high"), tm.OutputTag("malformed")
+RETURNS = "k BIGINT, total DOUBLE NOT NULL, seen ARRAY<STRUCT<at: TIMESTAMP, by: MAP<STRING, BIGINT>>>"
+Row = Mapping[str, Any]
+
+
+class Totals:
+    """Adds up; high values are emitted aside, too."""
+
+    total = tm.value_state("DOUBLE", default=0.0)
+
+    def process(self, element: Row, ctx: tm.ProcessContext) -> Iterator[Row]:
+        self.total.update(self.total.value() + element["v"])
+        if element["v"] > 50:
+            ctx.output(HIGH, {"v": element["v"], "n": element["n"]})
+        yield {"k": ctx.current_key["k"], "total": self.total.value(), "seen": [{"at": element["at"], "by": {"n": element["n"]}}]}
+
+
+def written(folder: Path) -> list[list[list[Any]]]:
+    """Write three files, an epoch each, in which some rows have no time; return the rows that have one, by file."""
+    folder.mkdir()
+    found: list[list[list[Any]]] = []
+    for number in range(3):
+        # Where there is no time the key is no number, either.
+        rows = [[f"{n % 3}", 1_000 * (10 * number + n), float(10 * n), n] if n % 4 else [f"x{n}", None, 0.0, n] for n in range(1, 10)]
+        columns = zip(rows[0], *rows[1:], strict=True)
+        kinds = (pa.string(), pa.timestamp("ms", "UTC"), pa.float64(), pa.int64())
+        table = pa.table([pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)], names=["key", "at", "v", "n"])
+        pq.write_table(table, folder / f"{number}.parquet")
+        found.append([row for row in rows if row[1] is not None])
+    return found
+
+
+def run(tmp_path: Path, spark: SparkSession, *, filtered: bool = False, only: str | None = None) -> list[EpochProgress]:
+    """Run the job, whose key can be computed for well-formed rows only, with all outputs or one."""
+    files = tm.files(str(tmp_path / "in"), format="parquet", schema="key STRING, at TIMESTAMP, v DOUBLE, n BIGINT", max_files_per_epoch=1)
+    source = tm.source("rows", files, watermarks=tm.ascending(timestamp="at"), malformed_to=MALFORMED)
+    rows = source.filter("v < 90") if filtered else source.with_columns(v="v + 0")
+    totals = rows.key_by(k="CAST(key AS BIGINT)").process(Totals, returns=RETURNS, side_outputs={HIGH: "v DOUBLE, n BIGINT"}).uid("totals")
+    outputs = {
+        "totals": tm.parquet(totals, str(tmp_path / "totals")),
+        "great": tm.parquet(totals.filter("total > 100").select("k", "total"), str(tmp_path / "great")),
+        "high": tm.parquet(totals.side_output(HIGH), str(tmp_path / "high")),
+        "malformed": tm.parquet(source.side_output(MALFORMED), str(tmp_path / "malformed")),
+    }
+    chosen = {name: output for name, output in outputs.items() if only in (None, name)}
+    return list(tm.run(tm.Job("totals", chosen, store=str(tmp_path / "store")), spark=spark).epochs)
+
+
+def read(folder: Path, *names: str) -> list[tuple[Any, ...]]:
+    """Return the rows of a table, ordered."""
+    return sorted(tuple(row[name] for name in names) for row in pq.read_table(folder).to_pylist())
+
+
+def totals_of(files: list[list[list[Any]]]) -> list[tuple[int, float]]:
+    """Return what the function is to emit for rows of files, each of them in the order of times."""
+    sums: dict[int, float] = {}
+    found = []
+    for rows in files:
+        for key, _, value, _ in sorted(rows, key=lambda row: int(row[1])):
+            sums[int(key)] = sums.get(int(key), 0.0) + value
+            found.append((int(key), sums[int(key)]))
+    return sorted(found)
+
+
+@pytest.mark.parametrize("filtered", [False, True])
+@pytest.mark.parametrize("few", [False, True])
+def test_rows_are_counted_and_written_once(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, *, few: bool, filtered: bool
+) -> None:
+    if not few:
+        monkeypatch.setattr(task_run, "FEW_ROWS", 1)
+    given = written(tmp_path / "in")
+    passing = [[row for row in rows if row[2] < 90 or not filtered] for rows in given]
+    epochs = run(tmp_path, spark, filtered=filtered)
+    counts = [(epoch.rows_in, epoch.rows_malformed, epoch.operators["totals"].rows_in) for epoch in epochs]
+    assert counts == [(9, 2, len(rows)) for rows in passing]
+    # The source's latest time is that of its rows, also of those that a filter rejects.
+    assert [epoch.watermark for epoch in epochs] == [max(row[1] for row in rows) - 1 for rows in given]
+    expected = totals_of(passing)
+    assert read(tmp_path / "totals", "k", "total") == expected
+    assert read(tmp_path / "great", "k", "total") == [row for row in expected if row[1] > 100]
+    high = sorted((row[2], row[3]) for rows in passing for row in rows if row[2] > 50)
+    assert read(tmp_path / "high", "v", "n") == high
+    assert len(read(tmp_path / "malformed", "reason")) == 6
+    seen = [row["seen"] for row in pq.read_table(tmp_path / "totals").to_pylist()]
+    assert sorted((each["at"].timestamp() * 1000, dict(each["by"])["n"]) for (each,) in seen) == sorted(
+        (row[1], row[3]) for rows in passing for row in rows
+    )
+
+
+def test_few_rows_take_no_spark_job_of_their_own(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path / "in")
+    jobs = [epoch.spark_jobs for epoch in run(tmp_path, spark)]
+    other = tmp_path / "other"
+    other.mkdir()
+    written(other / "in")
+    monkeypatch.setattr(task_run, "FEW_ROWS", 1)
+    more = [epoch.spark_jobs for epoch in run(other, spark)]
+    # The results, and the side output.
+    assert [after - before for before, after in zip(jobs, more, strict=True)] == [2, 2, 2]
+
+
+def test_few_rows_behind_a_filter_are_made_by_a_plan_that_is_kept(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[tuple[str, str | None, bool]] = []
+    as_it_is = PreparedPass.run
+
+    def noted(self: PreparedPass, *arguments: Any) -> PassRows | None:
+        rows = as_it_is(self, *arguments)
+        found.append((self.name, self.refused, rows is not None))
+        return rows
+
+    monkeypatch.setattr(PreparedPass, "PREPARED_AFTER", 0)
+    monkeypatch.setattr(PreparedPass, "run", noted)
+    given = written(tmp_path / "in")
+    run(tmp_path, spark, only="great")
+    assert found == [("output great results", None, True)] * 3
+    assert read(tmp_path / "great", "k", "total") == [row for row in totals_of(given) if row[1] > 100]
