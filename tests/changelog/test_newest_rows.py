@@ -59,12 +59,15 @@ def test_the_newest_rows_of_a_table(spark: SparkSession, tmp_path: Path, more: s
     versions, types = versions_of(), struct_of(f"k INT, v BIGINT, x DOUBLE{more}")
     given = spark.createDataFrame(versions, f"k INT, v BIGINT, x DOUBLE, {EPOCH} BIGINT, {GONE} BOOLEAN")
     given = given.withColumn("s", F.lit("text")) if more else given
-    state = OperatorState({})
-    for epoch in range(VERSIONS):
+
+    def open_table(state: OperatorState, epoch: int) -> Contents:
         context = OperatorContext(spark, root_store(str(tmp_path)), "table", state, {}, epoch, 0)
-        table = Contents(StateTables(context, "here"), MAIN, types, (), ("k",))
+        return Contents(StateTables(context, "here"), MAIN, types, (), ("k",))
+
+    table = open_table(OperatorState({}), 0)
+    for epoch in range(VERSIONS):
         table.add(given.where(f"{EPOCH} = {epoch}").withColumn(HASH, F.expr(lookup_hash(("k",)))))
-        state = table.tables.snapshot(0, {})
+        table = open_table(table.tables.snapshot(0, {}), epoch + 1)
     found = table.current()
     assert {row["k"]: tuple(map(str, (row["v"], row["x"]))) for row in found.collect()} == newest(versions)
     assert ("SortAggregate" in in_plan(found)) == bool(more)

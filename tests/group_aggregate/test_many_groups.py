@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 SCHEMA = "t BIGINT, k STRING, v INT, x DOUBLE, d DECIMAL(10, 2)"
-JOBS = {"all are read": 2, "few are looked up": 3, "a group may be large": 3}
-"""Of an epoch: one takes the rows into the state, one writes the changes; before them one adds up rows, or writes what there is and was."""
+JOBS = {"all are read": 2, "few are looked up": 4, "a group may be large": 3}
+"""Of an epoch: one takes the rows into the state, one writes the changes. To look groups up, one adds up rows, and one sends their keys to
+the tasks; where a group may be large, one stages it before, with its rows of results."""
 
 Row = tuple[int, str | None, int | None, float | None, None]
 Result = tuple[int, int | None, int | None, float | None, None]
@@ -92,6 +93,7 @@ def test_changes_state_and_jobs(spark: SparkSession, tmp_path: Path, monkeypatch
         return current(table, hashes, **options)
 
     monkeypatch.setattr(contents.Contents, "current", noted)
+    monkeypatch.setattr("tidemark.spark.columns.few_rows.FEW_ROWS", -1)
     if way == "few are looked up":
         for module in (runtime, contents):
             monkeypatch.setattr(module, "MANY_ROWS", 0)

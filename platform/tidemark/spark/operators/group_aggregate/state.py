@@ -112,7 +112,7 @@ class GroupState:
             f"{dues[0]} AS {EVENT_DUE}",
             f"{dues[1]} AS {PROCESSING_DUE}",
             f"{ROWS} = 0 AS {GONE}",
-            # Else its code would be compiled anew in each epoch.
+            # Else its code would be compiled again in each epoch.
             f"{runtime_literals(self._version_number(OF_INPUT), varying=HASH)[0]} AS {EPOCH}",
             HASH,
             *beside,

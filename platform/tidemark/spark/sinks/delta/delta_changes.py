@@ -94,7 +94,7 @@ class ObservedChanges:
 def staged_history(rows: DataFrame, changes: Changes, epoch: int) -> StagedChanges:
     """Return the changes as a history, with the operation and the epoch."""
     net, observation = _net(rows, changes)
-    # As a plain number it would have the pass compiled anew in each epoch.
+    # As a plain number it would have the pass compiled again in each epoch.
     number = runtime_literals(epoch, varying=f"coalesce({TIME}, 0L)")[0] if TIME in net.columns else f"{epoch}L"
     return StagedChanges(history(net, F.expr(number)), observation)
 
