@@ -1,4 +1,4 @@
-"""The newest rows of a table, and the rows of a key before and after: the same whether rows are hashed by their key, or sorted."""
+"""The newest rows of a table: the same whether rows are hashed by their key, or sorted."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F
 
-from tidemark.semantics.changelog.row_kinds import RowKind
-from tidemark.spark.columns.changes import AFTER, BEFORE, COUNT, paired
-from tidemark.spark.columns.expressions import CHANGE
 from tidemark.spark.columns.schemas import struct_of
 from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.spark.operators.base.tables import MAIN, StateTables
@@ -73,35 +70,3 @@ def test_the_newest_rows_of_a_table(spark: SparkSession, tmp_path: Path, more: s
     assert ("SortAggregate" in in_plan(found)) == bool(more)
     made = given.select("k", F.expr(lookup_hash(("k",))).alias(HASH)).collect()
     assert {(row["k"], row[HASH]) for row in found.collect()} <= {(row["k"], row[HASH]) for row in made}
-
-
-@pytest.mark.parametrize("kind", ["BIGINT", "STRING"])
-def test_rows_before_and_after(spark: SparkSession, kind: str) -> None:
-    insert, delete, old, new = (int(each) for each in (RowKind.INSERT, RowKind.DELETE, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER))
-    given = [
-        (1, "3", None, insert),
-        (2, None, 1, delete),
-        (3, "1", 1, old),
-        (3, "1", 2, new),
-        (None, "5", None, old),
-        (None, None, None, new),
-    ]
-    rows = spark.createDataFrame(given, f"k INT, v STRING, w INT, {CHANGE} TINYINT")
-    pairs = paired(rows.withColumn("v", F.col("v").cast(kind)), ["k"])
-    assert ("SortAggregate" in in_plan(pairs)) == (kind == "STRING")
-
-    def shown(row: Any) -> tuple[Any, ...] | None:
-        return None if row is None else (row["k"], None if row["v"] is None else str(row["v"]), row["w"])
-
-    assert {row["k"]: (shown(row[BEFORE]), shown(row[AFTER]), row[COUNT]) for row in pairs.collect()} == {
-        1: (None, (1, "3", None), 1),
-        2: ((2, None, 1), None, 1),
-        3: ((3, "1", 1), (3, "1", 2), 2),
-        None: ((None, "5", None), (None, None, None), 2),
-    }
-
-
-def test_a_key_is_that_of_each_row(spark: SparkSession) -> None:
-    given = [(0.0, 1, int(RowKind.UPDATE_BEFORE)), (-0.0, 2, int(RowKind.UPDATE_AFTER))]
-    (pair,) = paired(spark.createDataFrame(given, f"k DOUBLE, v INT, {CHANGE} TINYINT"), ["k"]).collect()
-    assert [str(pair[side]["k"]) for side in (BEFORE, AFTER)] == ["0.0", "-0.0"]

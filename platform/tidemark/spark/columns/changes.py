@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
@@ -11,7 +11,6 @@ from pyspark.sql import types as T
 from tidemark.graph.checks.output_columns import EPOCH, OPERATION
 from tidemark.semantics.changelog.row_kinds import NAMES, RowKind
 from tidemark.spark.columns.expressions import AS_JSON, CHANGE, quoted, visible_of
-from tidemark.spark.columns.schemas import has_fixed_width, is_its_key
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -41,40 +40,12 @@ def paired(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
         keys: the columns of its key.
     """
     names = [name for name in rows.columns if name != CHANGE]
-    of_key = {field.name for field in rows.schema if field.name in keys and is_its_key(field.dataType)}
-    if all(has_fixed_width(field.dataType) for field in rows.schema if field.name not in of_key):
-        return _paired_values(rows, keys, names, of_key)
     whole = f"struct({', '.join(map(quoted, names))})"
     return rows.groupBy(*map(quoted, keys)).agg(
         F.expr(f"any_value(if({ADDS}, NULL, {whole}), true)").alias(BEFORE),
         F.expr(f"any_value(if({ADDS}, {whole}, NULL), true)").alias(AFTER),
         F.count(F.lit(1)).alias(COUNT),
     )
-
-
-def _paired_values(rows: DataFrame, keys: Sequence[str], names: Sequence[str], of_key: Collection[str]) -> DataFrame:
-    """Return the same, column by column: Spark hashes rows by their key where it would sort them to keep a struct.
-
-    Args:
-        rows: as of ``paired``.
-        keys: the columns of the key.
-        names: the columns of the structs.
-        of_key: those of them that have the value of the key.
-    """
-    kept = []
-    sides = {BEFORE: f"NOT ({ADDS})", AFTER: ADDS}
-    for side, test in sides.items():
-        kept.append(F.expr(f"bool_or({test})").alias(side))
-        for number, name in enumerate(names):
-            if name not in of_key:
-                kept.append(F.expr(f"any_value(if({test}, {quoted(name)}, NULL), true)").alias(f"{side}_{number}"))
-    grouped = rows.groupBy(*map(quoted, keys)).agg(*kept, F.count(F.lit(1)).alias(COUNT))
-    whole = {
-        side: ", ".join(f"{quoted(name) if name in of_key else f'{side}_{number}'} AS {quoted(name)}" for number, name in enumerate(names))
-        for side in sides
-    }
-    structs = (f"if({side}, struct({fields}), NULL) AS {side}" for side, fields in whole.items())
-    return grouped.selectExpr(*map(quoted, keys), *structs, COUNT)
 
 
 def changed(pairs: DataFrame) -> DataFrame:

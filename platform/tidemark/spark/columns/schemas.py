@@ -68,12 +68,6 @@ def has_fixed_width(kind: T.DataType) -> bool:
     return isinstance(kind, _FIXED)
 
 
-def is_its_key(kind: T.DataType) -> bool:
-    """Whether equal values of a type are the same: of a key that Spark groups rows by, the value of each row. Not so -0.0 and 0.0."""
-    plain = has_fixed_width(kind) or isinstance(kind, T.StringType)
-    return plain and not isinstance(kind, T.FloatType | T.DoubleType) and "collate" not in kind.simpleString()
-
-
 def ddl_of(kind: T.DataType) -> str:
     """Return a type as SQL, with any names quoted."""
     if isinstance(kind, T.StructType):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from tidemark.spark.columns.expressions import TIME
-from tidemark.spark.columns.few_rows import FEW_ROWS, can_hash, in_one_task
+from tidemark.spark.columns.few_rows import FEW_ROWS, in_one_task
 from tidemark.spark.columns.schemas import no_rows, nullable
 from tidemark.spark.columns.state_files import read_files, write_few, write_folder
 from tidemark.spark.operators.base.contract import OperatorContext
@@ -40,11 +40,6 @@ class StagedRows:
         else:
             self._files = write_folder(rows, store, folder, compression=STATE_COMPRESSION, time_column=time)
         self.count = sum(file.rows for file in self._files)
-
-    @property
-    def can_be_hashed(self) -> bool:
-        """Whether one side of a join that they are is kept in memory."""
-        return can_hash(self.count, sum(file.bytes for file in self._files))
 
     @property
     def few(self) -> bool:

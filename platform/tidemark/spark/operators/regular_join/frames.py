@@ -7,7 +7,7 @@ version of a result is gone, and one is new.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import Observation
@@ -16,7 +16,6 @@ from pyspark.sql import functions as F
 from tidemark.semantics.changelog.row_kinds import RowKind
 from tidemark.spark.columns.changes import AFTER, BEFORE, CHANGE_TYPE, net_changes, same
 from tidemark.spark.columns.expressions import CHANGE, POSITION, TIME, key_hash, quoted
-from tidemark.spark.columns.schemas import has_fixed_width, is_its_key
 from tidemark.spark.operators.changelog.contents import EPOCH, GONE, HASH, lookup_hash
 from tidemark.spark.operators.changelog.lifetimes import EXPIRED
 from tidemark.spark.operators.keyed.key_table import union_of
@@ -25,7 +24,6 @@ from tidemark.spark.prepared.runtime_literals import runtime_literals
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql import types as T
 
 WHOLE: Final = "__tm_whole"
 """Whether changes of the other input have the row's key, so that the row may be in a result; else only that it is there counts."""
@@ -79,23 +77,25 @@ class JoinFrames:
             observation: for ``TWICE``, ``EXAMPLE`` and ``NULL_KEYS``; with a lifetime also for ``GROWN`` and ``EXPIRED_ROWS``.
             again: whether a key may come again without a delete before.
         """
-        now = f"{EPOCH} = {runtime_literals(self._epoch, varying=HASH)[0]}"
-        # The order of versions. Stored rows say best what there was; else the change itself has the row before.
-        newest = f"2L * {EPOCH} + if({GONE}, 0L, 1L)"
-        earlier, later = f"if({now}, if({GONE}, -1L, NULL), {newest})", newest
+        now, whole = f"{EPOCH} = {runtime_literals(self._epoch, varying=HASH)[0]}", f"struct({', '.join(map(quoted, side.columns.names))})"
+        newest = f"struct({EPOCH} AS epoch, NOT {GONE} AS there)"
+        # Stored rows say best what there was; else the change itself has the row before.
+        earlier = f"if({now}, if({GONE}, struct(-1L AS epoch, false AS there), NULL), {newest})"
+        later = newest
         counted: list[Column] = []
         if side.side.ttl is not None:
             earlier, later = (f"if({EXPIRED}, NULL, {order})" for order in (earlier, newest))
             before = f"if({now}, NULL, {newest})"
             counted = [F.expr(f"max_by(NOT {GONE}, {before})").alias(_HAD), F.expr(f"max_by({EXPIRED}, {before})").alias(EXPIRED)]
         keys = list(dict.fromkeys((*side.identity, *side.compared)))
-        counted += [
+        pairs = rows.groupBy(*map(quoted, keys)).agg(
+            F.expr(f"max_by(if({GONE} AND NOT ({now}), NULL, {whole}), {earlier})").alias(BEFORE),
+            F.expr(f"max_by(if({GONE}, NULL, {whole}), {later})").alias(AFTER),
             F.expr(f"count_if({now} AND NOT {GONE})").alias(_ADDED),
             F.expr(f"count_if({now} AND {GONE})").alias(_REMOVED),
             F.expr(f"max({WHOLE})").alias(WHOLE),
-        ]
-        there = {BEFORE: (f"NOT {GONE} OR {now}", earlier), AFTER: (f"NOT {GONE}", later)}
-        pairs = _newest_rows(rows, keys, side.columns, there, counted)
+            *counted,
+        )
         observed = pairs.observe(observation, *self._observed(side, again=again))
         return self._exploded(side, observed.where(f"{BEFORE} IS NOT NULL OR {AFTER} IS NOT NULL"))
 
@@ -175,51 +175,51 @@ class JoinFrames:
         present = " AND ".join(f"{on} IS NOT NULL" for on in self._on)
         return versions.where(present).groupBy(*self._on).agg(F.expr(f"max({OLD})").alias(_WAS), F.expr(f"max({NEW})").alias(_IS))
 
-    def results(self, versions: DataFrame, *, apart: Collection[str] = (), hint: str = "") -> DataFrame:
+    def results(self, versions: DataFrame, *, apart: Collection[str] = (), few: bool) -> DataFrame:
         """Return the net changes of the result.
 
         Args:
             versions: of both inputs.
             apart: the inputs with changes, where there are so many versions that rows which stay are not compared with one another.
-            hint: how Spark joins them, as it chooses itself by default.
+            few: whether all are processed in one task.
         """
         how = self._layout.node.how
         left, right = (versions.where(F.col(INPUT) == port) for port in ("left", "right"))
         parts = []
         if how not in {"semi", "anti"}:
-            parts += self._all_pairs(left, right, apart, hint=hint)
+            parts += self._all_pairs(left, right, apart, few=few)
         if how in {"left", "full", "semi", "anti"}:
-            parts.append(self._kept(left, right, partners=how == "semi", hint=hint))
+            parts.append(self._kept(left, right, partners=how == "semi", few=few))
         if how in {"right", "full"}:
-            parts.append(self._kept(right, left, partners=False, hint=hint))
+            parts.append(self._kept(right, left, partners=False, few=few))
         every = parts[0]
         for part in parts[1:]:
             every = every.unionByName(part)
         return self._net(every)
 
-    def _all_pairs(self, left: DataFrame, right: DataFrame, changed: Collection[str], *, hint: str) -> list[DataFrame]:
+    def _all_pairs(self, left: DataFrame, right: DataFrame, changed: Collection[str], *, few: bool) -> list[DataFrame]:
         """Return what ``_pairs`` does, in parts that compare no two rows that both stay: of a large key that would be all with all."""
         changes, stays = f"{OLD} <> {NEW}", f"{OLD} AND {NEW}"
         parts = []
         if "left" in changed:
-            parts.append(self._pairs(left.where(changes), right, hint=hint))
+            parts.append(self._pairs(left.where(changes), right, few=few))
         if "right" in changed:
-            parts.append(self._pairs(left.where(stays) if parts else left, right.where(changes), hint=hint))
-        return parts or [self._pairs(left, right, hint=hint)]
+            parts.append(self._pairs(left.where(stays) if parts else left, right.where(changes), few=few))
+        return parts or [self._pairs(left, right, few=few)]
 
-    def _pairs(self, left: DataFrame, right: DataFrame, *, hint: str) -> DataFrame:
+    def _pairs(self, left: DataFrame, right: DataFrame, *, few: bool) -> DataFrame:
         """Return the pairs that are in one of the contents before and after, and not in the other."""
         there = right.select(*(F.col(on).alias(f"{on}_r") for on in self._on), F.col(OLD).alias(_WAS), F.col(NEW).alias(_IS), "r")
-        there = there.hint(hint) if hint else there
+        there = there.hint("merge") if few else there
         equal = " AND ".join(f"{on} = {on}_r" for on in self._on)
         was, now = f"{OLD} AND {_WAS}", f"{NEW} AND {_IS}"
         joined = left.drop("r").join(there, F.expr(f"{equal} AND ({was}) <> ({now})"))
         return joined.selectExpr("l", "r", f"{was} AS {OLD}")
 
-    def _kept(self, rows: DataFrame, others: DataFrame, *, partners: bool, hint: str) -> DataFrame:
+    def _kept(self, rows: DataFrame, others: DataFrame, *, partners: bool, few: bool) -> DataFrame:
         """Return the versions of an input's rows that enter or leave the result, alone, by whether their key has rows of the other one."""
         there = self._there(others).select(*(F.col(on).alias(f"{on}_r") for on in self._on), _WAS, _IS)
-        there = there.hint(hint) if hint else there
+        there = there.hint("merge") if few else there
         joined = rows.join(there, F.expr(" AND ".join(f"{on} = {on}_r" for on in self._on)), "left")
         found = "" if partners else "NOT "
         was, now = (f"{mine} AND {found}coalesce({other}, false)" for mine, other in ((OLD, _WAS), (NEW, _IS)))
@@ -235,32 +235,3 @@ class JoinFrames:
         net = net_changes(rows, node.result_keys)
         place = f"struct('{self._uid}' AS origin, {TIME} AS block, {key_hash(node.result_keys)} AS row)"
         return net.withColumn(POSITION, F.expr(place))
-
-
-def _newest_rows(
-    rows: DataFrame, keys: Sequence[str], columns: T.StructType, sides: Mapping[str, tuple[str, str]], counted: Sequence[Column]
-) -> DataFrame:
-    """Return a row for each key: structs of its newest rows, null where that is not there, and what is counted.
-
-    Args:
-        rows: versions of the rows of each key.
-        keys: the columns of the key.
-        columns: of the structs.
-        sides: by the name of a struct, SQL of whether a version is there, and of its order, null for those that do not count.
-        counted: further aggregates.
-    """
-    others = {field.name: number for number, field in enumerate(columns) if field.name not in keys or not is_its_key(field.dataType)}
-    if not all(has_fixed_width(columns[name].dataType) for name in others):
-        whole = f"struct({', '.join(map(quoted, columns.names))})"
-        made = (F.expr(f"max_by(if({there}, {whole}, NULL), {order})").alias(name) for name, (there, order) in sides.items())
-        return rows.groupBy(*map(quoted, keys)).agg(*made, *counted)
-    # Column by column, since Spark sorts the rows where an aggregate has a struct.
-    kept, structs = [], []
-    for side, (there, order) in sides.items():
-        kept.append(F.expr(f"max_by({there}, {order})").alias(side))
-        kept += [F.expr(f"max_by({quoted(name)}, {order})").alias(f"{side}_{number}") for name, number in others.items()]
-        fields = (f"{f'{side}_{others[name]}' if name in others else quoted(name)} AS {quoted(name)}" for name in columns.names)
-        structs.append(f"if({side}, struct({', '.join(fields)}), NULL) AS {side}")
-    grouped = rows.groupBy(*map(quoted, keys)).agg(*kept, *counted)
-    more = [name for name in grouped.columns[len(keys) :] if name not in sides and not name.startswith(tuple(f"{side}_" for side in sides))]
-    return grouped.selectExpr(*map(quoted, keys), *structs, *more)

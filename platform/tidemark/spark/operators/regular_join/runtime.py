@@ -310,11 +310,8 @@ class RegularJoinEpoch(OperatorEpoch):
         frames, versions = JoinFrames(self._layout, self.context.uid, self.context.epoch), self._versions
         apart = [port for port, files in self._added.items() if files] if versions.count > MOST_COMPARED else []
 
-        # One task joins few without a shuffle.
-        hint = "merge" if versions.few else "shuffle_hash" if versions.can_be_hashed else ""
-
         def results(_: Sequence[int], observation: Observation) -> DataFrame:
-            return frames.results(versions.rows, apart=apart, hint=hint).observe(observation, F.count(F.lit(1)).alias("emitted"))
+            return frames.results(versions.rows, apart=apart, few=versions.few).observe(observation, F.count(F.lit(1)).alias("emitted"))
 
         files = versions.few_files
         return Results(results, files=files, shape=" ".join(["results", *apart]), several=(files,) * frames.scans(apart))
