@@ -13,7 +13,7 @@ from tidemark.semantics.changelog.row_kinds import NAMES, RowKind
 from tidemark.spark.columns.expressions import AS_JSON, CHANGE, quoted, visible_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 CHANGE_TYPE: Final = T.ByteType()
 """The type of the hidden column with the kind of a changelog's row; only rows of changelogs have it."""
@@ -95,12 +95,12 @@ def net_changes(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
     return as_changes(changed(paired(rows, keys)))
 
 
-def history(rows: DataFrame, epoch: int) -> DataFrame:
+def history(rows: DataFrame, epoch: Column) -> DataFrame:
     """Return what an appending sink writes of net changes: inserts, the row after an update, the row that was deleted.
 
     Args:
         rows: net changes.
-        epoch: the current one.
+        epoch: the current one, as BIGINT.
     """
     before = int(RowKind.UPDATE_BEFORE)
     names = f"CASE {CHANGE} WHEN {int(RowKind.INSERT)} THEN 'insert' WHEN {int(RowKind.DELETE)} THEN 'delete' ELSE 'update' END"
@@ -108,7 +108,7 @@ def history(rows: DataFrame, epoch: int) -> DataFrame:
     columns = [
         *(F.col(quoted(name)) for name in visible_of(rows.columns)),
         F.expr(names).alias(OPERATION),
-        F.lit(epoch).cast("bigint").alias(EPOCH),
+        epoch.alias(EPOCH),
     ]
     return kept.select(*columns)
 

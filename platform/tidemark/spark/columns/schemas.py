@@ -10,6 +10,20 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+_FIXED: Final = (
+    T.BooleanType,
+    T.ByteType,
+    T.ShortType,
+    T.IntegerType,
+    T.LongType,
+    T.FloatType,
+    T.DoubleType,
+    T.DecimalType,
+    T.DateType,
+    T.TimestampType,
+    T.TimestampNTZType,
+)
+
 _NOT_NULL: Final = re.compile(r"\bNOT\s+NULL\b", re.IGNORECASE)
 
 
@@ -47,6 +61,11 @@ def _nullable(kind: T.DataType) -> T.DataType:
     if isinstance(kind, T.MapType):
         return T.MapType(_nullable(kind.keyType), _nullable(kind.valueType), valueContainsNull=True)
     return kind
+
+
+def has_fixed_width(kind: T.DataType) -> bool:
+    """Whether Spark changes a value of a type in place; where an aggregate has another, it sorts rows to group them, and does not hash."""
+    return isinstance(kind, _FIXED)
 
 
 def ddl_of(kind: T.DataType) -> str:

@@ -21,6 +21,7 @@ from pyspark.sql import types as T
 from tidemark.crashpoints import crash_point
 from tidemark.spark.columns.changes import ADDS
 from tidemark.spark.columns.expressions import START, quoted
+from tidemark.spark.columns.schemas import has_fixed_width
 from tidemark.spark.operators.base.tables import StateTables
 from tidemark.state.gc.compaction import LARGEST_FILE, plan_compaction
 from tidemark.state.log.records import StateFile
@@ -225,11 +226,26 @@ class Contents:
 def _newest(stored: DataFrame, key: Sequence[str]) -> DataFrame:
     """Return the newest of the rows with each identity."""
     others = [name for name in stored.columns if name not in key and name != EPOCH]
+    kinds = {field.name: field.dataType for field in stored.schema}
+    if all(has_fixed_width(kinds[name]) for name in others):
+        return _newest_values(stored, key, others)
     whole = f"struct({', '.join(map(quoted, others))})"
     grouped = stored.groupBy(*map(quoted, key)).agg(
         F.expr(f"max_by({whole}, struct({EPOCH}, NOT {GONE}))").alias("__tm_row"), F.max(EPOCH).alias(EPOCH)
     )
     return grouped.select(*map(quoted, key), *(F.col(f"__tm_row.{quoted(name)}").alias(name) for name in others), EPOCH)
+
+
+def _newest_values(stored: DataFrame, key: Sequence[str], others: Sequence[str]) -> DataFrame:
+    """Return the same, column by column: Spark hashes rows by their key where it would sort them to keep a struct."""
+    version = "__tm_version"
+    marked = stored.withColumn(version, F.expr(f"2L * {EPOCH} + if({GONE}, 0L, 1L)"))
+    values = [name for name in others if name not in (GONE, HASH)]
+    # Of the rows with one identity only the newest has the greatest version, and all have the same hash.
+    newest = [F.expr(f"max_by({quoted(name)}, {version})").alias(name) for name in values]
+    grouped = marked.groupBy(*map(quoted, key)).agg(*newest, F.max(version).alias(version), F.max(HASH).alias(HASH))
+    made = {GONE: f"{version} % 2L = 0L AS {GONE}"}
+    return grouped.selectExpr(*map(quoted, key), *(made.get(name, quoted(name)) for name in others), f"{version} DIV 2L AS {EPOCH}")
 
 
 def changed_hashes(changes: DataFrame, lookup: Sequence[str]) -> DataFrame:

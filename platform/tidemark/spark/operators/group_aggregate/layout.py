@@ -14,7 +14,7 @@ from tidemark.graph.operators.group_aggregate.node import GroupAggregateNode
 from tidemark.graph.operators.group_aggregate.ways import SUMS, VALUE, Counted, counted, way_of
 from tidemark.graph.operators.state_names import key_column, partial_column
 from tidemark.spark.columns.expressions import column, quoted
-from tidemark.spark.columns.schemas import nullable
+from tidemark.spark.columns.schemas import has_fixed_width, nullable
 from tidemark.spark.operators.base.partials import Partials
 from tidemark.spark.operators.group_aggregate.columns import GROUP_FIELDS, VALUE_FIELDS, row_key_column
 from tidemark.spark.operators.group_aggregate.signed_sums import SignedSums
@@ -92,6 +92,15 @@ class GroupLayout:
         """The columns of aggregates in the table of groups."""
         return self.partials.columns if self.merged else self.sums
 
+    @property
+    def several(self) -> bool:
+        """Whether there are tables beside that of groups."""
+        return bool(self.counted or self.kept)
+
+    def writes_once(self, schema: T.StructType) -> bool:
+        """Whether a group is small, so that its state can be written beside what it was before; ``schema`` is as ``schema`` returns it."""
+        return not self.several and all(_is_small(schema[name].dataType) for name in self.group_columns)
+
     def signed_over(self, rows: DataFrame) -> dict[str, SignedSums]:
         """Return the sums of signed aggregates over rows with these columns, by column."""
         return {partial_column(name, SUMS): SignedSums.over(aggregate, rows) for name, aggregate in self.signed}
@@ -137,6 +146,10 @@ def _sums_field(rows: DataFrame, column: str, sums: SignedSums) -> T.StructField
     for step in sums.steps("v"):
         frame = frame.selectExpr("*", *(f"{text} AS {name}" for name, text in step.items()))
     return T.StructField(column, frame.groupBy().agg(F.expr(sums.create("v", "w")).alias(column)).schema[0].dataType)
+
+
+def _is_small(kind: T.DataType) -> bool:
+    return all(_is_small(field.dataType) for field in kind) if isinstance(kind, T.StructType) else has_fixed_width(kind)
 
 
 def _fields(schema: T.StructType, names: list[str]) -> list[T.StructField]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _VALUE = "__tm_value"
+_IS_STORED = "__tm_is_stored"
 COUNTED_FOUND = f"{FOUND}_counted"
 KEPT_FOUND = f"{FOUND}_kept"
 
@@ -72,7 +73,7 @@ class GroupPasses:
         names = [*self._layout.group_columns, ROWS, TIME]
         struct = f"struct({', '.join(map(quoted, names))})"
         if self._layout.merged:
-            return self._merged(delta, stored, struct)
+            return self._merged(delta, stored)
         parts = [delta.selectExpr(*self._keys, f"{struct} AS {DELTA}", INPUT)]
         if stored is not None:
             parts.append(stored.selectExpr(*self._keys, f"{struct} AS {STORED}"))
@@ -103,35 +104,47 @@ class GroupPasses:
             self._layout.groups(self._schema).fields[len(self._keys) :][: len(self._layout.group_columns) + 2]
         ).simpleString()
 
-    def _merged(self, delta: DataFrame, stored: DataFrame | None, struct: str) -> DataFrame:
-        layout, is_stored = self._layout, "__tm_is_stored"
+    def _merged(self, delta: DataFrame, stored: DataFrame | None) -> DataFrame:
+        layout = self._layout
         if stored is None:
             return delta.selectExpr("*", f"CAST(NULL AS {self._struct_type()}) AS {STORED}")
-        names = [*self._keys, *map(quoted, layout.group_columns), ROWS, TIME]
+        names = [*map(quoted, layout.group_columns), ROWS, TIME]
         marked = [
-            stored.selectExpr(*names, f"0L AS {INPUT}", f"true AS {is_stored}"),
-            delta.selectExpr(*names, INPUT, f"false AS {is_stored}"),
+            stored.selectExpr(*self._keys, *names, f"0L AS {INPUT}", f"true AS {_IS_STORED}"),
+            delta.selectExpr(*self._keys, *names, INPUT, f"false AS {_IS_STORED}"),
         ]
-        together = union_of(marked)
+        # Column by column, since Spark sorts the rows where an aggregate has a struct.
+        one = (f"any_value(if({_IS_STORED}, {name}, NULL), true)" for name in names)
+        before = [F.expr(value).alias(f"{STORED}_{number}") for number, value in enumerate(one)]
         extra = [
             F.expr(f"sum({ROWS}) AS {ROWS}"),
             F.expr(f"max({TIME}) AS {TIME}"),
-            F.expr(f"any_value(if({is_stored}, {struct}, NULL), true) AS {STORED}"),
             F.expr(f"sum({INPUT}) AS {INPUT}"),
+            F.expr(f"bool_or({_IS_STORED}) AS {_IS_STORED}"),
+            *before,
         ]
-        return layout.partials.grouped(together, extra=extra).where(f"{INPUT} > 0")
+        whole = ", ".join(f"{STORED}_{number} AS {name}" for number, name in enumerate(names))
+        grouped = layout.partials.grouped(union_of(marked), extra=extra).where(f"{INPUT} > 0")
+        return grouped.selectExpr(*self._keys, *names, INPUT, f"if({_IS_STORED}, struct({whole}), NULL) AS {STORED}")
 
-    def with_results(self, groups: DataFrame) -> DataFrame:
-        """Return groups with their rows of results before and after the epoch, null where there is none, and the hashes of their keys."""
-        names = [*self._keys, *map(quoted, self._layout.group_columns), ROWS, TIME]
-        return groups.selectExpr(
-            *names,
-            f"{STORED} IS NOT NULL AND {STORED}.{ROWS} <> 0 AS __tm_was",
-            INPUT,
-            f"if({STORED}.{ROWS} > 0, {self._row(f'{STORED}.', 0)}, NULL) AS {BEFORE}",
-            f"if({ROWS} > 0, {self._row('', 1)}, NULL) AS {AFTER}",
-            f"{lookup_hash(self._layout.keys)} AS {HASH}",
-        )
+    def with_results(self, groups: DataFrame, *beside: str) -> DataFrame:
+        """Return groups with their rows of results before and after the epoch, null where there is none, and the hashes of their keys.
+
+        Args:
+            groups: as ``groups`` returns them.
+            beside: further columns of these that are kept.
+        """
+        names = [*self._keys, *map(quoted, self._layout.group_columns), ROWS, TIME, INPUT, *beside]
+        was = f"{STORED} IS NOT NULL AND {STORED}.{ROWS} <> 0 AS __tm_was"
+        return groups.selectExpr(*names, was, *self._rows(), f"{lookup_hash(self._layout.keys)} AS {HASH}")
+
+    def with_rows(self, groups: DataFrame) -> DataFrame:
+        """Return the rows of results of groups before and after the epoch alone."""
+        return groups.selectExpr(*self._rows())
+
+    def _rows(self) -> tuple[str, str]:
+        before = f"if({STORED}.{ROWS} > 0, {self._row(f'{STORED}.', 0)}, NULL) AS {BEFORE}"
+        return before, f"if({ROWS} > 0, {self._row('', 1)}, NULL) AS {AFTER}"
 
     def _row(self, state: str, side: int) -> str:
         """Return SQL of a row of results, as a struct."""

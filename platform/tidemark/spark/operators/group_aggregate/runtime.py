@@ -1,8 +1,10 @@
 """Aggregates of groups: one pass merges what an epoch's rows add with the stored state of their groups, and writes both results.
 
-The pass is written once: each group that input changes, with its row of results before and after. From these files come the changes and
-the next state: two Spark jobs. Where values are counted or rows kept, the input is staged before, and each of these tables takes two jobs
-more. Where state has a lifetime of event time, the pass waits for the watermark.
+The pass writes each group that input changes into the state, beside what it was before: the changes are read from these files, so that
+there are two Spark jobs (ADR 61). Groups that may be large, and few rows, are staged with their rows of results before and after, from
+which the changes and the next state come. Where values are counted or rows kept, the input is staged before, and each of these tables
+takes two jobs more. What the input adds is staged where an epoch changes few of many groups, so that only these are read, and where state
+has a lifetime of event time, so that the pass waits for the watermark.
 """
 
 from __future__ import annotations
@@ -16,13 +18,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tidemark.crashpoints import crash_point
-from tidemark.errors import UserCodeError
 from tidemark.graph.operators.group_aggregate.node import GroupAggregateNode
 from tidemark.graph.operators.group_aggregate.older_sums import require_present_sums
 from tidemark.savepoints.model.stored_types import stored_columns
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
-from tidemark.spark.columns.changes import AFTER, BEFORE, same
-from tidemark.spark.columns.expressions import quoted
 from tidemark.spark.columns.few_rows import FEW_ROWS, in_one_task
 from tidemark.spark.columns.schemas import no_rows
 from tidemark.spark.operators.base.contract import (
@@ -36,20 +35,24 @@ from tidemark.spark.operators.base.contract import (
 )
 from tidemark.spark.operators.base.staged_rows import StagedRows
 from tidemark.spark.operators.base.tables import StateTables
-from tidemark.spark.operators.changelog.contents import MANY_ROWS
-from tidemark.spark.operators.group_aggregate.columns import INPUT, NUMBER, ROWS
+from tidemark.spark.operators.changelog.contents import HASH, MANY_ROWS, lookup_hash
+from tidemark.spark.operators.group_aggregate.columns import NUMBER, STORED
 from tidemark.spark.operators.group_aggregate.layout import GroupLayout
 from tidemark.spark.operators.group_aggregate.live_groups import live_groups
 from tidemark.spark.operators.group_aggregate.lookups import NUMBER_BEFORE, ROW_AFTER, ROW_BEFORE, CountedValues, KeptRows
+from tidemark.spark.operators.group_aggregate.pass_counts import PassCounts
 from tidemark.spark.operators.group_aggregate.passes import GroupPasses
 from tidemark.spark.operators.group_aggregate.state import AFTER_INPUT, BEFORE_INPUT, GroupState, effective_due, written_dues
 from tidemark.spark.operators.keyed.key_table import Counters
 from tidemark.spark.prepared.prepared_plan import PassRows
 from tidemark.state.log.progress import OperatorProgress
-from tidemark.state.log.records import OperatorState
+from tidemark.state.log.records import OperatorState, StateFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+FEW_OF: Final = 8
+"""Where an epoch changes fewer than one of so many stored groups, it costs less to find out which these are than to read all."""
 
 FIRST_WATERMARK: Final = "first_watermark"
 VALUES: Final = "values"
@@ -59,6 +62,8 @@ KEPT: Final = "rows"
 
 class GroupAggregateRuntime(OperatorRuntime):
     """An operator of a run.
+
+    ``touched`` is how many groups the newest epoch of the run changed, None before one did.
 
     Args:
         node: its declaration.
@@ -70,6 +75,7 @@ class GroupAggregateRuntime(OperatorRuntime):
         self.layout = GroupLayout(node)
         self._schemas: dict[str, T.StructType] = {}
         self._shapes: dict[str, T.StructType] = {}
+        self.touched: int | None = None
 
     @property
     def node(self) -> GroupAggregateNode:
@@ -119,7 +125,11 @@ class GroupAggregateEpoch(OperatorEpoch):
         self._first = counters.get(FIRST_WATERMARK, MIN_WATERMARK)
         self._living = {name: counters.get(name, 0) for name in (VALUES, KEPT)}
         self._staged: list[StagedRows] = []
-        self._rows: DataFrame | None = None
+        self._passes: GroupPasses | None = None
+        self._delta: DataFrame | None = None
+        self._weighted: DataFrame | None = None
+        self._once = False
+        self._written: list[StateFile] = []
         self._changed: int | None = None
         self._pairs: StagedRows | None = None
         self._counts: Mapping[str, Any] = {}
@@ -133,7 +143,7 @@ class GroupAggregateEpoch(OperatorEpoch):
         return ttl is not None and ttl.domain == "event"
 
     def process_batch(self, inputs: Mapping[str, PortInput]) -> None:
-        """Process an epoch's rows; stage them before, where the pass waits for the watermark or rows are read more than once."""
+        """Process an epoch's rows; stage them before, or what they add, where the pass waits or they are read more than once."""
         (given,) = inputs.values()
         self._ports = tuple(inputs)
         schema = self.runtime.schema_of(given)
@@ -142,20 +152,27 @@ class GroupAggregateEpoch(OperatorEpoch):
         self._tables.require_types(schema)
         self._tables.adopt(schema)
         state = self._state(schema)
-        several = bool(self._layout.counted or self._layout.kept)
-        few = bool(given.files)
-        if few and not several and self.runtime.node.ttl is None and self._run_prepared(given, state):
+        few, ttl = bool(given.files), self.runtime.node.ttl
+        self._passes = passes = GroupPasses(self._layout, schema, self.runtime.node.uid or "")
+        self._once = not few and self._layout.writes_once(schema)
+        if few and not self._layout.several and ttl is None and self._run_prepared(given, state, passes):
             crash_point("state-staged")
             return
         rows = given.rows
-        if several or self._waits or state.groups.stored_rows > MANY_ROWS:
+        if self._layout.several:
             staged = self._stage(rows)
             rows, few, self._changed = staged.rows, staged.few, staged.count
-        if self._waits:
-            self._rows = rows
-        else:
+        if few and sum(file.rows for file in self.context.before.files) <= FEW_ROWS:
+            rows = in_one_task(rows)
+        self._delta = delta = passes.delta(rows)
+        if self._layout.several:
+            self._weighted = passes.weighted(rows)
+        elif self._waits or self._changes_few(state):
+            staged = self._stage(delta.selectExpr("*", f"{lookup_hash(self._layout.keys)} AS {HASH}"))
+            self._delta, self._changed = staged.rows, staged.count
+        if not self._waits:
             self._expire_by_clock()
-            self._run(rows, self.context.processing_time, few=few)
+            self._run(self.context.processing_time)
         crash_point("state-staged")
 
     def _stage(self, rows: DataFrame | PassRows) -> StagedRows:
@@ -169,45 +186,57 @@ class GroupAggregateEpoch(OperatorEpoch):
             raise ValueError("no state was written yet")
         return GroupState(self.context, self._tables, self._layout, known, self._changed)
 
-    def _run(self, rows: DataFrame, clock: int, *, few: bool) -> None:
-        """Run the pass over an epoch's rows."""
-        schema = self._tables.schema
-        if schema is None:
-            raise ValueError("no columns of state")
-        state, passes = self._state(), GroupPasses(self._layout, schema, self.runtime.node.uid or "")
-        if few and sum(file.rows for file in self.context.before.files) <= FEW_ROWS:
-            rows = in_one_task(rows)
-        found = []
-        many = self._changed is not None and state.groups.stored_rows > MANY_ROWS
-        weighted = passes.weighted(rows) if self._layout.counted or self._layout.kept or many else rows
-        touched = state.touched(weighted) if weighted is not rows else None
-        if state.values is not None and touched is not None:
-            found.append(self._count(state, CountedValues(self._layout, schema), weighted, touched))
-        if state.kept is not None and touched is not None:
-            found.append(self._keep(state, KeptRows(self._layout), weighted, touched))
-        groups = passes.groups(passes.delta(rows), state.stored_groups(touched if many else None), found)
-        overflows = passes.overflows()
-        self._pairs, self._counts = self._observed(passes.with_results(groups), overflows)
-        self._check_sums(overflows)
-        state.write_groups(self._pairs.rows, written_dues(self.runtime.node.ttl, clock))
+    def _changes_few(self, state: GroupState) -> bool:
+        """Whether the epoch changes few of the stored groups, as far as the one before tells: then only these are read."""
+        touched, stored = self.runtime.touched, state.groups.stored_rows
+        return stored > MANY_ROWS and (touched is None or FEW_OF * touched < stored)
+
+    def _run(self, clock: int) -> None:
+        """Run the pass over what an epoch's rows add."""
+        schema, passes, delta = self._tables.schema, self._passes, self._delta
+        if schema is None or passes is None or delta is None:
+            raise ValueError("no input")
+        state = self._state()
+        found, touched = [], None
+        if self._weighted is not None:
+            touched = state.touched(self._weighted)
+            if state.values is not None:
+                found.append(self._count(state, CountedValues(self._layout, schema), self._weighted, touched))
+            if state.kept is not None:
+                found.append(self._keep(state, KeptRows(self._layout), self._weighted, touched))
+        elif self._changed is not None and FEW_OF * self._changed < state.groups.stored_rows:
+            touched = delta.select(HASH)
+        groups = passes.groups(delta, state.stored_groups(touched), found)
+        counts, observation = PassCounts(self._layout, passes.overflows()), Observation()
+        beside = [STORED] if self._once else []
+        pairs = counts.observed(passes.with_results(groups, *beside), observation)
+        dues = written_dues(self.runtime.node.ttl, clock)
+        if self._once:
+            self._written = state.write_groups(pairs, dues, beside)
+        else:
+            self._pairs = self._stage(pairs)
+        self._counts = observation.get
+        counts.check_sums(self._counts, self.context.job)
+        if self._pairs is not None:
+            state.write_groups(self._pairs.rows, dues)
         self._count_keys()
 
     def _count_keys(self) -> None:
         self._counters = dataclasses.replace(self._counters, keys=self._counters.keys + self._counts["opened"])
+        self.runtime.touched = self._counts["touched"]
 
-    def _run_prepared(self, given: PortInput, state: GroupState) -> bool:
+    def _run_prepared(self, given: PortInput, state: GroupState, passes: GroupPasses) -> bool:
         """Run the pass over few rows and few groups by the plan that was prepared for it; return whether it could be."""
-        schema, files = self._tables.schema, self._tables.few_files(state.groups.files)
-        if schema is None or bool(files) != bool(state.groups.files):
+        files = self._tables.few_files(state.groups.files)
+        if bool(files) != bool(state.groups.files):
             return False
-        passes = GroupPasses(self._layout, schema, self.runtime.node.uid or "")
-        overflows = passes.overflows()
+        observed = PassCounts(self._layout, passes.overflows())
 
         def pairs(numbers: Sequence[int]) -> tuple[DataFrame, Sequence[Observation]]:
             counts = Observation()
             rows, observations = given.build(numbers)
             groups = passes.groups(passes.delta(in_one_task(rows)), state.stored_groups(None))
-            return self._counted(passes.with_results(groups), overflows, counts), (counts, *observations)
+            return observed.observed(passes.with_results(groups), counts), (counts, *observations)
 
         name = ("groups", self.context.uid, given.shape, "stored" if files else "")
         prepared = self.context.prepared[" ".join(filter(None, name))]
@@ -218,46 +247,13 @@ class GroupAggregateEpoch(OperatorEpoch):
         if found is None:
             return False
         self._counts, *others = found.observed
-        self._check_sums(overflows)
+        observed.check_sums(self._counts, self.context.job)
         if given.set_counts is not None and others:
             given.set_counts(iter(others))
         self._pairs = self._stage(found)
         state.write_few_groups(found.table)
         self._count_keys()
         return True
-
-    def _observed(self, pairs: DataFrame, overflows: Mapping[str, str]) -> tuple[StagedRows, Mapping[str, Any]]:
-        observation = Observation()
-        return self._stage(self._counted(pairs, overflows, observation)), observation.get
-
-    def _check_sums(self, overflows: Mapping[str, str]) -> None:
-        """Check that the values of aggregates fit their types."""
-        for name in overflows:
-            group = self._counts[f"overflow {name}"]
-            if group is not None:
-                node, written = self.runtime.node, dict(self.runtime.node.aggregates)[name]
-                raise UserCodeError(
-                    f"the sum of {name!r} = {written.kind}({written.arguments[0]}) of the group {group} has more digits before the point "
-                    "than its type",
-                    fix=f"keep fewer digits after the point: tm.{written.kind}('CAST({written.arguments[0]} AS DECIMAL(28, 18))')",
-                    job=self.context.job,
-                    uid=self.context.uid,
-                    place=node.place,
-                )
-
-    def _counted(self, pairs: DataFrame, overflows: Mapping[str, str], observation: Observation) -> DataFrame:
-        """Return the same pairs; the observation will have the numbers of rows, of groups that begin and end, and one that overflows."""
-        differ = f"NOT ({same(pairs, BEFORE, AFTER)})"
-        counts = (
-            f"coalesce(sum({INPUT}), 0) AS accepted",
-            f"coalesce(sum(if({differ}, CAST({BEFORE} IS NOT NULL AS INT) + CAST({AFTER} IS NOT NULL AS INT), 0)), 0) AS emitted",
-            f"coalesce(sum(CAST({ROWS} <> 0 AS INT) - CAST(__tm_was AS INT)), 0) AS opened",
-            f"count_if(__tm_was AND {ROWS} = 0) AS emptied",
-        )
-        named = zip(self._layout.keys, self.runtime.node.keys, strict=True)
-        group = f"to_json(struct({', '.join(f'{quoted(key)} AS {quoted(name)}' for key, (name, _) in named) or '1'}))"
-        found = (f"max(if({test}, {group}, NULL)) AS {quoted(f'overflow {name}')}" for name, test in overflows.items())
-        return pairs.observe(observation, *map(F.expr, (*counts, *found)))
 
     def _count(self, state: GroupState, values: CountedValues, weighted: DataFrame, touched: DataFrame) -> DataFrame:
         """Write the values that the input changes; return what was found of their groups."""
@@ -333,21 +329,30 @@ class GroupAggregateEpoch(OperatorEpoch):
         """Return the changes; before, run the pass where it waited for the watermark, and drop what expired."""
         del observation  # the results are given theirs
         self.watermark = watermark
-        if self._rows is not None:
-            self._run(self._rows, watermark, few=self._staged[0].few)
+        if self._waits and self._delta is not None:
+            self._run(watermark)
         if self._waits:
             self._expire_by_watermark(watermark)
         elif not self._ports:
             self._expire_by_clock()
-        if self._pairs is None or not self._counts["emitted"]:
+        if not self._ports or not self._counts["emitted"]:
             return None
-        pairs = self._pairs
 
         def changes(_: Sequence[int], observation: Observation) -> DataFrame:
             # Their number is known; but the results of a prepared pass have the observation.
-            return GroupPasses.changes(pairs.rows).observe(observation, F.expr("count(1) AS rows"))
+            return GroupPasses.changes(self._result_pairs()).observe(observation, F.expr("count(1) AS rows"))
 
-        return Results(changes, files=pairs.few_files, shape="changes")
+        if self._pairs is None:
+            return Results(changes, files=self._tables.few_files(self._written), shape="changes of state")
+        return Results(changes, files=self._pairs.few_files, shape="changes")
+
+    def _result_pairs(self) -> DataFrame:
+        """Return the rows of results before and after of the groups that input changed."""
+        if self._pairs is not None:
+            return self._pairs.rows
+        if self._passes is None:
+            raise ValueError("no input")
+        return self._passes.with_rows(self._state().changed_groups(self._written))
 
     def emitted(self, observation: Observed) -> int:
         """Return the number of rows of changes."""

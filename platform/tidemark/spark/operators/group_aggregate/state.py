@@ -6,7 +6,7 @@ come first, then those that input changed, then those that a lifetime of event t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -18,7 +18,8 @@ from pyspark.sql import types as T
 
 from tidemark.semantics.keyed_process.declarations import StateTtl
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
-from tidemark.spark.columns.expressions import quoted
+from tidemark.spark.columns.expressions import TIME, quoted
+from tidemark.spark.columns.schemas import nullable
 from tidemark.spark.operators.base.contract import OperatorContext, run_in_order
 from tidemark.spark.operators.base.staged_rows import StagedRows
 from tidemark.spark.operators.base.tables import MAIN, StateTables
@@ -29,11 +30,13 @@ from tidemark.spark.operators.group_aggregate.columns import (
     NUMBER,
     PROCESSING_DUE,
     ROWS,
+    STORED,
     VALUES_PART,
 )
 from tidemark.spark.operators.group_aggregate.layout import GroupLayout
 from tidemark.spark.operators.group_aggregate.lookups import NUMBER_BEFORE, KeptRows
-from tidemark.spark.prepared.runtime_literals import literal
+from tidemark.spark.prepared.runtime_literals import literal, runtime_literals
+from tidemark.state.log.records import StateFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -89,23 +92,32 @@ class GroupState:
         """Return the hashes of the groups of rows of input, each once."""
         return rows.select(F.expr(lookup_hash(self._layout.input_keys)).alias(HASH)).distinct()
 
-    def write_groups(self, pairs: DataFrame, dues: tuple[str, str]) -> None:
-        """Write groups that changed; one Spark job.
+    def changed_groups(self, files: Sequence[StateFile]) -> DataFrame:
+        """Return the groups that the epoch wrote beside what they were before, ``STORED``; ``files`` are those written."""
+        columns = self.groups.columns
+        before = [columns[name] for name in (*self._layout.group_columns, ROWS, TIME)]
+        return self._tables.read(files, T.StructType([*columns, T.StructField(STORED, nullable(T.StructType(before)))]))
+
+    def write_groups(self, pairs: DataFrame, dues: tuple[str, str], beside: Sequence[str] = ()) -> list[StateFile]:
+        """Write groups that changed; return their files; one Spark job.
 
         Args:
             pairs: the groups with their columns, and ``HASH``.
             dues: SQL of when their state expires, in event and in processing time.
+            beside: further columns that are written; they are no part of the state, and merged files do not have them.
         """
-        names = [*self._layout.keys, *self._layout.group_columns, ROWS, "__tm_time"]
+        names = [*self._layout.keys, *self._layout.group_columns, ROWS, TIME]
         rows = pairs.selectExpr(
             *map(quoted, names),
             f"{dues[0]} AS {EVENT_DUE}",
             f"{dues[1]} AS {PROCESSING_DUE}",
             f"{ROWS} = 0 AS {GONE}",
-            self._version(OF_INPUT),
+            # Else its code would be compiled again in each epoch.
+            f"{runtime_literals(self._version_number(OF_INPUT), varying=HASH)[0]} AS {EPOCH}",
             HASH,
+            *beside,
         )
-        self.groups.add(rows)
+        return self.groups.add(rows)
 
     def write_few_groups(self, pairs: pa.Table) -> None:
         """Write groups that changed, few and read already, whose state has no lifetime; without a Spark job.

@@ -16,6 +16,7 @@ from tidemark.graph.operators.interval_join.node import IntervalJoinNode
 from tidemark.semantics.joins.interval import SIDES, IntervalJoin, Side, other_side
 from tidemark.semantics.watermarks.shortfalls import least_kept
 from tidemark.spark.columns.expressions import START, TIME, quoted, visible_of
+from tidemark.spark.columns.few_rows import can_hash
 from tidemark.spark.operators.base.late_metrics import SHORTFALL, shortfall_metrics, shortfall_sql
 from tidemark.spark.operators.interval_join.columns import EPOCH, SEEN, SideColumns, key_columns, key_values, side_column
 from tidemark.spark.prepared.runtime_literals import runtime_literals
@@ -34,12 +35,14 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class Operand:
-    """Elements of one side: their rows as in state, the bounds of their times, and whether they are few."""
+    """Elements of one side: their rows as in state, the bounds of their times, whether they are few, the rows and bytes of their files."""
 
     side: Side
     rows: DataFrame
     span: Span
     few: bool
+    stored_rows: int
+    stored_bytes: int
 
 
 class IntervalJoinFrames:
@@ -129,12 +132,20 @@ class IntervalJoinFrames:
             both = f"sequence(({low}) DIV {bucket}L, ({high}) DIV {bucket}L)"
             frames[other.side] = frames[other.side].withColumn(f"{BUCKET}_other", F.expr(f"explode({both})"))
             condition = f"{BUCKET}_one = {BUCKET}_other AND {condition}"
-        made = (
-            one_task(frames[one.side], frames[other.side], condition, how, absent=side_column(other.side, EPOCH))
-            if (one.few and other.few)
-            else frames[one.side].join(frames[other.side], F.expr(condition), how)
-        )
+        if one.few and other.few:
+            made = one_task(frames[one.side], frames[other.side], condition, how, absent=side_column(other.side, EPOCH))
+        else:
+            hashed = self._hashed(one, other, how)
+            if hashed is not None:
+                frames[hashed.side] = frames[hashed.side].hint("shuffle_hash")
+            made = frames[one.side].join(frames[other.side], F.expr(condition), how)
         return made.drop(f"{BUCKET}_one", f"{BUCKET}_other")
+
+    @staticmethod
+    def _hashed(one: Operand, other: Operand, how: str) -> Operand | None:
+        """Return the side that is kept in memory, None for neither; of a semi or anti join it is the one that is only looked up."""
+        found = one if how == "inner" and one.stored_rows < other.stored_rows else other
+        return found if can_hash(found.stored_rows, found.stored_bytes) else None
 
     def _bucket(self, one: Operand, other: Operand) -> int | None:
         """Return the length of intervals by which elements are joined, None where their times are few intervals apart."""

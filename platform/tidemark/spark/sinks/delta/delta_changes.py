@@ -17,6 +17,7 @@ from tidemark.graph.model.nodes import VALID_FROM, VALID_TO
 from tidemark.semantics.changelog.row_kinds import RowKind
 from tidemark.spark.columns.changes import AFTER, BEFORE, COUNT, as_changes, differ, history, paired
 from tidemark.spark.columns.expressions import CHANGE, POSITION, TIME, quoted, visible_of
+from tidemark.spark.prepared.runtime_literals import runtime_literals
 from tidemark.state.log.parquet_files import ParquetSummary
 from tidemark.state.log.records import OutputRecord, StagedFile
 
@@ -93,7 +94,9 @@ class ObservedChanges:
 def staged_history(rows: DataFrame, changes: Changes, epoch: int) -> StagedChanges:
     """Return the changes as a history, with the operation and the epoch."""
     net, observation = _net(rows, changes)
-    return StagedChanges(history(net, epoch), observation)
+    # As a plain number it would have the pass compiled again in each epoch.
+    number = runtime_literals(epoch, varying=f"coalesce({TIME}, 0L)")[0] if TIME in net.columns else f"{epoch}L"
+    return StagedChanges(history(net, F.expr(number)), observation)
 
 
 def staged_upsert(rows: DataFrame, changes: Changes) -> StagedChanges:
