@@ -13,9 +13,11 @@ import tidemark as tm
 from tests.seeds import PROFILE
 from tests.state_processor.operators import AFTER, BEFORE, Lab, columns, listed
 from tidemark.errors import StateMismatchError
+from tidemark.graph.model.nodes import StatefulNode
 from tidemark.savepoints.compatibility.checking import check
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.savepoints.model.restore import Restore
+from tidemark.spark.operators.registry.runtimes import runtime_of
 from tidemark.state.log.joblog import JobLog
 from tidemark.state.store.store import JobStore
 
@@ -24,8 +26,12 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-SHOWN = ("tumbling", "sliding", "session", "count", "triggered", "purging-session", "listed") if PROFILE != "long" else ()
-"""The operators that are changed: in the long profile all, otherwise one for each way in which state is kept."""
+SHOWN = (
+    ("tumbling", "late", "sliding", "session", "count", "triggered", "triggered-session", "purging-session", "listed")
+    if PROFILE != "long"
+    else ()
+)
+"""The operators that are changed: in the long profile all, otherwise one for each way in which state is kept, and one whose key widens."""
 
 WITHOUT = AFTER.replace(", c INT", "")
 
@@ -35,6 +41,7 @@ def test_a_changed_job_goes_on_with_all_its_state(spark: SparkSession, tmp_path:
     """Columns are added, widened, renamed and left out; the results are those of the new code over all input."""
     lab = Lab(spark, tmp_path)
     first, changed = lab.job("job", changed=False, only=SHOWN), lab.job("job", changed=True, only=SHOWN)
+    assert runtimes(changed) == runtimes(lab.job("job", changed=True)), "some state is kept in another way"
     renamed = {uid: names for uid, names in columns().items() if uid in changed.outputs}
     lab.land(0)
     lab.land(1)
@@ -64,6 +71,11 @@ def test_a_changed_job_goes_on_with_all_its_state(spark: SparkSession, tmp_path:
     # What the old epoch needs is still there.
     kept = SavepointStore(root, "job").get("first").record
     assert kept.operators == head.operators
+
+
+def runtimes(job: tm.Job) -> set[type]:
+    """Return what runs the operators of a job."""
+    return {type(runtime_of(node)) for node in job.nodes if isinstance(node, StatefulNode)}
 
 
 def test_an_aggregate_that_is_added_needs_no_restore(spark: SparkSession, tmp_path: Path) -> None:
