@@ -78,26 +78,29 @@ def streams_of(landing: Path) -> dict[str, tm.Stream]:
         watermarks=tm.ascending(timestamp="t"),
     )
     signs = rides.split({ups: "v > 0"}, otherwise=downs)
-    return {
-        "malformed": read.side_output(malformed),
-        "rejected": rides.side_output(rejected),
-        "downs": signs.side_output(downs),
-        **_at_their_end(rides, changed(taps)),
-        **_by_triggers(rides),
-        **_by_functions(rides),
-        **_without_keys(rides),
-        **_by_element(rides),
-        **_as_changelogs(rides),
-        **of_changelogs(rides, taps),
-        **joined(rides, taps),
-        **versions(rides, taps),
-        **looked_up(rides, names_beside(landing)),
-        "reduced": signs.side_output(ups)
-        .key_by("k")
-        .window(tm.tumbling("500 ms"))
-        .reduce(v="a.v + b.v", t="greatest(a.t, b.t)")
-        .uid("reduced"),
-    }
+    by_sign = signs.side_output(ups).key_by("k").window(tm.tumbling("500 ms"))
+    return _all_of(
+        {"malformed": read.side_output(malformed), "rejected": rides.side_output(rejected), "downs": signs.side_output(downs)},
+        _at_their_end(rides, changed(taps)),
+        _by_triggers(rides),
+        _by_functions(rides),
+        _without_keys(rides),
+        _by_element(rides),
+        _groups(rides),
+        _as_changelogs(rides),
+        of_changelogs(rides, taps),
+        joined(rides, taps),
+        versions(rides, taps),
+        looked_up(rides, names_beside(landing)),
+        {"reduced": by_sign.reduce(v="a.v + b.v", t="greatest(a.t, b.t)").uid("reduced")},
+    )
+
+
+def _all_of(*parts: Mapping[str, tm.Stream]) -> dict[str, tm.Stream]:
+    """Return the streams of all parts; none hides another one of its name."""
+    names = [name for part in parts for name in part]
+    assert len({*names}) == len(names), sorted(name for name in names if names.count(name) > 1)
+    return {name: stream for part in parts for name, stream in part.items()}
 
 
 def names_beside(landing: Path) -> Path:
@@ -210,14 +213,13 @@ def _by_element(rides: tm.Stream) -> dict[str, tm.Stream]:
     """Return what native expressions make of each element and the state of its key."""
     by_key, ttl = rides.key_by("k"), tm.state_ttl("400 ms", domain="event")
     rises = tm.sql_state({"last": ("v", "INT")}, emit_when="v > last", returns={"k": "k", "v": "v", "last": "last"}, ttl=ttl)
-    numbered = tm.sql_state({"n": ("n + 1", "BIGINT", "0")}, returns={"k": "k", "v": "v", "n": "new.n"})
+    numbers = tm.sql_state({"n": ("n + 1", "BIGINT", "0")}, returns={"k": "k", "v": "v", "n": "new.n"})
     return {
         "rises": by_key.process(rises).uid("rises"),
-        "numbered": by_key.process(numbered).uid("numbered"),
+        "numbers": by_key.process(numbers).uid("numbers"),
         "added": by_key.reduce(v="coalesce(a.v, 0) + coalesce(b.v, 0)", t="greatest(a.t, b.t)", ttl=ttl).uid("added"),
         "so_far": by_key.running_aggregate(ttl=None, **aggregates(), mean=tm.avg("v"), last=tm.last("v")).uid("so_far"),
         "greatest": by_key.max_by("v").uid("greatest"),
-        **_groups(rides),
     }
 
 
