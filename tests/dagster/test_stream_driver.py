@@ -150,6 +150,10 @@ def test_a_life_in_yaml_alone(rides: Rides, spark: SparkSession) -> None:
     rides.operate(discard={"fork": FORK})
     assert FORK not in rides.store.folders()
     rides.change("fare >= 0", "fare > 0")
+    rewound = rides.operate(rewind={"savepoint": "good", "dry_run": False})
+    assert rewound["savepoint"] == "good", rewound
+    # Three hours were read before the savepoint. What came since is read again, all of it by the changed YAML.
+    assert rides.wait_for_all() == [2, 2, 2, *[1] * (rides.landed - 4)]
     stop_and_run(rides, spark)
 
 
