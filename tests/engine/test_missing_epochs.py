@@ -70,7 +70,8 @@ def test_a_start_refuses(world: World, output: str) -> None:
 
 @pytest.mark.parametrize("output", LOSSES)
 def test_a_driver_that_runs_refuses_before_it_commits(world: World, output: str) -> None:
-    for loss in some(LOSSES[output], 2):
+    # A table that is added to and one that is upserted lose their epochs in the same ways: each way is shown on one of them.
+    for loss in some(LOSSES[output], 2, first=1 if output == "upsert" else 0):
         with world.again():
 
             def lose(progress: EpochProgress, loss: Loss = loss) -> None:
