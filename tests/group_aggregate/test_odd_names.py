@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,11 +18,15 @@ pytestmark = pytest.mark.spark
 GIVEN = [(1, "a", 1), (2, "b", 2)], [(3, "a", 5)]
 
 
+def named(name: str, aggregate: Any) -> dict[str, Any]:
+    return {name: aggregate}
+
+
 def test_aggregates_of_a_key(spark: SparkSession, tmp_path: Path) -> None:
     rows = elements(*GIVEN, schema="t BIGINT, k STRING, v INT")
-    added = rows.key_by("k").aggregate(**{"the sum": tm.sum("v")}).uid("added")
+    added = rows.key_by("k").aggregate(**named("the sum", tm.sum("v"))).uid("added")
     newest = rows.latest(by=["k"]).uid("newest")
-    listed = newest.key_by(all="1").aggregate(**{"all values": tm.collect_list("v")}).uid("listed")
+    listed = newest.key_by(all="1").aggregate(**named("all values", tm.collect_list("v"))).uid("listed")
     ran = Lab(spark, tmp_path).run({"added": added, "listed": listed})
     assert ran.of("added", "epoch", "k", "the sum") == [(0, "a", 1), (0, "b", 2), (1, "a", 6)]
     assert [(epoch, sorted(values)) for epoch, values in ran.of("listed", "epoch", "all values")] == [(0, [1, 2]), (1, [2, 5])]
