@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark import TaskContext
 
 import tidemark as tm
+from tests.engine.lab import Lab, elements
 from tidemark.spark.operators.keyed import task_run
 from tidemark.spark.prepared.prepared_pass import PreparedPass
 from tidemark.spark.prepared.prepared_plan import PassRows
@@ -36,6 +38,14 @@ class Totals:
         if element["v"] > 50:
             ctx.output(HIGH, {"v": element["v"], "n": element["n"]})
         yield {"k": ctx.current_key["k"], "total": self.total.value(), "seen": [{"at": element["at"], "by": {"n": element["n"]}}]}
+
+
+class Passing:
+    """Emits the key of each element."""
+
+    def process(self, element: Row, ctx: tm.ProcessContext) -> Iterator[Row]:
+        del ctx
+        yield {"k": element["k"]}
 
 
 def written(folder: Path) -> list[list[list[Any]]]:
@@ -140,3 +150,18 @@ def test_few_rows_behind_a_filter_are_made_by_a_plan_that_is_kept(
     run(tmp_path, spark, only="great")
     assert found == [("output great results", None, True)] * 3
     assert read(tmp_path / "great", "k", "total") == [row for row in totals_of(given) if row[1] > 100]
+
+
+def with_task(row: Row) -> Row:
+    """Return a row of a function that may be slow, with the number of the task that it runs in."""
+    context = TaskContext.get()
+    assert context is not None
+    return {"k": row["k"], "task": context.partitionId()}
+
+
+def test_a_function_that_takes_few_rows_has_several_tasks(tmp_path: Path, spark: SparkSession) -> None:
+    rows = elements([(t, t) for t in range(40)], schema="t BIGINT, k BIGINT")
+    passed = rows.key_by("k").process(Passing, returns="k BIGINT").uid("passing")
+    ran = Lab(spark, tmp_path).run({"tasks": passed.map(with_task, returns="k BIGINT, task INT")})
+    assert ran.of("tasks", "k") == sorted(range(40), key=str)
+    assert len(set(ran.of("tasks", "task"))) > 1

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from tidemark.spark.changed_setting import changed_setting
 from tidemark.spark.columns.expressions import POSITION
 
 if TYPE_CHECKING:
@@ -40,12 +41,8 @@ def unwatched(spark: SparkSession, *, small_rows: bool) -> Iterator[None]:
 @contextmanager
 def batches_of(spark: SparkSession, size: int) -> Iterator[None]:
     """Have Spark end a batch with the row that makes it reach a size in bytes."""
-    before = str(spark.conf.get(_MAX_BYTES))
-    spark.conf.set(_MAX_BYTES, str(size))
-    try:
+    with changed_setting(spark, _MAX_BYTES, str(size)):
         yield
-    finally:
-        spark.conf.set(_MAX_BYTES, before)
 
 
 def has_python_step(rows: DataFrame) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Observation
 
 from tidemark.graph.model.nodes import Node, StatefulNode
+from tidemark.spark.columns.few_rows import in_one_task
 from tidemark.spark.epoch.stateless import StatelessPlan
 from tidemark.spark.operators.base.contract import Observed, Results, rows_of
 from tidemark.spark.prepared.prepared_pass import Frame, PreparedPasses
@@ -64,7 +65,8 @@ class Emission:
         if self.few is None:
             raise ValueError("the results are not few")
         counts, other = Observation(), plan.copy()
-        made = self.few.build(numbers, counts)
+        built = self.few.build(numbers, counts)
+        made = in_one_task(built) if self.few.several_tasks else built
         other.set_results(self._operator, lambda: made)
         return other, counts
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
+from tidemark.spark.changed_setting import changed_setting
 from tidemark.spark.columns.arrow_batches import has_python_step, unwatched
 from tidemark.spark.columns.state_files import write_folder
 from tidemark.spark.operators.base.contract import OperatorContext
@@ -61,9 +62,5 @@ def run_pass(
 @contextmanager
 def _writers(spark: SparkSession, count: int) -> Iterator[None]:
     """Have Spark write the rows of so many tags side by side, in their order, instead of sorting them by tag."""
-    before = str(spark.conf.get(_WRITERS))
-    spark.conf.set(_WRITERS, str(max(count, int(before))))
-    try:
+    with changed_setting(spark, _WRITERS, str(max(count, int(str(spark.conf.get(_WRITERS)))))):
         yield
-    finally:
-        spark.conf.set(_WRITERS, before)

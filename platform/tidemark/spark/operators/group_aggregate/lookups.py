@@ -12,6 +12,7 @@ from pyspark.sql import types as T
 
 from tidemark.spark.columns.changes import ADDS
 from tidemark.spark.columns.expressions import quoted
+from tidemark.spark.columns.schemas import ddl_of
 from tidemark.spark.operators.changelog.contents import HASH, lookup_hash
 from tidemark.spark.operators.group_aggregate.columns import NUMBER, SIDE, WEIGHT
 from tidemark.spark.operators.group_aggregate.layout import GroupLayout
@@ -122,7 +123,7 @@ class KeptRows:
             parts.append(stored.selectExpr(*identity, f"{struct} AS {ROW_BEFORE}", "false AS __tm_touched"))
         together = union_of(parts)
         if stored is None:
-            kind = new.selectExpr(f"{struct} AS s").schema[0].dataType.simpleString()
+            kind = ddl_of(new.selectExpr(f"{struct} AS s").schema[0].dataType)
             together = together.selectExpr("*", f"CAST(NULL AS {kind}) AS {ROW_BEFORE}")
         picked = (F.expr(f"any_value({name}, true)").alias(name) for name in (ROW_BEFORE, ROW_AFTER))
         grouped = together.groupBy(*identity).agg(F.expr("max(__tm_touched)").alias("__tm_touched"), *picked)

@@ -11,6 +11,7 @@ from pyspark.sql import types as T
 from tidemark.graph.operators.state_names import partial_column
 from tidemark.spark.columns.changes import ADDS, AFTER, BEFORE, as_changes, changed
 from tidemark.spark.columns.expressions import CHANGE, POSITION, TIME, key_hash, quoted
+from tidemark.spark.columns.schemas import ddl_of
 from tidemark.spark.operators.changelog.contents import HASH, lookup_hash
 from tidemark.spark.operators.group_aggregate.columns import DELTA, FOUND, INPUT, ROWS, STORED, WEIGHT
 from tidemark.spark.operators.group_aggregate.layout import GroupLayout
@@ -100,9 +101,8 @@ class GroupPasses:
         )
 
     def _struct_type(self) -> str:
-        return T.StructType(
-            self._layout.groups(self._schema).fields[len(self._keys) :][: len(self._layout.group_columns) + 2]
-        ).simpleString()
+        fields = self._layout.groups(self._schema).fields[len(self._keys) :][: len(self._layout.group_columns) + 2]
+        return ddl_of(T.StructType(fields))
 
     def _merged(self, delta: DataFrame, stored: DataFrame | None) -> DataFrame:
         layout = self._layout

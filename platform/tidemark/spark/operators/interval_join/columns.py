@@ -18,7 +18,7 @@ from tidemark.graph.operators.state_names import element_column, key_column
 from tidemark.semantics.joins.interval import SIDES, Side
 from tidemark.spark.columns.arrow_batches import POSITION_TYPE
 from tidemark.spark.columns.expressions import POSITION, START, TIME, column, quoted, visible_of
-from tidemark.spark.columns.schemas import nullable, struct_of
+from tidemark.spark.columns.schemas import ddl_of, nullable, struct_of
 from tidemark.spark.operators.base.tables import is_current
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class ResultColumns:
             return quoted(self.sides["left"].stored(each.left))
         if each.right is not None and "right" in present:
             return quoted(self.sides["right"].stored(each.right))
-        return f"CAST(NULL AS {self.type_of(each).simpleString()})"
+        return f"CAST(NULL AS {ddl_of(self.type_of(each))})"
 
     def type_of(self, each: ResultColumn) -> T.DataType:
         """Return the type of a column."""

@@ -17,6 +17,7 @@ from tidemark.semantics.joins.interval import SIDES, IntervalJoin, Side, other_s
 from tidemark.semantics.watermarks.shortfalls import least_kept
 from tidemark.spark.columns.expressions import START, TIME, quoted, visible_of
 from tidemark.spark.columns.few_rows import can_hash
+from tidemark.spark.columns.schemas import width_of
 from tidemark.spark.operators.base.late_metrics import SHORTFALL, shortfall_metrics, shortfall_sql
 from tidemark.spark.operators.interval_join.columns import EPOCH, SEEN, SideColumns, key_columns, key_values, side_column
 from tidemark.spark.prepared.runtime_literals import runtime_literals
@@ -135,17 +136,16 @@ class IntervalJoinFrames:
         if one.few and other.few:
             made = one_task(frames[one.side], frames[other.side], condition, how, absent=side_column(other.side, EPOCH))
         else:
-            hashed = self._hashed(one, other, how)
-            if hashed is not None:
-                frames[hashed.side] = frames[hashed.side].hint("shuffle_hash")
+            looked_up = self._looked_up(one, other, how)
+            if can_hash(looked_up.stored_rows, looked_up.stored_bytes, width_of(frames[looked_up.side].schema)):
+                frames[looked_up.side] = frames[looked_up.side].hint("shuffle_hash")
             made = frames[one.side].join(frames[other.side], F.expr(condition), how)
         return made.drop(f"{BUCKET}_one", f"{BUCKET}_other")
 
     @staticmethod
-    def _hashed(one: Operand, other: Operand, how: str) -> Operand | None:
-        """Return the side that is kept in memory, None for neither; of a semi or anti join it is the one that is only looked up."""
-        found = one if how == "inner" and one.stored_rows < other.stored_rows else other
-        return found if can_hash(found.stored_rows, found.stored_bytes) else None
+    def _looked_up(one: Operand, other: Operand, how: str) -> Operand:
+        """Return the side that is kept in memory where it is small; of a semi or anti join it is the one that is only looked up."""
+        return one if how == "inner" and one.stored_rows < other.stored_rows else other
 
     def _bucket(self, one: Operand, other: Operand) -> int | None:
         """Return the length of intervals by which elements are joined, None where their times are few intervals apart."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import Observation
@@ -21,7 +22,6 @@ from tidemark.graph.operators.keyed_process.state_columns import value_column
 from tidemark.semantics.keyed_process.times import EpochTimes
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.spark.columns.expressions import START, quoted
-from tidemark.spark.columns.few_rows import in_one_task
 from tidemark.spark.operators.base.contract import (
     InputCounts,
     Observed,
@@ -205,9 +205,10 @@ class KeyedProcessEpoch(OperatorEpoch):
 
         def rows(_: Sequence[int], counts: Observation) -> DataFrame:
             found = emitted_rows(self.runtime.node, passed.read(self.context, OUTPUT), layout.results)
-            return (in_one_task(found) if few else found).observe(counts, F.expr("count(1) AS emitted"))
+            return found.observe(counts, F.expr("count(1) AS emitted"))
 
-        return Results(rows, files=few, shape="results", read=lambda: passed.read_few(self.context, OUTPUT, named))
+        read = partial(passed.read_few, self.context, OUTPUT, named)
+        return Results(rows, files=few, shape="results", read=read, several_tasks=True)
 
     def _packing(self, layout: Layout) -> PackedInput:
         return PackedInput(self.context, list(layout.keys.values()), self._keys)
