@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tidemark.spark.columns.expressions import quoted
+from tidemark.spark.columns.schemas import ddl_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -73,7 +74,7 @@ def _without_incomplete(fed: DataFrame, keys: Sequence[str]) -> DataFrame:
             _MARKS: F.expr(f"collect_list(if({_FLAGGED}, {event}, NULL)) OVER ({whole_frame})"),
         }
     )
-    kind = f"STRUCT<value: {_sequence_type(fed).simpleString()}>"
+    kind = f"STRUCT<value: {ddl_of(_sequence_type(fed))}>"
     outdated = "a.greatest IS NOT NULL AND e.sequence < a.greatest"
     unused = f"(coalesce({outdated}, false) OR (e.lacks AND NOT a.alive))"
     step = (
