@@ -21,6 +21,10 @@ from tests.control.drivers import until
 HOST: Final = "127.0.0.1"
 
 
+class ServerError(Exception):
+    """A program of a server failed."""
+
+
 @dataclass
 class DatabaseServer(ABC):
     """A server, its files in a folder of their own."""
@@ -50,7 +54,9 @@ class DatabaseServer(ABC):
     @classmethod
     def run(cls, command: Sequence[object]) -> None:
         """Run a program as the server's user."""
-        subprocess.run(list(map(str, command)), check=True, capture_output=True, **cls._as_user())
+        done = subprocess.run(list(map(str, command)), check=False, capture_output=True, text=True, **cls._as_user())
+        if done.returncode:
+            raise ServerError(f"{command[0]} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
 
     @abstractmethod
     def command(self) -> Sequence[object]:

@@ -43,9 +43,12 @@ class MariadbServer(DatabaseServer):
     def make(cls) -> MariadbServer:
         """Make the files of a new server, which is not started."""
         folder = cls.new_folder()
+        # A server that starts removes temporary tables from its folder of these, also those of others.
+        (folder / "tmp").mkdir()
+        (folder / "tmp").chmod(0o777)
         made = [
             _program("mariadb-install-db"),
-            *("--no-defaults", f"--datadir={folder / 'data'}", "--auth-root-authentication-method=normal"),
+            *("--no-defaults", f"--datadir={folder / 'data'}", f"--tmpdir={folder / 'tmp'}", "--auth-root-authentication-method=normal"),
             *("--skip-test-db", "--skip-name-resolve", "--innodb-log-file-size=16M"),
         ]
         cls.run(made)
@@ -60,6 +63,7 @@ class MariadbServer(DatabaseServer):
         """Return the command that serves."""
         settings = {
             "datadir": self.folder / "data",
+            "tmpdir": self.folder / "tmp",
             "init-file": self.folder / "init.sql",
             "port": self.port,
             "bind-address": HOST,
