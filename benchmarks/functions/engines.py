@@ -1,4 +1,4 @@
-"""The engines that count fares by driver and hour in a process function, with state and timers, or in a state machine in SQL."""
+"""The engines that count fares by driver and hour in a process function in Python, with state and timers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import tidemark as tm
 from benchmarks.functions.process_functions import LATE_ROWS, RETURNS, HourlyFares, HourlyFaresInBatches
-from benchmarks.functions.sql_states import hourly_fares
 from benchmarks.harness.engines import Drained, Engine, run_stock, run_tidemark, stock_fares, tidemark_fares
 
 if TYPE_CHECKING:
@@ -16,14 +15,12 @@ if TYPE_CHECKING:
 
 def drain_function(engine: Engine, spark: SparkSession, files: Path, folder: Path, *, files_per_epoch: int) -> Drained:
     """Run the job over all files; the arguments and errors are those of ``engines.drain``."""
-    if engine == "tidemark-sql":
-        return run_tidemark(spark, folder, *hourly_fares(tidemark_fares(files, files_per_epoch)))
     if engine.startswith("tidemark"):
         late = tm.OutputTag("late_fares")
         function = HourlyFaresInBatches(late) if engine == "tidemark-process-batch" else HourlyFares(late)
         keyed = tidemark_fares(files, files_per_epoch).key_by("driver")
         hourly = keyed.process(function, returns=RETURNS, side_outputs={late: LATE_ROWS}).uid("fares-by-driver")
-        return run_tidemark(spark, folder, hourly, hourly.side_output(late))
+        return run_tidemark(spark, folder, hourly, late)
     from benchmarks.functions.stock_process_functions import HourlyFrames, HourlyRows
 
     grouped = stock_fares(spark, files, files_per_epoch).groupBy("driver")

@@ -26,13 +26,7 @@ if TYPE_CHECKING:
 
 WindowEngine = Literal["tidemark", "spark-rocksdb", "spark-heap"]
 FunctionEngine = Literal[
-    "tidemark-process",
-    "tidemark-process-batch",
-    "tidemark-sql",
-    "spark-tws-rows",
-    "spark-tws-pandas",
-    "pyflink-thread",
-    "pyflink-process",
+    "tidemark-process", "tidemark-process-batch", "spark-tws-rows", "spark-tws-pandas", "pyflink-thread", "pyflink-process"
 ]
 Engine = WindowEngine | FunctionEngine
 ENGINES: Final[tuple[Engine, ...]] = get_args(WindowEngine)
@@ -155,12 +149,15 @@ def _drain_tidemark(spark: SparkSession, files: Path, folder: Path, shape: Shape
         .aggregate(total=tm.sum("fare"), n=tm.count())
         .uid("fares-by-driver")
     )  # fmt: skip
-    return run_tidemark(spark, folder, windowed, windowed.side_output(late))
+    return run_tidemark(spark, folder, windowed, late)
 
 
-def run_tidemark(spark: SparkSession, folder: Path, hourly: tm.Stream, late: tm.Stream) -> Drained:
+def run_tidemark(spark: SparkSession, folder: Path, hourly: tm.Stream, late: tm.OutputTag) -> Drained:
     """Run a job that writes results and late rows below a folder."""
-    outputs = {"results": tm.parquet(hourly, str(folder / RESULTS)), "late": tm.parquet(late, str(folder / LATE))}
+    outputs = {
+        "results": tm.parquet(hourly, str(folder / RESULTS)),
+        "late": tm.parquet(hourly.side_output(late), str(folder / LATE)),
+    }
     job = tm.Job("fares", outputs, store=str(folder / "store"))
     starts: list[int] = []
     sizes: list[tuple[int, int]] = []

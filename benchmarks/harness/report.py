@@ -90,16 +90,12 @@ _METHOD = f"""\
   rows.
 - `spark-heap`: the same with `HDFSBackedStateStoreProvider`, which keeps the state in the JVM's heap and writes deltas to disk.
 
-In the workloads `function-…` each engine but `tidemark-sql` counts in a process function in Python, with state by hour and a timer at its
-end:
+In the workloads `function-…` each engine counts in a process function in Python, with state by hour and a timer at its end:
 
 - `tidemark-process`: a class with `process` and `on_timer`, called for each fare; `tidemark-process-batch`: `process_batch`, called with
   the fares of a driver as Arrow columns, which it adds up with NumPy. Elements and state are packed as Arrow streams by a first task in
   Python, apart by key; Spark shuffles these as bytes, and the task that calls the function sorts them with Arrow
   ([ADR 55](../adr/0055-packed-rows.md)).
-- `tidemark-sql`: a state machine in SQL, `tm.sql_state`, with no Python. It has no timers: an hour of a driver is out with the driver's
-  first fare of a later hour, which gives the same results where no driver rests for an hour, and late fares are those of an earlier hour
-  than the driver's newest. So it is measured where drivers have 20 fares or more in an hour.
 - `spark-tws-rows` and `spark-tws-pandas`: `transformWithState` and `transformWithStateInPandas` with RocksDB. They add up a batch's fares
   of a driver and hour before they touch state, which costs a round trip over a socket for each operation. They lose late rows.
 - `pyflink-thread` and `pyflink-process`: a `KeyedProcessFunction` of PyFlink's DataStream API, with the interpreter within the JVM and in

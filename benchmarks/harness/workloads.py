@@ -31,8 +31,6 @@ _LOADING_FILES = 4
 _TOUCHES = 35
 _SETTLING = 5
 BREAKS = 0.2
-_RESTLESS_FARES = 20
-"""With so many fares of a driver in an hour none rests for an hour: a state machine without timers closes the hours that others do."""
 FEW_LATE = 0.000_01
 
 _HOURLY = Shape("tumbling", "1 hour")
@@ -136,9 +134,7 @@ def _functions(name: str, fares: FaresPlan, warm: FaresPlan) -> Workload:
         f"{fares.total_rows:,} fares of {fares.drivers:,} drivers, counted by hour in a process function in Python with state and timers, "
         f"{fares.files} files, 4 of them per epoch, after a warm-up of {warm.files} epochs"
     )
-    restless = fares.total_rows >= _RESTLESS_FARES * fares.drivers * fares.hours
-    engines = tuple(engine for engine in FUNCTION_ENGINES if restless or engine != "tidemark-sql")
-    return Workload(name, "throughput", _HOURLY, fares, warm, 4, title, rounds=2, engines=engines)
+    return Workload(name, "throughput", _HOURLY, fares, warm, 4, title, rounds=2, engines=FUNCTION_ENGINES)
 
 
 def _small_epochs() -> Workload:

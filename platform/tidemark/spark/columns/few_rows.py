@@ -21,8 +21,6 @@ FEW_BYTES: Final = 1024 * 1024
 FEW_ROWS: Final = 50_000
 """The same for rows of state."""
 
-_HASHED_BYTES: Final = 32 * 1024 * 1024
-
 _COMPRESSED: Final = frozenset({".bz2", ".deflate", ".gz", ".lz4", ".snappy", ".zst"})
 """Suffixes by which Hadoop knows that a file is compressed."""
 
@@ -82,18 +80,3 @@ def has_few_lines(addresses: Iterable[str]) -> bool:
 def in_one_task(rows: DataFrame) -> DataFrame:
     """Return rows in one partition, of which Spark knows that it needs no shuffle."""
     return rows.coalesce(1)
-
-
-def can_hash(rows: int, size: int, width: int | None) -> bool:
-    """Whether one side of a join is so small that tasks keep it in memory by its keys.
-
-    Spark sorts both sides by default, which takes longer; but it can write sorted rows to disk, and fails where hashed ones need too much.
-    Of texts the files do not say how much that is: they have one that many rows share once.
-
-    Args:
-        rows: at most so many.
-        size: of the files that they are read from, bytes.
-        width: of the values of a row, bytes; None where it differs between rows.
-    """
-    small = rows <= FEW_ROWS or (width is not None and rows * width <= _HASHED_BYTES)
-    return small and size <= _HASHED_BYTES

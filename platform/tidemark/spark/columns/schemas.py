@@ -24,11 +24,6 @@ _FIXED: Final = (
     T.TimestampNTZType,
 )
 
-_WORD: Final = 8
-_WIDE: Final = 24
-_NARROW: Final = 18
-"""The bytes of a value, and of a decimal of more digits than these, in a row of Spark's."""
-
 _NOT_NULL: Final = re.compile(r"\bNOT\s+NULL\b", re.IGNORECASE)
 
 
@@ -71,13 +66,6 @@ def _nullable(kind: T.DataType) -> T.DataType:
 def has_fixed_width(kind: T.DataType) -> bool:
     """Whether Spark changes a value of a type in place; where an aggregate has another, it sorts rows to group them, and does not hash."""
     return isinstance(kind, _FIXED)
-
-
-def width_of(rows: T.StructType) -> int | None:
-    """Return how many bytes the values of a row take in Spark's memory, None where these are not of fixed width."""
-    if not all(has_fixed_width(field.dataType) for field in rows):
-        return None
-    return sum(_WIDE if isinstance(field.dataType, T.DecimalType) and field.dataType.precision > _NARROW else _WORD for field in rows)
 
 
 def ddl_of(kind: T.DataType) -> str:

@@ -16,8 +16,6 @@ from tidemark.graph.operators.interval_join.node import IntervalJoinNode
 from tidemark.semantics.joins.interval import SIDES, IntervalJoin, Side, other_side
 from tidemark.semantics.watermarks.shortfalls import least_kept
 from tidemark.spark.columns.expressions import START, TIME, quoted, visible_of
-from tidemark.spark.columns.few_rows import can_hash
-from tidemark.spark.columns.schemas import width_of
 from tidemark.spark.operators.base.late_metrics import SHORTFALL, shortfall_metrics, shortfall_sql
 from tidemark.spark.operators.interval_join.columns import EPOCH, SEEN, SideColumns, key_columns, key_values, side_column
 from tidemark.spark.prepared.runtime_literals import runtime_literals
@@ -36,14 +34,12 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class Operand:
-    """Elements of one side: their rows as in state, the bounds of their times, whether they are few, the rows and bytes of their files."""
+    """Elements of one side: their rows as in state, the bounds of their times, and whether they are few."""
 
     side: Side
     rows: DataFrame
     span: Span
     few: bool
-    stored_rows: int
-    stored_bytes: int
 
 
 class IntervalJoinFrames:
@@ -133,19 +129,12 @@ class IntervalJoinFrames:
             both = f"sequence(({low}) DIV {bucket}L, ({high}) DIV {bucket}L)"
             frames[other.side] = frames[other.side].withColumn(f"{BUCKET}_other", F.expr(f"explode({both})"))
             condition = f"{BUCKET}_one = {BUCKET}_other AND {condition}"
-        if one.few and other.few:
-            made = one_task(frames[one.side], frames[other.side], condition, how, absent=side_column(other.side, EPOCH))
-        else:
-            looked_up = self._looked_up(one, other, how)
-            if can_hash(looked_up.stored_rows, looked_up.stored_bytes, width_of(frames[looked_up.side].schema)):
-                frames[looked_up.side] = frames[looked_up.side].hint("shuffle_hash")
-            made = frames[one.side].join(frames[other.side], F.expr(condition), how)
+        made = (
+            one_task(frames[one.side], frames[other.side], condition, how, absent=side_column(other.side, EPOCH))
+            if (one.few and other.few)
+            else frames[one.side].join(frames[other.side], F.expr(condition), how)
+        )
         return made.drop(f"{BUCKET}_one", f"{BUCKET}_other")
-
-    @staticmethod
-    def _looked_up(one: Operand, other: Operand, how: str) -> Operand:
-        """Return the side that is kept in memory where it is small; of a semi or anti join it is the one that is only looked up."""
-        return one if how == "inner" and one.stored_rows < other.stored_rows else other
 
     def _bucket(self, one: Operand, other: Operand) -> int | None:
         """Return the length of intervals by which elements are joined, None where their times are few intervals apart."""

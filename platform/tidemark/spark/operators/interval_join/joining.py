@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow.compute as pc
@@ -197,7 +197,7 @@ class EpochJoin:
         if other is None:
             return self._columns[side].joined(rows, with_row=True)
         span = one.span[0], min(one.span[1], self._watermark - self._rule.reach(side))
-        return self._joined(replace(one, rows=rows, span=span), other, "left_anti", [side])
+        return self._joined(Operand(side, rows, span, one.few), other, "left_anti", [side])
 
     def _joined(self, one: Operand, other: Operand, how: str, rows_of: Sequence[Side]) -> DataFrame:
         return self._frames.joined(one, other, how, self._columns, rows_of=rows_of)

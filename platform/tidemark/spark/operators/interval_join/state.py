@@ -59,8 +59,7 @@ class ElementTable:
 
     def operand(self, files: Sequence[StateFile]) -> Operand:
         """Return the elements of files."""
-        rows, size = (sum(counts) for counts in zip(*((file.rows, file.bytes) for file in files), strict=True))
-        return Operand(self.side, self.read(files), span_of(files), self.are_few(files), rows, size)
+        return Operand(self.side, self.read(files), span_of(files), self.are_few(files))
 
     def read(self, files: Sequence[StateFile]) -> DataFrame:
         """Return the rows of files."""
