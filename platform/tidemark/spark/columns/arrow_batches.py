@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from tidemark.spark.changed_setting import changed_setting
+from tidemark.spark.changed_settings import changed_settings
 from tidemark.spark.columns.expressions import POSITION
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def unwatched(spark: SparkSession, *, small_rows: bool) -> Iterator[None]:
 @contextmanager
 def batches_of(spark: SparkSession, size: int) -> Iterator[None]:
     """Have Spark end a batch with the row that makes it reach a size in bytes."""
-    with changed_setting(spark, _MAX_BYTES, str(size)):
+    with changed_settings(spark, {_MAX_BYTES: str(size)}):
         yield
 
 

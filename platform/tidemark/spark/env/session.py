@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from tidemark.errors import TidemarkError
+from tidemark.spark.changed_settings import blocks_with, changed_settings
 from tidemark.spark.columns.engine_causes import root_cause, whole_text
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.env.hadoop_settings import leave_out_yarn
@@ -130,51 +130,21 @@ def local_checkpoints(spark: SparkSession) -> Iterator[None]:
 
     Spark's default runs a program for each file that it renames, a fifth of the time of a small epoch.
     """
-    earlier = spark.conf.get(_CHECKPOINT_FILES, None)
-    spark.conf.set(_CHECKPOINT_FILES, earlier or _BY_FILE_SYSTEM)
-    try:
+    with changed_settings(spark, {_CHECKPOINT_FILES: spark.conf.get(_CHECKPOINT_FILES, None) or _BY_FILE_SYSTEM}):
         yield
-    finally:
-        _restore_settings(spark, {_CHECKPOINT_FILES: earlier})
 
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
-_users: dict[str, tuple[int, Mapping[str, str | None]]] = {}
-_changing = threading.Lock()
 
 
 @contextmanager
 def engine_settings(spark: SparkSession) -> Iterator[None]:
     """Apply a job's settings to a session; the last of the jobs that share it restores the earlier values."""
     keep_java_classes(spark.sparkContext)
-    name = str(spark._jsparkSession.sessionUUID())  # noqa: SLF001  # several Python objects may stand for one session
-    with _changing:
-        jobs, before = _users.get(name) or (0, {key: spark.conf.get(key, None) for key in (*SETTINGS, _PARTITIONS)})
-        _users[name] = jobs + 1, before
-        for key, value in SETTINGS.items():
-            spark.conf.set(key, value)
-    try:
+    with changed_settings(spark, SETTINGS, also=(_PARTITIONS,)):
         yield
-    finally:
-        with _changing:
-            jobs, before = _users.pop(name)
-            if jobs > 1:
-                _users[name] = jobs - 1, before
-            else:
-                # The JVM has ended, so there are no settings to restore; the error to report is the one that ended the job.
-                with suppress(Py4JError, OSError):
-                    _restore_settings(spark, before)
 
 
 def jobs_in(spark: SparkSession) -> int:
     """Return the number of jobs that run in a session, as far as ``engine_settings`` has been applied to it."""
-    with _changing:
-        return _users.get(str(spark._jsparkSession.sessionUUID()), (0, {}))[0]  # noqa: SLF001
-
-
-def _restore_settings(spark: SparkSession, before: Mapping[str, str | None]) -> None:
-    for key, earlier in before.items():
-        if earlier is None:
-            spark.conf.unset(key)
-        else:
-            spark.conf.set(key, earlier)
+    return blocks_with(spark, (*SETTINGS, _PARTITIONS))

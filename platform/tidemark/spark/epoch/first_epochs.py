@@ -7,12 +7,10 @@ are generated then (ADR 56). Spark's own settings choose between both; the resul
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final
 
-from py4j.protocol import Py4JError
-
+from tidemark.spark.changed_settings import changed_settings
 from tidemark.spark.columns.few_rows import FEW_ROWS
 from tidemark.spark.env.session import jobs_in
 from tidemark.spark.prepared.prepared_pass import PreparedPass
@@ -56,18 +54,7 @@ def _is_small(plan: EpochPlan) -> bool:
     return all(batch.has_few_rows for batch in plan.batches.values()) and stored <= FEW_ROWS and not plan.tables
 
 
-@contextmanager
-def _interpreted(spark: SparkSession) -> Iterator[None]:
+def _interpreted(spark: SparkSession) -> AbstractContextManager[None]:
     """Have a session interpret expressions in the block; one with other settings than Spark's defaults keeps them."""
-    if any(spark.conf.get(key) != value for key, value in _COMPILED.items()):
-        yield
-        return
-    for key, value in _INTERPRETED.items():
-        spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        # The JVM may have ended; the error to report is then the one that ended the epoch.
-        with suppress(Py4JError, OSError):
-            for key in _INTERPRETED:
-                spark.conf.unset(key)
+    own = any(spark.conf.get(key) != value for key, value in _COMPILED.items())
+    return nullcontext() if own else changed_settings(spark, _INTERPRETED)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from tidemark.spark.changed_setting import changed_setting
+from tidemark.spark.changed_settings import changed_settings
 from tidemark.spark.columns.arrow_batches import has_python_step, unwatched
 from tidemark.spark.columns.state_files import write_folder
 from tidemark.spark.operators.base.contract import OperatorContext
@@ -62,5 +62,5 @@ def run_pass(
 @contextmanager
 def _writers(spark: SparkSession, count: int) -> Iterator[None]:
     """Have Spark write the rows of so many tags side by side, in their order, instead of sorting them by tag."""
-    with changed_setting(spark, _WRITERS, str(max(count, int(str(spark.conf.get(_WRITERS)))))):
+    with changed_settings(spark, {_WRITERS: str(max(count, int(str(spark.conf.get(_WRITERS)))))}):
         yield

@@ -19,7 +19,7 @@ from tidemark.crashpoints import crash_point
 from tidemark.graph.model.nodes import StatefulNode
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
-from tidemark.spark.changed_setting import changed_setting
+from tidemark.spark.changed_settings import changed_settings
 from tidemark.spark.columns.expressions import START, TIME, quoted
 from tidemark.spark.columns.few_rows import FEW_ROWS, in_one_task
 from tidemark.spark.columns.schemas import no_rows, nullable
@@ -52,7 +52,7 @@ def _compilable_methods(spark: SparkSession) -> Iterator[None]:
 
     Spark then generates code for each step of the stage, in smaller methods.
     """
-    with changed_setting(spark, _METHOD_LIMIT, str(_COMPILABLE_BYTES)):
+    with changed_settings(spark, {_METHOD_LIMIT: str(_COMPILABLE_BYTES)}):
         yield
 
 

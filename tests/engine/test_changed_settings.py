@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from tidemark.spark.changed_setting import changed_setting
+from tidemark.spark.changed_settings import changed_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,7 +48,7 @@ class Session:
 def change(session: Session, value: str) -> ExitStack:
     """Change the setting until the stack that is returned is closed."""
     stack = ExitStack()
-    stack.enter_context(changed_setting(cast("SparkSession", session), "limit", value))
+    stack.enter_context(changed_settings(cast("SparkSession", session), {"limit": value}))
     return stack
 
 
