@@ -32,6 +32,7 @@ from tidemark.spark.epoch.port_input import port_input
 from tidemark.spark.epoch.runtime_context import RuntimeContext
 from tidemark.spark.epoch.schedule import Pass, What
 from tidemark.spark.epoch.stateless import StatelessPlan
+from tidemark.spark.prepared.prepared_plan import PassRows
 from tidemark.spark.sources.intake import prepare_batch
 from tidemark.state.log.records import OutputRecord
 
@@ -265,16 +266,14 @@ class EpochRun:
         emission = self._emitting.get(id(self.topology.path_to_operator(node)))
         if (as_emitted is None and emission is None) or not sink.takes_rows:
             return False
-        with self._stage(f"output {name}"):
+
+        def few_rows() -> PassRows | None:
             found = None if as_emitted is None else as_emitted.read_rows(sink)
             if found is None and emission is not None:
                 found = emission.prepared_rows(sink, node, self.rows, self._context.prepared)
-            if found is None:
-                return False
-            self.outputs[name] = sink.stage_rows(found, self.plan.lineage, self.plan.epoch)
-        self._staged.add(name)
-        crash_point("output-staged")
-        return True
+            return found
+
+        return self._stage_few(name, few_rows)
 
     def _side_output(self, planned: Pass) -> None:
         """Stage late, rejected or malformed rows in the background: where there are any, or where some are expected."""
@@ -294,11 +293,16 @@ class EpochRun:
         sink = self._context.sinks[name]
         if not isinstance(node, SideOutputNode) or not isinstance(node.emitter, StatefulNode) or not sink.takes_rows or sink.changes:
             return False
+        counter = node.emitter.counter_of(node.tag)
+        return self._stage_few(name, partial(self.operators[id(node.emitter)].read_side_rows, counter))
+
+    def _stage_few(self, name: str, few_rows: Callable[[], PassRows | None]) -> bool:
+        """Stage the rows of an output that the driver has, if there are any such; return whether there were."""
         with self._stage(f"output {name}"):
-            found = self.operators[id(node.emitter)].read_side_rows(node.emitter.counter_of(node.tag))
+            found = few_rows()
             if found is None:
                 return False
-            self.outputs[name] = sink.stage_rows(found, self.plan.lineage, self.plan.epoch)
+            self.outputs[name] = self._context.sinks[name].stage_rows(found, self.plan.lineage, self.plan.epoch)
         self._staged.add(name)
         crash_point("output-staged")
         return True

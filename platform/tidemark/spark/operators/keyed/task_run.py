@@ -99,19 +99,19 @@ class TaskOutput:
         return tuple(address_of(context.store, file.as_state_file(context.epoch)) for file in files) if few else ()
 
     def read_few(self, context: OperatorContext, tag: int, names: Mapping[str, str]) -> PassRows | None:
-        """Return rows of ``few_files`` that are packed, read by the driver; None where Arrow does not write them as Spark does.
+        """Return packed rows, read by the driver; None where they are not few, or Arrow does not write them as Spark does.
 
         Args:
             context: of the epoch.
             tag: of the rows.
-            names: those of the stored columns, by the names in the result.
+            names: of the columns in the result, by those of the stored ones.
         """
-        stored = self.packed[tag]
-        schema = T.StructType([T.StructField(name, stored[found].dataType) for name, found in names.items()])
-        if not is_writable(schema):
+        packed = self.packed[tag]
+        schema = T.StructType([T.StructField(name, packed[stored].dataType) for stored, name in names.items()])
+        if not self.few_files(context, tag) or not is_writable(schema):
             return None
         values = (read_parquet(context.store, file.path, [DATA]).column(DATA) for file in self.files.get(tag, ()))
-        parts = [unpacked(value).select(list(names.values())).rename_columns(list(names)) for each in values for value in each]
+        parts = [unpacked(value).select(list(names)).rename_columns(list(names.values())) for each in values for value in each]
         return PassRows(pa.concat_tables(parts), schema, ())
 
     def count(self, name: str) -> int:

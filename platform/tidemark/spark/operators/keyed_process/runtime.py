@@ -200,15 +200,13 @@ class KeyedProcessEpoch(OperatorEpoch):
 
     def _results(self, passed: TaskOutput, layout: Layout) -> Results:
         """Return the function's rows; few of them are read by the driver, or in one task by a plan that is kept."""
-        few = passed.few_files(self.context, OUTPUT)
-        named = {name: stored for stored, name in layout.shapes[OUTPUT].results.items()}
 
         def rows(_: Sequence[int], counts: Observation) -> DataFrame:
             found = emitted_rows(self.runtime.node, passed.read(self.context, OUTPUT), layout.results)
             return found.observe(counts, F.expr("count(1) AS emitted"))
 
-        read = partial(passed.read_few, self.context, OUTPUT, named)
-        return Results(rows, files=few, shape="results", read=read, several_tasks=True)
+        read = partial(passed.read_few, self.context, OUTPUT, layout.shapes[OUTPUT].results)
+        return Results(rows, files=passed.few_files(self.context, OUTPUT), shape="results", read=read, several_tasks=True)
 
     def _packing(self, layout: Layout) -> PackedInput:
         return PackedInput(self.context, list(layout.keys.values()), self._keys)
@@ -289,8 +287,7 @@ class KeyedProcessEpoch(OperatorEpoch):
         if passed is None or layout is None or counter == FAILED:
             return None
         tag = self.runtime.tags[counter]
-        named = {name: stored for stored, name in layout.shapes[tag].results.items()}
-        return passed.read_few(self.context, tag, named) if passed.few_files(self.context, tag) else None
+        return passed.read_few(self.context, tag, layout.shapes[tag].results)
 
     def emitted(self, observation: Observed) -> int:
         """Return the number of the function's rows."""
