@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from benchmarks.harness.comparison import Comparison, Step, compare
-from benchmarks.harness.engines import ENGINES, FUNCTION_ENGINES, Engine, parse_engine
+from benchmarks.harness.engines import ENGINES, KNOWN_ENGINES, START_ENGINES, Engine, parse_engine
 from benchmarks.harness.processes import CHECKOUT
 from benchmarks.harness.pyflink import flink_python
 from benchmarks.harness.records import Record, read_records, write_records
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         seconds = _number("BENCH_SECONDS", SECONDS, least=LEAST_SECONDS)
         savepoints = SavepointWorkload(_number("BENCH_KEYS", KEYS, least=LEAST_KEYS))
         drained, live = chosen(standard_workloads(rows, epochs=epochs), latency_workloads(seconds), asked.workload, savepoints=savepoints)
-        engines = tuple(map(parse_engine, asked.engine)) if asked.engine else (*ENGINES, *FUNCTION_ENGINES)
+        engines = tuple(map(parse_engine, asked.engine)) if asked.engine else KNOWN_ENGINES
         runs = _number("BENCH_RUNS", DEFAULT_RUNS, least=1)
         comparison = Comparison(workloads=drained, engines=available(engines, drained, console), runs=runs, scratch=SCRATCH)
         root = None if asked.output is None and asked.engine else Path(asked.output or CHECKOUT)
@@ -147,7 +147,7 @@ def run_shown(comparison: Comparison, console: Console) -> Iterator[tuple[Record
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Compare Tidemark with stock Spark.")
-    known = ", ".join((*ENGINES, *FUNCTION_ENGINES))
+    known = ", ".join(KNOWN_ENGINES)
     parser.add_argument("--workload", action="append", help="only this workload; may be given more than once")
     parser.add_argument("--engine", action="append", help=f"only this engine, of {known}; may be given more than once")
     parser.add_argument("--output", metavar="FOLDER", help="write both documents below this folder")
@@ -191,11 +191,21 @@ def measure_live(workloads: Sequence[Live], comparison: Comparison, console: Con
     for workload in workloads:
         found: list[Record] = []
         for engine in comparison.engines:
-            if engine not in ENGINES or (isinstance(workload, SavepointWorkload | EmptyEpochs) and engine != "tidemark"):
+            if engine not in _engines_of(workload):
                 continue
             console.print(f"{START if workload is None else workload.name} on {engine}")
             found.append(_measured(workload, engine, comparison))
         yield tuple(found)
+
+
+def _engines_of(workload: Live) -> tuple[Engine, ...]:
+    match workload:
+        case SavepointWorkload() | EmptyEpochs():
+            return ("tidemark",)
+        case LatencyWorkload():
+            return ENGINES
+        case None:
+            return (*ENGINES, *START_ENGINES)
 
 
 def _measured(workload: Live, engine: Engine, comparison: Comparison) -> Record:

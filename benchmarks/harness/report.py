@@ -66,8 +66,10 @@ _METHOD = f"""\
   with, too. A result is visible when the table's commit file is there. From an event's time to that it is at least the rest of its window
   and the bound. What is measured comes after a minute of warm-up, and all of its windows are checked.
 - `start` is from the command to the first epoch that is published: of `tidemark start` for a submitted job, and of a Python script that
-  starts the same query on stock Spark; JVM and session included. First a job that never ran, then one that goes on. All of them start
-  from Java's archive of Spark's classes (`tidemark class-archive`, which `make bench` makes first), though stock Spark brings none.
+  starts the same query on stock Spark; JVM and session included. First a job that never ran, then one that goes on.
+  `spark-as-installed` is stock Spark with RocksDB as its users have it: only its memory, shuffle partitions and folders are set.
+  `spark-rocksdb` and `spark-heap` have Tidemark's settings, and start as Tidemark does from Java's archive of Spark's classes
+  (`tidemark class-archive`, which `make bench` makes first), though stock Spark brings none.
 - `empty-epochs` is the median of what the progress of epochs without input says they took, of a job that has read as many epochs before. So
   few of its keys have a window due, or none, that this is what an epoch costs by itself.
 {HOW}

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.data.fares import FaresPlan, ensure_fares
-from benchmarks.harness.engines import DRIVER_MEMORY, SCHEMA, Engine, cores, session_conf
+from benchmarks.harness.engines import DRIVER_MEMORY, SCHEMA, START_ENGINES, Engine, cores, session_conf
 from benchmarks.harness.processes import MeasurementError
 from benchmarks.harness.records import Record, spread_of
 from benchmarks.operation.live_engines import BOUND, TABLE, WINDOW
@@ -34,6 +34,9 @@ NAME: Final = "start"
 ROUNDS: Final = 5
 TRIGGER_MS: Final = 1_000
 JOB: Final = "live"
+NAMED_SOURCES: Final = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
+"""The query of all engines names its source."""
+
 _ROWS: Final = 1_000
 _SECONDS: Final = 180.0
 
@@ -131,10 +134,13 @@ def _submitted(folder: Path) -> Callable[[], int]:
 def _stock(engine: Engine, folder: Path) -> Callable[[], int]:
     """Return what starts a script that runs the query, and returns when its first batch was published.
 
-    Its session has the settings of Tidemark's, so that it starts from Java's archive of Spark's classes, too.
+    Its session has the settings of Tidemark's, so that it starts from Java's archive of Spark's classes, too; but not Spark as it is
+    installed.
     """
     settings = folder / "settings.json"
-    session = start_settings(f"local[{cores()}]", app_name=f"benchmark {engine}", conf=session_conf(engine, folder / "session"))
+    master, name, conf = f"local[{cores()}]", f"benchmark {engine}", session_conf(engine, folder / "session")
+    own = {"spark.master": master, "spark.app.name": name, NAMED_SOURCES: "true", **conf}
+    session = own if engine in START_ENGINES else start_settings(master, app_name=name, conf=conf)
     settings.write_text(json.dumps(session), encoding="utf-8")
 
     def start() -> int:
