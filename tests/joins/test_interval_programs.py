@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -13,9 +14,10 @@ import pytest
 from tests.joins.programs import Program, expected, random_program, run_program
 from tests.seeds import only_long, some
 from tidemark.semantics.joins.interval import HOWS, IntervalJoin
+from tidemark.spark.operators.interval_join.frames import IntervalJoinFrames
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -50,6 +52,27 @@ def test_any_cut_and_many_rows(spark: SparkSession, tmp_path: Path) -> None:
     ):
         found = run_program(spark, tmp_path, program, rules, parallelism=2)
     assert found == [expected(program, rule) for rule in rules]
+
+
+def test_many_rows_are_joined_once(spark: SparkSession, tmp_path: Path) -> None:
+    """Pairs and elements without a partner by one join of both sides, where epochs have about as many elements as state."""
+    random, joined = Random(7), Counter[str]()
+    program, rules = random_program(random), [IntervalJoin(-20, 35, how) for how in ("inner", "left", "right", "full")]
+    rules += [IntervalJoin(5, 30, "full"), IntervalJoin(-40, -15, "left")]
+    of_epoch = IntervalJoinFrames.of_epoch
+
+    def noted(frame: DataFrame, numbers: Sequence[int]) -> DataFrame:
+        joined[f"epoch {numbers[0]}"] += 1
+        return of_epoch(frame, numbers)
+
+    with (
+        mock.patch("tidemark.spark.operators.base.tables.FEW_ROWS", -1),
+        mock.patch.object(IntervalJoinFrames, "of_epoch", staticmethod(noted)),
+    ):
+        found = run_program(spark, tmp_path, program, rules, parallelism=2)
+    assert found == [expected(program, rule) for rule in rules]
+    assert max(joined.values()) == len(rules)
+    assert joined.total() >= 3 * len(rules), "half of the epochs have as many new elements as there are in state"
 
 
 def _merge_all(files: object, **_: object) -> object:

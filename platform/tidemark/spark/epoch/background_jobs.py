@@ -1,8 +1,8 @@
-"""Background Spark jobs of an epoch, which nothing else in it waits for: they run in other threads than the epoch's."""
+"""Spark jobs of an epoch that run in other threads than its own: in the background, where nothing else in it waits for them, or at once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
 
@@ -51,3 +51,22 @@ class BackgroundJobs:
     def wait(self) -> None:
         """Wait for all work, without raising its errors."""
         wait(self._submitted)
+
+
+def run_at_once(pool: ThreadPoolExecutor, spark: SparkSession, work: Sequence[Callable[[], None]]) -> None:
+    """Do work, the first of it in this thread, and wait for all; raises the error of the first that failed.
+
+    Args:
+        pool: threads of the run.
+        spark: session that the work uses.
+        work: each a Spark job of its own, which share nothing that they change.
+    """
+    others = BackgroundJobs(pool, spark)
+    for each in work[1:]:
+        others.submit(each)
+    try:
+        for each in work[:1]:
+            each()
+    finally:
+        others.wait()
+    others.join()

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from tidemark.clock import Clock
 from tidemark.graph.operators.registry import stored_state
 from tidemark.spark.columns.few_rows import runs_python
-from tidemark.spark.epoch.background_jobs import thread_pool
+from tidemark.spark.epoch.background_jobs import run_at_once, thread_pool
 from tidemark.spark.epoch.epoch_plan import EpochPlan
 from tidemark.spark.epoch.first_epochs import FirstEpochs
 from tidemark.spark.epoch.schedule import EpochSchedule, build_schedule
@@ -89,6 +89,7 @@ class RuntimeContext:
             prepared=self.prepared,
             table=plan.tables.get(uid),
             port_types=lambda: self.port_types().get(uid, {}),
+            at_once=partial(run_at_once, self.pool, spark),
         )
 
     def plan_tables(self, spark: SparkSession, plan: EpochPlan) -> dict[str, TableVersion]:

@@ -27,6 +27,12 @@ LATE = "late"
 """The counter of late rows, which has its own field in progress."""
 
 
+def run_in_order(work: Sequence[Callable[[], None]]) -> None:
+    """Run work items one after the other."""
+    for each in work:
+        each()
+
+
 @dataclass(frozen=True)
 class PortInput:
     """The rows of one port in an epoch, made into a DataFrame where that is needed.
@@ -117,6 +123,7 @@ class OperatorContext:
     that few rows of state are read in one task. ``prepared`` are the run's passes over few rows, whose plans are kept between epochs.
     ``port_types`` returns the columns of the inputs, by port, also of those without rows; nothing where state is only read.
     ``table`` is the version of the table that the operator reads, as the epoch's plan fixed it.
+    ``at_once`` does work, each a Spark job of its own, and returns when all is done; by default one after the other.
     """
 
     spark: SparkSession
@@ -131,6 +138,7 @@ class OperatorContext:
     prepared: PreparedPasses = field(default_factory=PreparedPasses)
     table: TableVersion | None = None
     port_types: Callable[[], Mapping[str, StructType]] = dict
+    at_once: Callable[[Sequence[Callable[[], None]]], None] = run_in_order
 
     @property
     def job(self) -> str:
@@ -295,9 +303,3 @@ class OperatorEpoch(ABC):
     def progress(self, common: OperatorProgress) -> OperatorProgress:
         """Return the operator's progress: the fields common to all kinds, with those of this kind."""
         return common
-
-
-def run_in_order(work: Sequence[Callable[[], None]]) -> None:
-    """Run work items one after the other."""
-    for each in work:
-        each()

@@ -101,16 +101,18 @@ class ElementJoinEpoch(OperatorEpoch):
         return self._counts or None
 
     def process_batch(self, inputs: Mapping[str, PortInput]) -> None:
-        """Write the accepted elements of each side that has some as state; one Spark job each."""
-        for side in SIDES:
-            if side in inputs:
-                self._write(side, inputs[side])
+        """Write the accepted elements of each side that has some as state; one Spark job each, at once where elements are many."""
+        given = {side: inputs[side] for side in SIDES if side in inputs}
+        for side, port in given.items():
+            keys, columns = self.runtime.types_of(side, port)
+            self.runtime.given[side] = columns
+            self._adopt(keys, columns)
+        run = run_in_order if any(port.files for port in given.values()) else self.context.at_once
+        run([partial(self._write, side, port) for side, port in given.items()])
         crash_point("state-staged")
 
     def _write(self, side: Side, given: PortInput) -> None:
-        keys, columns = self.runtime.types_of(side, given)
-        self.runtime.given[side] = columns
-        self._adopt(keys, columns)
+        columns = self.runtime.given[side]
 
         def keep(rows: DataFrame, numbers: Sequence[int], observation: Observation) -> DataFrame:
             return self.judged(side, rows, columns, observation, numbers)

@@ -103,7 +103,24 @@ class IntervalJoinFrames:
             epoch: the current one.
         """
         first, last, now = runtime_literals(*bounds, epoch)
-        return rows.where(f"{START} <= {last} AND ({EPOCH} = {now} OR {START} > {first})")
+        return rows.where(_is_gone(START, EPOCH, first=first, last=last, now=now))
+
+    @staticmethod
+    def of_epoch(joined: DataFrame, numbers: Sequence[int]) -> DataFrame:
+        """Return what is a result of this epoch: pairs of which one element is of this epoch, and elements that are gone without a partner.
+
+        Args:
+            joined: an outer join of both sides, of the elements that were not gone before the epoch.
+            numbers: the epoch, and of each side the bounds as of ``gone``.
+        """
+        starts, epochs = ([side_column(side, name) for side in SIDES] for name in (START, EPOCH))
+        # Of an outer join's rows one side may be missing.
+        now, *bounds = runtime_literals(*numbers, varying=f"coalesce({', '.join(epochs)})")
+        gone = [_is_gone(starts[at], epochs[at], first=bounds[2 * at], last=bounds[2 * at + 1], now=now) for at in range(len(SIDES))]
+        left, right = epochs
+        return joined.where(
+            f"CASE WHEN {right} IS NULL THEN {gone[0]} WHEN {left} IS NULL THEN {gone[1]} ELSE {now} IN ({left}, {right}) END"
+        )
 
     def least_waiting(self, side: Side, rows: DataFrame, observation: Observation, watermark: int) -> DataFrame:
         """Return the same rows; the observation will have the least time of those that are not gone."""
@@ -116,7 +133,7 @@ class IntervalJoinFrames:
         Args:
             one: the elements of which semi and anti joins return some.
             other: those of the other side.
-            how: ``inner``, ``left_semi`` or ``left_anti``, of ``one``.
+            how: ``inner``, ``left_semi``, ``left_anti`` or ``left_outer``, of ``one``; ``full_outer`` where they are not ``in_buckets``.
             columns: of both sides.
             rows_of: the sides whose columns of the stream are needed.
         """
@@ -135,6 +152,10 @@ class IntervalJoinFrames:
             else frames[one.side].join(frames[other.side], F.expr(condition), how)
         )
         return made.drop(f"{BUCKET}_one", f"{BUCKET}_other")
+
+    def in_buckets(self, one: Operand, other: Operand) -> bool:
+        """Return whether elements are also joined by the interval that their time is in."""
+        return self._bucket(one, other) is not None
 
     def _bucket(self, one: Operand, other: Operand) -> int | None:
         """Return the length of intervals by which elements are joined, None where their times are few intervals apart."""
@@ -164,6 +185,10 @@ class IntervalJoinFrames:
             met.append(f"({epochs[side]} < {epochs[later]} AND {waits})")
         together = f"{epochs['left']} = {epochs['right']}"
         return " AND ".join([*keys, f"{side_column('right', START)} BETWEEN {low} AND {high}", f"({together} OR {' OR '.join(met)})"])
+
+
+def _is_gone(start: str, epoch: str, *, first: str, last: str, now: str) -> str:
+    return f"{start} <= {last} AND ({epoch} = {now} OR {start} > {first})"
 
 
 def one_task(one: DataFrame, other: DataFrame, condition: str, how: str, *, absent: str) -> DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow.compute as pc
@@ -29,18 +29,25 @@ class JoinPart:
     """Elements of one side that are joined with those of the other one, by the files that have them.
 
     Args:
-        kind: ``pairs``, ``semi`` for elements with a partner, ``first`` for those that had none before, ``alone`` for those without.
+        kind: ``pairs``, ``semi`` for elements with a partner, ``first`` for those that had none before, ``alone`` for those without,
+            ``whole`` for pairs and elements without a partner in one.
         side: of ``one``.
         one: the files of the elements that ``semi``, ``first`` and ``alone`` are about.
         other: those of their partners.
         earlier: those of partners that came before, for ``first``.
+        alone: the sides whose elements without a partner are in ``whole``.
     """
 
-    kind: Literal["pairs", "semi", "first", "alone"]
+    kind: Literal["pairs", "semi", "first", "alone", "whole"]
     side: Side
     one: Sequence[StateFile]
     other: Sequence[StateFile]
     earlier: Sequence[StateFile] = ()
+    alone: Sequence[Side] = ()
+
+    def files(self, side: Side) -> Sequence[StateFile]:
+        """The files of a side's elements, without ``earlier``."""
+        return self.one if side == self.side else self.other
 
     @property
     def scans(self) -> list[Sequence[StateFile]]:
@@ -93,6 +100,8 @@ class EpochJoin:
         parts = [*self._pairs(), *(part for side in outer_sides(self._rule.how) for part in self._alone(side))]
         if not parts:
             return None
+        whole = self._whole(parts)
+        parts = parts if whole is None else [whole]
         shape = [f"{part.kind} {part.side} {len(part.scans)}" for part in parts]
         return results_of(
             lambda numbers: [self._frame(part, numbers) for part in parts],
@@ -117,6 +126,8 @@ class EpochJoin:
             return self._alone_results(self._unmatched(part, one, other, numbers), part.side)
         if other is None:
             raise ValueError(f"{part.kind} without partners")
+        if part.kind == "whole":
+            return self._both(part, one, other, numbers).selectExpr(*self._result_columns.of("left", "right"))
         if part.kind == "first":
             return self._alone_results(self._first(part, one, other), part.side)
         if part.kind == "semi":
@@ -174,6 +185,40 @@ class EpochJoin:
             self._note_waiting(side, split)
         low, high = span_of(gone)
         yield JoinPart("alone", side, gone, other.partners_of((low, min(high, watermark - reach)), [*other.before, *other.new]))
+
+    def _whole(self, parts: Sequence[JoinPart]) -> JoinPart | None:
+        """Return one join that finds the results of all parts, where it costs less than these; None otherwise.
+
+        It reads and shuffles each element once, and is planned once, but it finds pairs of two elements of earlier epochs again.
+        """
+        if len(parts) == 1 or any(part.kind not in ("pairs", "alone") for part in parts):
+            return None
+        files = {side: list(dict.fromkeys(file for part in parts for file in part.files(side))) for side in SIDES}
+        if not all(files.values()) or all(map(self._state.are_few, files.values())):
+            return None
+        new, old = ({side: self._rows_of(files[side], new=new) for side in SIDES} for new in (True, False))
+        if old["left"] * old["right"] > new["left"] * old["right"] + old["left"] * new["right"] + new["left"] * new["right"]:
+            return None
+        alone = [part.side for part in parts if part.kind == "alone"]
+        side: Side = alone[0] if alone else "left"
+        one, other = (self._tables[each].operand(files[each]) for each in (side, other_side(side)))
+        if len(alone) == len(SIDES) and self._frames.in_buckets(one, other):
+            return None
+        return JoinPart("whole", side, files[side], files[other_side(side)], alone=alone)
+
+    def _rows_of(self, files: Sequence[StateFile], *, new: bool) -> int:
+        return sum(file.rows for file in files if (file.epoch == self._context.epoch) == new)
+
+    def _both(self, part: JoinPart, one: Operand, other: Operand, numbers: Sequence[int]) -> DataFrame:
+        """Return pairs of which at least one element is of this epoch, and the elements that are gone without a partner."""
+        operands = []
+        for operand in (one, other):
+            rows = self._tables[operand.side].needed(operand.rows, numbers[0])
+            if operand.side in self._least:
+                rows = self._frames.least_waiting(operand.side, rows, self._least[operand.side][0], self._watermark)
+            operands.append(replace(operand, rows=rows))
+        how = ("inner", "left_outer", "full_outer")[len(part.alone)]
+        return self._frames.of_epoch(self._joined(*operands, how, SIDES), numbers)
 
     def _note_waiting(self, side: Side, split: Sequence[StateFile]) -> None:
         """Lower ``due`` to the least time of the elements that are not gone in files that have both, gone ones and others."""

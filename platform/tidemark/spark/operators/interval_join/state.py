@@ -17,7 +17,7 @@ from tidemark.spark.columns.schemas import no_rows
 from tidemark.spark.columns.state_files import overlapping
 from tidemark.spark.operators.base.contract import OperatorContext, run_in_order
 from tidemark.spark.operators.base.tables import StateTables
-from tidemark.spark.operators.interval_join.columns import ENGINE, key_columns
+from tidemark.spark.operators.interval_join.columns import ENGINE, EPOCH, key_columns
 from tidemark.spark.operators.interval_join.frames import Operand, Span
 from tidemark.spark.prepared.runtime_literals import runtime_literals
 from tidemark.state.gc.compaction import plan_compaction
@@ -117,6 +117,11 @@ class IntervalElements(ElementTable):
     def __init__(self, tables: StateTables, side: Side, context: OperatorContext, rule: IntervalJoin) -> None:
         super().__init__(tables, side, context, rule.retention(side))
         self._rule = rule
+
+    def needed(self, rows: DataFrame, epoch: int) -> DataFrame:
+        """Return the rows of this epoch, and of the others those that were needed after the epoch before."""
+        last, now = runtime_literals(self._context.before.watermark - self._rule.retention(self.side), epoch)
+        return rows.where(f"{EPOCH} = {now} OR {START} > {last}")
 
     @property
     def waiting(self) -> list[StateFile]:
