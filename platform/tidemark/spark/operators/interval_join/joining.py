@@ -211,14 +211,15 @@ class EpochJoin:
 
     def _both(self, part: JoinPart, one: Operand, other: Operand, numbers: Sequence[int]) -> DataFrame:
         """Return pairs of which at least one element is of this epoch, and the elements that are gone without a partner."""
-        operands = []
-        for operand in (one, other):
-            rows = self._tables[operand.side].needed(operand.rows, numbers[0])
-            if operand.side in self._least:
-                rows = self._frames.least_waiting(operand.side, rows, self._least[operand.side][0], self._watermark)
-            operands.append(replace(operand, rows=rows))
         how = ("inner", "left_outer", "full_outer")[len(part.alone)]
-        return self._frames.of_epoch(self._joined(*operands, how, SIDES), numbers)
+        return self._frames.of_epoch(self._joined(self._needed(one, numbers[0]), self._needed(other, numbers[0]), how, SIDES), numbers)
+
+    def _needed(self, operand: Operand, epoch: int) -> Operand:
+        """Return the elements of this epoch, and those that were needed after the epoch before."""
+        rows = self._tables[operand.side].needed(operand.rows, epoch)
+        if operand.side in self._least:
+            rows = self._frames.least_waiting(operand.side, rows, self._least[operand.side][0], self._watermark)
+        return replace(operand, rows=rows)
 
     def _note_waiting(self, side: Side, split: Sequence[StateFile]) -> None:
         """Lower ``due`` to the least time of the elements that are not gone in files that have both, gone ones and others."""
