@@ -193,8 +193,11 @@ class EpochJoin:
         """
         if len(parts) == 1 or any(part.kind not in ("pairs", "alone") for part in parts):
             return None
+        # Parts of few elements each have plans that are kept.
+        if all(self._state.are_few(scan) for part in parts for scan in part.scans):
+            return None
         files = {side: list(dict.fromkeys(file for part in parts for file in part.files(side))) for side in SIDES}
-        if not all(files.values()) or all(map(self._state.are_few, files.values())):
+        if not all(files.values()):
             return None
         new, old = ({side: self._rows_of(files[side], new=new) for side in SIDES} for new in (True, False))
         if old["left"] * old["right"] > new["left"] * old["right"] + old["left"] * new["right"] + new["left"] * new["right"]:
