@@ -16,7 +16,7 @@ from tidemark.errors import DefinitionError
 from tidemark.graph import Job
 from tidemark.sensors.job_sensor import Decision, PlannedRun, SensorOptions, job_sensor, sensor_name
 from tidemark.sensors.sensor_cursor import SensorCursor
-from tidemark.state import EpochProgress, JobStatus, JobStore, late_by_operator, read_history
+from tidemark.state import EpochProgress, JobStatus, JobStore, late_and_judged, read_history
 
 if TYPE_CHECKING:
     Partitions = dg.TimeWindowPartitionsDefinition
@@ -137,10 +137,9 @@ def decide_late(
     text = _text(found, head, partitions_def)
     changed = level != before or (repeat and level != "ok" and found.rows > 0)
     alerts = (_alert(job, head, found=found, level=level, text=text, partitions_def=partitions_def),) if changed else ()
-    counts = {"in": _total(status, "in"), "late": _total(status, "late")}
     return Decision(
         summary=text,
-        cursor=SensorCursor(head.lineage, head.epoch, said={"late": level}, counts=counts),
+        cursor=SensorCursor(head.lineage, head.epoch, said={"late": level}, counts=_totals(status)),
         alerts=alerts,
         runs=_runs(job, head, found, partitions_def),
     )
@@ -152,12 +151,14 @@ def late_rows(status: JobStatus, cursor: SensorCursor | None, history: Sequence[
     # The history was read after the status, and may have later epochs than the totals.
     newest = status.last.epoch if status.last is not None else last
     new = [epoch for epoch in history if epoch.lineage == status.lineage and last < epoch.epoch <= newest]
-    operators = [operator for epoch in new for operator in epoch.operators.values()]
+    operators = [operator for epoch in new for operator in epoch.operators.values() if operator.judges_lateness]
     counts = {"in": sum(each.rows_in for each in operators), "late": sum(each.late for each in operators)}
     if cursor is None or cursor.lineage == status.lineage:
         # The history may not reach back so far. A lineage that began since continues the totals of its origin.
-        before = cursor.counts if cursor is not None else {}
-        counts = {count: _total(status, count) - before.get(count, 0) for count in counts}
+        before, totals = cursor.counts if cursor is not None else {}, _totals(status)
+        # An earlier release also counted what operators read to which no row is late.
+        known = before if before.get("in", 0) <= totals["in"] else {}
+        counts = {count: totals[count] - known.get(count, 0) for count in counts}
     lost = frozenset(start for operator in operators for start in operator.late_windows)
     refired = frozenset(start for operator in operators for start in operator.refired_windows)
     return LateRows(counts["in"], counts["late"], lost, refired)
@@ -169,10 +170,11 @@ def partitions_touched(starts: Iterable[int], partitions_def: Partitions) -> tup
     return tuple(key for key in dict.fromkeys(keys) if key is not None)
 
 
-def _total(status: JobStatus, count: str) -> int:
-    if count == "late":
-        return sum(late_by_operator(status.totals).values())
-    return sum(counts.get(count, 0) for counts in status.totals["operators"].values())
+def _totals(status: JobStatus) -> dict[str, int]:
+    """Return the numbers of late rows and of all rows that operators read to which rows may be late."""
+    operators = status.last.operators if status.last is not None else {}
+    late, rows = late_and_judged(status.totals, [uid for uid, operator in operators.items() if operator.judges_lateness])
+    return {"in": rows, "late": late}
 
 
 def _text(found: LateRows, head: EpochProgress, partitions_def: Partitions | None) -> str:

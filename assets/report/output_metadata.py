@@ -42,7 +42,8 @@ _ORDER = (
 def output_metadata(stream: StreamData, report: RunReport, upstream: Mapping[str, dg.AssetKey]) -> MetadataValues:
     """Return the metadata of a run for one output.
 
-    ``dagster/row_count`` is the table's total since the lineage began, ``tidemark/rows_added`` this run's part of it.
+    ``dagster/row_count`` is the table's total since the lineage began, ``tidemark/rows_added`` this run's part of it. Outputs that change
+    rows have no total, since what they wrote says nothing of the size of their table.
 
     Args:
         stream: the output.
@@ -79,9 +80,14 @@ def output_metrics(stream: StreamData, report: RunReport) -> MetadataValues:
         **_operator_metadata(stream, report),
     }
     total = report.rows_total(stream.name)
-    if total is not None:
+    if total is not None and not _changes_rows(stream):
         found["dagster/row_count"] = total
     return {key: found[key] for key in sorted(found, key=_display_order)}
+
+
+def _changes_rows(stream: StreamData) -> bool:
+    """Return whether an output replaces or closes rows of its table, instead of adding rows only."""
+    return stream.output is not None and getattr(stream.output.sink, "mode", "append") in ("upsert", "scd2")
 
 
 def _display_order(key: str) -> int:

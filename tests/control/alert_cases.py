@@ -54,6 +54,7 @@ def job_view(
         epoch=7,
         sources={"trips": source(lag_ms)},
         totals=totals(rows, late),
+        judges_lateness=("hourly",),
         failures=failures,
         state="running",
         started_at=started_at,

@@ -182,6 +182,18 @@ def test_a_run_shows_the_changes_of_a_changelog_by_operation(tmp_path: Path) -> 
         assert "tidemark/inserts" not in found["late"].metadata
 
 
+def test_rows_written_are_no_row_count_of_a_table_whose_rows_are_changed(tmp_path: Path) -> None:
+    assets, store = make_assets(make_job(tmp_path, mode="upsert")), tmp_path / "store"
+    fake_resource(store)
+    ENGINES[str(store)].queue.append(FakeEpoch(window_rows((1, 0, 0, 3)), late=1))
+    found = events_of(materialize(assets, store))
+    assert {name: "dagster/row_count" in event.metadata for name, event in found.items() if name in ("hourly", "late")} == {
+        "hourly": False,
+        "late": True,
+    }
+    assert found["hourly"].metadata["tidemark/rows_added"].value == 1
+
+
 def test_process_functions_show_keys_timers_and_what_expired(tmp_path: Path) -> None:
     job = make_function_job(tmp_path)
     output = next(stream for stream in output_streams(job) if stream.name == "silent")

@@ -7,9 +7,9 @@ from dataclasses import replace
 import tidemark as tm
 from tidemark.graph import kind_of
 from tidemark.semantics.watermarks.shortfalls import Shortfalls
-from tidemark.state import EpochProgress, OperatorProgress, Totals, add_epoch, empty_totals, late_by_operator
+from tidemark.state import EpochProgress, OperatorProgress, Totals, add_epoch, empty_totals, late_and_judged, late_by_operator
 from tidemark.state.encoding.codec import from_jsonable, to_jsonable
-from tidemark.state.log.progress import LateWindow, decode_progress, encode_progress
+from tidemark.state.log.progress import JUDGES_OF_LATENESS, LateWindow, decode_progress, encode_progress
 
 WINDOW = OperatorProgress(
     rows_in=10, rows_accepted=8, rows_late=2, watermark=0, panes_on_time=0, panes_late=0, state_rows=0, state_bytes=0, state_files=0
@@ -51,6 +51,16 @@ def test_kinds_say_which_rows_are_late() -> None:
         "newest": (),
         "regular join": (),
     }
+    judges = {name for name, stream in found.items() if kind_of(stream.node).name in JUDGES_OF_LATENESS}  # type: ignore[arg-type]
+    assert judges == {name for name, counters in late.items() if counters}
+
+
+def test_late_rows_are_a_share_of_what_operators_read_to_which_rows_may_be_late() -> None:
+    best = replace(WINDOW, rows_in=8, rows_accepted=8, rows_late=0, kind="top_n")
+    epoch = replace(EPOCH, operators={**EPOCH.operators, "best": best})
+    judges = [uid for uid, operator in epoch.operators.items() if operator.judges_lateness]
+    assert judges == ["hours", "pairs"]
+    assert late_and_judged(add_epoch(empty_totals(), epoch), judges) == (6, 20)
 
 
 def test_late_rows_by_input_count_as_late() -> None:

@@ -13,6 +13,7 @@ from .log.progress import format_progress as format_progress
 from .log.totals import Totals as Totals
 from .log.totals import add_epoch as add_epoch
 from .log.totals import empty_totals as empty_totals
+from .log.totals import late_and_judged as late_and_judged
 from .log.totals import late_by_operator as late_by_operator
 from .status.history import read_history as read_history
 from .status.history_reader import epoch_numbered as epoch_numbered

@@ -182,7 +182,8 @@ class JobView:
         rows: total rows.
         rows_per_second: read, over the last epochs.
         rows_out_per_second: written, over the last epochs.
-        late_share: share of late rows among the rows that windows read in the last epoch; None if they read none.
+        late_share: share of late rows among what operators read to which rows may be late, in the last epoch; None if they read none.
+        judges_lateness: the uids of these operators: windows, deduplications, and joins of elements.
         state_rows: in all operators.
         state_bytes: in all operators.
         state_files: in all operators.
@@ -231,6 +232,7 @@ class JobView:
     rows_per_second: float | None = None
     rows_out_per_second: float | None = None
     late_share: float | None = None
+    judges_lateness: tuple[str, ...] = ()
     state_rows: int = 0
     state_bytes: int = 0
     state_files: int = 0

@@ -111,7 +111,8 @@ class _Case:
         return kept and not ("function" in self._new and self._new.get("aggregates"))
 
     def _finding(self, change: DefinitionChange) -> Finding:
-        rows = describe_state(self._old, sum(file.rows for file in self._state.files))
+        number = sum(file.rows for file in self._state.files)
+        rows, part = describe_state(self._old, number), f"its part of {number:,} rows of state; the rest is kept"
         match change.effect:
             case "none":
                 return Finding(change.what, "migrates" if change.restarted else "compatible")
@@ -120,9 +121,9 @@ class _Case:
             case "added":
                 return Finding(change.what, "migrates", self._kind.added_part)
             case "left":
-                return Finding(change.what, "migrates", f"its part of {rows}")
+                return Finding(change.what, "migrates", part)
             case "gone":
-                return Finding(change.what, "incompatible", f"its part of {rows}", self._fix_of_removed(change.name))
+                return Finding(change.what, "incompatible", part, self._fix_of_removed(change.name))
         part = self._kind.part_noun
         what = {"key": "keep the key", part: f"keep the {part} as it was, and add another beside it"}
         fix = f"{what.get(change.about, 'undo the change')}{self._rename_hint(change)}, {_LEAVE_ALL}"

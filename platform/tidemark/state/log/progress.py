@@ -59,6 +59,9 @@ class TransformProgress:
 PROCESS_FUNCTIONS: Final = frozenset({"keyed_process", "connected_process", "broadcast_process"})
 """The kinds of operators that are process functions."""
 
+JUDGES_OF_LATENESS: Final = frozenset({"window", "deduplicate", "interval_join", "window_join", "asof_join"})
+"""The kinds of operators to which rows may be late; to all others none ever is."""
+
 
 @dataclass(frozen=True)
 class LateWindow:
@@ -126,6 +129,11 @@ class OperatorProgress:
     def is_process_function(self) -> bool:
         """Whether it is a process function, which has keys and timers, and to which no element is late."""
         return self.kind in PROCESS_FUNCTIONS
+
+    @property
+    def judges_lateness(self) -> bool:
+        """Whether rows may be late to it: late rows are a share of what such operators read."""
+        return self.kind in JUDGES_OF_LATENESS
 
 
 MissingEpochs = Literal["republish", "accept"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TypedDict
 
 from tidemark.semantics.watermarks.shortfalls import Shortfalls
@@ -64,6 +65,17 @@ def add_epoch(totals: Totals, progress: EpochProgress) -> Totals:
     if shortfalls := _add_shortfalls(totals.get("shortfalls", {}), progress):
         found["shortfalls"] = shortfalls
     return found
+
+
+def late_and_judged(totals: Totals, judges: Collection[str]) -> tuple[int, int]:
+    """Return the numbers of late rows and of all rows that operators read to which rows may be late.
+
+    Args:
+        totals: the counts.
+        judges: the uids of these operators.
+    """
+    late = late_by_operator(totals)
+    return sum(late.get(uid, 0) for uid in judges), sum(totals["operators"].get(uid, {}).get("in", 0) for uid in judges)
 
 
 def late_by_operator(totals: Totals) -> dict[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidemark.control.alerts.model.alert_state import LateWindow, RowCount
 from tidemark.control.model.view import JobView
-from tidemark.state.log.totals import late_by_operator
+from tidemark.state.log.totals import late_and_judged
 
 WINDOW_MS = 600_000
 """The share is over the rows of the last one to two windows: long enough to be significant, short enough to resolve."""
@@ -49,5 +49,5 @@ def late_share(window: LateWindow, view: JobView, now: int) -> float:
 
 
 def _count(view: JobView, at: int) -> RowCount:
-    counts = view.totals["operators"].values()
-    return RowCount(at, sum(item.get("in", 0) for item in counts), sum(late_by_operator(view.totals).values()))
+    late, rows = late_and_judged(view.totals, view.judges_lateness)
+    return RowCount(at, rows, late)
