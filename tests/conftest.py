@@ -65,7 +65,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One small Spark session for all tests of a process."""
-    from tests.few_rows import FEW_ROWS, leave_out_counts_of_rules, leave_out_defaults_of_others
+    from tests.few_rows import FEW_ROWS, leave_out_call_sites, leave_out_counts_of_rules, leave_out_defaults_of_others
     from tests.kafka.broker import connector_settings
     from tidemark.spark.env.session import build_session
 
@@ -74,6 +74,7 @@ def spark() -> Iterator[SparkSession]:
     session = build_session("local[2]", app_name="tidemark tests", conf=settings)
     leave_out_defaults_of_others(session)
     leave_out_counts_of_rules(session)
+    leave_out_call_sites(session)
     yield session
     session.stop()
 

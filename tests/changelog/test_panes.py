@@ -13,6 +13,7 @@ import pytest
 
 import tidemark as tm
 from tests.changelog.changes import Histories, Row, contents_of, sorted_rows
+from tests.seeds import PROFILE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 SCHEMA = "at TIMESTAMP, k STRING, v INT"
-EPOCHS = 5
+EPOCHS = 5 if PROFILE == "long" else 4
 
 
 def elements(seed: int) -> list[list[tuple[datetime, str | None, int]]]:

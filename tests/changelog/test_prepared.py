@@ -15,7 +15,7 @@ import pytest
 
 import tidemark as tm
 from tests.engine.prepared_runs import NEVER, run_noted, versions
-from tests.seeds import only_long
+from tests.seeds import PROFILE, only_long
 from tidemark.spark.state_api.state_processor import savepoint
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-EPOCHS = 5
-"""Plans that are made after two of them run in three."""
+EPOCHS = 5 if PROFILE == "long" else 3
+"""Plans that are made after two of five run in three; those that are made at once run in the first epoch, and over what is stored."""
 
 
 @dataclass(frozen=True)

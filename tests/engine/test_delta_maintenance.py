@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable, Schema, write_deltalake
 
 from tests.engine.delta_rig import COLUMNS, LINEAGE, WINDOWS, Rig, as_table, row
-from tests.seeds import PROFILE
+from tests.seeds import PROFILE, only_long
 from tidemark.spark.sinks.delta import delta_maintenance
 from tidemark.spark.sinks.delta.delta_files import LiveFile
 from tidemark.spark.sinks.delta.delta_maintenance import CHECK_EVERY, MIN_FILES, NEW_TABLE, due
@@ -216,7 +216,7 @@ Where somebody waits, all bounds and intervals are so many times smaller.
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("upsert", [None, WINDOWS], ids=["append", "upsert"])
+@pytest.mark.parametrize("upsert", [pytest.param(None, id="append"), pytest.param(WINDOWS, id="upsert", marks=only_long)])
 def test_many_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upsert: Upsert | None) -> None:
     """Each epoch has a new window and, upserting, a newer pane of the one before; logs are given up at once."""
     for interval in ("MIN_FILES", "CHECK_EVERY", "LOG_EVERY"):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.seeds import only_long
 from tidemark.spark.compiled_java import java_class, keep_classes
 from tidemark.spark.env.java import ensure_java
 from tidemark.spark.env.launch.java_command import learn_command
@@ -102,7 +103,7 @@ def test_what_is_wrong_with_the_machine_is_left_to_the_driver(
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("same", [True, False])
+@pytest.mark.parametrize("same", [True, pytest.param(False, marks=only_long)])
 def test_a_session_runs_in_it_where_its_settings_are_the_same(tmp_path: Path, *, same: bool) -> None:
     learnt = tmp_path / "command.json"
     learn_command(Path(ensure_java(), "bin", "java"), learnt)

@@ -89,7 +89,7 @@ def test_sessions_agree_with_the_reference(spark: SparkSession, tmp_path: Path, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("touched", [False, True])
+@pytest.mark.parametrize("touched", [pytest.param(False, marks=only_long), True])
 def test_sessions_that_are_put_off_agree_with_the_reference(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, touched: bool
 ) -> None:

@@ -118,7 +118,7 @@ def test_a_signal_stops_a_run_after_the_epoch_at_hand(
     require_goes_on(spark, tmp_path, after=1)
 
 
-@pytest.mark.parametrize("trigger", [None, "50 milliseconds"])
+@pytest.mark.parametrize("trigger", [None, pytest.param("50 milliseconds", marks=only_long)])
 def test_an_interrupt_ends_the_run_and_leaves_the_session_in_order(spark: SparkSession, tmp_path: Path, trigger: str | None) -> None:
     # To the process: it breaks into whatever the main thread waits for.
     sends = SendsSignals(lambda: os.kill(os.getpid(), signal.SIGINT))

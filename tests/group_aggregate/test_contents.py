@@ -12,13 +12,13 @@ import pytest
 
 import tidemark as tm
 from tests.group_aggregate.worlds import Near, Row, World, alike, changelog, deviation, distinct, fold, grouped, order, some, source, total
-from tests.seeds import only_long
+from tests.seeds import PROFILE, only_long
 from tidemark.testing import ManualClock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EPOCH_COUNT = 4
+EPOCH_COUNT = 4 if PROFILE == "long" else 3
 
 Result = tuple[tm.Aggregate, Callable[[Sequence[Row]], Any]]
 

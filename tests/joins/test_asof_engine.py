@@ -13,6 +13,7 @@ import pytest
 import tidemark as tm
 from tests.engine.lab import NOW, require_conservation
 from tests.joins.asof_programs import Element, Program, expected, random_program, recut
+from tests.seeds import only_long
 from tidemark.state.gc.compaction import plan_compaction
 from tidemark.state.log.progress import EpochProgress
 from tidemark.testing import ManualClock
@@ -90,7 +91,13 @@ def wanted_of(program: Program, how: str, lateness: int) -> list[Seen]:
     return found
 
 
-CASES = [(1, "left", 0, 1), (2, "inner", 0, 2), (3, "left", 12, 7), (4, "inner", 25, 2)]
+CASES = [
+    pytest.param((1, "left", 0, 1), marks=only_long),
+    (2, "inner", 0, 2),
+    (3, "left", 12, 7),
+    pytest.param((4, "inner", 25, 2), marks=only_long),
+]
+"""Seed, kind, lateness and parallelism; each kind, with lateness and without."""
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -13,7 +13,7 @@ import pytest
 
 import tidemark as tm
 from tests.joins.changelog_programs import Row, run_history
-from tests.seeds import PROFILE
+from tests.seeds import PROFILE, only_long
 from tidemark.spark.columns.state_files import write_folder
 from tidemark.spark.operators.regular_join.frames import JoinFrames
 from tidemark.state.store.store import JobStore
@@ -82,7 +82,7 @@ def test_rows_that_only_count_are_staged_without_their_columns(spark: SparkSessi
     assert staged.bytes[1] * 20 < staged.bytes[0], "rows that only count have no columns"
 
 
-@pytest.mark.parametrize("how", ["semi", "anti"])
+@pytest.mark.parametrize("how", [pytest.param("semi", marks=only_long), "anti"])
 def test_left_rows_are_read_only_where_the_right_input_loses_or_gets_their_key(
     spark: SparkSession, tmp_path: Path, staged: Staged, how: Literal["semi", "anti"]
 ) -> None:

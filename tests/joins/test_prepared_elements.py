@@ -35,11 +35,11 @@ EPOCHS = MORE_EPOCHS if PROFILE == "long" else {"left": 4, "right": 3}
 
 HOWS: tuple[Any, ...] = ("inner", "left", "right", "full", "semi", "anti")
 
-OF_INTERVALS: tuple[Any, ...] = ("full", "semi", "anti") if PROFILE != "long" else HOWS
+OF_INTERVALS: tuple[Any, ...] = ("full", "semi") if PROFILE != "long" else HOWS
 """A full join has the passes of the others: the pairs, and the rows of each side that are alone."""
 
-OF_WINDOWS: tuple[Any, ...] = ("right", "semi", "anti") if PROFILE != "long" else HOWS
-"""One for each side that leads, and those that show one side only; the overlapping ones are full."""
+OF_WINDOWS: tuple[Any, ...] = ("right", "semi") if PROFILE != "long" else HOWS
+"""One in which the right leads, and one that shows the left only; the overlapping ones are full, with the rows of both that are alone."""
 
 Late = Mapping[str, Any]
 """The keys of a join, and where its late elements go."""

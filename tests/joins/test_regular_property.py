@@ -12,7 +12,7 @@ import pytest
 
 from tests.engine.early_compaction import compact_early
 from tests.joins.changelog_programs import Program, changelog, contents_of, joined, keyed, random_program, run_history
-from tests.seeds import only_long
+from tests.seeds import PROFILE, only_long
 from tidemark.spark.operators.changelog import contents
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-EPOCHS = 5
+EPOCHS = 5 if PROFILE == "long" else 4
 PROGRAMS = 12
 LEFT = "p INT, id INT, z STRING, x INT"
 RIGHT = "p INT, rid INT, z STRING, y DOUBLE"

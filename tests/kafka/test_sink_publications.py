@@ -58,7 +58,7 @@ def kill(published: Publications, point: str) -> None:
     kill_at("tests.kafka.sink_publications:drive", point, args)
 
 
-@pytest.mark.parametrize("point", ["output-staged:2", "after-commit:2", *some(POINTS, 2), "output-published:2"])
+@pytest.mark.parametrize("point", ["output-staged:2", "after-commit:2", *some(POINTS, 3, first=1), "output-published:2"])
 def test_killed_at_any_point_each_row_is_seen_once(published: Publications, point: str) -> None:
     kill(published, point)
     published.run(4)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tidemark as tm
+from tests.seeds import some
 from tidemark.errors import ColumnError, DefinitionError, StateMismatchError
 from tidemark.spark.state_api.key_replay import ReplayedEpoch
 from tidemark.testing import ManualClock
@@ -152,8 +153,7 @@ def test_it_makes_the_same_calls_and_keeps_the_same(spark: SparkSession, store: 
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("uid", ["batches", "pairs", "limited"])
-@pytest.mark.parametrize("key", ["a", "b", None])
+@pytest.mark.parametrize(("uid", "key"), some([(uid, key) for uid in ("batches", "pairs", "limited") for key in ("a", "b", None)], 4))
 def test_each_kind_keeps_what_was_committed(spark: SparkSession, store: Path, uid: str, key: object) -> None:
     epochs = replayed(spark, job_of(store), uid, key, 0, 1, 2)
     assert [epoch.differences for epoch in epochs] == [(), (), ()]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.seeds import only_long
 from tests.upgrade.test_supervised_upgrades import Killed, step_of
 from tests.upgrade.test_upgrades import BREAKS, TEN_MINUTES, check_end
 from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld
@@ -122,8 +123,11 @@ def accepted_in_ignorance(upgrading: Upgrading) -> None:
         upgrading.accept(JOB, "its rows are needed")
 
 
-@pytest.mark.parametrize("moment", ["create log/", "delete ('refs/pins/rewind", "delete ('refs/rewind", "create control/upgrades"])
-@pytest.mark.parametrize("dies", [False, True], ids=["goes on", "dies"])
+REVERTED = (("create log/", False), ("delete ('refs/pins/rewind", True), ("delete ('refs/rewind", False), ("create control/upgrades", True))
+"""Moments after the tables were reverted, and whether the upgrader dies then."""
+
+
+@pytest.mark.parametrize(("moment", "dies"), [*REVERTED, *(pytest.param(moment, not dies, marks=only_long) for moment, dies in REVERTED)])
 def test_accepted_after_tables_were_reverted_the_old_code_has_the_job(tmp_path: Path, moment: str, *, dies: bool) -> None:
     """Of what the new code left nothing is there any more, so it cannot stay."""
     world = UpgradeWorld(tmp_path, breaks_at=BREAKS).started()
