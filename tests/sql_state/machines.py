@@ -10,7 +10,7 @@ import tidemark as tm
 from tidemark.graph.operators.sql_state.declaration import SqlState
 from tidemark.semantics.keyed_process.context import ProcessContext
 from tidemark.semantics.keyed_process.declarations import StateDeclaration, StateTtl
-from tidemark.semantics.keyed_process.key_record import Entry, KeyRecord
+from tidemark.semantics.keyed_process.key_record import KeyRecord
 from tidemark.semantics.keyed_process.states import State
 from tidemark.semantics.keyed_process.times import EpochTimes
 from tidemark.semantics.keyed_process.walk import ElementWalk, Output, Walked
@@ -147,6 +147,6 @@ class Walks:
     def kept(self) -> dict[str, dict[str, object]]:
         """The values of each key."""
         return {
-            key: {name: entry.value for name, entry in record.states.items() if isinstance(entry, Entry)}
+            key: {name: entry[0] for name, entry in record.states.items() if isinstance(entry, tuple)}
             for key, record in self.records.items()
         }

@@ -11,16 +11,11 @@ from tidemark.semantics.keyed_process.declarations import StateDeclaration
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.semantics.windows.windows import TimeDomain
 
+Entry = tuple[object, int]
+"""A value, and the time at which its lifetime was last renewed; 0 where it never expires.
 
-class Entry(NamedTuple):
-    """A value, and the time at which its lifetime was last renewed; 0 where it never expires."""
-
-    value: object
-    renewed: int = 0
-
-
-NEW_ENTRY: Final = partial(tuple.__new__, Entry)
-"""Makes an entry of a value and a time, in a third of the time of ``Entry``: there is one for each element."""
+A plain tuple: one is made for each element, which takes a named one six times as long.
+"""
 
 
 class Timer(NamedTuple):
@@ -31,7 +26,7 @@ class Timer(NamedTuple):
 
 
 NEW_TIMER: Final = partial(tuple.__new__, Timer)
-"""Makes a timer of a time and a name, as ``NEW_ENTRY`` does an entry."""
+"""Makes a timer of a time and a name, in a third of the time of ``Timer``."""
 
 
 Stored = Entry | list[Entry] | dict[object, Entry]
@@ -67,7 +62,7 @@ class KeyRecord:
             ttl = declarations[name].ttl if name in declarations else None
             if ttl is None:
                 return None, None
-            last[ttl.domain].append(max(entry.renewed for entry in entries_of(stored)) + ttl.ms)
+            last[ttl.domain].append(max(renewed for _, renewed in entries_of(stored)) + ttl.ms)
         return _greatest(last["event"]), _greatest(last["processing"])
 
 
@@ -79,6 +74,6 @@ def _greatest(times: list[int]) -> int | None:
 
 def entries_of(stored: Stored) -> list[Entry]:
     """Return the entries of a state."""
-    if isinstance(stored, Entry):
+    if isinstance(stored, tuple):
         return [stored]
     return list(stored.values()) if isinstance(stored, dict) else stored

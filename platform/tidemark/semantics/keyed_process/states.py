@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tidemark.errors import UserCodeError
 from tidemark.semantics.keyed_process.declarations import Aggregation, StateDeclaration, StateTtl
-from tidemark.semantics.keyed_process.key_record import NEW_ENTRY, Entry, KeyRecord, Stored, entries_of
+from tidemark.semantics.keyed_process.key_record import Entry, KeyRecord, Stored, entries_of
 from tidemark.semantics.keyed_process.times import EpochTimes, Now
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 
@@ -84,10 +84,10 @@ class State:
 
     def _again(self, kept: object) -> Entry:
         """Return an entry of a value that is kept already, renewed."""
-        return Entry(kept, 0 if self._ttl is None else self._now.of(self._ttl.domain))
+        return kept, 0 if self._ttl is None else self._now.of(self._ttl.domain)
 
     def _is_live(self, entry: Entry) -> bool:
-        return self._ttl is None or not self._ttl.is_expired(entry.renewed, self._now.of(self._ttl.domain))
+        return self._ttl is None or not self._ttl.is_expired(entry[1], self._now.of(self._ttl.domain))
 
     @property
     def _renews(self) -> bool:
@@ -106,13 +106,13 @@ class ValueState(State):
         if entry is None or (not self._plain and not self._is_live(entry)):
             return self._declared.default
         if self._renews:
-            self._set(self._again(entry.value))
-        return self._own(entry.value)
+            self._set(self._again(entry[0]))
+        return self._own(entry[0])
 
     def update(self, value: object) -> None:
         """Set the value; None clears the state, as in Flink."""
         if self._plain and value is not None:
-            self._states[self._name] = NEW_ENTRY((value if self._convert is None else self._convert(value), 0))
+            self._states[self._name] = (value if self._convert is None else self._convert(value), 0)
         else:
             self._set(None if value is None else self._entry(value))
 
@@ -125,8 +125,8 @@ class ListState(State):
         stored: list[Entry] = self._stored() or []
         live = [entry for entry in stored if self._is_live(entry)]
         if self._renews and live:
-            self._set([self._again(entry.value) for entry in live])
-        return [self._own(entry.value) for entry in live]
+            self._set([self._again(entry[0]) for entry in live])
+        return [self._own(entry[0]) for entry in live]
 
     def add(self, value: object) -> None:
         """Add a value."""
@@ -167,8 +167,8 @@ class MapState(State):
         if not self._is_live(entry):
             return None
         if self._renews:
-            self._put(key, self._again(entry.value))
-        return self._own(entry.value)
+            self._put(key, self._again(entry[0]))
+        return self._own(entry[0])
 
     def put(self, key: object, value: object) -> None:
         """Set the value of a key."""
@@ -179,9 +179,9 @@ class MapState(State):
             key = self._convert_key(key)
         if self._plain:
             if stored is None:
-                self._states[self._name] = {key: NEW_ENTRY((value, 0))}
+                self._states[self._name] = {key: (value, 0)}
             else:
-                stored[key] = NEW_ENTRY((value, 0))
+                stored[key] = (value, 0)
             return
         if stored is None:
             self._set({})
@@ -210,7 +210,7 @@ class MapState(State):
         key = self._key(key)
         entry = self._live(key)
         if entry is not None and self._renews:
-            self._put(key, self._again(entry.value))
+            self._put(key, self._again(entry[0]))
         return entry is not None
 
     def items(self) -> Iterator[tuple[Any, Any]]:
@@ -218,8 +218,8 @@ class MapState(State):
         live = [(key, entry) for key, entry in (self._stored() or {}).items() if self._is_live(entry)]
         for key, entry in live:
             if self._renews:
-                self._put(key, self._again(entry.value))
-        return iter([(key, self._own(entry.value)) for key, entry in live])
+                self._put(key, self._again(entry[0]))
+        return iter([(key, self._own(entry[0])) for key, entry in live])
 
     def keys(self) -> Iterator[Any]:
         """Return the keys."""
@@ -256,13 +256,13 @@ class AggregatingState(State):
         if entry is None or not self._is_live(entry):
             return None
         if self._renews:
-            self._set(self._again(entry.value))
-        return self._aggregation.result(self._own(entry.value))
+            self._set(self._again(entry[0]))
+        return self._aggregation.result(self._own(entry[0]))
 
     def add(self, value: object) -> None:
         """Add a value. An accumulator that becomes None clears the state."""
         entry = self._stored()
-        so_far = self._aggregation.create() if entry is None or not self._is_live(entry) else self._own(entry.value)
+        so_far = self._aggregation.create() if entry is None or not self._is_live(entry) else self._own(entry[0])
         accumulator = self._aggregation.add(so_far, value)
         self._set(None if accumulator is None else self._entry(accumulator))
 
@@ -302,10 +302,10 @@ def begin_lifetimes(record: KeyRecord, declarations: Mapping[str, StateDeclarati
     """Have entries that were written before there was a watermark live from the first one."""
     for name, stored in record.states.items():
         ttl = declarations[name].ttl if name in declarations else None
-        if ttl is None or ttl.domain != "event" or all(entry.renewed != MIN_WATERMARK for entry in entries_of(stored)):
+        if ttl is None or ttl.domain != "event" or all(entry[1] != MIN_WATERMARK for entry in entries_of(stored)):
             continue
         begun = partial(_begun, ttl, times)
-        if isinstance(stored, Entry):
+        if isinstance(stored, tuple):
             record.states[name] = begun(stored)
         elif isinstance(stored, dict):
             record.states[name] = {key: begun(entry) for key, entry in stored.items()}
@@ -314,7 +314,7 @@ def begin_lifetimes(record: KeyRecord, declarations: Mapping[str, StateDeclarati
 
 
 def _begun(ttl: StateTtl, times: EpochTimes, entry: Entry) -> Entry:
-    return entry._replace(renewed=ttl.begins(entry.renewed, times.before, times.watermark))
+    return entry[0], ttl.begins(entry[1], times.before, times.watermark)
 
 
 def drop_expired(record: KeyRecord, declarations: Mapping[str, StateDeclaration], now: Now) -> int:
@@ -325,12 +325,12 @@ def drop_expired(record: KeyRecord, declarations: Mapping[str, StateDeclaration]
         if ttl is None:
             continue
         at = now.of(ttl.domain)
-        if isinstance(stored, Entry):
-            left: Any = None if ttl.is_expired(stored.renewed, at) else stored
+        if isinstance(stored, tuple):
+            left: Any = None if ttl.is_expired(stored[1], at) else stored
         elif isinstance(stored, dict):
-            left = {key: entry for key, entry in stored.items() if not ttl.is_expired(entry.renewed, at)}
+            left = {key: entry for key, entry in stored.items() if not ttl.is_expired(entry[1], at)}
         else:
-            left = [entry for entry in stored if not ttl.is_expired(entry.renewed, at)]
+            left = [entry for entry in stored if not ttl.is_expired(entry[1], at)]
         dropped += len(entries_of(stored)) - (len(entries_of(left)) if left else 0)
         if left:
             record.states[name] = left

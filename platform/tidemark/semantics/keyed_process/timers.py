@@ -66,19 +66,25 @@ class KeyTimers:
 
     def due(self, now: Now) -> tuple[TimeDomain, Timer] | None:
         """Take the next timer that is due, None without any: first those of processing time, each domain in the order of times."""
-        timer = self._next("processing", self.processing_queue, now.processing_time)
-        if timer is not None:
+        queue = self.processing_queue
+        if queue and queue[0][0] <= now.processing_time and (timer := self._next("processing", queue, now.processing_time)) is not None:
             return "processing", timer
-        timer = self._next("event", self.event_queue, now.watermark)
-        return None if timer is None else ("event", timer)
+        queue = self.event_queue
+        if queue and queue[0][0] <= now.watermark and (timer := self._next("event", queue, now.watermark)) is not None:
+            return "event", timer
+        return None
 
     def _next(self, domain: TimeDomain, queue: list[_Queued], at: int) -> Timer | None:
         """Take the next timer of a domain; nothing takes that back."""
+        timers = self._timers[domain]
         while queue and queue[0][0] <= at:
             time, named, name = heapq.heappop(queue)
             timer: Timer = NEW_TIMER((time, name if named else None))
-            if timer in self._timers[domain]:
-                self._take(domain, timer)
+            if timer in timers:
+                if named:
+                    self._take(domain, timer)
+                else:
+                    timers.discard(timer)
                 return timer
         return None
 

@@ -82,8 +82,7 @@ class Walked:
     expired: int = 0
 
 
-@dataclass(frozen=True)
-class Turn:
+class Turn(NamedTuple):
     """The walk through one key: the firings of its timers, and the counts."""
 
     firings: _Firings

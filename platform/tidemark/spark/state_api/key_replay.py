@@ -258,9 +258,9 @@ def _values(record: KeyRecord) -> dict[str, object]:
     found: dict[str, object] = {}
     for name, stored in record.states.items():
         if isinstance(stored, dict):
-            found[name] = {key: entry.value for key, entry in stored.items()}
+            found[name] = {key: value for key, (value, _) in stored.items()}
         else:
-            values = [entry.value for entry in entries_of(stored)]
+            values = [value for value, _ in entries_of(stored)]
             found[name] = values if isinstance(stored, list) else values[0]
     return found
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 from tidemark.spark.columns.arrow_batches import POSITION_PARTS
 from tidemark.spark.columns.expressions import POSITION, TIME
-from tidemark.spark.operators.keyed.columns import DUE, EPOCH, HASH, HASH_AGAIN, NEW, NOTE, STATE, TAG, TIMER, VERSION
+from tidemark.spark.operators.keyed.columns import DUE, EPOCH, HASH, HASH_AGAIN, NOTE, STATE, TAG, TIMER, VERSION
 from tidemark.spark.operators.keyed.key_state import TaskStats
 from tidemark.spark.operators.keyed.packed_rows import DATA, ROWS, as_value, unpacked
-from tidemark.spark.operators.keyed.rows import ROWS_AT_ONCE, KeyRows, keys_of_tags, starts_of_runs
+from tidemark.spark.operators.keyed.rows import ROWS_AT_ONCE, KeyRows, keys_of_both, starts_of_runs
 from tidemark.spark.operators.keyed.settled_worker import settle_worker
 from tidemark.spark.operators.keyed.sorted_rows import MAX_BYTES, SortedRows, SortKeys
 from tidemark.spark.operators.keyed.task import KeyTask
@@ -88,7 +88,7 @@ class PackedKeyTask:
                     new.add(rows)
                     hashes.append(pc.unique(rows.column(HASH)))
         with_elements = pc.unique(pa.concat_arrays(hashes))
-        yield from keys_of_tags({VERSION: self._needed(versions, with_elements, stats), NEW: self._elements(new)})
+        yield from keys_of_both(self._needed(versions, with_elements, stats), self._elements(new))
 
     def _typed(self, rows: pa.Table) -> pa.Table:
         """Return rows whose keys have the same type, whatever their tag: fields of structs may differ in whether they can be null."""

@@ -6,14 +6,13 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import reduce
-from heapq import merge
 from itertools import groupby, repeat
 from operator import add, itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 from tidemark.errors import UserCodeError
-from tidemark.spark.operators.keyed.columns import HASH, HASH_AGAIN, TAG
+from tidemark.spark.operators.keyed.columns import HASH, HASH_AGAIN, NEW, TAG, VERSION
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -154,9 +153,27 @@ def keys_of(batches: Iterable[pa.RecordBatch]) -> Iterator[KeyRows]:
     return _keys_of(_runs(batches))
 
 
-def keys_of_tags(sorted_rows: Mapping[int, Iterable[pa.RecordBatch]]) -> Iterator[KeyRows]:
-    """Yield the keys of sorted batches of each tag, in ascending order of tags; as ``keys_of`` does."""
-    return _keys_of(merge(*(_runs(batches, tag) for tag, batches in sorted_rows.items()), key=itemgetter(0)))
+def keys_of_both(versions: Iterable[pa.RecordBatch], elements: Iterable[pa.RecordBatch]) -> Iterator[KeyRows]:
+    """Yield the keys of sorted batches of ``VERSION`` rows, and of ``NEW`` rows; as ``keys_of`` does."""
+    return _keys_of(_merged(_runs(versions, VERSION), _runs(elements, NEW)))
+
+
+def _merged(one: Iterator[_KeyRun], other: Iterator[_KeyRun]) -> Iterator[_KeyRun]:
+    """Yield the runs of both by their keys, for one key first those of the first; a heap takes twice as long."""
+    first, second = next(one, None), next(other, None)
+    while first is not None and second is not None:
+        if first[0] <= second[0]:
+            yield first
+            first = next(one, None)
+        else:
+            yield second
+            second = next(other, None)
+    if first is not None:
+        yield first
+        yield from one
+    elif second is not None:
+        yield second
+        yield from other
 
 
 def _keys_of(runs: Iterable[_KeyRun]) -> Iterator[KeyRows]:
@@ -239,7 +256,8 @@ def _runs(batches: Iterable[pa.RecordBatch], tag: int | None = None) -> Iterator
         marks = zip(*(batch.column(name).take(starts).to_pylist() for name in columns), strict=True)
         begins = starts.to_pylist()
         for start, stop, (first, second, *tags) in zip(begins, [*begins[1:], batch.num_rows], marks, strict=True):
-            yield (first, second), Run(batch, tags[0] if tag is None else tag, start, stop, values)
+            # This is ``Run(...)``, in half the time.
+            yield (first, second), tuple.__new__(Run, (batch, tags[0] if tag is None else tag, start, stop, values))
 
 
 def starts_of_runs(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.BooleanArray:

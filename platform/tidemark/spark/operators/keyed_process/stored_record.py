@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tidemark.semantics.keyed_process.declarations import StateDeclaration
-from tidemark.semantics.keyed_process.key_record import Entry, KeyRecord, Stored, Timer
+from tidemark.semantics.keyed_process.key_record import KeyRecord, Stored, Timer
 from tidemark.semantics.keyed_process.times import EpochTimes
 from tidemark.semantics.windows.windows import TimeDomain
 from tidemark.spark.operators.keyed_process.conversions import same_key
@@ -40,11 +40,11 @@ def read_record(values: Sequence[Any], declarations: Mapping[str, StateDeclarati
 def _entries(kind: str, held: Any, renewed: Any, begins: int) -> Stored:  # noqa: ANN401 - each kind has its own form
     if kind == "list":
         times = renewed or [begins] * len(held)
-        return [Entry(value, begins if time is None else time) for value, time in zip(held, times, strict=True)]
+        return [(value, begins if time is None else time) for value, time in zip(held, times, strict=True)]
     if kind == "map":
         times = dict(_pairs(renewed or ()))
-        return {key: Entry(value, times.get(key, begins)) for key, value in _pairs(held)}
-    return Entry(held, begins if renewed is None else renewed)
+        return {key: (value, times.get(key, begins)) for key, value in _pairs(held)}
+    return held, begins if renewed is None else renewed
 
 
 def _pairs(entries: Any) -> Iterator[tuple[object, Any]]:  # noqa: ANN401 - as above
@@ -60,14 +60,14 @@ def write_record(record: KeyRecord, declarations: Mapping[str, StateDeclaration]
         if stored is None:
             values += [None] if declared.ttl is None else [None, None]
         elif declared.kind == "list":
-            values.append([entry.value for entry in stored])
-            values += [] if declared.ttl is None else [[entry.renewed for entry in stored]]
+            values.append([value for value, _ in stored])
+            values += [] if declared.ttl is None else [[renewed for _, renewed in stored]]
         elif declared.kind == "map":
-            values.append([(key, entry.value) for key, entry in stored.items()])
-            values += [] if declared.ttl is None else [[(key, entry.renewed) for key, entry in stored.items()]]
+            values.append([(key, value) for key, (value, _) in stored.items()])
+            values += [] if declared.ttl is None else [[(key, renewed) for key, (_, renewed) in stored.items()]]
         else:
-            values.append(stored.value)
-            values += [] if declared.ttl is None else [stored.renewed]
+            values.append(stored[0])
+            values += [] if declared.ttl is None else [stored[1]]
     for domain in _DOMAINS:
         timers = record.timers[domain]
         values.append([{"time": time, "name": name} for time, name in sorted(timers, key=_in_order)] if timers else None)

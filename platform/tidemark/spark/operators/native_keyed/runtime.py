@@ -24,13 +24,22 @@ from tidemark.spark.columns.expressions import START, TIME, quoted
 from tidemark.spark.columns.few_rows import FEW_ROWS, in_one_task
 from tidemark.spark.columns.schemas import no_rows, nullable
 from tidemark.spark.columns.state_files import overlapping, read_files, write_folder
-from tidemark.spark.operators.base.contract import InputCounts, Observed, OperatorContext, OperatorEpoch, OperatorRuntime, PortInput
+from tidemark.spark.operators.base.contract import (
+    InputCounts,
+    Observed,
+    OperatorContext,
+    OperatorEpoch,
+    OperatorRuntime,
+    PortInput,
+    Results,
+)
 from tidemark.spark.operators.base.tables import MAIN, STATE_COMPRESSION, StateTables
 from tidemark.spark.operators.keyed.key_table import Counters, KeyTable, rows_of_keys
 from tidemark.spark.operators.native_keyed.columns import ENGINE_FIELDS
 from tidemark.spark.operators.native_keyed.passes import DEADLINE, KeyedPass
 from tidemark.spark.operators.native_keyed.program import KeyedProgram
 from tidemark.spark.operators.native_keyed.times import PassTimes
+from tidemark.spark.operators.native_keyed.written_rows import WrittenRows
 from tidemark.state.log.parquet_files import ParquetSummary
 from tidemark.state.log.progress import OperatorProgress
 from tidemark.state.log.records import OperatorState
@@ -98,7 +107,7 @@ class NativeKeyedEpoch(OperatorEpoch):
         self._counters = dataclasses.replace(self._before, clock=context.processing_time)
         self._staged: list[ParquetSummary] = []
         self._staged_schema = T.StructType()
-        self._written: DataFrame | None = None
+        self._written: WrittenRows | None = None
         self._to_delete: list[str] = []
         self._counts: Mapping[str, Any] = {}
         self._ports: tuple[str, ...] = ()
@@ -162,12 +171,10 @@ class NativeKeyedEpoch(OperatorEpoch):
         self._to_delete += [file.path for file in files]
         self._counts = counts = observation.get
         if files:
-            listed = [file.as_state_file(context.epoch) for file in files]
-            written = read_files(context.spark, context.store, listed, nullable(made.schema))
-            few = context.native and sum(file.rows for file in files) <= FEW_ROWS
-            self._written = in_one_task(written) if few else written
+            listed = tuple(file.as_state_file(context.epoch) for file in files)
+            self._written = WrittenRows(context, frames, listed, nullable(made.schema))
             if counts["changed"]:
-                self._tables.added = self._tables.write(frames.state_rows(self._written, context.epoch))
+                self._written.write_state(self._tables)
         due, timer = (min(_or_never(counts[name]), other) for name, other in zip(("due", "timer"), others, strict=True))
         keys = self._before.keys + counts["opened"]
         self._counters = dataclasses.replace(self._counters, keys=keys, due=due, timer=timer)
@@ -227,7 +234,7 @@ class NativeKeyedEpoch(OperatorEpoch):
         """Never called: there are no side outputs."""
         raise ValueError(f"{counter} of {list(inputs)}")
 
-    def emit(self, watermark: int, observation: Observation) -> DataFrame | None:
+    def emit(self, watermark: int, observation: Observation) -> Results | None:
         """Return the results; before, run the pass where it waited for the watermark, or where there was no input and keys are due."""
         del observation  # the pass has its own
         self.watermark = watermark
@@ -238,7 +245,7 @@ class NativeKeyedEpoch(OperatorEpoch):
             self._run(None, watermark)
         if self._written is None or not self._counts["emitted"]:
             return None
-        return KeyedPass(self._program, times).results(self._written)
+        return self._written.results()
 
     def emitted(self, observation: Observed) -> int:
         """Return the number of results."""
