@@ -11,12 +11,20 @@ from tidemark.graph.expressions.ddl import parse_schema
 from tidemark.graph.expressions.expression_text import shortened
 from tidemark.graph.model.call_site import call_site
 from tidemark.graph.model.nodes import OutputTag, SourceNode
+from tidemark.graph.model.schema import SchemaColumn
 from tidemark.graph.model.source_specs import ElementsSpec, FilesSpec, FormatSpec, RateSpec, SourceSpec
 from tidemark.names import is_blank, location_fix
 from tidemark.semantics.watermarks.watermarks import WatermarkStrategy
 
 Row = Mapping[str, object] | Sequence[object]
 """An element given in the program: values by column name, or in the schema's order."""
+
+_INSTANTS: Final = {
+    "TIMESTAMP": "a datetime with a time zone, such as datetime(2025, 1, 1, tzinfo=UTC)",
+    "TIMESTAMP_NTZ": "a datetime without a time zone, such as datetime(2025, 1, 1)",
+    "DATE": "a date, such as date(2025, 1, 1)",
+}
+"""What a value of a type is, by type."""
 
 FileFormat = Literal["json", "csv", "parquet", "orc", "text"]
 
@@ -63,9 +71,24 @@ def from_elements(rows: Sequence[Row] | None = None, *, schema: str, epochs: Seq
         raise DefinitionError(
             "from_elements(...) takes rows or epochs, exactly one of them", fix="pass rows=[...], or epochs=[[...], [...]]", place=place
         )
-    names = parse_schema(schema, place=place).names
-    batches = epochs if epochs is not None else [rows or []]
-    return ElementsSpec(batches=tuple(tuple(_as_tuple(row, names, place) for row in batch) for batch in batches), schema=schema)
+    parsed = parse_schema(schema, place=place)
+    given = epochs if epochs is not None else [rows or []]
+    batches = tuple(tuple(_as_tuple(row, parsed.names, place) for row in batch) for batch in given)
+    for number, column in enumerate(parsed.columns):
+        if column.type in _INSTANTS:
+            _check_times([row[number] for batch in batches for row in batch], column, place)
+    return ElementsSpec(batches=batches, schema=schema)
+
+
+def _check_times(values: Sequence[object], column: SchemaColumn, place: str) -> None:
+    """Refuse numbers and texts as times: Spark takes an integer for microseconds, where all else here counts milliseconds."""
+    for value in values:
+        if isinstance(value, int | float | str):
+            raise DefinitionError(
+                f"an element has {value!r} for the column {column.name!r}, which is {column.type}",
+                fix=f"give {_INSTANTS[str(column.type)]}; a number of milliseconds may be a BIGINT column, which timestamp= also takes",
+                place=place,
+            )
 
 
 def _as_tuple(row: Row, names: tuple[str, ...], place: str) -> tuple[object, ...]:

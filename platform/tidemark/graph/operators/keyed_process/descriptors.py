@@ -118,6 +118,14 @@ def _of_field(owner: type, field: dataclasses.Field[Any], place: str) -> StateDe
             fix=f"use {KNOWN}; or declare it: state={{{field.name!r}: tm.value_state('...')}}",
             place=place,
         )
+    if field.default_factory is not dataclasses.MISSING:
+        # Whatever it makes could be changed in place, which no state would notice.
+        raise DefinitionError(
+            f"the field {field.name!r} of {owner.__name__} has a default_factory, and a key's default has to be a value that never changes",
+            fix=f"write {field.name}: {field.type} | None = None, and begin with an empty one where it is None; "
+            f"or declare a state that grows: state={{{field.name!r}: tm.list_state('...')}} or tm.map_state",
+            place=place,
+        )
     if field.default is dataclasses.MISSING:
         raise DefinitionError(
             f"the field {field.name!r} of {owner.__name__} has no default, which a key has before its first element",
