@@ -124,7 +124,8 @@ def twice(element: Mapping[str, Any], ctx: tm.ProcessContext) -> Iterable[Mappin
 
 def forgetful(element: Mapping[str, Any], ctx: tm.ProcessContext) -> Iterable[Mapping[str, object]]:
     del element, ctx
-    return [{}["absent"]]
+    empty: dict[str, int] = {}
+    return [{"n": empty["absent"]}]
 
 
 def doubled() -> tm.Stream:
