@@ -213,7 +213,10 @@ def test_columns_of_a_union_need_names_in_its_first_query_only() -> None:
     assert selected(made.node.inputs[1]) == {"id": "`column_1`", "miles": "`fare`"}
 
 
-INTERVAL = "SELECT r.id FROM rides r JOIN fares f ON r.id = f.ride AND f.at BETWEEN r.at - INTERVAL '1' HOUR AND r.at + INTERVAL '1' HOUR WHERE f.fare > "
+INTERVAL = (
+    "SELECT r.id FROM rides r JOIN fares f "
+    "ON r.id = f.ride AND f.at BETWEEN r.at - INTERVAL '1' HOUR AND r.at + INTERVAL '1' HOUR WHERE f.fare > "
+)
 
 
 @pytest.mark.parametrize(
