@@ -113,6 +113,12 @@ class _Query:
             return query.together(query.run(parsed.this), query.run(with_names(parsed.expression)))
         if isinstance(parsed, exp.Subquery):
             return query.run(parsed.this)
+        if isinstance(parsed, exp.Intersect | exp.Except):
+            join = "SEMI" if isinstance(parsed, exp.Intersect) else "ANTI"
+            raise self._site.refused(
+                f"{type(parsed).__name__.upper()} is not covered",
+                f"write SELECT DISTINCT id FROM rides r LEFT {join} JOIN fares f ON r.id = f.id",
+            )
         if not isinstance(parsed, exp.Select):
             raise self._site.refused(f"{type(parsed).__name__.upper()} is not covered", "write a SELECT")
         return query.select(parsed).stream
