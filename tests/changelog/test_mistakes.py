@@ -175,6 +175,11 @@ DECLARED: dict[str, tuple[Written, type[DefinitionError], str]] = {
     "no window": (lambda: sales().latest_panes(), DefinitionError, r"not the result of a window.*\.latest\(by=\[\.\.\.\]\)"),
     "a step after the window": (lambda: hourly().filter("n > 1").latest_panes(), DefinitionError, "directly after"),
     "no row": (lambda: sales().top_n(0, order="price", rank="r"), DefinitionError, r"top_n\(0\) keeps no row"),
+    "a text of rows": (
+        lambda: sales().top_n("3", order="price", rank="r"),  # type: ignore[arg-type]
+        DefinitionError,
+        "top_n is given '3', not a whole number",
+    ),
     "neither rank nor key": (lambda: sales().top_n(3, order="price"), DefinitionError, r"rank='rank'.*key=\['bid_id'\]"),
     "a rank that is there": (lambda: sales().top_n(3, order="price", rank="zone"), ColumnError, "adds a column that the stream has"),
     "a rank of the engine": (lambda: sales().top_n(3, order="price", rank="__tm_x"), InvalidNameError, "the engine's own"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -114,3 +115,77 @@ def test_what_cannot_be_run_here_is_refused() -> None:
         harness.process({"zone": "N"}, at=1, port="right")
     with pytest.raises(DefinitionError, match="has no time zone"):
         harness.process({"zone": "N"}, at=datetime(1970, 1, 1))  # noqa: DTZ001 - that is the mistake
+
+
+def twice(element: Mapping[str, Any], ctx: tm.ProcessContext) -> Iterable[Mapping[str, object]]:
+    del ctx
+    return [{"twice": 2 * element["fare"]}]
+
+
+def forgetful(element: Mapping[str, Any], ctx: tm.ProcessContext) -> Iterable[Mapping[str, object]]:
+    del element, ctx
+    empty: dict[str, int] = {}
+    return [{"n": empty["absent"]}]
+
+
+def doubled() -> tm.Stream:
+    return trips().key_by("zone").process(twice, returns="twice DOUBLE").uid("doubled")
+
+
+@pytest.mark.parametrize(
+    ("row", "message", "fix"),
+    [
+        ({"zone": "N", "fair": 5.0}, "has a column 'fair', which the operator's input has not; the columns are: ", "write 'fare'"),
+        ({"fare": 1.0}, "lacks the column 'zone'; the columns are: ", "{'zone': None}"),
+        (("N", 5.0), r"\('N', 5.0\) is no element", "by name: process"),
+    ],
+)
+def test_an_element_that_is_not_as_the_input_is_refused_when_it_is_given(row: Any, message: str, fix: str) -> None:
+    with pytest.raises(DefinitionError, match=message) as refused:
+        OperatorHarness(doubled()).process(row, at=0)
+    assert refused.value.uid == "doubled"
+    assert __file__ in str(refused.value)
+    assert fix in (refused.value.fix or "")
+
+
+def test_what_the_operator_does_not_read_may_be_left_out_and_what_it_reads_may_not() -> None:
+    harness = OperatorHarness(trips().key_by("zone").window(tm.tumbling("10 seconds")).aggregate(fares=tm.sum("fare")).uid("w"))
+    harness.process({"zone": "N", "fare": 1.0}, at=0)
+    for row, missing in (({"zone": "N"}, "fare"), ({"fare": 1.0}, "zone")):
+        with pytest.raises(DefinitionError, match=f"lacks the column '{missing}'"):
+            harness.process(row, at=0)
+    assert [row["fares"] for row in harness.end_input()] == [1.0]
+
+
+def test_a_column_that_only_a_function_reads_is_named_with_the_line_of_its_element() -> None:
+    harness = OperatorHarness(doubled())
+    harness.process({"zone": "N"}, at=0)
+    with pytest.raises(DefinitionError, match="lacks the column 'fare', which its function reads") as refused:
+        harness.end_input()
+    assert __file__ in str(refused.value)
+    other = OperatorHarness(trips().key_by("zone").process(forgetful, returns="n INT").uid("other"))
+    other.process({"zone": "N"}, at=0)
+    with pytest.raises(KeyError, match="absent"):
+        other.end_input()
+
+
+def test_columns_that_are_given_are_checked_with_their_types() -> None:
+    harness = OperatorHarness(doubled(), schema="zone STRING, fare DOUBLE")
+    harness.process({"zone": "N", "fare": 2.0}, at=0)
+    for row, message in (({"zone": "N", "fare": "2.0"}, "does not fit schema=: .*fare"), ({"fare": 2.0}, "lacks the column 'zone'")):
+        with pytest.raises(DefinitionError, match=message):
+            harness.process(row, at=0)
+    assert harness.end_input() == [{"twice": 4.0}]
+    with pytest.raises(DefinitionError, match="names the input 'left', which the operator does not have"):
+        OperatorHarness(doubled(), schema={"left": "zone STRING"})
+
+
+def test_times_and_operations_are_checked_when_they_are_given() -> None:
+    harness = OperatorHarness(doubled())
+    for at in ("2020-01-01", 1.5, True, None):
+        with pytest.raises(DefinitionError, match="is no time"):
+            harness.process({"zone": "N", "fare": 2.0}, at=at)  # type: ignore[arg-type]  # that is the mistake
+        with pytest.raises(DefinitionError, match="is no time"):
+            harness.advance_watermark(at)  # type: ignore[arg-type]  # that is the mistake
+    with pytest.raises(DefinitionError, match="operation='upsert' is no change of a row"):
+        harness.process({"zone": "N", "fare": 2.0}, at=0, operation="upsert")

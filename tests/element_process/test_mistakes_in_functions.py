@@ -139,6 +139,11 @@ DEFINITIONS: dict[str, tuple[Callable[[], object], str, str]] = {
     "an async function to process": (lambda: rides().process(wrong(two), returns=IDS), "is an async function", ".async_map("),
     "a function of one to process": (lambda: rides().process(plain, returns=IDS), "calls 'plain' with two arguments", "process(self"),
     "state without a key": (lambda: rides().process(Counts, returns=IDS), "which has the state 'n'", ".key_by('id').process(Counts"),
+    "declared state without a key": (
+        lambda: wrong(rides()).process(passes, returns=IDS, state={"n": tm.value_state("BIGINT")}),
+        ".process(...) has no argument 'state'",
+        ".key_by('zone').process(..., state=...)",
+    ),
     "timers without a key": (lambda: rides().process(Waits, returns=IDS), "which has on_timer", ".key_by('id').process(Waits"),
     "an async open": (lambda: rides().process(AsyncOpen, returns=IDS), "open is an async function", "def instead of async def"),
     "one tag for two": (

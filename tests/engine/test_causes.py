@@ -11,9 +11,12 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+import tidemark as tm
 from tests.small_disk import fill, let_write, small_disk
 from tidemark.errors import EngineError, PublishError, SinkError, StoreError
+from tidemark.graph.model.nodes import walk
 from tidemark.savepoints.delta.table_versions import commits_back, open_table
+from tidemark.spark.columns.origins import origin_of_expression
 from tidemark.spark.loop.error_translation import translate
 from tidemark.spark.sinks.delta.delta_sink import DeltaSink
 from tidemark.state.log.records import OutputRecord, StagedFile
@@ -178,3 +181,32 @@ def test_entries_behind_a_checkpoint_are_not_needed(tmp_path: Path) -> None:
         assert sorted(table.to_pyarrow_table()["n"].to_pylist()) == [0, 1, 2, 3]
         if last:
             Path(place, "_delta_log", "_last_checkpoint").unlink()
+
+
+OVERFLOW = "[ARITHMETIC_OVERFLOW] overflow. Use 'try_add' to tolerate overflow and return NULL instead. SQLSTATE: 22003"
+
+
+def test_an_overflow_without_sql_names_the_sums_that_may_have_made_it() -> None:
+    given = tm.from_elements([], schema="zone INT, at TIMESTAMP, n BIGINT")
+    keyed = tm.source("rides", given, watermarks=tm.ascending(timestamp="at")).key_by("zone")
+    sums = keyed.running_aggregate(total=tm.sum("n"), most=tm.max("n")).uid("so-far")
+    found = origin_of_expression(OVERFLOW, list(walk([sums.node])))
+    assert (found.what, found.uid) == ("aggregate 'total' = 'n'", "so-far")
+    assert (found.place or "").startswith(__file__)
+    hourly = keyed.window(tm.tumbling("1 hour")).aggregate(hour=tm.sum("n")).uid("hourly")
+    both = origin_of_expression(OVERFLOW, [*walk([sums.node]), hourly.node])
+    assert "aggregate 'total' = 'n' at" in both.what
+    assert "aggregate 'hour' = 'n' at" in both.what
+    assert both.uid is None
+    assert origin_of_expression(OVERFLOW.replace("ARITHMETIC_OVERFLOW", "DIVIDE_BY_ZERO"), list(walk([sums.node]))).what == ""
+
+
+def test_an_operation_that_is_none_names_the_argument_and_its_line() -> None:
+    given = tm.from_elements([], schema="id INT, at TIMESTAMP, op STRING")
+    changes = tm.source("rows", given, watermarks=tm.ascending(timestamp="at")).as_changelog(["id"], operation="op")
+    raised = Exception('[USER_RAISED_EXCEPTION] as_changelog: {"operation":"a"} is none of insert, delete SQLSTATE: P0001')
+    error = translate(raised, job="j", epoch=0, state="/none", nodes=list(walk([changes.node])))
+    assert "a row has an operation that is none" in error.what
+    assert "in as_changelog operation 'op'" in error.what
+    assert error.fix.startswith("let operation= be one of these")
+    assert (error.place or "").startswith(__file__)

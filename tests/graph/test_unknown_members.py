@@ -47,6 +47,8 @@ def test_names_of_spark_and_flink_say_what_to_write(owner: Any, name: str) -> No
 CALLS: dict[str, tuple[Callable[[], object], str]] = {
     "aggregate of nothing": (lambda: wrong(keyed).aggregate(), ".aggregate(trips=tm.count())"),
     "aggregate of a stream": (lambda: wrong(trips).aggregate(n=tm.count()), "after .window(...)"),
+    "deduplicate without keys": (lambda: wrong(trips).deduplicate(within="1 hour"), ".key_by('zone').deduplicate(...)"),
+    "running results without keys": (lambda: wrong(trips).running_aggregate(n=tm.count()), ".key_by('zone').running_aggregate(...)"),
     "window without keys": (lambda: wrong(trips).window(tm.tumbling("1 hour")), ".window_all("),
     "late_to after aggregate": (lambda: wrong(hourly).late_to(tm.OutputTag("late")), "before .aggregate(...)"),
     "lateness after aggregate": (lambda: wrong(hourly).allowed_lateness("1 hour"), "before .aggregate(...)"),

@@ -42,6 +42,11 @@ MISTAKES: dict[str, tuple[Callable[[], object], str, str]] = {
     "no stream": (lambda: rides().join("zones", on="zone"), "join is given 'zones', not a stream", ".join(other, on="),  # type: ignore[arg-type]
     "nothing compared": (lambda: rides().join(zones(), on=[]), "join(on=...) is given [], not a list of columns", "write ['zone', 'day']"),
     "unknown column": (lambda: rides().join(zones(), on="zon"), "reads unknown column 'zon'; did you mean 'zone'?", "write 'zone'"),
+    "a condition": (
+        lambda: rides().join(zones(), on="rides.zone = zones.zone AND id = tags"),
+        "join(on=...) is given a condition, 'rides.zone = zones.zone AND id = tags', not columns",
+        'write on={"zone": "zone", "id": "tags"}',
+    ),
     "other types": (
         lambda: rides().join(zones(), on={"id": "zone"}),
         "join compares 'id' of the left stream, of type BIGINT, with 'zone' of the right one, of type INT",

@@ -152,6 +152,16 @@ DEFINITIONS: dict[str, tuple[Callable[[], object], str, str]] = {
     ),
     "a map's name": (lambda: READ.broadcast("a b", key="k", value=ROWS), "broadcast map name 'a b' is not allowed", "letters"),
     "a map's key": (lambda: limited(key="nope"), "unknown column 'nope'", "use one of the columns"),
+    "a map's value of another type": (
+        lambda: limited(value="v STRING"),
+        "broadcast 'limits' has a value 'v' of type STRING, and the stream's column is of type BIGINT",
+        "CAST(v AS STRING)",
+    ),
+    "what removes is no condition": (
+        lambda: limited(removes="v"),
+        "broadcast 'limits' removes 'v' is of type BIGINT, not BOOLEAN",
+        "write a condition",
+    ),
     "a map's value": (lambda: limited(value="limit BIGINT"), "has a value 'limit', and the stream has no such column", "name columns"),
 }
 

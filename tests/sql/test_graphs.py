@@ -211,3 +211,27 @@ def test_a_condition_on_columns_of_several_tables_is_refused() -> None:
 def test_columns_of_a_union_need_names_in_its_first_query_only() -> None:
     made = tm.sql("SELECT id, miles FROM rides UNION ALL (SELECT id * 2, fare FROM fares)", uid="q", **PLAIN)
     assert selected(made.node.inputs[1]) == {"id": "`column_1`", "miles": "`fare`"}
+
+
+INTERVAL = (
+    "SELECT r.id FROM rides r JOIN fares f "
+    "ON r.id = f.ride AND f.at BETWEEN r.at - INTERVAL '1' HOUR AND r.at + INTERVAL '1' HOUR WHERE f.fare > "
+)
+
+
+@pytest.mark.parametrize(
+    ("query", "uids"),
+    [
+        ("SELECT zone, count(*) AS n FROM (SELECT zone FROM rides) GROUP BY zone", ["q-group"]),
+        ("SELECT zone, n + 1 AS m FROM (SELECT zone, count(*) AS n FROM rides GROUP BY zone)", ["q-group"]),
+        # The inner one keeps its name, and its state, where a query is put around it.
+        ("SELECT n, count(*) AS zones FROM (SELECT zone, count(*) AS n FROM rides GROUP BY zone) GROUP BY n", ["q-group", "q-group-2"]),
+        ("SELECT n, count(*) AS zones FROM (SELECT zone, count(*) AS n FROM rides GROUP BY zone) c GROUP BY n", ["q-c-group", "q-group"]),
+        (f"{INTERVAL} 1 UNION ALL {INTERVAL} 2", ["q-join-f", "q-join-f-2"]),
+    ],
+)
+def test_operators_of_one_kind_in_queries_without_alias_have_names_of_their_own(query: str, uids: list[str]) -> None:
+    for _ in range(2):
+        made = tm.sql(query, uid="q", **PLAIN)
+        assert [each.uid for each in walk([made.node]) if isinstance(each, GroupAggregateNode | IntervalJoinNode)] == uids
+        tm.Job("named", {"rows": tm.memory(made, "rows")})

@@ -77,6 +77,12 @@ FIRST = "SELECT {outer} FROM (SELECT id, row_number() OVER (PARTITION BY zone OR
         ("SELECT * FROM rides LATERAL VIEW explode(array(1)) e AS x", "LATERAL VIEW is not covered"),
         ("SELECT id FROM rides QUALIFY row_number() OVER (ORDER BY id) = 1", "QUALIFY is not covered"),
         ("SELECT id FROM rides EXCEPT SELECT fid FROM fares", "EXCEPT is not covered"),
+        ("SELECT id FROM rides INTERSECT SELECT fid FROM fares", "INTERSECT is not covered"),
+        ("SELECT id FROM rides INTERSECT ALL SELECT fid FROM fares", "write SELECT DISTINCT id FROM rides r LEFT SEMI JOIN fares f"),
+        (
+            "SELECT x.id FROM (SELECT id FROM rides MINUS SELECT fid FROM fares) x",
+            "write SELECT DISTINCT id FROM rides r LEFT ANTI JOIN fares f",
+        ),
         ("SELECT r.id FROM rides r JOIN (fares f JOIN rides x ON f.ride = x.id) ON r.id = f.ride", "a join in parentheses is not covered"),
         ("SELECT id FROM default.rides", "a table of a database is not covered"),
         ("SELECT id FROM range(3)", "is no table of the query"),

@@ -16,6 +16,7 @@ from tidemark.graph.model.nodes import OutputTag, StatefulNode
 from tidemark.graph.operators.registry import kind_of
 from tidemark.semantics.changelog.row_kinds import NAMES
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
+from tidemark.testing.elements import InputColumns
 from tidemark.testing.operators.contract import Arrived, Emitted, Folds, Row
 from tidemark.testing.operators.joins.lookup import PureLookup
 from tidemark.testing.operators.registry import pure_operator
@@ -42,9 +43,11 @@ class OperatorHarness:
         stream: the result of the operator's ``.uid(...)``; its rows are the operator's.
         folds: Python implementations of SQL aggregates, by their names (see ``tidemark.testing.folds``).
         table: the rows of the table that a ``lookup`` reads, which is not read then; of a database it is needed.
+        schema: DDL of the columns that elements have, or a mapping of inputs to it: elements have all of these, with values of their types.
+            Without it elements are checked against the names of the columns that the job declares, as far as these are known.
 
     Raises:
-        DefinitionError: the stream is not that of a stateful operator, or uses SQL that only Spark evaluates.
+        DefinitionError: the stream is not that of a stateful operator, or uses SQL that only Spark evaluates; or ``schema`` is no DDL.
 
     >>> import tidemark as tm
     >>> trips = tm.source(
@@ -58,7 +61,14 @@ class OperatorHarness:
     [('N', 7.5, 'ON_TIME')]
     """
 
-    def __init__(self, stream: Stream, *, folds: Folds = _NO_FOLDS, table: Sequence[Row] | None = None) -> None:
+    def __init__(
+        self,
+        stream: Stream,
+        *,
+        folds: Folds = _NO_FOLDS,
+        table: Sequence[Row] | None = None,
+        schema: str | Mapping[str, str] | None = None,
+    ) -> None:
         node = getattr(stream, "node", None)
         if not isinstance(node, StatefulNode):
             raise DefinitionError(
@@ -67,6 +77,7 @@ class OperatorHarness:
                 place=call_site(),
             )
         self._node = node
+        self._columns = InputColumns(node, schema, call_site())
         self._operator = pure_operator(node, folds)
         if table is not None:
             if not isinstance(self._operator, PureLookup):
@@ -104,20 +115,30 @@ class OperatorHarness:
         """Add an element to the epoch.
 
         Args:
-            row: its columns, those of the operator's input.
+            row: its columns, those of the operator's input. The event time may be left out, and what the operator does not read.
             at: its event time: milliseconds, or an instant with a time zone.
             port: the input, for an operator that has several.
             operation: of a changelog's row: ``insert``, ``update_before``, ``update_after`` or ``delete``.
 
         Raises:
-            DefinitionError: the operator has no such input, or the time has no zone.
+            DefinitionError: the operator has no such input, ``row`` is no mapping, names a column that the input has not or lacks one that
+                the operator reads, ``at`` is no time or has no zone, or there is no such operation.
         """
+        place = call_site()
         ports = self._node.PORTS
         chosen = ports[0] if port is None and len(ports) == 1 else port
         if chosen not in ports:
             raise DefinitionError(
-                f"the operator has no input {chosen!r}", fix=f"name one: port={', '.join(map(repr, ports))}", uid=self._node.uid
+                f"the operator has no input {chosen!r}",
+                fix=f"name one: port={' or '.join(map(repr, ports))}",
+                uid=self._node.uid,
+                place=place,
             )
+        if operation not in NAMES:
+            raise DefinitionError(
+                f"operation={operation!r} is no change of a row", fix=f"write one of: {', '.join(NAMES)}", uid=self._node.uid, place=place
+            )
+        self._columns.check(chosen, row, place)
         self._arrived.append(Arrived(chosen, dict(row), self._time(at), (len(self._arrived),), NAMES[operation]))
 
     def set_processing_time(self, at: int | datetime) -> None:
@@ -164,7 +185,13 @@ class OperatorHarness:
                 self._side[counter].append(dict(element.row))
         self._arrived.clear()
         self._watermark = max(self._watermark, watermark)
-        emitted = self._operator.end_epoch(self._watermark)
+        try:
+            emitted = self._operator.end_epoch(self._watermark)
+        except KeyError as error:
+            missed = self._columns.misses(error)
+            if missed is None:
+                raise
+            raise missed from error
         rows, counts = self._operator.take_side_rows()
         for counter, found in rows.items():
             self._side[counter] += found
@@ -174,9 +201,13 @@ class OperatorHarness:
         self._emitted += emitted
         return [each.row for each in emitted]
 
-    def _time(self, at: int | datetime) -> int:
+    def _time(self, at: object) -> int:
         if isinstance(at, datetime):
-            if at.tzinfo is None:
-                raise DefinitionError(f"{at!r} has no time zone", fix="give datetime(..., tzinfo=UTC), or milliseconds", uid=self._node.uid)
-            return round(at.timestamp() * 1000)
-        return at
+            if at.tzinfo is not None:
+                return round(at.timestamp() * 1000)
+            wrong = f"{at!r} has no time zone"
+        elif isinstance(at, int) and not isinstance(at, bool):
+            return at
+        else:
+            wrong = f"{at!r} is no time"
+        raise DefinitionError(wrong, fix="give datetime(..., tzinfo=UTC), or milliseconds", uid=self._node.uid, place=call_site())

@@ -24,6 +24,18 @@ class Entry(NamedTuple):
     text: str
 
 
+_OTHER_WORDS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("explain", "plan", "draw", "show"), "graph"),
+    **dict.fromkeys(("validate", "verify", "test"), "check"),
+    **dict.fromkeys(("jobs", "ls", "ps"), "list"),
+    **dict.fromkeys(("kill", "abort"), "cancel"),
+    **dict.fromkeys(("init", "create"), "new"),
+    **dict.fromkeys(("pause",), "suspend"),
+    **dict.fromkeys(("execute", "exec"), "run"),
+    **dict.fromkeys(("deploy",), "submit"),
+}
+"""Commands by the words that other tools have for them."""
+
 Sections = Mapping[str, Mapping[str, Entry]]
 """Commands by name, by purpose; a command may be listed under two."""
 
@@ -52,7 +64,8 @@ class SuggestingGroup(click.Group):
         """Return the command that was typed, and its arguments; fails as click does."""
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None:
-            near = get_close_matches(name, self.list_commands(ctx), n=2)
+            known = self.list_commands(ctx)
+            near = [_OTHER_WORDS[name.lower()]] if _OTHER_WORDS.get(name.lower()) in known else get_close_matches(name.lower(), known, n=2)
             meant = f" Did you mean {' or '.join(repr(other) for other in near)}?" if near else ""
             ctx.fail(f"No such command {name!r}.{meant} See `{ctx.command_path} --help`.")
         return super().resolve_command(ctx, args)

@@ -114,6 +114,7 @@ _ROWS: Final = (
     "as_changelog",
 )
 _FIRING: Final = ("allowed_lateness", "late_to", "trigger", "evictor", "discarding", "accumulating")
+_OF_KEYS: Final = ("deduplicate", "running_aggregate", "max_by", "min_by")
 _RESULTS: Final = ("aggregate", "reduce", "process")
 
 
@@ -171,6 +172,8 @@ def _misplaced(name: str, kind: Kind) -> str | None:
         return f"it goes after .window(...) and before .aggregate(...): {_KEYED}.{snake}(...).aggregate(...)"
     if snake in _RESULTS:
         return f"it goes after .window(...): {_KEYED}.{snake}(...).uid('hourly'); or after .key_by('zone'), for each element"
+    if snake in _OF_KEYS:
+        return f"it goes after .key_by(...): .key_by('zone').{snake}(...).uid('by-zone')"
     if snake == "window":
         return f"it goes after .key_by(...): {_KEYED}; over all rows .window_all(tm.tumbling('1 hour'))"
     if kind in {"output", "job"} and snake in {*_ROWS, "key_by", "window_all", "side_output", "uid"}:

@@ -58,6 +58,12 @@ _NOT_HERE: Final[Mapping[str, str]] = {
 """What to write instead of other libraries' keywords."""
 
 
+_OF_METHODS: Final[Mapping[tuple[str, str], str]] = {
+    ("Stream.process", "state"): "state is kept by key: key the stream, .key_by('zone').process(..., state=...)",
+}
+"""What to write instead of a keyword that another step's method of the same name has."""
+
+
 def checked_call(function: Callable[P, R]) -> Callable[P, R]:
     """Return a function that raises a DefinitionError if it is called with wrong arguments.
 
@@ -103,8 +109,9 @@ def _refused(function: Callable[..., object], args: tuple[object, ...], kwargs: 
     if not wrong:
         return None
     called = _name(function)
-    unknown = [name for name in kwargs if name not in parameters and name.lower() in _NOT_HERE]
-    instead = "".join(f"{_NOT_HERE[name.lower()]}; " for name in unknown)
+    unknown = [name for name in kwargs if name not in parameters]
+    meant = [_OF_METHODS.get((function.__qualname__, name)) or _NOT_HERE.get(name.lower()) for name in unknown]
+    instead = "".join(f"{each}; " for each in meant if each)
     return DefinitionError(f"{called}(...) {' and '.join(wrong)}", fix=f"{instead}write {_written(called, ours)}", place=call_site())
 
 

@@ -6,15 +6,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from tidemark.errors import DefinitionError
+from tidemark.errors import DefinitionError, ExpressionError
 from tidemark.graph.expressions.ddl import parse_schema
 from tidemark.graph.expressions.expression_text import describe_expression
+from tidemark.graph.expressions.expression_types import keeps_type
 from tidemark.graph.expressions.expressions import Site, check_columns, parse_row_expression
 from tidemark.graph.expressions.name_checks import check_column_names
 from tidemark.graph.model.nodes import Expression, Node
 from tidemark.graph.model.schema import Schema
 from tidemark.graph.operators.changes import Definition, DefinitionChange
 from tidemark.graph.operators.keys import encode_keys
+from tidemark.graph.operators.latest.checks import check_condition
 
 
 @dataclass(frozen=True)
@@ -34,10 +36,10 @@ def check_broadcast(spec: BroadcastSpec, schema: Schema | None, node: Node) -> N
         DefinitionError: or one of its kinds.
     """
     what = f"broadcast {spec.name!r}"
-    for role, expression in (("key", spec.key), ("removes", spec.removes)):
-        if expression is not None:
-            site = Site(f"{what} {role}", node.place, node.uid)
-            check_columns(parse_row_expression(expression, site), expression, schema, site)
+    site = Site(f"{what} key", node.place, node.uid)
+    check_columns(parse_row_expression(spec.key, site), spec.key, schema, site)
+    if spec.removes is not None:
+        check_condition(spec.removes, Site(f"{what} removes", node.place, node.uid), "op = 'd'", schema)
     columns = parse_schema(spec.value, place=node.place, what=f"{what} value")
     check_column_names(columns.names, f"{what} value", node.place, uid=node.uid)
     missing = [name for name in columns.names if schema is not None and schema.find(name) is None]
@@ -48,6 +50,22 @@ def check_broadcast(spec: BroadcastSpec, schema: Schema | None, node: Node) -> N
             uid=node.uid,
             place=node.place,
         )
+    for column in columns.columns:
+        given = None if schema is None else schema.find(column.name)
+        if given is not None and given.type is not None and column.type is not None and not _is_kept(given.type, column.type):
+            raise ExpressionError(
+                f"{what} has a value {column.name!r} of type {column.type}, and the stream's column is of type {given.type}",
+                fix=f"write value='{column.name} {given.type}', or cast it before: "
+                f".with_columns({column.name}='CAST({column.name} AS {column.type})')",
+                uid=node.uid,
+                place=node.place,
+            )
+
+
+def _is_kept(kind: str, declared: str) -> bool:
+    """Return whether values of a type can be those declared; of structs, lists and maps only this is compared."""
+    outer, wanted = (each.partition("<")[0] for each in (kind, declared))
+    return keeps_type(outer, wanted)
 
 
 def broadcast_expressions(spec: BroadcastSpec) -> Iterator[tuple[str, Expression | None]]:

@@ -14,6 +14,8 @@ from tidemark.graph.model.nodes import Expression, Node
 from tidemark.graph.model.schema import Schema, SchemaColumn
 from tidemark.graph.operators.keys import check_keys, encode_keys, typed
 
+_AND: Final = re.compile(r"\s+and\s+", re.IGNORECASE)
+_EQUAL: Final = re.compile(r"\s*(?:\w+\.)?(?P<left>\w+)\s*==?\s*(?:\w+\.)?(?P<right>\w+)\s*")
 _NAME: Final = re.compile(r"[^\W\d]\w*|`[^`]+`")
 
 
@@ -59,6 +61,7 @@ def join_keys(on: object, what: str, place: str) -> tuple[JoinKey, ...]:
         DefinitionError: none of these, or nothing.
     """
     if not isinstance(on, Mapping):
+        _refuse_conditions(on, what, place)
         on = {name: name for name in column_names(on, what, place)}
     if not on:
         raise DefinitionError(f"{what} is an empty mapping", fix="write on={'ride_id': 'fare_ride_id'}", place=place)
@@ -68,6 +71,20 @@ def join_keys(on: object, what: str, place: str) -> tuple[JoinKey, ...]:
         taken = {key.name.lower() for key in found}
         found.append(JoinKey(name if name.lower() not in taken else f"{name}_{number}", left, right))
     return tuple(found)
+
+
+def _refuse_conditions(on: object, what: str, place: str) -> None:
+    """Refuse conditions, as joins in SQL have, for the columns that they compare."""
+    texts = [on] if isinstance(on, str) else on if isinstance(on, Sequence) else []
+    parts = [part for text in texts if isinstance(text, str) for part in _AND.split(text)]
+    compared = [_EQUAL.fullmatch(part) for part in parts]
+    if parts and all(compared):
+        names = ", ".join(f'"{found["left"]}": "{found["right"]}"' for found in compared if found)
+        raise DefinitionError(
+            f"{what} is given a condition, {' AND '.join(part.strip() for part in parts)!r}, not columns",
+            fix=f"write on={{{names}}}: the left stream's column, then the right one's",
+            place=place,
+        )
 
 
 def left_keys(on: Sequence[JoinKey]) -> tuple[tuple[str, Expression], ...]:

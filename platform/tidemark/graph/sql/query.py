@@ -67,9 +67,12 @@ def sql(query: str, /, *, uid: str | None = None, functions: Collection[str] | S
     parsed = parse_query(query, Site("tm.sql", place, uid))
     require_covered(parsed, site)
     require_functions(query, declared, site)
-    made = _Query(site, {name.lower(): stream for name, stream in streams.items()}).run(parsed)
-    known = {id(node) for stream in streams.values() for node in walk([stream.node])}
-    unnamed = [node for node in walk([made.node]) if isinstance(node, StatefulNode) and node.uid is None and id(node) not in known]
+    tables = {name.lower(): stream for name, stream in streams.items()}
+    made = _Query(site, tables).run(parsed.copy())
+    own = _stateful(made, streams)
+    if len({node.uid.lower() for node in own if node.uid is not None}) < len([node for node in own if node.uid is not None]):
+        made = _Query(site, tables, taken=set()).run(parsed)
+    unnamed = [node for node in own if node.uid is None]
     if unnamed:
         raise DefinitionError(
             f"the query has {len(unnamed)} operators that keep state, and no name to find it by",
@@ -79,6 +82,12 @@ def sql(query: str, /, *, uid: str | None = None, functions: Collection[str] | S
     return made
 
 
+def _stateful(made: Stream, given: Mapping[str, Stream]) -> list[StatefulNode]:
+    """Return the operators with state that a query adds to the streams it is given."""
+    known = {id(node) for stream in given.values() for node in walk([stream.node])}
+    return [node for node in walk([made.node]) if isinstance(node, StatefulNode) and id(node) not in known]
+
+
 class _Query:
     """One query, and the tables that it may name.
 
@@ -86,12 +95,14 @@ class _Query:
         site: of the query.
         tables: by name, in small letters.
         scope: what the names of its operators begin with, after the query's own.
+        taken: names that its operators have, in small letters, to number those that would have one of them; None to number none.
     """
 
-    def __init__(self, site: QuerySite, tables: Mapping[str, Stream], scope: str = "") -> None:
+    def __init__(self, site: QuerySite, tables: Mapping[str, Stream], scope: str = "", taken: set[str] | None = None) -> None:
         self._site = site
         self._tables = dict(tables)
         self._scope = scope
+        self._taken = taken
 
     def run(self, parsed: exp.Expr) -> Stream:
         """Return the stream of a query."""
@@ -102,6 +113,12 @@ class _Query:
             return query.together(query.run(parsed.this), query.run(with_names(parsed.expression)))
         if isinstance(parsed, exp.Subquery):
             return query.run(parsed.this)
+        if isinstance(parsed, exp.Intersect | exp.Except):
+            join = "SEMI" if isinstance(parsed, exp.Intersect) else "ANTI"
+            raise self._site.refused(
+                f"{type(parsed).__name__.upper()} is not covered",
+                f"write SELECT DISTINCT id FROM rides r LEFT {join} JOIN fares f ON r.id = f.id",
+            )
         if not isinstance(parsed, exp.Select):
             raise self._site.refused(f"{type(parsed).__name__.upper()} is not covered", "write a SELECT")
         return query.select(parsed).stream
@@ -111,7 +128,7 @@ class _Query:
         with_ = parsed.args.get("with_")
         if with_ is None:
             return self
-        made = _Query(self._site, self._tables, self._scope)
+        made = _Query(self._site, self._tables, self._scope, self._taken)
         names: set[str] = set()
         for each in with_.expressions:
             name = each.alias.lower()
@@ -131,10 +148,21 @@ class _Query:
         return first.union(second.select(**{name.actual: f"`{other.actual}`" for name, other in zip(names, others, strict=True)}))
 
     def _inner(self, alias: str) -> _Query:
-        return _Query(self._site, self._tables, f"{self._scope}-{alias}" if alias else self._scope)
+        return _Query(self._site, self._tables, f"{self._scope}-{alias}" if alias else self._scope, self._taken)
 
     def _uid(self, what: str) -> str | None:
-        return None if self._site.uid is None else f"{self._site.uid}{self._scope}-{what}"
+        """Return the name of an operator. Operators are named inside out and from left to right, so that it is the same at each run."""
+        if self._site.uid is None:
+            return None
+        plain = f"{self._site.uid}{self._scope}-{what}"
+        if self._taken is None:
+            return plain
+        name, number = plain, 1
+        while name.lower() in self._taken:
+            number += 1
+            name = f"{plain}-{number}"
+        self._taken.add(name.lower())
+        return name
 
     def select(self, select: exp.Select, number: str | None = None, read: int = 0) -> Projection:
         """Return the columns that a query selects; ``number`` and ``read`` are as for ``projected``."""

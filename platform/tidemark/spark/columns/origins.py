@@ -23,6 +23,8 @@ _QUALIFIED = re.compile(r"\b(?:x\.e|acc\d\.state)\.`?(?P<name>[^`\s(),]+)`?")
 """Names in SQL that is evaluated for each item of an array, as users write them: of an element, and of the state so far."""
 
 _RAISING = ("assert_true", "raise_error")
+AS_CHANGELOG: Final = "as_changelog: {"
+"""How the error begins that the engine raises for an operation which is none."""
 USER_RAISED: Final = "USER_RAISED_EXCEPTION"
 """Spark's name for an error that an expression raised on purpose."""
 _FOREIGN = re.compile(
@@ -50,7 +52,13 @@ def origin_of_expression(text: str, nodes: Sequence[Node]) -> Origin:
     calls = [place for place in _CALL.findall(text) if not _FOREIGN.search(place)]
     if calls:
         return Origin(place=calls[-1])
-    sites = _by_raising(text, nodes) or _by_shown_sql(text, nodes) or _by_names(text, nodes) or _by_key(text, nodes)
+    sites = (
+        _by_raising(text, nodes)
+        or _by_shown_sql(text, nodes)
+        or _by_names(text, nodes)
+        or _by_key(text, nodes)
+        or _by_overflow(text, nodes)
+    )
     if len(sites) == 1:
         site, expression = sites[0]
         return Origin(site.of(_one_line(expression)), site.uid, site.place or None)
@@ -102,6 +110,8 @@ def _by_raising(text: str, nodes: Sequence[Node]) -> list[tuple[Site, str]]:
     """Return the expressions that may have raised an error on purpose, of which Spark shows only the text."""
     if USER_RAISED not in text:
         return []
+    if AS_CHANGELOG in text:
+        return _distinct([each for each in _expressions(nodes) if each[0].what == "as_changelog operation"])
     return _distinct([site for name in _RAISING for site in _mentioning(name, nodes)])
 
 
@@ -109,6 +119,19 @@ def _by_key(text: str, nodes: Sequence[Node]) -> list[tuple[Site, str]]:
     """Return the keys of windows that a message names by the engine's names."""
     keys = {f"key {name!r}" for name in _KEY.findall(text.partition("\n")[0])}
     return _distinct([(site, sql) for site, sql in _expressions(nodes) if site.what in keys])
+
+
+def _by_overflow(text: str, nodes: Sequence[Node]) -> list[tuple[Site, str]]:
+    """Return what may have added up to too large a number, where Spark shows no SQL: sums and additions."""
+    if "ARITHMETIC_OVERFLOW" not in text or _SQL.search(text):
+        return []
+    sums = {
+        (f"aggregate {name!r}", node.place, node.uid)
+        for node in nodes
+        for name, aggregate in getattr(node, "aggregates", ())
+        if aggregate.kind == "sum"
+    }
+    return _distinct([(site, sql) for site, sql in _expressions(nodes) if (site.what, site.place, site.uid) in sums or "+" in sql])
 
 
 def _mentioning(name: str, nodes: Sequence[Node]) -> list[tuple[Site, str]]:

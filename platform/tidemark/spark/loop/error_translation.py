@@ -12,7 +12,7 @@ from tidemark.graph.model.nodes import Node, SourceNode
 from tidemark.graph.operators.keys import NO_MAP_KEYS
 from tidemark.spark.columns.engine_causes import engine_cause, root_cause, whole_text
 from tidemark.spark.columns.error_text import first_line, message_text
-from tidemark.spark.columns.origins import USER_RAISED, Origin, origin_of_expression, origin_of_function
+from tidemark.spark.columns.origins import AS_CHANGELOG, USER_RAISED, Origin, origin_of_expression, origin_of_function
 from tidemark.spark.loop.zone_errors import zone_error
 from tidemark.spark.sources.kafka_errors import kafka_error
 from tidemark.state.encoding.redaction import redacted
@@ -104,13 +104,14 @@ def _explained(error: BaseException, state: str) -> tuple[type[TidemarkError], s
     if condition.startswith(_EXPRESSION_CONDITIONS):
         return _refused(error, text)
     if condition == USER_RAISED:
-        fix = "correct the data or the condition, or set such rows aside before: .filter(..., rejects_to=tm.OutputTag('odd'))"
-        return UserCodeError, f"an expression raised: {text}", fix
+        return _explained_raised(text)
     if condition == "INVALID_TIMEZONE":
         fix = "correct the data, or set such rows aside before: .filter(..., rejects_to=tm.OutputTag('no_zone'))"
         return UserCodeError, f"a row has no time zone that Spark knows: {text}", fix
     if condition.startswith(_DATA_CONDITIONS):
         fix = "use the try_ form of the function (try_cast, try_to_timestamp, try_divide, …), or filter such rows first with rejects_to"
+        if condition.startswith("ARITHMETIC_OVERFLOW"):
+            fix += "; sums beyond a BIGINT are tm.sum('CAST(amount AS DECIMAL(38))')"
         return UserCodeError, f"an expression failed on the data: {text}", fix
     if condition.startswith(_FILE_CONDITIONS) and state in text:
         fix = (
@@ -122,6 +123,18 @@ def _explained(error: BaseException, state: str) -> tuple[type[TidemarkError], s
         fix = "restore the file or remove it from the source's folder; the epoch is read again"
         return SourceError, f"a file cannot be read: {text}", fix
     return _explained_engine(error, text)
+
+
+def _explained_raised(text: str) -> tuple[type[TidemarkError], str, str]:
+    """Return the same for an error that an expression raised on purpose: the user's, or the engine's for an operation that is none."""
+    if AS_CHANGELOG in text:
+        fix = (
+            "let operation= be one of these for each row, such as operation=\"CASE op WHEN 'c' THEN 'insert' WHEN 'd' THEN 'delete' END\", "
+            "or set other rows aside before: .filter(..., rejects_to=tm.OutputTag('odd'))"
+        )
+        return UserCodeError, f"a row has an operation that is none: {text}", fix
+    fix = "correct the data or the condition, or set such rows aside before: .filter(..., rejects_to=tm.OutputTag('odd'))"
+    return UserCodeError, f"an expression raised: {text}", fix
 
 
 def _refused(error: BaseException, text: str) -> tuple[type[TidemarkError], str, str]:

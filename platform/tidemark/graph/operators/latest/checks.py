@@ -21,7 +21,7 @@ def check_latest(node: LatestNode, given: Schema | None) -> None:
     if node.sequence is not None:
         check_ordered(node.sequence, f"{node.method} sequence", given, node.place, node.uid)
     if node.deleted is not None:
-        _check_condition(node.deleted, "deleted", "op = 'd'", node, given)
+        check_condition(node.deleted, Site(f"{node.method} deleted", node.place, node.uid), "op = 'd'", given)
     for name, condition in node.unchanged:
         check_column(name, f"{node.method}(unchanged=...)", given, node.place, node.uid)
         if name.lower() in {key.lower() for key in node.by}:
@@ -31,7 +31,7 @@ def check_latest(node: LatestNode, given: Schema | None) -> None:
                 uid=node.uid,
                 place=node.place,
             )
-        _check_condition(condition, f"unchanged {name!r}", f"{name} IS NULL", node, given)
+        check_condition(condition, Site(f"{node.method} unchanged {name!r}", node.place, node.uid), f"{name} IS NULL", given)
     if node.incomplete_to is not None and not node.unchanged:
         raise DefinitionError(
             f"{node.method}(incomplete_to=...) takes rows that lack an unchanged column, and no column is named",
@@ -48,15 +48,20 @@ def check_latest(node: LatestNode, given: Schema | None) -> None:
         )
 
 
-def _check_condition(condition: Expression, what: str, example: str, node: LatestNode, given: Schema | None) -> None:
-    site = Site(f"{node.method} {what}", node.place, node.uid)
+def check_condition(condition: Expression, site: Site, example: str, given: Schema | None) -> None:
+    """Check a condition over one row.
+
+    Raises:
+        ColumnError: unknown columns.
+        ExpressionError: no expression over a row, or not of type BOOLEAN.
+    """
     kind = _type(condition, site, given)
     if kind not in {None, "BOOLEAN"}:
         raise ExpressionError(
             f"{site.of(condition)} is of type {kind}, not BOOLEAN",
             fix=f'write a condition, such as "{example}"',
-            uid=node.uid,
-            place=node.place,
+            uid=site.uid,
+            place=site.place,
         )
 
 

@@ -17,7 +17,11 @@ def check_top(node: TopNode, given: Schema | None) -> None:
     Raises:
         DefinitionError: or one of its kinds; it names the user's line.
     """
-    if type(node.n) is not int or node.n < 1:
+    if type(node.n) is not int:
+        raise DefinitionError(
+            f"top_n is given {node.n!r}, not a whole number of rows", fix="write top_n(10, ...)", uid=node.uid, place=node.place
+        )
+    if node.n < 1:
         raise DefinitionError(f"top_n({node.n!r}) keeps no row", fix="write top_n(10, ...)", uid=node.uid, place=node.place)
     for name in node.by:
         check_key(name, "top_n(by=...)", given, node.place, node.uid)
