@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
 from typing import Final, Literal, get_args
 
 from tidemark.errors import DefinitionError
@@ -19,6 +20,13 @@ Row = Mapping[str, object] | Sequence[object]
 """An element given in the program: values by column name, or in the schema's order."""
 
 FileFormat = Literal["json", "csv", "parquet", "orc", "text"]
+
+_TIMES: Final = {
+    "TIMESTAMP": "give a datetime with a zone, such as datetime(2025, 1, 1, tzinfo=UTC); of ms: datetime.fromtimestamp(ms / 1000, UTC)",
+    "TIMESTAMP_NTZ": "give a datetime without a zone, such as datetime(2025, 1, 1)",
+    "DATE": "give a date, such as date(2025, 1, 1)",
+}
+"""What to give for a column of a time: a number has no unit that shows, and text no zone."""
 
 _ROW_BOUNDS: Final = {"kafka": "maxOffsetsPerTrigger", "iceberg": "streaming-max-rows-per-micro-batch"}
 _BYTE_BOUNDS: Final = {"delta": "maxBytesPerTrigger"}
@@ -63,9 +71,19 @@ def from_elements(rows: Sequence[Row] | None = None, *, schema: str, epochs: Seq
         raise DefinitionError(
             "from_elements(...) takes rows or epochs, exactly one of them", fix="pass rows=[...], or epochs=[[...], [...]]", place=place
         )
-    names = parse_schema(schema, place=place).names
+    columns = parse_schema(schema, place=place)
     batches = epochs if epochs is not None else [rows or []]
-    return ElementsSpec(batches=tuple(tuple(_as_tuple(row, names, place) for row in batch) for batch in batches), schema=schema)
+    given = tuple(tuple(_as_tuple(row, columns.names, place) for row in batch) for batch in batches)
+    for at, column in enumerate(columns.columns):
+        if str(column.type) in _TIMES:
+            _check_times((row[at] for batch in given for row in batch), column.name, str(column.type), place)
+    return ElementsSpec(batches=given, schema=schema)
+
+
+def _check_times(values: Iterable[object], column: str, type_: str, place: str) -> None:
+    for value in values:
+        if value is not None and not isinstance(value, date):
+            raise DefinitionError(f"from_elements(...): {value!r} of the column {column!r} is no {type_}", fix=_TIMES[type_], place=place)
 
 
 def _as_tuple(row: Row, names: tuple[str, ...], place: str) -> tuple[object, ...]:
