@@ -28,6 +28,6 @@ def test_what_is_no_time_is_refused(type_: str, value: object, fix: str) -> None
 
 
 def test_times_are_taken() -> None:
-    row = (datetime(2025, 1, 1, tzinfo=UTC), datetime(2025, 1, 1), date(2025, 1, 1))
+    row = (datetime(2025, 1, 1, tzinfo=UTC), datetime.fromisoformat("2025-01-01"), date(2025, 1, 1))
     given = tm.from_elements([row, (None, None, None)], schema="a TIMESTAMP, b TIMESTAMP_NTZ, c DATE")
     assert given.batches == ((row, (None, None, None)),)
