@@ -17,8 +17,8 @@ from tidemark.spark.operators.interval_join.runtime import IntervalJoinRuntime
 from tidemark.spark.operators.keyed_process.runtime import KeyedProcessRuntime
 from tidemark.spark.operators.latest.runtime import LatestRuntime
 from tidemark.spark.operators.lookup.runtime import LookupRuntime
-from tidemark.spark.operators.regular_join.runtime import RegularJoinRuntime
 from tidemark.spark.operators.registry.sendable import check_sendable
+from tidemark.spark.operators.regular_join.runtime import RegularJoinRuntime
 from tidemark.spark.operators.running.runtime import running_runtime
 from tidemark.spark.operators.sql_state.runtime import sql_state_runtime
 from tidemark.spark.operators.top_n.runtime import top_runtime

@@ -19,7 +19,7 @@ def check_sendable(node: StatefulNode) -> None:
     if function is None:
         return
     try:
-        cloudpickle.dumps(function)
+        cloudpickle.dumps(function)  # type: ignore[no-untyped-call]
     except Exception as error:  # objects raise what they like when they are pickled
         raise UserCodeError(
             f"the function {function_name(function)} cannot be sent to the workers: {error}",
