@@ -143,7 +143,7 @@ class Upper:
         (lambda: declared_states(beside, {"__tm_x": value_state("INT")}, PLACE), "process(state=...) has column '__tm_x'"),
         (lambda: declared_states(beside, {"last": "DOUBLE"}, PLACE), "process(state={'last': 'DOUBLE'}) is neither states by name nor a"),
         (lambda: declared_states(beside, Made, PLACE), "the field 'seen' of Made has a default_factory"),
-        (lambda: value_state("INT").update(1), "a value state is made in __init__ or open()"),
+        (lambda: value_state("INT").update(1), "a value state is made in __init__ or open()"),  # type: ignore[attr-defined]
         (lambda: declared_states(beside, NoDefault, PLACE), "the field 'last' of NoDefault has no default"),
         (
             lambda: declared_states(beside, OddType, PLACE),
