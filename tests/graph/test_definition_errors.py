@@ -204,15 +204,6 @@ CASES = {
     "schema unreadable": Case(lambda: tm.files("x", format="json", schema="zone INTT"), DefinitionError, ("'zone INTT'",), "Spark DDL"),
     "schema with an open end": Case(lambda: tm.files("x", format="json", schema="a INT,"), DefinitionError, ("'a INT,'",), "Spark DDL"),
     "schema missing": Case(lambda: tm.files("x", format="json"), DefinitionError, ("no schema",), "schema="),
-    "number for an instant": Case(
-        lambda: tm.from_elements([(1, None), (2, 1_735_689_600_000)], schema="a INT, at TIMESTAMP"),
-        DefinitionError,
-        ("1735689600000", "'at'", "TIMESTAMP"),
-        "a datetime with a time zone",
-    ),
-    "text for a date": Case(
-        lambda: tm.from_elements([{"day": "2025-01-01"}], schema="day DATE"), DefinitionError, ("'2025-01-01'", "'day'"), "a date, such as"
-    ),
     "schema column twice": Case(lambda: tm.from_elements([], schema="a INT, A INT"), DefinitionError, ("'A'", "twice"), "another name"),
     "map returns": Case(lambda: trips().map(lambda row: row, returns="a, b"), DefinitionError, ("map(returns=...)",), "Spark DDL"),
     "flat_map returns nothing": Case(lambda: trips().flat_map(lambda row: [row], returns=""), DefinitionError, ("flat_map",), "Spark DDL"),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -46,6 +47,11 @@ def beside(row: Row, ctx: ProcessContext) -> Iterator[Row]:
     if last is not None and row["fare"] > 2 * last:
         yield {"jump": row["fare"]}
     ctx.state.last.update(row["fare"])
+
+
+@dataclass
+class Made:
+    seen: list[float] = field(default_factory=list)
 
 
 @dataclass
@@ -136,6 +142,8 @@ class Upper:
         (lambda: declared_states(Upper(), None, PLACE), "process(state=...) has columns 'last' and 'Last'"),
         (lambda: declared_states(beside, {"__tm_x": value_state("INT")}, PLACE), "process(state=...) has column '__tm_x'"),
         (lambda: declared_states(beside, {"last": "DOUBLE"}, PLACE), "process(state={'last': 'DOUBLE'}) is neither states by name nor a"),
+        (lambda: declared_states(beside, Made, PLACE), "the field 'seen' of Made has a default_factory"),
+        (lambda: value_state("INT").update(1), "a value state is made in __init__ or open()"),  # type: ignore[attr-defined]
         (lambda: declared_states(beside, NoDefault, PLACE), "the field 'last' of NoDefault has no default"),
         (
             lambda: declared_states(beside, OddType, PLACE),
@@ -157,6 +165,11 @@ def test_wrong_declarations_are_refused(declare: Callable[[], Any], message: str
     [
         (lambda ctx: ctx.state.lost, "there is no state 'lost'"),
         (lambda ctx: setattr(ctx.state, "last", 5), "ctx.state.last is assigned to"),
+        (lambda ctx: bool(ctx.state.last), "the state 'last' is used as if it were its value"),
+        (lambda ctx: ctx.state.last == 0, "the state 'last' is used as if it were its value"),
+        (lambda ctx: ctx.state.last + 1, "the state 'last' is used as if it were its value"),
+        (lambda ctx: ctx.get_state("last"), "the context has no 'get_state': states are declared, not asked for"),
+        (lambda ctx: ctx.timerService(), "the context has no 'timerService'"),
         (lambda ctx: ctx.timer_service().register_event_time_timer(0), "<lambda> sets timers and has no on_timer"),
     ],
 )
@@ -164,3 +177,14 @@ def test_wrong_uses_are_refused(call: Callable[[ProcessContext], Any], message: 
     with pytest.raises(UserCodeError) as raised:
         run(lambda _row, ctx: call(ctx) and None, [({}, 1)], state={"last": value_state("INT")})
     assert raised.value.what == message
+
+
+def test_a_field_with_a_factory_is_mended_by_what_the_error_says() -> None:
+    with pytest.raises(DefinitionError, match=re.escape("write seen: list[float] | None = None")):
+        declared_states(beside, Made, PLACE)
+
+    @dataclass
+    class Mended:
+        seen: list[float] | None = None
+
+    assert declared_states(beside, Mended, PLACE)["seen"].type == "ARRAY<DOUBLE>"

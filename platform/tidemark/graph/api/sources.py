@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
 from typing import Final, Literal, get_args
 
 from tidemark.errors import DefinitionError
@@ -11,7 +12,6 @@ from tidemark.graph.expressions.ddl import parse_schema
 from tidemark.graph.expressions.expression_text import shortened
 from tidemark.graph.model.call_site import call_site
 from tidemark.graph.model.nodes import OutputTag, SourceNode
-from tidemark.graph.model.schema import SchemaColumn
 from tidemark.graph.model.source_specs import ElementsSpec, FilesSpec, FormatSpec, RateSpec, SourceSpec
 from tidemark.names import is_blank, location_fix
 from tidemark.semantics.watermarks.watermarks import WatermarkStrategy
@@ -19,14 +19,14 @@ from tidemark.semantics.watermarks.watermarks import WatermarkStrategy
 Row = Mapping[str, object] | Sequence[object]
 """An element given in the program: values by column name, or in the schema's order."""
 
-_INSTANTS: Final = {
-    "TIMESTAMP": "a datetime with a time zone, such as datetime(2025, 1, 1, tzinfo=UTC)",
-    "TIMESTAMP_NTZ": "a datetime without a time zone, such as datetime(2025, 1, 1)",
-    "DATE": "a date, such as date(2025, 1, 1)",
-}
-"""What a value of a type is, by type."""
-
 FileFormat = Literal["json", "csv", "parquet", "orc", "text"]
+
+_TIMES: Final = {
+    "TIMESTAMP": "give a datetime with a zone, such as datetime(2025, 1, 1, tzinfo=UTC); of ms: datetime.fromtimestamp(ms / 1000, UTC)",
+    "TIMESTAMP_NTZ": "give a datetime without a zone, such as datetime(2025, 1, 1)",
+    "DATE": "give a date, such as date(2025, 1, 1)",
+}
+"""What to give for a column of a time: a number has no unit that shows, and text no zone."""
 
 _ROW_BOUNDS: Final = {"kafka": "maxOffsetsPerTrigger", "iceberg": "streaming-max-rows-per-micro-batch"}
 _BYTE_BOUNDS: Final = {"delta": "maxBytesPerTrigger"}
@@ -71,24 +71,19 @@ def from_elements(rows: Sequence[Row] | None = None, *, schema: str, epochs: Seq
         raise DefinitionError(
             "from_elements(...) takes rows or epochs, exactly one of them", fix="pass rows=[...], or epochs=[[...], [...]]", place=place
         )
-    parsed = parse_schema(schema, place=place)
-    given = epochs if epochs is not None else [rows or []]
-    batches = tuple(tuple(_as_tuple(row, parsed.names, place) for row in batch) for batch in given)
-    for number, column in enumerate(parsed.columns):
-        if column.type in _INSTANTS:
-            _check_times([row[number] for batch in batches for row in batch], column, place)
-    return ElementsSpec(batches=batches, schema=schema)
+    columns = parse_schema(schema, place=place)
+    batches = epochs if epochs is not None else [rows or []]
+    given = tuple(tuple(_as_tuple(row, columns.names, place) for row in batch) for batch in batches)
+    for at, column in enumerate(columns.columns):
+        if str(column.type) in _TIMES:
+            _check_times((row[at] for batch in given for row in batch), column.name, str(column.type), place)
+    return ElementsSpec(batches=given, schema=schema)
 
 
-def _check_times(values: Sequence[object], column: SchemaColumn, place: str) -> None:
-    """Refuse numbers and texts as times: Spark takes an integer for microseconds, where all else here counts milliseconds."""
+def _check_times(values: Iterable[object], column: str, type_: str, place: str) -> None:
     for value in values:
-        if isinstance(value, int | float | str):
-            raise DefinitionError(
-                f"an element has {value!r} for the column {column.name!r}, which is {column.type}",
-                fix=f"give {_INSTANTS[str(column.type)]}; a number of milliseconds may be a BIGINT column, which timestamp= also takes",
-                place=place,
-            )
+        if value is not None and not isinstance(value, date):
+            raise DefinitionError(f"from_elements(...): {value!r} of the column {column!r} is no {type_}", fix=_TIMES[type_], place=place)
 
 
 def _as_tuple(row: Row, names: tuple[str, ...], place: str) -> tuple[object, ...]:

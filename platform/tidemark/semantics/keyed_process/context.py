@@ -79,6 +79,19 @@ class ProcessContext:
         self._key: Mapping[str, object] | None = None
         self._outputs: list[tuple[str, Any]] = []
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            plain = name.replace("_", "").lower()
+            if plain == "timerservice":
+                raise UserCodeError(f"the context has no {name!r}", fix="write ctx.timer_service()")
+            if plain == "getruntimecontext" or (plain.startswith("get") and plain.endswith("state")):
+                raise UserCodeError(
+                    f"the context has no {name!r}: states are declared, not asked for",
+                    fix="declare it as an attribute of the class, such as: last = tm.value_state('DOUBLE'), and call self.last.value()",
+                )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     @property
     def timestamp(self) -> int:
         """The event time of the element, or the time of the timer, milliseconds."""

@@ -32,11 +32,16 @@ _NO_ENTRIES: Final[Mapping[object, Entry]] = {}
 class State:
     """A state of the key that is processed; the same object for all keys of a task.
 
+    It is no value: that it is compared, counted with or tested for truth is refused.
+
     Args:
         declared: as declared.
         now: the times of the call.
         undo: gets what takes changes back; None where that is never asked for.
     """
+
+    _read = "get()"
+    """The call that reads it, for errors."""
 
     def __init__(self, declared: StateDeclaration, now: Now, undo: Undo | None) -> None:
         self._declared = declared
@@ -51,6 +56,18 @@ class State:
         self._states: Any = _NO_KEY
         self._now = now
         self._undo = undo
+
+    def _refuse_value(self, *_: object) -> Any:  # noqa: ANN401  # never returns
+        name = self._name
+        raise UserCodeError(
+            f"the state {name!r} is used as if it were its value",
+            fix=f"read it: self.{name}.{self._read}, or ctx.state.{name}.{self._read}",
+        )
+
+    __bool__ = __len__ = __iter__ = __contains__ = __getitem__ = __setitem__ = __int__ = __float__ = _refuse_value
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse_value
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse_value
+    __hash__ = object.__hash__
 
     def begin_key(self, record: KeyRecord | None) -> None:
         """Make it the state of a key; None between keys."""
@@ -99,6 +116,8 @@ class State:
 
 class ValueState(State):
     """One value per key."""
+
+    _read = "value()"
 
     def value(self) -> Any:  # noqa: ANN401  # of the declared type
         """Return the value; the declared default where there is none."""
@@ -149,6 +168,8 @@ class ListState(State):
 
 class MapState(State):
     """Values by key of the map, per key of the stream."""
+
+    _read = "get(key)"
 
     def get(self, key: object) -> Any:  # noqa: ANN401  # of the declared type
         """Return the value of a key, None where there is none."""

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import builtins
 import dataclasses
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tidemark.errors import DefinitionError
 from tidemark.graph.expressions.annotations import KNOWN, field_types
 from tidemark.graph.expressions.ddl import parse_schema
 from tidemark.graph.expressions.name_checks import check_column_names
 from tidemark.semantics.keyed_process.declarations import Aggregation, StateDeclaration, StateKind, StateTtl
+from tidemark.semantics.keyed_process.states import STATES as HANDLES
 
 STATES: Final = "__tm_states"
 """The attribute of a function's instance with the handles of the current key's states."""
+
+_OPERATIONS: Final = frozenset(name for kind in HANDLES.values() for name in dir(kind) if not name.startswith("_"))
+"""What functions call on the handle of a state."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +58,17 @@ class StateDescriptor:
     def __set__(self, instance: object, value: object) -> None:
         name = self._attribute
         raise DefinitionError(f"the state {name!r} is assigned to", fix=f"write self.{name}.update({value!r})", place=self.place)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            if name in _OPERATIONS:
+                raise DefinitionError(
+                    f"a {self.kind} state is made in __init__ or open(), where it belongs to no key, and {name} of it is called",
+                    fix="declare it as an attribute of the class, such as: last = tm.value_state('DOUBLE')",
+                    place=self.place,
+                )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
     def functions(self) -> tuple[Any, ...]:
@@ -119,11 +135,11 @@ def _of_field(owner: type, field: dataclasses.Field[Any], place: str) -> StateDe
             place=place,
         )
     if field.default_factory is not dataclasses.MISSING:
-        # Whatever it makes could be changed in place, which no state would notice.
+        written = field.type if isinstance(field.type, str) else inspect.formatannotation(field.type)
         raise DefinitionError(
-            f"the field {field.name!r} of {owner.__name__} has a default_factory, and a key's default has to be a value that never changes",
-            fix=f"write {field.name}: {field.type} | None = None, and begin with an empty one where it is None; "
-            f"or declare a state that grows: state={{{field.name!r}: tm.list_state('...')}} or tm.map_state",
+            f"the field {field.name!r} of {owner.__name__} has a default_factory, and its value could be changed without being stored",
+            fix=f"write {field.name}: {written.removesuffix(' | None')} | None = None, and assign a new value to it; "
+            f"or declare a list or map: state={{{field.name!r}: tm.list_state('...')}}",
             place=place,
         )
     if field.default is dataclasses.MISSING:

@@ -17,6 +17,7 @@ from tidemark.spark.operators.interval_join.runtime import IntervalJoinRuntime
 from tidemark.spark.operators.keyed_process.runtime import KeyedProcessRuntime
 from tidemark.spark.operators.latest.runtime import LatestRuntime
 from tidemark.spark.operators.lookup.runtime import LookupRuntime
+from tidemark.spark.operators.registry.sendable import check_sendable
 from tidemark.spark.operators.regular_join.runtime import RegularJoinRuntime
 from tidemark.spark.operators.running.runtime import running_runtime
 from tidemark.spark.operators.sql_state.runtime import sql_state_runtime
@@ -49,5 +50,10 @@ _RUNTIMES: Final[Mapping[str, Callable[[Any], OperatorRuntime]]] = MappingProxyT
 
 
 def runtime_of(node: StatefulNode) -> OperatorRuntime:
-    """Return the runtime of an operator."""
+    """Return the runtime of an operator.
+
+    Raises:
+        UserCodeError: its function cannot be sent to workers.
+    """
+    check_sendable(node)
     return _RUNTIMES[node.KIND](node)
