@@ -10,7 +10,7 @@ import pytest
 
 import tidemark as tm
 from tidemark.errors import UserCodeError
-from tidemark.spark.operators.registry.runtimes import runtime_of
+from tidemark.spark.operators.registry.runtimes import runtimes_of
 from tidemark.spark.operators.registry.sendable import check_sendable
 
 READ = tm.source("rides", tm.from_elements([], schema="k STRING, at TIMESTAMP"), watermarks=tm.ascending(timestamp="at"))
@@ -45,11 +45,11 @@ class Opened:
 )
 def test_a_lock_made_with_the_function_is_refused(stream: tm.Stream) -> None:
     with pytest.raises(UserCodeError) as raised:
-        runtime_of(stream.node)  # type: ignore[arg-type]
+        runtimes_of([stream.node], job="rides")  # type: ignore[list-item]
     found = raised.value
     assert "Locked" in found.what
     assert "cannot pickle '_thread.lock' object" in found.what
-    assert (found.uid, found.transient) == ("locks", False)
+    assert (found.job, found.uid, found.transient) == ("rides", "locks", False)
     assert "test_sendable.py:" in str(found.place)
     assert "in open()" in found.fix
 

@@ -33,7 +33,7 @@ from tidemark.spark.loop.error_translation import translate
 from tidemark.spark.loop.housekeeping import Housekeeping
 from tidemark.spark.loop.missing_epochs import with_positions, with_repairs
 from tidemark.spark.loop.recovery import Recovery
-from tidemark.spark.operators.registry.runtimes import runtime_of
+from tidemark.spark.operators.registry.runtimes import runtimes_of
 from tidemark.spark.sinks.publication import publish
 from tidemark.spark.sinks.sinks import bind_sinks, require_not_ahead
 from tidemark.spark.sinks.staging.sink_owner import SinkOwner
@@ -115,7 +115,7 @@ class JobDriver:
         self._context = RuntimeContext(
             store=self._store,
             topology=self._topology,
-            runtimes={id(node): runtime_of(node) for node in self._topology.operators},
+            runtimes=runtimes_of(self._topology.operators, job=job.name),
             definitions={self._topology.name(node): encode(node) for node in self._topology.operators},
             sinks=bind_sinks(job.outputs, self._owner),
             clock=clock,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from tidemark.errors import UserCodeError
 from tidemark.graph.model.nodes import StatefulNode
 from tidemark.spark.operators.asof_join.runtime import AsofJoinRuntime
 from tidemark.spark.operators.async_map.runtime import AsyncMapRuntime
@@ -50,10 +51,21 @@ _RUNTIMES: Final[Mapping[str, Callable[[Any], OperatorRuntime]]] = MappingProxyT
 
 
 def runtime_of(node: StatefulNode) -> OperatorRuntime:
-    """Return the runtime of an operator.
+    """Return the runtime of an operator."""
+    return _RUNTIMES[node.KIND](node)
+
+
+def runtimes_of(nodes: Iterable[StatefulNode], *, job: str) -> dict[int, OperatorRuntime]:
+    """Return the runtimes of a job's operators for a run, by ``id(node)``.
 
     Raises:
-        UserCodeError: its function cannot be sent to workers.
+        UserCodeError: a function cannot be sent to workers.
     """
-    check_sendable(node)
-    return _RUNTIMES[node.KIND](node)
+    found = {}
+    for node in nodes:
+        try:
+            check_sendable(node)
+        except UserCodeError as error:
+            raise error.with_job(job) from error.__cause__
+        found[id(node)] = runtime_of(node)
+    return found
