@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 HISTORY_LIMIT = 1000
 """Epochs read per tick for the touched windows; counts of late rows are exact for any number of epochs."""
 
+JUDGED = "judged"
+"""The count, in a cursor, of the rows that operators read to which rows may be late."""
+
 MAX_RUNS = 50
 """Partitions requested per tick, the newest; for more late data a backfill is better."""
 
@@ -152,16 +155,15 @@ def late_rows(status: JobStatus, cursor: SensorCursor | None, history: Sequence[
     newest = status.last.epoch if status.last is not None else last
     new = [epoch for epoch in history if epoch.lineage == status.lineage and last < epoch.epoch <= newest]
     operators = [operator for epoch in new for operator in epoch.operators.values() if operator.judges_lateness]
-    counts = {"in": sum(each.rows_in for each in operators), "late": sum(each.late for each in operators)}
-    if cursor is None or cursor.lineage == status.lineage:
+    counts = {JUDGED: sum(each.rows_in for each in operators), "late": sum(each.late for each in operators)}
+    before = cursor.counts if cursor is not None else {}
+    # A cursor of an earlier release has counts of all operators, which say nothing beside these.
+    if cursor is None or (cursor.lineage == status.lineage and JUDGED in before):
         # The history may not reach back so far. A lineage that began since continues the totals of its origin.
-        before, totals = cursor.counts if cursor is not None else {}, _totals(status)
-        # An earlier release also counted what operators read to which no row is late.
-        known = before if before.get("in", 0) <= totals["in"] else {}
-        counts = {count: totals[count] - known.get(count, 0) for count in counts}
+        counts = {count: total - before.get(count, 0) for count, total in _totals(status).items()}
     lost = frozenset(start for operator in operators for start in operator.late_windows)
     refired = frozenset(start for operator in operators for start in operator.refired_windows)
-    return LateRows(counts["in"], counts["late"], lost, refired)
+    return LateRows(counts[JUDGED], counts["late"], lost, refired)
 
 
 def partitions_touched(starts: Iterable[int], partitions_def: Partitions) -> tuple[str, ...]:
@@ -174,7 +176,7 @@ def _totals(status: JobStatus) -> dict[str, int]:
     """Return the numbers of late rows and of all rows that operators read to which rows may be late."""
     operators = status.last.operators if status.last is not None else {}
     late, rows = late_and_judged(status.totals, [uid for uid, operator in operators.items() if operator.judges_lateness])
-    return {"in": rows, "late": late}
+    return {JUDGED: rows, "late": late}
 
 
 def _text(found: LateRows, head: EpochProgress, partitions_def: Partitions | None) -> str:

@@ -13,7 +13,7 @@ from tidemark.control.alerts.engine.alert_silences import Silence
 from tidemark.control.alerts.engine.firing_alerts import firing_alerts
 from tidemark.control.alerts.engine.reading import Reading
 from tidemark.control.alerts.model.alert_settings import DEFAULT_RULES, AlertSettings, Grouping, RuleSettings
-from tidemark.control.alerts.model.alert_state import Change, JobAlerts, Notification
+from tidemark.control.alerts.model.alert_state import Change, JobAlerts, LateWindow, Notification, RowCount
 from tidemark.control.alerts.model.hysteresis import HoldTimes
 from tidemark.control.model.spec import AlertThresholds
 
@@ -200,6 +200,21 @@ def test_nothing_is_remembered_of_late_rows_of_long_ago() -> None:
         state, more = step(state, job_view(rows=rows, late=late), T0 + 72 * HOUR + minute * 11 * MINUTE)
         told += more
     assert [in_short(change) for item in told for change in item.changes] == ["late/ ok>error"]
+
+
+def test_counts_of_an_earlier_release_which_are_of_all_operators_are_not_compared_with_newer_ones() -> None:
+    earlier = LateWindow("a1", RowCount(T0 - MINUTE, 1_900_000, 20_000), RowCount(T0, 2_000_000, 20_000))
+    state, told = JobAlerts("taxi", late=earlier), list[Notification]()
+    for minute in range(6):
+        state, more = step(state, job_view(rows=1_000_000 + 100 * minute, late=20_000), T0 + minute * MINUTE)
+        told += more
+    assert not told, "late rows from before the upgrade raise no alert"
+    for minute in range(6, 9):
+        state, more = step(state, job_view(rows=1_000_600 + 100 * minute, late=20_000 + 10 * minute), T0 + minute * MINUTE)
+        told += more
+    assert told
+    assert state.late is not None
+    assert state.late.judged
 
 
 @pytest.mark.parametrize("rule", sorted(DEFAULT_RULES))

@@ -305,6 +305,14 @@ def test_a_cursor_that_is_none_is_like_none(text: str) -> None:
     assert decode_cursor(text) is None
 
 
+def test_a_cursor_of_an_earlier_release_counts_from_the_history(tmp_path: Path) -> None:
+    job, store = job_at(tmp_path), tmp_path / "store"
+    commit_status(job, store, [epoch(), epoch(late=10, accepted=90)])
+    earlier = SensorCursor("l1", 0, counts={"in": 5_000, "late": 0})
+    tick(build_late_data_sensor(job), earlier.encode())
+    assert [(alert.facts["late_rows"], alert.facts["rows_in"]) for alert in SENT] == [(10, 100)]
+
+
 def test_a_cursor_comes_back_as_it_was() -> None:
     cursor = SensorCursor("l1", 7, said={"trips": "warn"}, counts={"in": 3})
     assert decode_cursor(cursor.encode()) == cursor

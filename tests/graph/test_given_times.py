@@ -15,6 +15,8 @@ from tidemark.errors import DefinitionError
     [
         ("TIMESTAMP", 1735689600000, "datetime.fromtimestamp(ms / 1000, UTC)"),
         ("TIMESTAMP", "2025-01-01", "tzinfo=UTC"),
+        ("TIMESTAMP", date(2025, 1, 1), "tzinfo=UTC"),
+        ("TIMESTAMP_LTZ", 1735689600000, "tzinfo=UTC"),
         ("TIMESTAMP_NTZ", 5, "without a zone"),
         ("DATE", 5, "date(2025, 1, 1)"),
         ("DATE", "2025-01-01", "date(2025, 1, 1)"),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import tidemark as tm
 from tests.engine.lab import MINUTE, NOW, Lab, elements, run_on
+from tidemark.spark.epoch.background_jobs import run_at_once
 from tidemark.state.log.progress import EpochProgress
 from tidemark.testing import ManualClock
 
@@ -76,6 +77,32 @@ def test_state_has_no_more_than_the_interval(spark: SparkSession, tmp_path: Path
     assert max(epoch.spark_jobs for epoch in seen) <= 8
     for how in joins:
         tm.clear_memory(f"{tmp_path}/{how}")
+
+
+def test_sides_are_written_at_once_but_where_they_share_rows_in_memory(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of rows that both sides read from memory, each side's job would have counted some: those that it was the first to compute."""
+    at_once: list[int] = []
+
+    def noted(pool: Any, session: Any, work: Any) -> None:
+        at_once.append(len(work))
+        run_at_once(pool, session, work)
+
+    monkeypatch.setattr("tidemark.spark.epoch.runtime_context.run_at_once", noted)
+    monkeypatch.setattr("tidemark.spark.columns.few_rows.FEW_ROWS", -1)
+    rows, odd, even = [(n * MINUTE, n % 3, n) for n in range(60)], tm.OutputTag("odd"), tm.OutputTag("even")
+    schema = "t BIGINT, k INT, v INT"
+    one, other = elements(rows, schema=schema, name="one"), elements(rows, schema=schema, name="other")
+    own = one.join(other.select("k", u="t", w="v"), on="k", within=WITHIN).uid("own")
+    both = elements(rows, schema=schema, name="both")
+    branches = both.split({odd: "v % 2 = 1"}, otherwise=even)
+    split = branches.side_output(even).join(branches.side_output(odd).select("k", u="t", w="v"), on="k", within=WITHIN).uid("split")
+    ran = Lab(spark, tmp_path).run({"own": own, "split": split})
+    assert at_once == [2]
+    assert [epoch.sources["both"].rows_read for epoch in ran.epochs if epoch.rows_in] == [60]
+    assert len(ran.rows["own"]) == sum(-1 <= w - v <= 10 and v % 3 == w % 3 for v in range(60) for w in range(60))
+    assert len(ran.rows["split"]) == sum(-1 <= w - v <= 10 and v % 3 == w % 3 for v in range(0, 60, 2) for w in range(1, 60, 2))
 
 
 def test_keys_and_columns_of_any_kind(spark: SparkSession, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date
+from datetime import date, datetime
 from typing import Final, Literal, get_args
 
 from tidemark.errors import DefinitionError
@@ -21,8 +21,10 @@ Row = Mapping[str, object] | Sequence[object]
 
 FileFormat = Literal["json", "csv", "parquet", "orc", "text"]
 
+_INSTANT: Final = "give a datetime with a zone, such as datetime(2025, 1, 1, tzinfo=UTC); of ms: datetime.fromtimestamp(ms / 1000, UTC)"
 _TIMES: Final = {
-    "TIMESTAMP": "give a datetime with a zone, such as datetime(2025, 1, 1, tzinfo=UTC); of ms: datetime.fromtimestamp(ms / 1000, UTC)",
+    "TIMESTAMP": _INSTANT,
+    "TIMESTAMP_LTZ": _INSTANT,
     "TIMESTAMP_NTZ": "give a datetime without a zone, such as datetime(2025, 1, 1)",
     "DATE": "give a date, such as date(2025, 1, 1)",
 }
@@ -82,7 +84,7 @@ def from_elements(rows: Sequence[Row] | None = None, *, schema: str, epochs: Seq
 
 def _check_times(values: Iterable[object], column: str, type_: str, place: str) -> None:
     for value in values:
-        if value is not None and not isinstance(value, date):
+        if value is not None and not isinstance(value, date if type_ == "DATE" else datetime):
             raise DefinitionError(f"from_elements(...): {value!r} of the column {column!r} is no {type_}", fix=_TIMES[type_], place=place)
 
 

@@ -23,7 +23,7 @@ def port_input(plan: StatelessPlan, node: Node, runtime: OperatorRuntime) -> Por
     counter = plan.counter_of_group(node) if runtime.can_fuse_counts else None
     few, counted = plan.few_rows(node), plan.counted_nodes(node)
     if few is None or (counter is not None and counted != [node]):
-        return PortInput(lambda _: _frame(plan, node, counter, runtime), counter)
+        return PortInput(lambda _: _frame(plan, node, counter, runtime), counter, alone=plan.reads_input_alone(node))
 
     def build(numbers: Sequence[int]) -> Frame:
         return _frame(plan if tuple(numbers) == few.numbers else plan.copy(few.with_numbers(numbers)), node, counter, runtime)

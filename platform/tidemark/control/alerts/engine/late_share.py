@@ -13,9 +13,12 @@ WINDOW_MS = 600_000
 def current_window(known: LateWindow | None, view: JobView, now: int) -> LateWindow:
     """Return the window for this evaluation; for a new lineage it starts at zero."""
     seen = _count(view, now)
+    if known is not None and known.lineage == view.lineage and not known.judged:
+        # Counts of an earlier release say nothing beside these.
+        return LateWindow(view.lineage, seen, seen, judged=True)
     if known is None or known.lineage != view.lineage or seen.late < known.newer.late or seen.rows < known.newer.rows:
         start = RowCount(now, 0, 0)
-        return LateWindow(view.lineage, start, start)
+        return LateWindow(view.lineage, start, start, judged=True)
     return known
 
 
@@ -26,7 +29,7 @@ def next_window(known: LateWindow, view: JobView, now: int) -> LateWindow:
         return known
     seen = _count(view, now)
     # After a long pause the older rows would hide new late ones.
-    return LateWindow(known.lineage, seen if age >= 2 * WINDOW_MS else known.newer, seen)
+    return LateWindow(known.lineage, seen if age >= 2 * WINDOW_MS else known.newer, seen, judged=True)
 
 
 def is_from_start(window: LateWindow) -> bool:

@@ -123,11 +123,15 @@ class RowCount:
 
 @dataclass(frozen=True)
 class LateWindow:
-    """The window of the share of late rows: the counts at two instants, a window apart."""
+    """The window of the share of late rows: the counts at two instants, a window apart.
+
+    ``judged`` is whether they are of operators to which rows may be late; those of earlier releases are of all operators.
+    """
 
     lineage: str
     older: RowCount
     newer: RowCount
+    judged: bool = added_field(False)
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,8 @@ class PortInput:
     the operator's pass; without, only the passing rows. ``build`` makes them from ``numbers``. ``files`` are the ones that they are read
     from, where they are few, and ``several`` those of each scan, where there is more than one. The DataFrames of one ``shape`` differ
     between epochs only by files and numbers. Of a pass over them that was prepared, ``set_counts`` takes the values of the observations
-    that ``build`` returned, in their order.
+    that ``build`` returned, in their order. ``alone`` is whether they are computed from their source's files at each use: no frame that is
+    kept in memory is behind them, which another port may read at the same time, and whose counts would then be those of neither.
     """
 
     build: Build
@@ -51,6 +52,7 @@ class PortInput:
     shape: str = ""
     set_counts: Callable[[Iterator[Mapping[str, object]]], None] | None = None
     several: tuple[tuple[str, ...], ...] = ()
+    alone: bool = False
 
     @property
     def scans(self) -> tuple[tuple[str, ...], ...]:

@@ -107,7 +107,7 @@ class ElementJoinEpoch(OperatorEpoch):
             keys, columns = self.runtime.types_of(side, port)
             self.runtime.given[side] = columns
             self._adopt(keys, columns)
-        run = run_in_order if any(port.files for port in given.values()) else self.context.at_once
+        run = self.context.at_once if all(port.alone and not port.files for port in given.values()) else run_in_order
         run([partial(self._write, side, port) for side, port in given.items()])
         crash_point("state-staged")
 
