@@ -154,8 +154,8 @@ def late_rows(status: JobStatus, cursor: SensorCursor | None, history: Sequence[
     # The history was read after the status, and may have later epochs than the totals.
     newest = status.last.epoch if status.last is not None else last
     new = [epoch for epoch in history if epoch.lineage == status.lineage and last < epoch.epoch <= newest]
-    operators = [operator for epoch in new for operator in epoch.operators.values() if operator.judges_lateness]
-    counts = {JUDGED: sum(each.rows_in for each in operators), "late": sum(each.late for each in operators)}
+    operators = [operator for epoch in new for operator in epoch.operators.values()]
+    counts = {JUDGED: sum(epoch.rows_judged for epoch in new), "late": sum(epoch.rows_late for epoch in new)}
     before = cursor.counts if cursor is not None else {}
     # A cursor of an earlier release has counts of all operators, which say nothing beside these.
     if cursor is None or (cursor.lineage == status.lineage and JUDGED in before):
@@ -174,8 +174,7 @@ def partitions_touched(starts: Iterable[int], partitions_def: Partitions) -> tup
 
 def _totals(status: JobStatus) -> dict[str, int]:
     """Return the numbers of late rows and of all rows that operators read to which rows may be late."""
-    operators = status.last.operators if status.last is not None else {}
-    late, rows = late_and_judged(status.totals, [uid for uid, operator in operators.items() if operator.judges_lateness])
+    late, rows = late_and_judged(status.totals, status.last.judges_of_lateness if status.last is not None else ())
     return {JUDGED: rows, "late": late}
 
 

@@ -11,7 +11,7 @@ from tidemark.assets.checks.check import CheckDeclaration, Finding
 from tidemark.assets.checks.check_context import CheckContext
 from tidemark.assets.streams.job_streams import StreamData, emitter, is_whole_side_output, output_streams
 from tidemark.errors import SinkError
-from tidemark.graph import DeltaSpec, FilterNode, Job, KeyedProcessNode, Node, OutputTag, SourceNode, StatefulNode
+from tidemark.graph import FilterNode, Job, KeyedProcessNode, Node, OutputTag, SourceNode, StatefulNode
 from tidemark.state import EpochProgress, Totals, add_epoch, empty_totals
 
 
@@ -120,7 +120,7 @@ def side_output_lines(job: Job, scope: str, totals: Totals, epoch: EpochProgress
 def table_lines(context: CheckContext) -> Iterator[BalanceLine]:
     """Return a line for each table to which rows are appended; none for outputs without a table or with upserts."""
     for stream in output_streams(context.job):
-        if stream.output is not None and isinstance(stream.output.sink, DeltaSpec) and stream.output.sink.mode != "append":
+        if stream.changes_rows:
             continue
         committed = context.report.totals["outputs"].get(stream.name)
         try:

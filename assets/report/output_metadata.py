@@ -80,14 +80,9 @@ def output_metrics(stream: StreamData, report: RunReport) -> MetadataValues:
         **_operator_metadata(stream, report),
     }
     total = report.rows_total(stream.name)
-    if total is not None and not _changes_rows(stream):
+    if total is not None and not stream.changes_rows:
         found["dagster/row_count"] = total
     return {key: found[key] for key in sorted(found, key=_display_order)}
-
-
-def _changes_rows(stream: StreamData) -> bool:
-    """Return whether an output replaces or closes rows of its table, instead of adding rows only."""
-    return stream.output is not None and getattr(stream.output.sink, "mode", "append") in ("upsert", "scd2")
 
 
 def _display_order(key: str) -> int:

@@ -71,6 +71,11 @@ class StreamData:
     output: Output | None = None
     source: SourceNode | None = None
 
+    @property
+    def changes_rows(self) -> bool:
+        """Whether it is an output that replaces or closes rows of its table, instead of adding rows only."""
+        return self.output is not None and getattr(self.output.sink, "mode", "append") != "append"
+
 
 def output_streams(job: Job) -> tuple[StreamData, ...]:
     """Return the job's outputs in the order they were declared."""

@@ -204,15 +204,15 @@ def test_nothing_is_remembered_of_late_rows_of_long_ago() -> None:
 
 def test_counts_of_an_earlier_release_which_are_of_all_operators_are_not_compared_with_newer_ones() -> None:
     earlier = LateWindow("a1", RowCount(T0 - MINUTE, 1_900_000, 20_000), RowCount(T0, 2_000_000, 20_000))
-    state, told = JobAlerts("taxi", late=earlier), list[Notification]()
+    state, sent = JobAlerts("taxi", late=earlier), list[Notification]()
     for minute in range(6):
         state, more = step(state, job_view(rows=1_000_000 + 100 * minute, late=20_000), T0 + minute * MINUTE)
-        told += more
-    assert not told, "late rows from before the upgrade raise no alert"
+        sent += more
+    assert not sent, "late rows from before the upgrade raise no alert"
     for minute in range(6, 9):
         state, more = step(state, job_view(rows=1_000_600 + 100 * minute, late=20_000 + 10 * minute), T0 + minute * MINUTE)
-        told += more
-    assert told
+        sent += more
+    assert sent
     assert state.late is not None
     assert state.late.judged
 

@@ -101,7 +101,7 @@ def test_rows_are_counted_and_written_once(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, *, few: bool, filtered: bool
 ) -> None:
     if not few:
-        monkeypatch.setattr(task_run, "FEW_ROWS", 1)
+        monkeypatch.setattr(task_run, "driver_can_read", lambda rows, _: rows <= 1)
     given = written(tmp_path / "in")
     passing = [[row for row in rows if row[2] < 90 or not filtered] for rows in given]
     epochs = run(tmp_path, spark, filtered=filtered)
@@ -127,7 +127,7 @@ def test_few_rows_take_no_spark_job_of_their_own(tmp_path: Path, spark: SparkSes
     other = tmp_path / "other"
     other.mkdir()
     written(other / "in")
-    monkeypatch.setattr(task_run, "FEW_ROWS", 1)
+    monkeypatch.setattr(task_run, "driver_can_read", lambda rows, _: rows <= 1)
     more = [epoch.spark_jobs for epoch in run(other, spark)]
     # The results, and the side output.
     assert [after - before for before, after in zip(jobs, more, strict=True)] == [2, 2, 2]

@@ -58,9 +58,8 @@ def test_kinds_say_which_rows_are_late() -> None:
 def test_late_rows_are_a_share_of_what_operators_read_to_which_rows_may_be_late() -> None:
     best = replace(WINDOW, rows_in=8, rows_accepted=8, rows_late=0, kind="top_n")
     epoch = replace(EPOCH, operators={**EPOCH.operators, "best": best})
-    judges = [uid for uid, operator in epoch.operators.items() if operator.judges_lateness]
-    assert judges == ["hours", "pairs"]
-    assert late_and_judged(add_epoch(empty_totals(), epoch), judges) == (6, 20)
+    assert epoch.judges_of_lateness == ("hours", "pairs")
+    assert late_and_judged(add_epoch(empty_totals(), epoch), epoch.judges_of_lateness) == (epoch.rows_late, epoch.rows_judged) == (6, 20)
 
 
 def test_late_rows_by_input_count_as_late() -> None:

@@ -95,7 +95,7 @@ def view_of(observation: Observation, now: int, *, store: str | None = None) -> 
         rows_per_second=recent.rows_in if recent is not None else None,
         rows_out_per_second=recent.rows_out if recent is not None else None,
         late_share=_late_share(last),
-        judges_lateness=tuple(uid for uid, item in last.operators.items() if item.judges_lateness) if last is not None else (),
+        judges_lateness=last.judges_of_lateness if last is not None else (),
         state_rows=sum(item.state_rows for item in last.operators.values()) if last is not None else 0,
         state_bytes=sum(item.state_bytes for item in last.operators.values()) if last is not None else 0,
         state_files=sum(item.state_files for item in last.operators.values()) if last is not None else 0,
@@ -318,9 +318,7 @@ def _keyed(last: EpochProgress | None) -> dict[str, KeyedView]:
 
 
 def _late_share(last: EpochProgress | None) -> float | None:
-    judges = [item for item in last.operators.values() if item.judges_lateness] if last is not None else []
-    seen = sum(item.rows_in for item in judges)
-    return sum(item.late for item in judges) / seen if seen else None
+    return last.rows_late / last.rows_judged if last is not None and last.rows_judged else None
 
 
 def _pressure(observation: Observation, load: Load | None, recent: Recent | None) -> Backpressure:

@@ -21,6 +21,8 @@ FEW_BYTES: Final = 1024 * 1024
 FEW_ROWS: Final = 50_000
 """The same for rows of state."""
 
+_DRIVER_BYTES: Final = 4 * 1024 * 1024
+
 _COMPRESSED: Final = frozenset({".bz2", ".deflate", ".gz", ".lz4", ".snappy", ".zst"})
 """Suffixes by which Hadoop knows that a file is compressed."""
 
@@ -75,6 +77,11 @@ def has_few_lines(addresses: Iterable[str]) -> bool:
         if total > FEW_ROWS:
             return False
     return True
+
+
+def driver_can_read(rows: int, size: int) -> bool:
+    """Whether rows that a pass wrote, in files of so many bytes, are few enough for the driver to hold."""
+    return rows <= FEW_ROWS and size <= _DRIVER_BYTES
 
 
 def in_one_task(rows: DataFrame) -> DataFrame:

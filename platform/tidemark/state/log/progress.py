@@ -130,11 +130,6 @@ class OperatorProgress:
         """Whether it is a process function, which has keys and timers, and to which no element is late."""
         return self.kind in PROCESS_FUNCTIONS
 
-    @property
-    def judges_lateness(self) -> bool:
-        """Whether rows may be late to it: late rows are a share of what such operators read."""
-        return self.kind in JUDGES_OF_LATENESS
-
 
 MissingEpochs = Literal["republish", "accept"]
 """How a run may handle epochs that an output's place no longer holds: publish them again, or continue without them."""
@@ -235,6 +230,16 @@ class EpochProgress:
     def rows_late(self) -> int:
         """Rows of this epoch that were late."""
         return sum(operator.late for operator in self.operators.values())
+
+    @property
+    def judges_of_lateness(self) -> tuple[str, ...]:
+        """The uids of the operators to which rows may be late."""
+        return tuple(uid for uid, operator in self.operators.items() if operator.kind in JUDGES_OF_LATENESS)
+
+    @property
+    def rows_judged(self) -> int:
+        """Rows that these operators read in this epoch, of which ``rows_late`` are a share."""
+        return sum(self.operators[uid].rows_in for uid in self.judges_of_lateness)
 
     @property
     def rows_malformed(self) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tidemark.control.alerts.model.alert_state import LateWindow, RowCount
 from tidemark.control.model.view import JobView
 from tidemark.state.log.totals import late_and_judged
@@ -29,7 +31,7 @@ def next_window(known: LateWindow, view: JobView, now: int) -> LateWindow:
         return known
     seen = _count(view, now)
     # After a long pause the older rows would hide new late ones.
-    return LateWindow(known.lineage, seen if age >= 2 * WINDOW_MS else known.newer, seen, judged=True)
+    return replace(known, older=seen if age >= 2 * WINDOW_MS else known.newer, newer=seen)
 
 
 def is_from_start(window: LateWindow) -> bool:

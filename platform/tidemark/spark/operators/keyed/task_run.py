@@ -16,7 +16,7 @@ from tidemark.crashpoints import crash_point
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.spark.columns.arrow_batches import SMALL_ROW, unwatched
 from tidemark.spark.columns.expressions import POSITION, START, nulls_in, quoted
-from tidemark.spark.columns.few_rows import FEW_ROWS
+from tidemark.spark.columns.few_rows import driver_can_read
 from tidemark.spark.columns.schemas import no_rows
 from tidemark.spark.columns.state_files import address_of, read_files, write_folder
 from tidemark.spark.operators.base.contract import OperatorContext
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 Task = Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
 _FEW_BYTES: Final = 64 * 1024
-_FEW_PACKED_BYTES: Final = 4 * 1024 * 1024
 
 _COUNTS = (
     f"sum({ACCEPTED}) AS accepted",
@@ -95,7 +94,7 @@ class TaskOutput:
     def few_files(self, context: OperatorContext, tag: int) -> tuple[str, ...]:
         """Return the addresses of the files of a tag, where these have few rows and the driver could hold them; else none."""
         files = self.files.get(tag, ())
-        few = self.rows(tag) <= FEW_ROWS and sum(file.bytes for file in files) <= _FEW_PACKED_BYTES
+        few = driver_can_read(self.rows(tag), sum(file.bytes for file in files))
         return tuple(address_of(context.store, file.as_state_file(context.epoch)) for file in files) if few else ()
 
     def read_few(self, context: OperatorContext, tag: int, names: Mapping[str, str]) -> PassRows | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from tidemark.spark.columns.expressions import START
-from tidemark.spark.columns.few_rows import FEW_ROWS, in_one_task
+from tidemark.spark.columns.few_rows import driver_can_read, in_one_task
 from tidemark.spark.columns.state_files import address_of, read_files
 from tidemark.spark.operators.base.contract import OperatorContext, Results
 from tidemark.spark.operators.base.tables import StateTables
@@ -28,9 +28,6 @@ from tidemark.state.log.records import StateFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation
-
-_FEW_BYTES: Final = 4 * 1024 * 1024
-"""Up to so many bytes of files are read by the driver."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +49,7 @@ class WrittenRows:
     @property
     def are_few(self) -> bool:
         """Whether they are few, so that one task reads them, or the driver."""
-        return sum(file.rows for file in self.files) <= FEW_ROWS and sum(file.bytes for file in self.files) <= _FEW_BYTES
+        return driver_can_read(sum(file.rows for file in self.files), sum(file.bytes for file in self.files))
 
     def write_state(self, tables: StateTables) -> None:
         """Write the next state of keys into the table of keys; one Spark job, none where they are few."""
