@@ -112,7 +112,7 @@ def test_elements_that_an_earlier_build_kept_are_not_taken_for_results(
             windowed = keyed.window(tm.tumbling("10 ms")).trigger(tm.event_time_trigger(early=tm.count_trigger(2))).discarding()
         return {"w": windowed.aggregate(n=tm.count()).uid("w")}
 
-    monkeypatch.setattr("tidemark.spark.loop.driver.runtime_of", BufferedRuntime)
+    monkeypatch.setattr("tidemark.spark.loop.driver.runtimes_of", lambda nodes, **_: {id(node): BufferedRuntime(node) for node in nodes})
     begun = [("a", 1, 1), ("a", 2, 2), ("a", 3, 3)]
     lab.run(windows(begun), end_of_input=False)
     monkeypatch.undo()
