@@ -1,8 +1,9 @@
-"""Few lines of text files are read by a plan that is kept between epochs, as DataFrames read them."""
+"""Few lines of text, CSV and JSON files are read by a plan that is kept between epochs, as DataFrames read them."""
 
 from __future__ import annotations
 
 import gzip
+import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,11 +18,13 @@ from tidemark.state.log.progress import EpochProgress
 from tidemark.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Row, SparkSession
 
 pytestmark = pytest.mark.spark
 
 MINUTE = 60_000
+RIDES = 4
+"""Epochs of rides."""
 
 
 def lines_of_rides(epochs: int) -> list[bytes]:
@@ -29,6 +32,51 @@ def lines_of_rides(epochs: int) -> list[bytes]:
     ends = (b"\n", b"\r\n", b"\r")
     rows = ((b"a", 1), (b"b", 2), (b"a", 3))
     return [b"".join(b"%s,%d%s" % (key, epoch * MINUTE + at, ends[epoch % 3]) for key, at in rows) for epoch in range(epochs)]
+
+
+def records_of_rides(kind: str, epoch: int) -> list[str]:
+    """Return rides of an epoch as records: two that can be read, one of which the unused column is no number, and one that is torn."""
+    at = epoch * MINUTE
+    if kind == "csv":
+        return [f"a,{at + 1},1.5", f"b,{at + 2},", f"a,{at + 3},much", f"b,{at + 4}"]
+    rows = [{"k": "a", "t": at + 1, "fare": 1.5}, {"k": "b", "t": at + 2}]
+    # Two in one line, as an array.
+    return [json.dumps(rows), json.dumps({"k": "a", "t": at + 3, "fare": "much"}), '{"k": "b", "t"']
+
+
+@pytest.mark.parametrize("kind", ["csv", "json"])
+def test_records_are_read_by_a_kept_plan_too(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    passes = Passes(monkeypatch)
+    landing = tmp_path / "rides"
+    landing.mkdir()
+    for epoch in range(RIDES):
+        file = landing / f"{epoch}.{kind}"
+        file.write_text("\n".join(records_of_rides(kind, epoch)) + "\n")
+        os.utime(file, (1_600_000_000 + epoch,) * 2)
+
+    def run(name: str) -> tuple[list[EpochProgress], list[Row], list[Row]]:
+        files = tm.files(str(landing), format=kind, schema="k STRING, t BIGINT, fare DOUBLE", max_files_per_epoch=1)
+        bad = tm.OutputTag("bad")
+        rides = tm.source("rides", files, watermarks=tm.bounded_out_of_orderness("1 minute", timestamp="t"), malformed_to=bad)
+        counts = rides.key_by("k").window(tm.tumbling("1 minute")).aggregate(n=tm.count()).uid("per-minute")
+        panes, malformed = tmp_path / name / "panes", tmp_path / name / "malformed"
+        outputs = {"panes": tm.parquet(counts, str(panes)), "malformed": tm.parquet(rides.side_output(bad), str(malformed))}
+        job = tm.Job(name, outputs=outputs, store=str(tmp_path / "store"))
+        done = tm.run(job, spark=spark, clock=ManualClock(NOW), end_of_input=True)
+        for epoch in done.epochs:
+            require_conservation(epoch)
+        return list(done.epochs), *(sorted(spark.read.parquet(str(path)).collect()) for path in (panes, malformed))
+
+    passes.after(NEVER)
+    made, *rows = run("made")
+    passes.after(0)
+    epochs, panes, malformed = run("prepared")
+    assert passes.refused == {}
+    assert sum(name.startswith("process per-minute") for name in passes.ran) == RIDES
+    assert (counted(epochs), [panes, malformed]) == (counted(made), rows)
+    # Also a value that the job does not use makes a record malformed.
+    assert [row["n"] for row in panes] == [1] * 2 * RIDES
+    assert sum("much" in row["raw"] for row in malformed) == RIDES == len(malformed) / 2
 
 
 def test_lines_of_text_files_are_read_by_a_kept_plan_too(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,6 +60,15 @@ def has_few_rows(addresses: Iterable[str]) -> bool:
 
 def has_few_lines(addresses: Iterable[str]) -> bool:
     """Whether local text files have few lines together, however they end; False where that is not known, as of compressed ones."""
+    return _have_few(addresses, b"\n\r")
+
+
+def has_few_records(addresses: Iterable[str]) -> bool:
+    """Whether local files of JSON have few records together, of which a line may have several; False where that is not known."""
+    return _have_few(addresses, b"\n\r{")
+
+
+def _have_few(addresses: Iterable[str], marks: bytes) -> bool:
     total = 0
     for address in addresses:
         path = local_path(address)
@@ -73,7 +82,7 @@ def has_few_lines(addresses: Iterable[str]) -> bool:
         # It has grown since it was listed.
         if len(text) > FEW_BYTES:
             return False
-        total += text.count(b"\n") + text.count(b"\r") + 1
+        total += sum(text.count(mark) for mark in marks) + 1
         if total > FEW_ROWS:
             return False
     return True

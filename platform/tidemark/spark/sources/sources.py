@@ -20,8 +20,8 @@ from tidemark.graph.model.source_specs import DeltaTableSpec, ElementsSpec, File
 from tidemark.locations import absolute_path
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.columns.expressions import CORRUPT, SOURCE, SPLIT, quoted
-from tidemark.spark.columns.few_rows import has_few_lines, has_few_rows, in_one_task
-from tidemark.spark.columns.schemas import may_forbid_nulls, nullable, struct_of, with_all_columns
+from tidemark.spark.columns.few_rows import has_few_lines, has_few_records, has_few_rows, in_one_task
+from tidemark.spark.columns.schemas import may_forbid_nulls, nullable, struct_of
 from tidemark.spark.env.file_systems import readable
 from tidemark.spark.sources.delta_tables.table_rows import table_schema
 from tidemark.spark.sources.elements import store_elements
@@ -138,8 +138,7 @@ def read_files_of_epoch(spark: SparkSession, node: SourceNode, paths: Sequence[s
         frame = reader.format(spec.format).schema(schema).options(**options).load([escaped(path) for path in paths])
         if ordered:
             frame = frame.select(*map(quoted, frame.columns), *_file_position())
-        # With fewer columns Spark considers fewer records corrupt.
-        return with_all_columns(frame) if spec.format in MARKS_CORRUPT else frame
+        return _corrupt_by_all_columns(frame) if spec.format in MARKS_CORRUPT else frame
     if isinstance(spec, ElementsSpec):
         return reader.schema(struct_of(spec.schema).add(StructField(ROW, LongType()))).parquet(*paths)
     raise TypeError(type(spec).__name__)
@@ -205,11 +204,20 @@ def _rows_of_files(spark: SparkSession, source: SourceNode, taken: EpochInput, *
     return SourceRows(read, tuple(paths) if few else (), may_have_split=False, few_of_files=few_of_files)
 
 
+def _corrupt_by_all_columns(frame: DataFrame) -> DataFrame:
+    """Return rows that can be told to be corrupt only by reading all columns: of fewer columns Spark considers fewer records corrupt."""
+    nulls = ", ".join(f"int({quoted(name)} IS NULL)" for name in frame.columns if name != CORRUPT)
+    # It is always true, which Spark's optimizer does not know.
+    return frame.withColumn(CORRUPT, F.expr(f"if(greatest(0, 0, {nulls}) >= 0, {CORRUPT}, NULL)"))
+
+
 def _few_of_files(spec: SourceSpec) -> Callable[[Iterable[str]], bool] | None:
-    """Return what says whether files of a source have few rows; None where Spark reads them by more than a scan, or that is not known."""
-    if isinstance(spec, FilesSpec) and spec.format == "text":
-        return has_few_lines if not any(option.lower() == "linesep" for option in spec.options) else None
-    return has_few_rows if isinstance(spec, ElementsSpec) or (isinstance(spec, FilesSpec) and spec.format == "parquet") else None
+    """Return what says whether files of a source have few rows; None where that is not known."""
+    if not isinstance(spec, FilesSpec):
+        return has_few_rows if isinstance(spec, ElementsSpec) else None
+    if any(option.lower() == "linesep" for option in spec.options):
+        return None
+    return {"parquet": has_few_rows, "text": has_few_lines, "csv": has_few_lines, "json": has_few_records}.get(spec.format)
 
 
 def _no_stream(reader: DataStreamReader, schema: StructType) -> DataFrame:
