@@ -96,12 +96,18 @@ def totals_of(files: list[list[list[Any]]]) -> list[tuple[int, float]]:
     return sorted(found)
 
 
+def read_by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have Spark read what a pass wrote, as where there are many rows."""
+    for judge in ("driver_can_read", "driver_can_unpack"):
+        monkeypatch.setattr(task_run, judge, lambda rows, _: rows <= 1)
+
+
 @pytest.mark.parametrize(("few", "filtered"), some([(False, False), (False, True), (True, True), (True, False)], 2, first=1))
 def test_rows_are_counted_and_written_once(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, *, few: bool, filtered: bool
 ) -> None:
     if not few:
-        monkeypatch.setattr(task_run, "driver_can_read", lambda rows, _: rows <= 1)
+        read_by_spark(monkeypatch)
     given = written(tmp_path / "in")
     passing = [[row for row in rows if row[2] < 90 or not filtered] for rows in given]
     epochs = run(tmp_path, spark, filtered=filtered)
@@ -127,7 +133,7 @@ def test_few_rows_take_no_spark_job_of_their_own(tmp_path: Path, spark: SparkSes
     other = tmp_path / "other"
     other.mkdir()
     written(other / "in")
-    monkeypatch.setattr(task_run, "driver_can_read", lambda rows, _: rows <= 1)
+    read_by_spark(monkeypatch)
     more = [epoch.spark_jobs for epoch in run(other, spark)]
     # The results, and the side output.
     assert [after - before for before, after in zip(jobs, more, strict=True)] == [2, 2, 2]
