@@ -178,7 +178,7 @@ def _merged(one: Iterator[_KeyRun], other: Iterator[_KeyRun]) -> Iterator[_KeyRu
 
 def _keys_of(runs: Iterable[_KeyRun]) -> Iterator[KeyRows]:
     for _, found in groupby(runs, key=itemgetter(0)):
-        yield KeyRows(run for _, run in found)
+        yield KeyRows(map(itemgetter(1), found))
 
 
 def table_of(places: Sequence[Place], columns: Mapping[str, str]) -> pa.Table:

@@ -158,12 +158,12 @@ class _OpenFunction(KeyFunction):
                 name, row, time = each
                 out.add(OUTPUT if name is None else tags[name], first, (time, number), row, origin)
                 number += 1
+            elif isinstance(each, Failed):
+                self._put_aside(each, elements, out, first)
             elif isinstance(each, OutputBatch):
                 tag = OUTPUT if each.tag is None else tags[each.tag]
                 out.add_block(tag, self._block(each, first, number, out.result_schema(tag)))
                 number += each.rows.num_rows
-            else:
-                self._put_aside(each, elements, out, first)
             if out.is_full:
                 yield from out.remaining_batches()
 
