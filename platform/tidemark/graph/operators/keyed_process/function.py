@@ -54,8 +54,7 @@ class BoundFunction:
         self._has_attributes = hasattr(function, "__dict__") and not isinstance(function, FunctionType)
         found: list[Any] = [getattr(function, name, function) for name in methods]
         self.inputs: tuple[Callable[..., Any], ...] = tuple(found)
-        self.on_timer: Callable[[int, ProcessContext], Iterable[Row] | None] = getattr(function, "on_timer", None) or self._no_timer
-        """Handles a timer."""
+        self._on_timer: Callable[..., Any] | None = getattr(function, "on_timer", None)
 
     def open(self, ctx: ProcessContext) -> None:
         """Call the user's ``open``, once per task."""
@@ -75,7 +74,13 @@ class BoundFunction:
         if self._has_attributes:
             vars(self._function)[STATES] = states
 
-    def _no_timer(self, timestamp: int, ctx: ProcessContext) -> Iterable[Row] | None:
-        del timestamp, ctx
-        name = getattr(self._function, "__name__", type(self._function).__name__)
-        raise UserCodeError(f"{name} sets timers and has no on_timer", fix="give it on_timer(self, timestamp, ctx)")
+    def on_timer(self, timestamp: int, ctx: ProcessContext) -> Iterable[Row] | None:
+        """Handle a timer.
+
+        Raises:
+            UserCodeError: the function sets timers, and has no ``on_timer``.
+        """
+        if self._on_timer is None:
+            name = getattr(self._function, "__name__", type(self._function).__name__)
+            raise UserCodeError(f"{name} sets timers and has no on_timer", fix="give it on_timer(self, timestamp, ctx)")
+        return self._on_timer(timestamp, ctx)  # type: ignore[no-any-return]
