@@ -15,6 +15,7 @@ import tidemark as tm
 from tests.engine.lab import Lab, elements
 from tests.seeds import some
 from tidemark.spark.operators.keyed import task_run
+from tidemark.spark.operators.keyed.task_run import TaskOutput
 from tidemark.spark.prepared.prepared_pass import PreparedPass
 from tidemark.spark.prepared.prepared_plan import PassRows
 from tidemark.state.log.progress import EpochProgress
@@ -96,12 +97,18 @@ def totals_of(files: list[list[list[Any]]]) -> list[tuple[int, float]]:
     return sorted(found)
 
 
+def read_by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have Spark read what a pass wrote, as where there are many rows."""
+    for judge in ("driver_can_read", "driver_can_unpack"):
+        monkeypatch.setattr(task_run, judge, lambda rows, _: rows <= 1)
+
+
 @pytest.mark.parametrize(("few", "filtered"), some([(False, False), (False, True), (True, True), (True, False)], 2, first=1))
 def test_rows_are_counted_and_written_once(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, *, few: bool, filtered: bool
 ) -> None:
     if not few:
-        monkeypatch.setattr(task_run, "driver_can_read", lambda rows, _: rows <= 1)
+        read_by_spark(monkeypatch)
     given = written(tmp_path / "in")
     passing = [[row for row in rows if row[2] < 90 or not filtered] for rows in given]
     epochs = run(tmp_path, spark, filtered=filtered)
@@ -127,10 +134,32 @@ def test_few_rows_take_no_spark_job_of_their_own(tmp_path: Path, spark: SparkSes
     other = tmp_path / "other"
     other.mkdir()
     written(other / "in")
-    monkeypatch.setattr(task_run, "driver_can_read", lambda rows, _: rows <= 1)
+    read_by_spark(monkeypatch)
     more = [epoch.spark_jobs for epoch in run(other, spark)]
     # The results, and the side output.
     assert [after - before for before, after in zip(jobs, more, strict=True)] == [2, 2, 2]
+
+
+@pytest.mark.parametrize("fit", [True, False])
+def test_more_rows_are_read_by_the_driver_while_they_fit_unpacked(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, *, fit: bool
+) -> None:
+    monkeypatch.setattr(task_run, "driver_can_read", lambda *_: False)
+    if not fit:
+        monkeypatch.setattr(task_run, "UNPACKED_BYTES", 0)
+    found: list[bool] = []
+    as_it_is = TaskOutput.read_few
+
+    def noted(self: TaskOutput, *arguments: Any) -> PassRows | None:
+        rows = as_it_is(self, *arguments)
+        found.append(rows is not None)
+        return rows
+
+    monkeypatch.setattr(TaskOutput, "read_few", noted)
+    given = written(tmp_path / "in")
+    run(tmp_path, spark, only="totals")
+    assert found == [fit] * 3
+    assert read(tmp_path / "totals", "k", "total") == totals_of(given)
 
 
 def test_few_rows_behind_a_filter_are_made_by_a_plan_that_is_kept(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidemark.errors import UserCodeError
 from tidemark.semantics.keyed_process.context import Row
-from tidemark.semantics.keyed_process.walk import Emitted, Failed, KeyWalk, Output, OutputBatch, Turn
+from tidemark.semantics.keyed_process.walk import Emitted, Failed, KeyWalk, Output, OutputBatch, Walked
 from tidemark.semantics.user_rows import name_of, require_row, rows_of
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class BatchWalk(KeyWalk[ElementBatch]):
 
     start = 0
 
-    def _process(self, elements: Iterable[ElementBatch], turn: Turn) -> Iterator[Emitted]:
+    def _process(self, elements: Iterable[ElementBatch], walked: Walked) -> Iterator[Emitted]:
         now, times, timers = self._now, self.times, self._timers
         for batch in elements:
             instants: list[int] = batch.times.to_pylist()
@@ -49,10 +49,10 @@ class BatchWalk(KeyWalk[ElementBatch]):
             while start < len(instants):
                 now.watermark = times.watermark_at(instants[start])
                 if timers.are_due(now):
-                    yield from self._fire(turn)
+                    yield from self._fire(walked)
                 stop = self._stop(instants, start)
-                turn.walked.elements += stop - start
-                yield from self._call(batch, start, stop, turn)
+                walked.elements += stop - start
+                yield from self._call(batch, start, stop, walked)
                 start = self.start = stop
 
     def _stop(self, instants: Sequence[int], start: int) -> int:
@@ -63,7 +63,7 @@ class BatchWalk(KeyWalk[ElementBatch]):
         # The timers up to W(n-1) have fired, so that it depends on the times of elements alone when this one is due.
         return bisect_left(instants, due + times.bound + 1, lo=start + 1)
 
-    def _call(self, elements: ElementBatch, start: int, stop: int, turn: Turn) -> Iterator[Emitted]:
+    def _call(self, elements: ElementBatch, start: int, stop: int, walked: Walked) -> Iterator[Emitted]:
         batch, process, context = elements.part(start, stop), self.function.inputs[0], self._context
         newest = batch.times[-1].as_py()
         self.start, self._now.timestamp, context.timestamps = start, newest, batch.times
@@ -76,14 +76,14 @@ class BatchWalk(KeyWalk[ElementBatch]):
         if failure is None:
             yield from emitted
         elif stop - start == 1:
-            turn.walked.failed += 1
+            walked.failed += 1
             yield Failed(first_row(batch.rows), newest, failure)
         else:
             # One call for each: those that fail alone are put aside alone.
             for number in range(start, stop):
                 self._now.watermark = self.times.watermark_at(elements.times[number].as_py())
-                yield from self._fire(turn)
-                yield from self._call(elements, number, number + 1, turn)
+                yield from self._fire(walked)
+                yield from self._call(elements, number, number + 1, walked)
 
     def _outputs(self, returned: object, name: str, time: int) -> Iterator[Emitted]:
         pending = self._context.pending_outputs

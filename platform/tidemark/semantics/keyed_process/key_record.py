@@ -33,7 +33,7 @@ Stored = Entry | list[Entry] | dict[object, Entry]
 """A value, reducing or aggregating state has one entry, a list state several, a map state one by key."""
 
 
-@dataclass
+@dataclass(slots=True)
 class KeyRecord:
     """The states that have entries, by name, and the timers, by domain."""
 
@@ -54,7 +54,9 @@ class KeyRecord:
 
         That is when a timer fires, or, for a key without timers, when the last of its entries expires, and nothing is kept any more.
         """
-        event, processing = self.next_timer("event"), self.next_timer("processing")
+        timers = self.timers
+        event = self.next_timer("event") if timers["event"] else None
+        processing = self.next_timer("processing") if timers["processing"] else None
         if event is not None or processing is not None:
             return event, processing
         last: dict[TimeDomain, list[int]] = {"event": [], "processing": []}

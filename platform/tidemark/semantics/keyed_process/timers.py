@@ -33,9 +33,12 @@ class KeyTimers:
 
     def begin_key(self, record: KeyRecord) -> None:
         """Make them the timers of a key."""
-        self._timers = record.timers
-        self._begin("event", self.event_queue, record.timers["event"])
-        self._begin("processing", self.processing_queue, record.timers["processing"])
+        self._timers = timers = record.timers
+        # Most keys begin without timers, after one that left none.
+        if timers["event"] or self.event_queue or self._named["event"]:
+            self._begin("event", self.event_queue, timers["event"])
+        if timers["processing"] or self.processing_queue or self._named["processing"]:
+            self._begin("processing", self.processing_queue, timers["processing"])
 
     def _begin(self, domain: TimeDomain, queue: list[_Queued], timers: set[Timer]) -> None:
         named = self._named[domain]
@@ -110,10 +113,11 @@ class KeyTimers:
             self._undo.append(partial(self._put, domain, timer))
 
     def _put(self, domain: TimeDomain, timer: Timer) -> None:
+        time, name = timer
         self._timers[domain].add(timer)
-        if timer.name is not None:
-            self._named[domain][timer.name] = timer
-        heapq.heappush(self.event_queue if domain == "event" else self.processing_queue, _queued(timer))
+        if name is not None:
+            self._named[domain][name] = timer
+        heapq.heappush(self.event_queue if domain == "event" else self.processing_queue, (time, name is not None, name or ""))
 
     def _take(self, domain: TimeDomain, timer: Timer) -> None:
         self._timers[domain].discard(timer)

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from tidemark.errors import UserCodeError
@@ -15,7 +16,7 @@ from tidemark.semantics.keyed_process.key_record import KeyRecord
 from tidemark.semantics.keyed_process.states import STATES, State, Undo, begin_lifetimes, drop_expired
 from tidemark.semantics.keyed_process.timers import KeyTimers
 from tidemark.semantics.keyed_process.times import EpochTimes, Now
-from tidemark.semantics.user_rows import describe_failure, name_of, parts_of, require_row
+from tidemark.semantics.user_rows import MAX_ROWS, describe_failure, name_of, parts_of, require_row
 from tidemark.semantics.windows.windows import TimeDomain
 
 if TYPE_CHECKING:
@@ -82,13 +83,6 @@ class Walked:
     expired: int = 0
 
 
-class Turn(NamedTuple):
-    """The walk through one key: the firings of its timers, and the counts."""
-
-    firings: _Firings
-    walked: Walked
-
-
 E = TypeVar("E")
 
 
@@ -115,6 +109,7 @@ class KeyWalk(ABC, Generic[E]):
     broadcast: Mapping[str, Mapping[Any, Any]] = field(default_factory=dict)
     _now: Now = field(init=False)
     _context: ProcessContext = field(init=False)
+    _pending: Sequence[tuple[str, Any]] = field(init=False)
     _undo: Undo | None = field(init=False)
     _timers: KeyTimers = field(init=False)
     _states: Mapping[str, State] = field(init=False)
@@ -126,6 +121,7 @@ class KeyWalk(ABC, Generic[E]):
         self.timer: int | None = None
         self._now = Now(self.times.before, self.times.processing_time)
         self._context = ProcessContext(self._now, self.tags, self.broadcast)
+        self._pending = self._context.pending_outputs
         self._undo = [] if self.forgives else None
         self._timers = KeyTimers(self._undo)
         self._states = {name: STATES[each.kind](each, self._now, self._undo) for name, each in self.declarations.items()}
@@ -159,11 +155,10 @@ class KeyWalk(ABC, Generic[E]):
         context.begin_key(key, timers)
         for state in self._handles:
             state.begin_key(record)
-        turn = Turn(_Firings(key), walked)
-        yield from self._process(elements, turn)
+        yield from self._process(elements, walked)
         now.watermark = self.times.watermark
         if timers.are_due(now):
-            yield from self._fire(turn)
+            yield from self._fire(walked)
         context.begin_key(None, None)
         for state in self._handles:
             state.begin_key(None)
@@ -171,34 +166,48 @@ class KeyWalk(ABC, Generic[E]):
             walked.expired += drop_expired(record, self.declarations, now)
 
     @abstractmethod
-    def _process(self, elements: Iterable[E], turn: Turn) -> Iterator[Emitted]:
+    def _process(self, elements: Iterable[E], walked: Walked) -> Iterator[Emitted]:
         """Process a key's elements, and the timers that are due before each."""
 
-    def _fire(self, turn: Turn) -> Iterator[Emitted]:
-        undo = self._undo
-        turn.firings.begin()
-        while (due := self._timers.due(self._now)) is not None:
-            domain, timer = due
-            turn.firings.count(domain, timer.time)
-            turn.walked.fired += 1
-            self.timer, self._context.timer_name = timer
-            self._context.time_domain = domain
-            self._now.timestamp = timer.time
+    def _fire(self, walked: Walked) -> Iterator[Emitted]:
+        undo, now, context, timers, on_timer = self._undo, self._now, self._context, self._timers, self.function.on_timer
+        pending, standing = self._pending, 0
+        latest: dict[TimeDomain, int] = {}
+        while (due := timers.due(now)) is not None:
+            domain, (time, name) = due
+            # Each late element may set a timer that is due at once: only firings that do not move on, between two elements, are counted.
+            if domain not in latest or time > latest[domain]:
+                latest[domain] = time
+            else:
+                standing += 1
+                if standing > MAX_FIRINGS:
+                    raise self._endless(time)
+            walked.fired += 1
+            self.timer, context.timer_name, context.time_domain, now.timestamp = time, name, domain, time
             if undo is None:
-                yield from self._outputs(self.function.on_timer(timer.time, self._context), "on_timer", timer.time)
+                returned = on_timer(time, context)
+                if returned is not None or pending:
+                    yield from self._outputs(returned, "on_timer", time)
             else:
                 # A timer that fired stays so, whatever its call does.
                 undo.clear()
-                yield from self._forgiving(partial(self.function.on_timer, timer.time), None, timer.time, turn)
-            self.timer = self._context.timer_name = self._context.time_domain = None
+                yield from self._forgiving(partial(on_timer, time), None, time, walked)
+            self.timer = context.timer_name = context.time_domain = None
 
-    def _forgiving(self, call: partial[Any], row: Row | None, time: int, turn: Turn) -> Iterator[Emitted]:
+    def _endless(self, time: int) -> UserCodeError:
+        key = dict(self._context.current_key)
+        return UserCodeError(
+            f"timers of the key {key} fired more than {MAX_FIRINGS:,} times between two elements, at {time} or before",
+            fix="have on_timer set a later time than the one that it is called with",
+        )
+
+    def _forgiving(self, call: partial[Any], row: Row | None, time: int, walked: Walked) -> Iterator[Emitted]:
         """Yield what a call emits, or, if it fails, that; ``row`` is its element, None for a timer."""
         failure, emitted = self._attempt(call, time)
         if failure is None:
             yield from emitted
         else:
-            turn.walked.failed += 1
+            walked.failed += 1
             yield Failed(row, time, failure)
 
     def _attempt(self, call: partial[Any], time: int) -> tuple[str | None, list[Emitted]]:
@@ -215,9 +224,11 @@ class KeyWalk(ABC, Generic[E]):
 
     def _outputs(self, returned: object, name: str, time: int) -> Iterator[Emitted]:
         """Yield the rows of a call, main and tagged ones in the order in which they were emitted."""
-        context, pending = self._context, self._context.pending_outputs
-        for number, row in enumerate(parts_of(returned, name)):
-            require_row(row, number, name)
+        context, pending = self._context, self._pending
+        rows = returned if type(returned) is GeneratorType else parts_of(returned, name)
+        for number, row in enumerate(rows):
+            if type(row) is not dict or number >= MAX_ROWS:
+                require_row(row, number, name)
             if pending:
                 for tag, other in context.take_outputs():
                     yield Output(tag, other, time)
@@ -231,10 +242,10 @@ class KeyWalk(ABC, Generic[E]):
 class ElementWalk(KeyWalk[tuple[Row, int, int]]):
     """Calls the function for each element: its row, its time, and the number of its input."""
 
-    def _process(self, elements: Iterable[tuple[Row, int, int]], turn: Turn) -> Iterator[Emitted]:
-        now, context, times, inputs, undo, walked = self._now, self._context, self.times, self.function.inputs, self._undo, turn.walked
+    def _process(self, elements: Iterable[tuple[Row, int, int]], walked: Walked) -> Iterator[Emitted]:
+        now, context, times, inputs, undo = self._now, self._context, self.times, self.function.inputs, self._undo
         event, processing, at = self._timers.event_queue, self._timers.processing_queue, times.processing_time
-        pending = context.pending_outputs
+        pending = self._pending
         before, after, behind = times.before, times.watermark, times.bound + 1
         for row, time, number in elements:
             # This is ``times.watermark_at(time)``, without a call for each element: built-in functions are calls, too.
@@ -243,7 +254,7 @@ class ElementWalk(KeyWalk[tuple[Row, int, int]]):
             watermark = watermark if watermark > before else before  # noqa: FURB136
             now.watermark = watermark
             if (event and event[0][0] <= watermark) or (processing and processing[0][0] <= at):
-                yield from self._fire(turn)
+                yield from self._fire(walked)
             walked.elements += 1
             now.timestamp = time
             if undo is None:
@@ -252,30 +263,5 @@ class ElementWalk(KeyWalk[tuple[Row, int, int]]):
                     yield from self._outputs(returned, name_of(inputs[number]), time)
             else:
                 # What the function does to the element is undone, too.
-                for each in self._forgiving(partial(inputs[number], dict(row)), row, time, turn):
+                for each in self._forgiving(partial(inputs[number], dict(row)), row, time, walked):
                     yield each._replace(number=number) if isinstance(each, Failed) else each
-
-
-class _Firings:
-    """Counts the firings of a key that do not move on, between two elements: each late element may set a timer that is due at once."""
-
-    def __init__(self, key: Mapping[str, object]) -> None:
-        self._key = key
-        self._latest: dict[TimeDomain, int] = {}
-        self._standing = 0
-
-    def begin(self) -> None:
-        self._latest.clear()
-        self._standing = 0
-
-    def count(self, domain: TimeDomain, time: int) -> None:
-        latest = self._latest.get(domain)
-        if latest is None or time > latest:
-            self._latest[domain] = time
-            return
-        self._standing += 1
-        if self._standing > MAX_FIRINGS:
-            raise UserCodeError(
-                f"timers of the key {dict(self._key)} fired more than {MAX_FIRINGS:,} times between two elements, at {time} or before",
-                fix="have on_timer set a later time than the one that it is called with",
-            )

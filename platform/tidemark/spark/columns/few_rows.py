@@ -23,6 +23,12 @@ FEW_ROWS: Final = 50_000
 
 _DRIVER_BYTES: Final = 4 * 1024 * 1024
 
+UNPACKED_BYTES: Final = 64 * 1024 * 1024
+"""Up to so many bytes of rows that were packed are in the driver at once."""
+
+_PACKED_ROWS: Final = 500_000
+_PACKED_BYTES: Final = 16 * 1024 * 1024
+
 _COMPRESSED: Final = frozenset({".bz2", ".deflate", ".gz", ".lz4", ".snappy", ".zst"})
 """Suffixes by which Hadoop knows that a file is compressed."""
 
@@ -91,6 +97,11 @@ def _have_few(addresses: Iterable[str], marks: bytes) -> bool:
 def driver_can_read(rows: int, size: int) -> bool:
     """Whether rows that a pass wrote, in files of so many bytes, are few enough for the driver to hold."""
     return rows <= FEW_ROWS and size <= _DRIVER_BYTES
+
+
+def driver_can_unpack(rows: int, size: int) -> bool:
+    """Whether packed rows, in files of so many bytes, are few enough for the driver, which unpacks and writes them with Arrow."""
+    return rows <= _PACKED_ROWS and size <= _PACKED_BYTES
 
 
 def in_one_task(rows: DataFrame) -> DataFrame:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from itertools import chain, islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def coerce_batch(rows: Sequence[Mapping[str, object]], schema: pa.Schema) -> pa.
 
     columns = []
     for field in schema:
-        values = [row.get(field.name) for row in rows]
+        values = _column(rows, field.name)
         if _NONE in set(map(type, values)):
             _raise_for_mistyped(rows, field.name, schema.names)
         try:
@@ -85,6 +86,15 @@ def coerce_batch(rows: Sequence[Mapping[str, object]], schema: pa.Schema) -> pa.
         except MisfitError as misfit:
             raise misfit.within(field.name) from None
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _column(rows: Sequence[Mapping[str, object]], name: str) -> list[object]:
+    """Return the value of a name in each row; None in those that do not have it."""
+    try:
+        # Most rows name all columns; this takes half the time.
+        return list(map(itemgetter(name), rows))
+    except KeyError:
+        return [row.get(name) for row in rows]
 
 
 def _raise_for_mistyped(rows: Sequence[Mapping[str, object]], name: str, names: Sequence[str]) -> None:

@@ -56,8 +56,8 @@ class Emission:
         return self._results if isinstance(self._results, Results) and self._results.files else None
 
     def read_rows(self, output: BoundSink) -> PassRows | None:
-        """Return the results as they are, for an output that adds them, where they are few and the driver can read them; None otherwise."""
-        results = self.few
+        """Return the results as they are, for an output that adds them, where the driver can read them; None otherwise."""
+        results = self._results if isinstance(self._results, Results) else None
         return None if results is None or results.read is None or output.changes is not None else results.read()
 
     def other_plan(self, plan: StatelessPlan, numbers: Sequence[int]) -> tuple[StatelessPlan, Observation]:

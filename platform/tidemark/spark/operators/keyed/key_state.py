@@ -56,9 +56,9 @@ EMPTY_VERSION = Version()
 
 def newest_version(rows: KeyRows, more: Sequence[str] = ()) -> Version:
     """Return the newest version of a key; versions come newest first. ``more`` are the columns of the operator kind."""
-    run = next(rows.of(VERSION), None)
-    if run is None:
+    if not rows.has(VERSION):
         return EMPTY_VERSION
+    run = next(rows.of(VERSION))
     state, due, timer, oldest, *found = run.first((STATE, DUE, TIMER, OLDEST, *more))
     if state is None:
         return EMPTY_VERSION

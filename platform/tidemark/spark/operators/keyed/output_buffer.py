@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidemark.errors import UserCodeError
@@ -69,6 +70,9 @@ class OutputBuffer:
         self._blocks: dict[int, list[Block]] = {}
         self._rows = 0
         self._batches: set[int] = set()
+        self._newest: pa.RecordBatch | None = None
+        self.is_full = False
+        """Whether enough rows were collected."""
 
     def add(
         self, tag: int, place: Place, values: tuple[object, ...] = (), result: Mapping[str, object] | None = None, origin: object = ""
@@ -88,7 +92,10 @@ class OutputBuffer:
         # This is ``_Added(...)``, in half the time.
         section.append(tuple.__new__(_Added, (place, values, result, origin)))
         self._rows += 1
-        self._batches.add(id(place.batch))
+        if place.batch is not self._newest:
+            self._hold(place.batch)
+        if self._rows >= MAX_ROWS:
+            self.is_full = True
 
     def add_block(self, tag: int, block: Block) -> None:
         """Add rows; their results have the names and types of the shape's ``results``, in its order."""
@@ -97,7 +104,16 @@ class OutputBuffer:
             return
         self._blocks.setdefault(tag, []).append(block)
         self._rows += block.size
-        self._batches.add(id(block.place.batch))
+        self._hold(block.place.batch)
+        if self._rows >= MAX_ROWS:
+            self.is_full = True
+
+    def _hold(self, batch: pa.RecordBatch) -> None:
+        """Count a batch that rows refer to."""
+        self._newest = batch
+        self._batches.add(id(batch))
+        if len(self._batches) >= MAX_BATCHES:
+            self.is_full = True
 
     def result_schema(self, tag: int) -> pa.Schema:
         """Return the columns of a tag's results as the function names them."""
@@ -106,11 +122,6 @@ class OutputBuffer:
         shape = self._shapes[tag]
         kinds = {shown: self._schema.field(name).type for name, shown in shape.results.items()}
         return pa.schema([pa.field(shown, kind, nullable=shown not in shape.required) for shown, kind in kinds.items()])
-
-    @property
-    def is_full(self) -> bool:
-        """Whether enough rows were collected."""
-        return self._rows >= MAX_ROWS or len(self._batches) >= MAX_BATCHES
 
     def full_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the collected rows, once there are enough."""
@@ -129,6 +140,7 @@ class OutputBuffer:
             yield self._of_blocks(tag, self._shapes[tag], blocks)
         self._blocks = {}
         self._sections, self._rows, self._batches = {}, 0, set()
+        self._newest, self.is_full = None, False
 
     def _batch(self, tag: int, shape: Shape, section: Sequence[_Added]) -> pa.RecordBatch:
         import pyarrow as pa
@@ -174,14 +186,14 @@ class OutputBuffer:
 
         names = self._shapes[tag].results
         known = frozenset(names.values())
-        for row, origin in zip(rows, origins, strict=True):
-            if not row.keys() <= known:
-                unknown = [name for name in row if name not in known]
-                raise UserCodeError(
-                    f"{self._function} returned a row with a column {unknown[0]!r}, which it does not declare, {origin}",
-                    fix=f"name it in returns=..., or return only {', '.join(names.values())}",
-                    uid=self._uid,
-                )
+        if not known.issuperset(chain.from_iterable(rows)):
+            row, origin = next((row, origin) for row, origin in zip(rows, origins, strict=True) if not row.keys() <= known)
+            unknown = [name for name in row if name not in known]
+            raise UserCodeError(
+                f"{self._function} returned a row with a column {unknown[0]!r}, which it does not declare, {origin}",
+                fix=f"name it in returns=..., or return only {', '.join(names.values())}",
+                uid=self._uid,
+            )
         schema = self.result_schema(tag)
         try:
             made = coerce_batch(rows, schema)

@@ -178,33 +178,26 @@ def _merged(one: Iterator[_KeyRun], other: Iterator[_KeyRun]) -> Iterator[_KeyRu
 
 def _keys_of(runs: Iterable[_KeyRun]) -> Iterator[KeyRows]:
     for _, found in groupby(runs, key=itemgetter(0)):
-        yield KeyRows(run for _, run in found)
+        yield KeyRows(map(itemgetter(1), found))
 
 
 def table_of(places: Sequence[Place], columns: Mapping[str, str]) -> pa.Table:
     """Return rows of any batches, in order, with these columns; ``columns`` are names in the batches by names in the result."""
+    import numpy as np
     import pyarrow as pa
 
-    numbers: dict[int, list[int]] = {}
-    batches: dict[int, pa.RecordBatch] = {}
-    for place in places:
-        batches.setdefault(id(place.batch), place.batch)
-        numbers.setdefault(id(place.batch), []).append(place.number)
-    parts = [_named(batch, columns).take(pa.array(numbers[key], pa.int32())) for key, batch in batches.items()]
-    table = pa.Table.from_batches(parts)
-    if len(parts) > 1:
-        # The rows are grouped by batch; restore the requested order.
-        following = {}
-        reached = 0
-        for key in batches:
-            following[key] = reached
-            reached += len(numbers[key])
-        order = []
-        for place in places:
-            order.append(following[id(place.batch)])
-            following[id(place.batch)] += 1
-        table = table.take(pa.array(order, pa.int64()))
-    return table
+    batches = {id(place.batch): place.batch for place in places}
+    numbers = np.array([place.number for place in places], np.int32)
+    if len(batches) == 1:
+        (batch,) = batches.values()
+        return pa.Table.from_batches([_named(batch, columns).take(pa.array(numbers))])
+    nth = {key: number for number, key in enumerate(batches)}
+    of_batch = np.array([nth[id(place.batch)] for place in places], np.int32)
+    parts = [_named(batch, columns).take(pa.array(numbers[of_batch == nth[key]])) for key, batch in batches.items()]
+    # The rows are grouped by batch; restore the requested order.
+    order = np.empty(len(places), np.int64)
+    order[np.argsort(of_batch, kind="stable")] = np.arange(len(places))
+    return pa.Table.from_batches(parts).take(pa.array(order))
 
 
 class RowReader:

@@ -132,7 +132,8 @@ class KeyTask:
         except UserCodeError as error:
             raise UserCodeError(error.what, fix=error.fix, uid=self.errors.uid) from None
         try:
-            result = yield from function.run(KeyCall(key, before, rows, clock, out))
+            # This is ``KeyCall(...)``, in half the time.
+            result = yield from function.run(tuple.__new__(KeyCall, (key, before, rows, clock, out)))
         except Exception as error:
             if function.read_only:
                 raise

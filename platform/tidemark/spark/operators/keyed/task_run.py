@@ -16,7 +16,7 @@ from tidemark.crashpoints import crash_point
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.spark.columns.arrow_batches import SMALL_ROW, unwatched
 from tidemark.spark.columns.expressions import POSITION, START, nulls_in, quoted
-from tidemark.spark.columns.few_rows import driver_can_read
+from tidemark.spark.columns.few_rows import UNPACKED_BYTES, driver_can_read, driver_can_unpack
 from tidemark.spark.columns.schemas import no_rows
 from tidemark.spark.columns.state_files import address_of, read_files, write_folder
 from tidemark.spark.operators.base.contract import OperatorContext
@@ -98,7 +98,7 @@ class TaskOutput:
         return tuple(address_of(context.store, file.as_state_file(context.epoch)) for file in files) if few else ()
 
     def read_few(self, context: OperatorContext, tag: int, names: Mapping[str, str]) -> PassRows | None:
-        """Return packed rows, read by the driver; None where they are not few, or Arrow does not write them as Spark does.
+        """Return packed rows, read by the driver; None where they are too many, or Arrow does not write them as Spark does.
 
         Args:
             context: of the epoch.
@@ -107,10 +107,16 @@ class TaskOutput:
         """
         packed = self.packed[tag]
         schema = T.StructType([T.StructField(name, packed[stored].dataType) for stored, name in names.items()])
-        if not self.few_files(context, tag) or not is_writable(schema):
+        files = self.files.get(tag, ())
+        if not files or not driver_can_unpack(self.rows(tag), sum(file.bytes for file in files)) or not is_writable(schema):
             return None
-        values = (read_parquet(context.store, file.path, [DATA]).column(DATA) for file in self.files.get(tag, ()))
-        parts = [unpacked(value).select(list(names)).rename_columns(list(names.values())) for each in values for value in each]
+        parts, size = [], 0
+        for file in files:
+            for value in read_parquet(context.store, file.path, [DATA]).column(DATA):
+                parts.append(unpacked(value).select(list(names)).rename_columns(list(names.values())))
+                size += parts[-1].nbytes
+                if size > UNPACKED_BYTES:
+                    return None
         return PassRows(pa.concat_tables(parts), schema, ())
 
     def count(self, name: str) -> int:

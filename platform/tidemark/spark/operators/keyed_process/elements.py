@@ -69,6 +69,8 @@ class ElementRows:
     @property
     def accepted(self) -> list[int]:
         """The elements that did not fail, by input."""
+        if len(self.taken) == 1:
+            return [self.taken[0] - self.failed[0]]
         return [taken - failed for taken, failed in zip(self.taken, self.failed, strict=True)]
 
     @property

@@ -128,47 +128,63 @@ class _OpenFunction(KeyFunction):
 
     def run(self, call: KeyCall) -> KeyRun:
         """Add the rows that the function emits for a key, and elements that failed; return the key's next version."""
-        walked, out, first = self._walked, call.out, call.rows.first
+        walked = self._walked
         record = read_record(call.before.more, self.states, self.declared.times)
         timers, expired = _count_timers(record), walked.expired
         elements, emitted = self._walk(call, record)
-        tags, origin, number = self.declared.tags, _Origin(call.key), 0
         try:
-            for each in emitted:
-                if isinstance(each, Output):
-                    tag = OUTPUT if each.tag is None else tags[each.tag]
-                    out.add(tag, first, (each.time, number), each.row, origin)
-                    number += 1
-                elif isinstance(each, Failed):
-                    self._put_aside(each, elements, out, first)
-                else:
-                    tag = OUTPUT if each.tag is None else tags[each.tag]
-                    out.add_block(tag, self._block(each, first, number, out.result_schema(tag)))
-                    number += each.rows.num_rows
-                if out.is_full:
-                    yield from out.remaining_batches()
+            yield from self._add(emitted, elements, call)
         except Exception as error:
             raise self._described(error, elements) from error
-        after = self._version(record)
-        self._timers += _count_timers(record) - timers
+        after = self._version(record, timers)
         if after.state is None and call.before.state is not None:
             if walked.expired > expired:
                 self._expired += 1
             else:
                 self._emptied += 1
         accepted, failed = elements.accepted, elements.failed
+        if len(failed) == 1:
+            return KeyResult(after, accepted[0], failed[0])
         for number, counted in enumerate((accepted, failed)):
             self._second[number] += sum(counted[1:])
         return KeyResult(after, accepted=sum(accepted), refused=sum(failed))
 
+    def _add(self, emitted: Iterator[Emitted], elements: ElementRows | ElementBatches, call: KeyCall) -> Iterator[pa.RecordBatch]:
+        """Add what the walk through a key emits, and yield the batches that are full."""
+        out, first, tags, number = call.out, call.rows.first, self.declared.tags, 0
+        origin = _Origin(call.key)
+        for each in emitted:
+            if type(each) is Output:
+                name, row, time = each
+                out.add(OUTPUT if name is None else tags[name], first, (time, number), row, origin)
+                number += 1
+            elif isinstance(each, Failed):
+                self._put_aside(each, elements, out, first)
+            elif isinstance(each, OutputBatch):
+                tag = OUTPUT if each.tag is None else tags[each.tag]
+                out.add_block(tag, self._block(each, first, number, out.result_schema(tag)))
+                number += each.rows.num_rows
+            if out.is_full:
+                yield from out.remaining_batches()
+
+    def _version(self, record: KeyRecord, timers: int) -> Version:
+        """Return the version of a key after the epoch, and count its timers, of which there were some before."""
+        if record.is_empty:
+            self._timers -= timers
+            return EMPTY_VERSION
+        self._timers += _count_timers(record) - timers
+        due, timer = record.deadlines(self.states)
+        return Version(LIVE, due, timer, None, write_record(record, self.states))
+
     def _walk(self, call: KeyCall, record: KeyRecord) -> tuple[ElementRows | ElementBatches, Iterator[Emitted]]:
         """Return a key's elements, and what the walk through them emits."""
         walk, columns = self.walk, self.declared.elements
-        if isinstance(walk, BatchWalk):
+        # To ask for the class of a walk, which is abstract, takes as long as to make its rows.
+        if self.declared.by_batch and isinstance(walk, BatchWalk):
             batches = ElementBatches(call.rows, columns[0] if columns else {}, walk)
             return batches, walk.run(call.key, record, batches, self._walked)
         rows = ElementRows(call.rows, columns, self._walked)
-        return rows, walk.run(call.key, record, rows, self._walked)
+        return rows, walk.run(call.key, record, rows, self._walked)  # type: ignore[arg-type]
 
     def _block(self, emitted: OutputBatch, place: Place, number: int, schema: pa.Schema) -> Block:
         """Return the rows that were emitted at once; ``number`` is that of the first among those of the key."""
@@ -187,12 +203,6 @@ class _OpenFunction(KeyFunction):
             one = len(self.declared.methods) == 1
             made = (failed.error,) if one else (failed.error, ("first", "second")[failed.number], _as_json(failed.row))
             out.add(FAILED_ROW, elements.place, made)
-
-    def _version(self, record: KeyRecord) -> Version:
-        if record.is_empty:
-            return EMPTY_VERSION
-        due, timer = record.deadlines(self.states)
-        return Version(LIVE, due, timer, None, write_record(record, self.states))
 
     def _described(self, error: Exception, elements: ElementRows | ElementBatches) -> UserCodeError:
         """Return the error of a call, with its element or timer, and the line of the user's code."""
@@ -214,11 +224,13 @@ class _OpenFunction(KeyFunction):
         out.add(KEY_NOTE, place, (*numbers, *self._second))
 
 
-@dataclass(frozen=True)
 class _Origin:
-    """A key, as errors of its results show it."""
+    """A key, as errors of its results show it; made for each key, as what takes little time to make."""
 
-    key: Mapping[str, object]
+    __slots__ = ("key",)
+
+    def __init__(self, key: Mapping[str, object]) -> None:
+        self.key = key
 
     def __str__(self) -> str:
         return origin_of(self.key)

@@ -80,10 +80,10 @@ class WrittenRows:
         return pa.concat_tables([read_parquet(self.context.store, file.path) for file in self.files], promote_options="default")
 
     def _few_results(self) -> PassRows | None:
-        """Return the results; None where Arrow does not write them as Spark does."""
+        """Return the results; None where they are not few, or Arrow does not write them as Spark does."""
         names = {name: result_name(number) for number, name in enumerate(self.frames.program.result_columns)}
         schema = T.StructType([T.StructField(name, self.schema[found].dataType) for name, found in names.items()])
-        if not is_writable(schema):
+        if not self.are_few or not is_writable(schema):
             return None
         emitted = self._rows.filter(self._rows.column(EMITS))
         return PassRows(_typed({name: emitted.column(found) for name, found in names.items()}, schema), schema, ())
