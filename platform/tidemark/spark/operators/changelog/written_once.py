@@ -5,7 +5,7 @@ The row before is a column that is no part of the state: merged files do not hav
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -13,15 +13,12 @@ from pyspark.sql import types as T
 from tidemark.spark.columns.changes import AFTER, BEFORE
 from tidemark.spark.columns.expressions import quoted
 from tidemark.spark.columns.schemas import nullable
-from tidemark.spark.operators.changelog.contents import EPOCH, GONE, HASH, Contents
+from tidemark.spark.operators.changelog.contents import EPOCH, GONE, HASH, STORED, Contents
 from tidemark.spark.operators.changelog.frames import KEPT, PairsFrames
 from tidemark.spark.prepared.runtime_literals import runtime_literals
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-STORED: Final = "__tm_stored"
-"""The row that users saw before, as a struct."""
 
 
 class WrittenOnce:
