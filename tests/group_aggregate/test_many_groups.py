@@ -11,8 +11,8 @@ import pytest
 
 import tidemark as tm
 from tidemark.spark.operators.changelog import contents
+from tidemark.spark.operators.changelog.contents import STORED
 from tidemark.spark.operators.group_aggregate import runtime
-from tidemark.spark.operators.group_aggregate.columns import STORED
 from tidemark.spark.state_api.state_processor import savepoint
 from tidemark.state.log.progress import EpochProgress
 from tidemark.testing import ManualClock

@@ -11,6 +11,7 @@ from pyspark.sql import types as T
 from tidemark.graph.checks.output_columns import EPOCH, OPERATION
 from tidemark.semantics.changelog.row_kinds import NAMES, RowKind
 from tidemark.spark.columns.expressions import AS_JSON, CHANGE, quoted, visible_of
+from tidemark.spark.columns.schemas import has_fixed_width, may_be_normalized
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -28,6 +29,8 @@ COUNT: Final = "__tm_count"
 ADDS: Final = f"{CHANGE} IN ({int(RowKind.INSERT)}, {int(RowKind.UPDATE_AFTER)})"
 """SQL of whether a row is there after the change."""
 
+_SIDE: Final = "__tm_changed"
+
 WEIGHT: Final = f"if({ADDS}, 1, -1)"
 """SQL of the number by which a row changes a count."""
 
@@ -40,12 +43,35 @@ def paired(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
         keys: the columns of its key.
     """
     names = [name for name in rows.columns if name != CHANGE]
+    kinds = {field.name: field.dataType for field in rows.schema}
+    if all(has_fixed_width(kinds[name]) for name in names if name not in keys):
+        return _paired_values(rows, keys, names)
     whole = f"struct({', '.join(map(quoted, names))})"
     return rows.groupBy(*map(quoted, keys)).agg(
         F.expr(f"any_value(if({ADDS}, NULL, {whole}), true)").alias(BEFORE),
         F.expr(f"any_value(if({ADDS}, {whole}, NULL), true)").alias(AFTER),
         F.count(F.lit(1)).alias(COUNT),
     )
+
+
+def _paired_values(rows: DataFrame, keys: Sequence[str], names: Sequence[str]) -> DataFrame:
+    """Return the same, column by column: Spark hashes rows by their key where it would sort them to keep a struct."""
+    values = [name for name in names if name not in keys or may_be_normalized(rows.schema[name].dataType)]
+    sides = {BEFORE: f"NOT ({ADDS})", AFTER: ADDS}
+    found = [
+        F.expr(f"any_value(if({there}, {quoted(name)}, NULL), true)").alias(f"{side}_{number}")
+        for side, there in sides.items()
+        for number, name in enumerate(values)
+    ]
+    present = [F.expr(f"bool_or({there})").alias(side) for side, there in sides.items()]
+    grouped = rows.groupBy(*map(quoted, keys)).agg(*found, *present, F.count(F.lit(1)).alias(COUNT))
+    numbers = {name: number for number, name in enumerate(values)}
+
+    def whole(side: str) -> str:
+        fields = (f"{side}_{numbers[name]} AS {quoted(name)}" if name in numbers else quoted(name) for name in names)
+        return f"if({side}, struct({', '.join(fields)}), NULL) AS {side}"
+
+    return grouped.selectExpr(*map(quoted, keys), whole(BEFORE), whole(AFTER), COUNT)
 
 
 def changed(pairs: DataFrame) -> DataFrame:
@@ -83,11 +109,12 @@ def as_changes(pairs: DataFrame) -> DataFrame:
         raise TypeError(kind.simpleString())
     gone = f"if({AFTER} IS NULL, {int(RowKind.DELETE)}Y, {int(RowKind.UPDATE_BEFORE)}Y)"
     new = f"if({BEFORE} IS NULL, {int(RowKind.INSERT)}Y, {int(RowKind.UPDATE_AFTER)}Y)"
-    both = f"array(named_struct('kind', {gone}, 'row', {BEFORE}), named_struct('kind', {new}, 'row', {AFTER}))"
-    rows = pairs.select(F.expr(f"explode(filter({both}, x -> x.row IS NOT NULL))").alias("__tm_changed"))
-    return rows.select(
-        *(F.col(f"__tm_changed.row.{quoted(name)}").alias(name) for name in kind.names), F.col("__tm_changed.kind").alias(CHANGE)
-    )
+    # Numbers, not the rows themselves: Spark would copy each row into an array, and read columns that nothing needs.
+    alone = f"WHEN {BEFORE} IS NULL THEN if({AFTER} IS NULL, array(), array(1)) WHEN {AFTER} IS NULL THEN array(0)"
+    sides = f"explode(CASE {alone} ELSE array(0, 1) END)"
+    rows = pairs.select(BEFORE, AFTER, F.expr(sides).alias(_SIDE))
+    fields = (F.expr(f"if({_SIDE} = 0, {BEFORE}.{quoted(name)}, {AFTER}.{quoted(name)})").alias(name) for name in kind.names)
+    return rows.select(*fields, F.expr(f"if({_SIDE} = 0, {gone}, {new})").alias(CHANGE))
 
 
 def net_changes(rows: DataFrame, keys: Sequence[str]) -> DataFrame:

@@ -68,6 +68,11 @@ def has_fixed_width(kind: T.DataType) -> bool:
     return isinstance(kind, _FIXED)
 
 
+def may_be_normalized(kind: T.DataType) -> bool:
+    """Whether Spark changes values of a type when it groups by them: -0.0 becomes 0.0."""
+    return isinstance(kind, T.FloatType | T.DoubleType)
+
+
 def ddl_of(kind: T.DataType) -> str:
     """Return a type as SQL, with any names quoted."""
     if isinstance(kind, T.StructType):

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 HASH: Final = "__tm_hash"
 GONE: Final = "__tm_gone"
 EPOCH: Final = "__tm_epoch"
+STORED: Final = "__tm_stored"
+"""What a row was before the epoch that wrote it, as a struct: only for that epoch, and no part of the state."""
 
 MANY_ROWS: Final = 200_000
 """Up to so many stored rows, reading all of them costs less than looking up some."""

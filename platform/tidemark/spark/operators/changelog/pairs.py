@@ -8,7 +8,6 @@ files go through a plan that was prepared, and their rows of state are written f
 from __future__ import annotations
 
 import dataclasses
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +19,6 @@ from pyspark.sql import types as T
 
 from tidemark.crashpoints import crash_point
 from tidemark.graph.model.nodes import StatefulNode
-from tidemark.semantics.keyed_process.declarations import StateTtl
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.spark.columns.changes import AFTER, BEFORE, as_changes
 from tidemark.spark.columns.expressions import START, quoted
@@ -38,7 +36,9 @@ from tidemark.spark.operators.base.contract import (
 from tidemark.spark.operators.base.staged_rows import StagedRows
 from tidemark.spark.operators.base.tables import MAIN, StateTables
 from tidemark.spark.operators.changelog.contents import ENGINE_FIELDS, EPOCH, GONE, HASH, MANY_ROWS, Contents, lookup_hash
+from tidemark.spark.operators.changelog.frames import ACCEPTED, HAD, KEPT, OTHERS, PairsFrames
 from tidemark.spark.operators.changelog.lifetimes import EXPIRED, Lifetime, drop_expired, stored_columns, with_expired
+from tidemark.spark.operators.changelog.written_once import WrittenOnce
 from tidemark.spark.prepared.prepared_pass import Frame
 from tidemark.spark.prepared.prepared_plan import PassRows
 from tidemark.state.log.progress import OperatorProgress
@@ -47,65 +47,11 @@ from tidemark.state.log.records import OperatorState
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-KEPT: Final = "__tm_kept"
-"""The row of the state that an epoch writes, as a struct; null where it writes none."""
-
-HAD: Final = "__tm_had"
-"""Whether the state had such a row."""
-
-ACCEPTED: Final = "__tm_accepted"
-OTHERS: Final = "__tm_others"
-"""How many rows of the input were accepted, and how many not."""
+FEW_OF: Final = 8
+"""Where an epoch changes fewer than one of so many stored rows, it costs less to find out which these are than to read all."""
 
 FINAL_ROWS: Final = 10_000
 """Rows that can change no more are dropped when so many rows were written since the last time, and half as many as are stored."""
-
-
-class PairsFrames(ABC):
-    """The frames of a kind. Nothing runs until a returned frame is written.
-
-    ``identity`` and ``lookup`` are the columns of the state that identify a row, and those that it is looked up by. ``together`` are those
-    of the groups whose rows expire when the last of them does; None where each expires by itself.
-    """
-
-    identity: tuple[str, ...]
-    lookup: tuple[str, ...]
-    ttl: StateTtl | None = None
-    together: tuple[str, ...] | None = None
-
-    @abstractmethod
-    def columns(self, rows: DataFrame) -> T.StructType:
-        """Return the columns of the state, without those of ``Contents``; all nullable."""
-
-    @abstractmethod
-    def lookup_values(self, rows: DataFrame) -> DataFrame:
-        """Return the columns that the stored rows of an epoch's rows are looked up by, named as in the state."""
-
-    @abstractmethod
-    def pairs(self, rows: DataFrame, stored: DataFrame | None, *, in_one: bool) -> DataFrame:
-        """Return a row for each key: ``BEFORE``, ``AFTER`` (null where nothing changes), ``KEPT``, ``GONE``, ``HAD`` and the counts.
-
-        ``EXPIRED`` says of a row that is written whether the stored one had expired.
-
-        Args:
-            rows: of the epoch.
-            stored: the rows of the state with ``EXPIRED``, of these keys and perhaps of others; None where there are none.
-            in_one: whether there are few rows, which are processed in one task.
-        """
-
-    @abstractmethod
-    def shown(self, stored: DataFrame) -> DataFrame:
-        """Return rows of the state as users see them."""
-
-    @property
-    @abstractmethod
-    def names(self) -> list[str]:
-        """The columns that are known before there is any input."""
-
-    def final(self, watermark: int) -> str | None:
-        """Return SQL of whether a stored row can change no more, so that it need not be kept; None where each may."""
-        del watermark
-        return None
 
 
 class PairsRuntime(OperatorRuntime):
@@ -124,6 +70,7 @@ class PairsRuntime(OperatorRuntime):
         self.other = other
         self.more = more or {}
         self._shapes: dict[str, T.StructType] = {}
+        self.touched: int | None = None
 
     def columns_of(self, given: PortInput) -> T.StructType:
         """Return the columns of the state; few rows of files of one shape have the same in each epoch."""
@@ -153,6 +100,7 @@ class PairsEpoch(OperatorEpoch):
         self._staged: list[StagedRows] = []
         self._pairs: StagedRows | None = None
         self._few_pairs: pa.Table | None = None
+        self._once: WrittenOnce | None = None
         self._counts: Mapping[str, Any] = {}
         self._before = context.before.counters
         self._living = self._before.get("keys", 0)
@@ -180,7 +128,7 @@ class PairsEpoch(OperatorEpoch):
             crash_point("state-staged")
             return
         rows = given.rows
-        if contents.stored_rows > MANY_ROWS:
+        if self._changes_few(contents):
             input_rows = StagedRows(context, self._tables, rows)
             self._staged.append(input_rows)
             rows = input_rows.rows
@@ -190,9 +138,19 @@ class PairsEpoch(OperatorEpoch):
         few = context.native and bool(given.files) and contents.stored_rows <= FEW_ROWS
         made = frames.pairs(rows, stored, in_one=few)
         observation = Observation()
-        self._stage(self._counted(made, observation))
+        counted = self._counted(made, observation)
+        if not few and frames.writes_once(columns):
+            self._once = WrittenOnce(contents, counted, self.context.epoch)
+            self._tables.added = self._once.files
+        else:
+            self._stage(counted)
         self._note_counts(observation.get)
         crash_point("state-staged")
+
+    def _changes_few(self, contents: Contents) -> bool:
+        """Whether the epoch changes few of many stored rows, as far as the one before tells: then it costs less to look them up."""
+        touched, stored = self.runtime.touched, contents.stored_rows
+        return stored > MANY_ROWS and (touched is None or FEW_OF * touched < stored)
 
     def _run_prepared(self, given: PortInput, contents: Contents) -> bool:
         """Run the pass over few rows by the plan that was prepared for it; return whether it could be."""
@@ -236,6 +194,7 @@ class PairsEpoch(OperatorEpoch):
         self._living += counts["opened"]
         self._written += counts["kept"]
         self._expired += counts["expired"]
+        self.runtime.touched = counts["touched"]
 
     @property
     def input_counts(self) -> Mapping[str, InputCounts] | None:
@@ -261,16 +220,17 @@ class PairsEpoch(OperatorEpoch):
             else:
                 self._tables.added = contents.add(self._state_rows(self._pairs.rows))
         self._sweep()
-        if self._pairs is None or not self._counts["emitted"]:
+        pairs = self._once or self._pairs
+        if pairs is None or not self._counts["emitted"]:
             return None
-        pairs = self._pairs
 
         def changes(_: Sequence[int], observation: Observation) -> DataFrame:
-            made = as_changes(pairs.rows.where(f"{BEFORE} IS NOT NULL OR {AFTER} IS NOT NULL").select(BEFORE, AFTER))
+            found = pairs.pairs(self.runtime.frames) if isinstance(pairs, WrittenOnce) else pairs.rows
+            made = as_changes(found.where(f"{BEFORE} IS NOT NULL OR {AFTER} IS NOT NULL").select(BEFORE, AFTER))
             # Their number is known; but the results of a prepared pass have the observation.
             return made.observe(observation, F.expr("count(1) AS rows"))
 
-        return Results(changes, files=pairs.few_files, shape="changes")
+        return Results(changes, files=pairs.few_files, shape="changes" if self._once is None else "written once")
 
     def _state_rows(self, pairs: DataFrame) -> DataFrame:
         kept = pairs.where(f"{KEPT} IS NOT NULL").select(f"{KEPT}.*", GONE, HASH)
@@ -345,6 +305,7 @@ _COUNTS: Final = (
     f"coalesce(sum({ACCEPTED}), 0) AS accepted",
     f"coalesce(sum({OTHERS}), 0) AS others",
     f"count_if({KEPT} IS NOT NULL) AS kept",
+    f"count_if({ACCEPTED} > 0 OR {OTHERS} > 0) AS touched",
     f"coalesce(sum(if({KEPT} IS NULL, 0, if({GONE}, 0, 1) - if({HAD}, 1, 0))), 0) AS opened",
     f"count_if({KEPT} IS NOT NULL AND {EXPIRED}) AS expired",
     f"count_if({BEFORE} IS NOT NULL) + count_if({AFTER} IS NOT NULL) AS emitted",

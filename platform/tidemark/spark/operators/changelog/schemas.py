@@ -11,7 +11,7 @@ from tidemark.graph.operators.state_names import element_name
 from tidemark.spark.columns.changes import CHANGE_TYPE
 from tidemark.spark.columns.expressions import CHANGE, visible_of
 from tidemark.spark.operators.base.schemas import OperatorSchemas, with_time
-from tidemark.spark.operators.changelog.pairs import PairsFrames
+from tidemark.spark.operators.changelog.frames import PairsFrames
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -24,9 +24,8 @@ WEIGHT: Final = "__tm_weight"
 INPUT: Final = "__tm_input"
 """How many rows of input a group has in an epoch."""
 
-STORED: Final = "__tm_stored"
 DELTA: Final = "__tm_delta"
-"""The state of a group before an epoch, and what the epoch adds to it, as structs."""
+"""What an epoch adds to the state of a group, as a struct; ``STORED`` is the state before it."""
 
 SIDE: Final = "__tm_side"
 """0 for what was there before an epoch, 1 for what is there after it."""

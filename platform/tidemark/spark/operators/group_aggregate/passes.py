@@ -12,8 +12,8 @@ from tidemark.graph.operators.state_names import partial_column
 from tidemark.spark.columns.changes import ADDS, AFTER, BEFORE, as_changes, changed
 from tidemark.spark.columns.expressions import CHANGE, POSITION, TIME, key_hash, quoted
 from tidemark.spark.columns.schemas import ddl_of
-from tidemark.spark.operators.changelog.contents import HASH, lookup_hash
-from tidemark.spark.operators.group_aggregate.columns import DELTA, FOUND, INPUT, ROWS, STORED, WEIGHT
+from tidemark.spark.operators.changelog.contents import HASH, STORED, lookup_hash
+from tidemark.spark.operators.group_aggregate.columns import DELTA, FOUND, INPUT, ROWS, WEIGHT
 from tidemark.spark.operators.group_aggregate.layout import GroupLayout
 from tidemark.spark.operators.keyed.key_table import union_of
 

@@ -35,8 +35,8 @@ from tidemark.spark.operators.base.contract import (
 )
 from tidemark.spark.operators.base.staged_rows import StagedRows
 from tidemark.spark.operators.base.tables import StateTables
-from tidemark.spark.operators.changelog.contents import HASH, MANY_ROWS, lookup_hash
-from tidemark.spark.operators.group_aggregate.columns import NUMBER, STORED
+from tidemark.spark.operators.changelog.contents import HASH, MANY_ROWS, STORED, lookup_hash
+from tidemark.spark.operators.group_aggregate.columns import NUMBER
 from tidemark.spark.operators.group_aggregate.layout import GroupLayout
 from tidemark.spark.operators.group_aggregate.live_groups import live_groups
 from tidemark.spark.operators.group_aggregate.lookups import NUMBER_BEFORE, ROW_AFTER, ROW_BEFORE, CountedValues, KeptRows

@@ -23,14 +23,13 @@ from tidemark.spark.columns.schemas import nullable
 from tidemark.spark.operators.base.contract import OperatorContext, run_in_order
 from tidemark.spark.operators.base.staged_rows import StagedRows
 from tidemark.spark.operators.base.tables import MAIN, StateTables
-from tidemark.spark.operators.changelog.contents import EPOCH, GONE, HASH, Contents, lookup_hash
+from tidemark.spark.operators.changelog.contents import EPOCH, GONE, HASH, STORED, Contents, lookup_hash
 from tidemark.spark.operators.group_aggregate.columns import (
     EVENT_DUE,
     KEPT_PART,
     NUMBER,
     PROCESSING_DUE,
     ROWS,
-    STORED,
     VALUES_PART,
 )
 from tidemark.spark.operators.group_aggregate.layout import GroupLayout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
@@ -15,10 +16,10 @@ from tidemark.spark.columns.arrow_batches import POSITION_TYPE
 from tidemark.spark.columns.changes import AFTER, BEFORE, same
 from tidemark.spark.columns.expressions import POSITION, TIME, column, quoted, visible_of
 from tidemark.spark.columns.few_rows import in_one_task
-from tidemark.spark.columns.schemas import nullable
+from tidemark.spark.columns.schemas import has_fixed_width, nullable
 from tidemark.spark.operators.changelog.contents import GONE
+from tidemark.spark.operators.changelog.frames import ACCEPTED, HAD, KEPT, OTHERS, PairsFrames
 from tidemark.spark.operators.changelog.lifetimes import EXPIRED, renewed_column, renewed_fields
-from tidemark.spark.operators.changelog.pairs import ACCEPTED, HAD, KEPT, OTHERS, PairsFrames
 from tidemark.spark.operators.latest.marks import (
     GIVEN,
     INCOMPLETE_ROW,
@@ -29,13 +30,11 @@ from tidemark.spark.operators.latest.marks import (
     with_outdated,
     with_unchanged,
 )
+from tidemark.spark.operators.latest.sequenced import DELETED, SequencedRows, content_hash, whole_row, with_position
 from tidemark.spark.prepared.runtime_literals import literal
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-
-DELETED: Final = "__tm_deleted"
-"""The column of the state that says whether a key's newest row deleted it."""
 
 _ROW: Final = "__tm_row"
 _COUNTS: Final = "__tm_counts"
@@ -59,6 +58,20 @@ class LatestFrames(PairsFrames):
         self.identity = tuple(map(element_column, node.by))
         self.lookup = self.identity
         self.ttl = node.ttl
+
+    @property
+    def _sequenced(self) -> SequencedRows:
+        return SequencedRows(self._node, self._keys, by_position=self._by_position)
+
+    def writes_once(self, columns: T.StructType) -> bool:
+        """Whether rows have a fixed width beside their positions; where deleted keys are remembered, rows are written without a change."""
+        values = (field.dataType for field in columns if field.name != POSITION)
+        return self.ttl is None and not self._remembers and all(map(has_fixed_width, values))
+
+    def rows_after(self, names: Sequence[str]) -> str:
+        """Return SQL of the row that users see of a row of the state that is there, as a struct."""
+        shown = ((name, element_name(name)) for name in names)
+        return f"struct({', '.join(f'{quoted(name)} AS {quoted(user)}' for name, user in shown if user is not None)}, {TIME}, {POSITION})"
 
     @property
     def names(self) -> list[str]:
@@ -94,6 +107,8 @@ class LatestFrames(PairsFrames):
     def pairs(self, rows: DataFrame, stored: DataFrame | None, *, in_one: bool) -> DataFrame:
         """Return the row of each key before and after the epoch."""
         whole = with_position(rows)
+        if self._node.sequence is not None and self._node.panes is None and not self._node.unchanged:
+            return self._compared(self._sequenced.grouped(whole, stored, in_one=in_one))
         fed = self._given(whole)
         if self._replaces:
             fed = fed.unionByName(self._replaced(whole))
@@ -267,23 +282,6 @@ class LatestFrames(PairsFrames):
             OTHERS,
             *([INCOMPLETE_ROWS] if self._node.unchanged else []),
         )
-
-
-def with_position(rows: DataFrame) -> DataFrame:
-    """Return rows that have a position, null where they had none."""
-    return rows if POSITION in rows.columns else rows.withColumn(POSITION, F.lit(None).cast(POSITION_TYPE))
-
-
-def whole_row(rows: DataFrame) -> str:
-    """Return SQL of a row as users see it, with the engine's time and position."""
-    return f"struct({', '.join([*map(quoted, visible_of(rows.columns)), TIME, POSITION])})"
-
-
-def content_hash(rows: DataFrame) -> str:
-    """Return SQL of a number that orders rows of one position by what they hold, so that another reading of them has the same order."""
-    kinds = {field.name: field.dataType.simpleString() for field in rows.schema}
-    names = [name for name in visible_of(rows.columns) if "map<" not in kinds[name] and "variant" not in kinds[name]]
-    return f"xxhash64({', '.join(map(quoted, names))})" if names else "0L"
 
 
 def shown_rows(stored: DataFrame) -> DataFrame:

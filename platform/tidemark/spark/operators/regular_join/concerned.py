@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 MOST_BROADCAST: Final = 2_000_000
 """Up to so many hashes of changed keys are sent to each task that reads state."""
 
+MOST_OF: Final = 2
+"""Where an epoch has changes for one of so many stored rows, reading all of these costs less than to look up those with its keys."""
+
 
 @dataclass(frozen=True)
 class Concerned:
@@ -56,9 +59,19 @@ class Concerned:
     def parts(self) -> Mapping[str, DataFrame]:
         """Return the ``changes``, and the ``stored`` rows with their keys, where there are such; with ``WHOLE``."""
         found = {"changes": self.contents.read(self.changes).withColumn(WHOLE, F.lit(True))} if self.changes else {}
-        if self.asked and self.stored:
+        if self.asked and self.stored and self._most:
+            # That a row may be in a result is only said of more than it is true of.
+            found["stored"] = self.contents.read(self.stored).withColumn(WHOLE, F.lit(True))
+        elif self.asked and self.stored:
             found["stored"] = self._looked_up(self.contents.read(self.stored), self._hashes())
         return found
+
+    @property
+    def _most(self) -> bool:
+        """Whether there are so many changes that most stored rows have one of their keys: then all are read."""
+        changed = sum(file.rows for _, files in self.asked for file in files)
+        stored = sum(file.rows for file in self.stored)
+        return self.flipped is None and not self.few and stored > FEW_ROWS and MOST_OF * changed >= stored
 
     def _hashes(self) -> DataFrame:
         """Return the hashes of the keys that are looked up, and whether the other input has changes of them."""

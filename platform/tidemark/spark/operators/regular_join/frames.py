@@ -7,7 +7,7 @@ version of a result is gone, and one is new.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import Observation
@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from tidemark.semantics.changelog.row_kinds import RowKind
 from tidemark.spark.columns.changes import AFTER, BEFORE, CHANGE_TYPE, net_changes, same
 from tidemark.spark.columns.expressions import CHANGE, POSITION, TIME, key_hash, quoted
+from tidemark.spark.columns.schemas import has_fixed_width, may_be_normalized
 from tidemark.spark.operators.changelog.contents import EPOCH, GONE, HASH, lookup_hash
 from tidemark.spark.operators.changelog.lifetimes import EXPIRED
 from tidemark.spark.operators.keyed.key_table import union_of
@@ -37,6 +38,7 @@ _IS: Final = "__tm_is"
 _ADDED: Final = "__tm_added"
 _REMOVED: Final = "__tm_removed"
 _HAD: Final = "__tm_had"
+_VERSION: Final = "__tm_version"
 _ROWS: Final = {"left": "l", "right": "r"}
 
 MOST_COMPARED: Final = 2_000
@@ -77,27 +79,56 @@ class JoinFrames:
             observation: for ``TWICE``, ``EXAMPLE`` and ``NULL_KEYS``; with a lifetime also for ``GROWN`` and ``EXPIRED_ROWS``.
             again: whether a key may come again without a delete before.
         """
-        now, whole = f"{EPOCH} = {runtime_literals(self._epoch, varying=HASH)[0]}", f"struct({', '.join(map(quoted, side.columns.names))})"
-        newest = f"struct({EPOCH} AS epoch, NOT {GONE} AS there)"
+        now = f"{EPOCH} = {runtime_literals(self._epoch, varying=HASH)[0]}"
+        # One number, so that Spark can hash: the greater, the newer, and in one epoch a row is newer than a mark.
+        version = f"(2L * {EPOCH} + if({GONE}, 0L, 1L))"
         # Stored rows say best what there was; else the change itself has the row before.
-        earlier = f"if({now}, if({GONE}, struct(-1L AS epoch, false AS there), NULL), {newest})"
-        later = newest
+        earlier, later = f"if({now}, if({GONE}, -1L, NULL), {version})", version
         counted: list[Column] = []
         if side.side.ttl is not None:
-            earlier, later = (f"if({EXPIRED}, NULL, {order})" for order in (earlier, newest))
-            before = f"if({now}, NULL, {newest})"
+            earlier, later = (f"if({EXPIRED}, NULL, {order})" for order in (earlier, version))
+            before = f"if({now}, NULL, {version})"
             counted = [F.expr(f"max_by(NOT {GONE}, {before})").alias(_HAD), F.expr(f"max_by({EXPIRED}, {before})").alias(EXPIRED)]
-        keys = list(dict.fromkeys((*side.identity, *side.compared)))
-        pairs = rows.groupBy(*map(quoted, keys)).agg(
-            F.expr(f"max_by(if({GONE} AND NOT ({now}), NULL, {whole}), {earlier})").alias(BEFORE),
-            F.expr(f"max_by(if({GONE}, NULL, {whole}), {later})").alias(AFTER),
+        counted += [
             F.expr(f"count_if({now} AND NOT {GONE})").alias(_ADDED),
             F.expr(f"count_if({now} AND {GONE})").alias(_REMOVED),
             F.expr(f"max({WHOLE})").alias(WHOLE),
-            *counted,
-        )
+        ]
+        orders = {BEFORE: (earlier, f"{GONE} AND NOT ({now})"), AFTER: (later, GONE)}
+        pairs = self._grouped(side, rows, orders, counted)
         observed = pairs.observe(observation, *self._observed(side, again=again))
         return self._exploded(side, observed.where(f"{BEFORE} IS NOT NULL OR {AFTER} IS NOT NULL"))
+
+    @staticmethod
+    def _grouped(side: SideLayout, rows: DataFrame, orders: Mapping[str, tuple[str, str]], more: Sequence[Column]) -> DataFrame:
+        """Return for each key and compared values the greatest row by each order, as a struct; null where it is a mark.
+
+        Args:
+            side: the input.
+            rows: its rows.
+            orders: SQL of an order and of whether a row is a mark, by the names of the structs.
+            more: further aggregates.
+        """
+        keys, names = list(dict.fromkeys((*side.identity, *side.compared))), side.columns.names
+        kinds = {field.name: field.dataType for field in side.columns}
+        values = [name for name in names if name not in keys or may_be_normalized(kinds[name])]
+        if not all(has_fixed_width(kinds[name]) for name in values):
+            whole = f"struct({', '.join(map(quoted, names))})"
+            made = (F.expr(f"max_by(if({mark}, NULL, {whole}), {order})").alias(row) for row, (order, mark) in orders.items())
+            return rows.groupBy(*map(quoted, keys)).agg(*made, *more)
+        # Column by column: Spark hashes rows by their key where it would sort them to keep a struct.
+        numbers = {name: number for number, name in enumerate(values)}
+        found = []
+        for row, (order, mark) in orders.items():
+            found += [F.expr(f"max_by({quoted(name)}, {order})").alias(f"{row}_{number}") for name, number in numbers.items()]
+            found.append(F.expr(f"max_by(NOT ({mark}), {order})").alias(row))
+        grouped = rows.groupBy(*map(quoted, keys)).agg(*found, *more)
+        structs = []
+        for row in orders:
+            fields = (f"{row}_{numbers[name]} AS {quoted(name)}" if name in numbers else quoted(name) for name in names)
+            structs.append(f"if({row}, struct({', '.join(fields)}), NULL) AS {row}")
+        others = grouped.columns[len(keys) + len(found) :]
+        return grouped.selectExpr(*map(quoted, keys), *structs, *others)
 
     def both(self, versions: Sequence[DataFrame]) -> DataFrame:
         """Return the versions of rows of one input, or of both."""
@@ -147,18 +178,20 @@ class JoinFrames:
 
     def _exploded(self, side: SideLayout, pairs: DataFrame) -> DataFrame:
         """Return one row for a key whose row stays, and else one for each of the rows before and after."""
-        one = "named_struct('old', {}, 'new', {}, 'row', {})"
-        stays = f"array({one.format('true', 'true', f'if({WHOLE}, {AFTER}, NULL)')})"
-        changes = f"filter(array({one.format('true', 'false', BEFORE)}, {one.format('false', 'true', AFTER)}), x -> x.row IS NOT NULL)"
-        version = f"explode(if({same(pairs, BEFORE, AFTER)}, {stays}, {changes}))"
+        stays = f"({same(pairs, BEFORE, AFTER)})"
+        # Numbers, not the rows themselves, which Spark would copy into an array.
+        which = (
+            f"CASE WHEN {stays} THEN array(2) WHEN {AFTER} IS NULL THEN array(0) WHEN {BEFORE} IS NULL THEN array(1) ELSE array(0, 1) END"
+        )
         compared = [F.col(quoted(name)).alias(on) for name, on in zip(side.compared, self._on, strict=True)]
-        rows = pairs.select(*compared, F.expr(version).alias("__tm_version"))
+        rows = pairs.select(*compared, BEFORE, AFTER, WHOLE, F.expr(f"explode({which})").alias(_VERSION))
+        row = f"CASE {_VERSION} WHEN 0 THEN {BEFORE} WHEN 1 THEN {AFTER} ELSE if({WHOLE}, {AFTER}, NULL) END"
         return rows.select(
             *self._on,
             F.lit(side.port).alias(INPUT),
-            F.col("__tm_version.old").alias(OLD),
-            F.col("__tm_version.new").alias(NEW),
-            F.col("__tm_version.row").alias(_ROWS[side.port]),
+            F.expr(f"{_VERSION} <> 1").alias(OLD),
+            F.expr(f"{_VERSION} <> 0").alias(NEW),
+            F.expr(row).alias(_ROWS[side.port]),
         )
 
     def flipped(self, versions: DataFrame) -> DataFrame:

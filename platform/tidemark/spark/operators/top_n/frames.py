@@ -24,9 +24,10 @@ from tidemark.spark.columns.expressions import CHANGE, POSITION, TIME, quoted, v
 from tidemark.spark.columns.few_rows import in_one_task
 from tidemark.spark.columns.schemas import nullable
 from tidemark.spark.operators.changelog.contents import GONE
+from tidemark.spark.operators.changelog.frames import ACCEPTED, HAD, KEPT, OTHERS, PairsFrames
 from tidemark.spark.operators.changelog.lifetimes import EXPIRED, renewed_column, renewed_fields
-from tidemark.spark.operators.changelog.pairs import ACCEPTED, HAD, KEPT, OTHERS, PairsFrames
-from tidemark.spark.operators.latest.frames import content_hash, shown_rows, with_position
+from tidemark.spark.operators.latest.frames import shown_rows
+from tidemark.spark.operators.latest.sequenced import content_hash, with_position
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

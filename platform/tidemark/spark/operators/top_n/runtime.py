@@ -28,7 +28,7 @@ from tidemark.spark.operators.base.tables import MAIN, StateTables
 from tidemark.spark.operators.changelog.contents import ENGINE_FIELDS, EPOCH, GONE, HASH, Contents, changed_hashes, lookup_hash
 from tidemark.spark.operators.changelog.lifetimes import EXPIRED, Lifetime, drop_expired, stored_columns, with_expired
 from tidemark.spark.operators.changelog.pairs import PairsRuntime
-from tidemark.spark.operators.latest.frames import with_position
+from tidemark.spark.operators.latest.sequenced import with_position
 from tidemark.spark.operators.top_n.frames import TopFrames
 from tidemark.state.log.progress import OperatorProgress
 from tidemark.state.log.records import OperatorState
