@@ -91,7 +91,9 @@ class Emission:
             taken, own = output.few_rows(rows, numbers[-1])
             return taken, (counts, *filtered, *own)
 
-        found = prepared[f"output {output.name} {results.shape}"].run(results.scans, (*results.numbers, epoch), taken_rows)
+        name = f"output {output.name} {results.shape}"
+        kept = prepared.at_once(name) if results.of_many else prepared[name]
+        found = kept.run(results.scans, (*results.numbers, epoch), taken_rows)
         if found is not None:
             emitted, *others = found.observed
             self.counts = KnownValues(emitted)
