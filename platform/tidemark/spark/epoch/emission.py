@@ -91,9 +91,7 @@ class Emission:
             taken, own = output.few_rows(rows, numbers[-1])
             return taken, (counts, *filtered, *own)
 
-        name = f"output {output.name} {results.shape}"
-        kept = prepared.at_once(name) if results.of_many else prepared[name]
-        found = kept.run(results.scans, (*results.numbers, epoch), taken_rows)
+        found = prepared[f"output {output.name} {results.shape}"].run(results.scans, (*results.numbers, epoch), taken_rows)
         if found is not None:
             emitted, *others = found.observed
             self.counts = KnownValues(emitted)

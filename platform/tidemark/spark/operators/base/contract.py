@@ -84,8 +84,7 @@ class Results:
     ``build`` makes it from ``numbers`` and an observation for the counts that ``emitted`` reads. ``files`` are the ones that it is read
     from, where they have few rows, ``several`` those of each scan where there is more than one, and the DataFrames of one ``shape`` differ
     between epochs only by files and numbers. ``read`` returns the visible columns without a Spark job, where the driver can read them. With
-    ``several_tasks`` they are put into one task only for a prepared pass: functions in Python that take them may be slow. ``of_many`` is
-    whether they come of many rows, so that to make a plan costs less than the epoch.
+    ``several_tasks`` they are put into one task only for a prepared pass: functions in Python that take them may be slow.
     """
 
     build: Callable[[Sequence[int], Observation], DataFrame]
@@ -95,7 +94,6 @@ class Results:
     several: tuple[tuple[str, ...], ...] = ()
     read: Callable[[], PassRows | None] | None = None
     several_tasks: bool = False
-    of_many: bool = False
 
     @property
     def scans(self) -> tuple[tuple[str, ...], ...]:

@@ -104,15 +104,6 @@ class Contents:
         """The number of stored rows, including outdated ones and marks."""
         return sum(file.rows for file in self.files)
 
-    @property
-    def written_at_once(self) -> bool:
-        """Whether all rows were written by one job."""
-        return len({file.path.rpartition("/")[0] for file in self.files}) == 1
-
-    def present(self) -> DataFrame:
-        """Return the rows that are there, as ``current`` does, where no two stored ones have one identity."""
-        return self.read(self.files).where(f"NOT {GONE}").select(*map(quoted, self.columns.names), HASH)
-
     def current(
         self, hashes: DataFrame | None = None, *, keys: int | None = None, before: int | None = None, of: Sequence[StateFile] | None = None
     ) -> DataFrame:
@@ -167,14 +158,6 @@ class Contents:
         sorted_rows = rows.withColumn(START, F.col(HASH)).sortWithinPartitions(HASH)
         self.note_hashes()
         return self.tables.write(sorted_rows, self.part, options=PAGES)
-
-    def replace(self, rows: DataFrame) -> list[StateFile]:
-        """Write all rows that are there anew, as ``add`` does, in the place of the stored ones; one Spark job."""
-        older = self.files
-        written = self.add(rows)
-        self.tables.drop(older)
-        self.tables.hashings[self.part] = self._hashing
-        return written
 
     def add_few(self, rows: pa.Table) -> list[StateFile]:
         """Append few rows, read already, as ``add`` does; without a Spark job."""

@@ -38,7 +38,7 @@ class PassCounts:
         counts = (
             f"coalesce(sum({INPUT}), 0) AS accepted",
             f"coalesce(sum(if({differ(pairs)}, CAST({BEFORE} IS NOT NULL AS INT) + CAST({AFTER} IS NOT NULL AS INT), 0)), 0) AS emitted",
-            f"count_if({INPUT} > 0) AS touched",
+            "count(1) AS touched",
             f"coalesce(sum(CAST({ROWS} <> 0 AS INT) - CAST(__tm_was AS INT)), 0) AS opened",
             f"count_if(__tm_was AND {ROWS} = 0) AS emptied",
         )

@@ -63,19 +63,18 @@ class GroupPasses:
         weight = F.expr(f"if({ADDS}, 1L, -1L)") if CHANGE in rows.columns else F.lit(1).cast("bigint")
         return rows.select("*", *self.layout.with_keys(), weight.alias(WEIGHT))
 
-    def groups(self, delta: DataFrame, stored: DataFrame | None, found: Sequence[DataFrame] = (), *, whole: bool = False) -> DataFrame:
+    def groups(self, delta: DataFrame, stored: DataFrame | None, found: Sequence[DataFrame] = ()) -> DataFrame:
         """Return the groups that input changes: keys, their columns after the epoch, ``STORED``, and what was found.
 
         Args:
             delta: what rows of input add.
             stored: the groups before the epoch, with all columns of their table; None where there are none.
             found: results of counted values and kept rows, by keys, in columns of their own.
-            whole: whether the other groups are returned, too, as they were; of merged aggregates.
         """
         names = [*self.layout.group_columns, ROWS, TIME]
         struct = f"struct({', '.join(map(quoted, names))})"
         if self.layout.merged:
-            return self._merged(delta, stored, whole=whole)
+            return self._merged(delta, stored)
         parts = [delta.selectExpr(*self._keys, f"{struct} AS {DELTA}", INPUT)]
         if stored is not None:
             parts.append(stored.selectExpr(*self._keys, f"{struct} AS {STORED}"))
@@ -105,7 +104,7 @@ class GroupPasses:
         fields = self.layout.groups(self._schema).fields[len(self._keys) :][: len(self.layout.group_columns) + 2]
         return ddl_of(T.StructType(fields))
 
-    def _merged(self, delta: DataFrame, stored: DataFrame | None, *, whole: bool) -> DataFrame:
+    def _merged(self, delta: DataFrame, stored: DataFrame | None) -> DataFrame:
         layout = self.layout
         if stored is None:
             return delta.selectExpr("*", f"CAST(NULL AS {self._struct_type()}) AS {STORED}")
@@ -125,8 +124,7 @@ class GroupPasses:
             *before,
         ]
         whole = ", ".join(f"{STORED}_{number} AS {name}" for number, name in enumerate(names))
-        grouped = layout.partials.grouped(union_of(marked), extra=extra)
-        grouped = grouped if whole else grouped.where(f"{INPUT} > 0")
+        grouped = layout.partials.grouped(union_of(marked), extra=extra).where(f"{INPUT} > 0")
         return grouped.selectExpr(*self._keys, *names, INPUT, f"if({_IS_STORED}, struct({whole}), NULL) AS {STORED}")
 
     def with_results(self, groups: DataFrame, *beside: str) -> DataFrame:

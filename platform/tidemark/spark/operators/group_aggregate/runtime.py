@@ -55,9 +55,6 @@ if TYPE_CHECKING:
 FEW_OF: Final = 8
 """Where an epoch changes fewer than one of so many stored groups, it costs less to find out which these are than to read all."""
 
-MOST_OF: Final = 2
-"""Where an epoch changes at least one of so many groups, all are written anew: changes alone would soon have to be merged with them."""
-
 FIRST_WATERMARK: Final = "first_watermark"
 VALUES: Final = "values"
 KEPT: Final = "rows"
@@ -195,12 +192,6 @@ class GroupAggregateEpoch(OperatorEpoch):
         touched, stored = self.runtime.touched, state.groups.stored_rows
         return stored > MANY_ROWS and (touched is None or FEW_OF * touched < stored)
 
-    def _changes_most(self) -> bool:
-        """Whether the epoch changes most of the groups, as far as the one before tells: then it costs least to write all of them anew."""
-        touched = self.runtime.touched
-        can_be_whole = self._once and bool(self._layout.merged) and self.runtime.node.ttl is None
-        return can_be_whole and touched is not None and MOST_OF * touched >= self._before.keys
-
     def _run(self, clock: int) -> None:
         """Run the pass over what an epoch's rows add."""
         schema, passes, delta = self._tables.schema, self._passes, self._delta
@@ -216,14 +207,13 @@ class GroupAggregateEpoch(OperatorEpoch):
                 found.append(self._keep(state, KeptRows(self._layout), self._weighted, touched))
         elif self._changed is not None and FEW_OF * self._changed < state.groups.stored_rows:
             touched = delta.select(HASH)
-        whole = touched is None and self._changes_most()
-        groups = passes.groups(delta, state.stored_groups(touched, sole=True), found, whole=whole)
+        groups = passes.groups(delta, state.stored_groups(touched), found)
         counts, observation = PassCounts(self._layout, passes.overflows()), Observation()
         beside = [STORED] if self._once else []
         pairs = counts.observed(passes.with_results(groups, *beside), observation)
         dues = written_dues(self.runtime.node.ttl, clock)
         if self._once:
-            self._written = state.write_groups(pairs, dues, beside, whole=whole)
+            self._written = state.write_groups(pairs, dues, beside)
         else:
             self._pairs = self._stage(pairs)
         self._counts = observation.get
@@ -344,7 +334,7 @@ class GroupAggregateEpoch(OperatorEpoch):
 
         if self._pairs is None:
             return Results(changes, files=self._tables.few_files(self._written), shape="changes of state")
-        return Results(changes, files=self._pairs.few_files, shape="changes", of_many=self._once)
+        return Results(changes, files=self._pairs.few_files, shape="changes")
 
     def _result_pairs(self) -> DataFrame:
         """Return the rows of results before and after of the groups that input changed."""

@@ -78,15 +78,8 @@ class GroupState:
         self.values = Contents(tables, VALUES_PART, layout.counts(schema), tuple(layout.values), keys) if layout.counted else None
         self.kept = Contents(tables, KEPT_PART, layout.rows(schema), tuple(layout.row_keys), keys) if layout.kept else None
 
-    def stored_groups(self, touched: DataFrame | None, *, sole: bool = False) -> DataFrame | None:
-        """Return the groups before the epoch, None where there are none.
-
-        Args:
-            touched: the hashes of those that are needed, None for all.
-            sole: whether the plan may depend on whether one job wrote them all: it writes each once.
-        """
-        if sole and touched is None and self.groups.written_at_once:
-            return self.groups.present()
+    def stored_groups(self, touched: DataFrame | None) -> DataFrame | None:
+        """Return the groups before the epoch, None where there are none; ``touched`` are the hashes of those that are needed."""
         return self.groups.current(touched, keys=self._changed) if self.groups.files else None
 
     def looked_up(self, contents: Contents, touched: DataFrame) -> DataFrame | None:
@@ -105,14 +98,13 @@ class GroupState:
         before = [columns[name] for name in (*self._layout.group_columns, ROWS, TIME)]
         return self._tables.read(files, T.StructType([*columns, T.StructField(STORED, nullable(T.StructType(before)))]))
 
-    def write_groups(self, pairs: DataFrame, dues: tuple[str, str], beside: Sequence[str] = (), *, whole: bool = False) -> list[StateFile]:
+    def write_groups(self, pairs: DataFrame, dues: tuple[str, str], beside: Sequence[str] = ()) -> list[StateFile]:
         """Write groups that changed; return their files; one Spark job.
 
         Args:
             pairs: the groups with their columns, and ``HASH``.
             dues: SQL of when their state expires, in event and in processing time.
             beside: further columns that are written; they are no part of the state, and merged files do not have them.
-            whole: whether they are all groups that there are, and take the place of the stored ones.
         """
         names = [*self._layout.keys, *self._layout.group_columns, ROWS, TIME]
         rows = pairs.selectExpr(
@@ -125,7 +117,7 @@ class GroupState:
             HASH,
             *beside,
         )
-        return self.groups.replace(rows) if whole else self.groups.add(rows)
+        return self.groups.add(rows)
 
     def write_few_groups(self, pairs: pa.Table) -> None:
         """Write groups that changed, few and read already, whose state has no lifetime; without a Spark job.
