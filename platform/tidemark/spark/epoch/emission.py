@@ -70,7 +70,7 @@ class Emission:
         other.set_results(self._operator, lambda: made)
         return other, counts
 
-    def prepared_rows(self, output: BoundSink, node: Node, plan: StatelessPlan, prepared: PreparedPasses) -> PassRows | None:
+    def prepared_rows(self, output: BoundSink, node: Node, plan: StatelessPlan, prepared: PreparedPasses, *, epoch: int) -> PassRows | None:
         """Return an output's rows by its prepared pass, and set the counts; None where they are not few, or the pass not yet prepared.
 
         Args:
@@ -78,19 +78,20 @@ class Emission:
             node: its rows, computed from these results alone by filters and expressions.
             plan: the epoch's rows.
             prepared: the passes of the run.
+            epoch: the current one.
         """
         results = self.few
         if results is None:
             return None
 
         def taken_rows(numbers: Sequence[int]) -> Frame:
-            other, counts = self.other_plan(plan, numbers)
+            other, counts = self.other_plan(plan, numbers[:-1])
             rows, counter = other.rows(node), other.row_counters.get(id(node))
             filtered = () if counter is None else (counter.observation,)
-            taken, own = output.few_rows(rows)
+            taken, own = output.few_rows(rows, numbers[-1])
             return taken, (counts, *filtered, *own)
 
-        found = prepared[f"output {output.name} {results.shape}"].run(results.scans, results.numbers, taken_rows)
+        found = prepared[f"output {output.name} {results.shape}"].run(results.scans, (*results.numbers, epoch), taken_rows)
         if found is not None:
             emitted, *others = found.observed
             self.counts = KnownValues(emitted)

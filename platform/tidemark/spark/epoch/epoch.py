@@ -287,7 +287,7 @@ class EpochRun:
         def few_rows() -> PassRows | None:
             found = None if as_emitted is None else as_emitted.read_rows(sink)
             if found is None and emission is not None:
-                found = emission.prepared_rows(sink, node, self.rows, self._context.prepared)
+                found = emission.prepared_rows(sink, node, self.rows, self._context.prepared, epoch=self.plan.epoch)
             return found
 
         return self._stage_few(name, few_rows)

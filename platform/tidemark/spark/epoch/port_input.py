@@ -21,21 +21,25 @@ def port_input(plan: StatelessPlan, node: Node, runtime: OperatorRuntime) -> Por
         runtime: of the operator.
     """
     counter = plan.counter_of_group(node) if runtime.can_fuse_counts else None
-    few, counted = plan.few_rows(node), plan.counted_nodes(node)
-    if few is None or (counter is not None and counted != [node]):
+    read, counted = plan.scanned(node), plan.counted_nodes(node)
+    if read is None or (counter is not None and counted != [node]):
         return PortInput(lambda _: _frame(plan, node, counter, runtime), counter, alone=plan.reads_input_alone(node))
 
     def build(numbers: Sequence[int]) -> Frame:
-        return _frame(plan if tuple(numbers) == few.numbers else plan.copy(few.with_numbers(numbers)), node, counter, runtime)
+        return _frame(plan if tuple(numbers) == read.numbers else plan.copy(read.with_numbers(numbers)), node, counter, runtime)
 
     def set_counts(observed: Iterator[Mapping[str, object]]) -> None:
         for each in counted:
             plan.set_counts(each, next(observed))
 
-    shape = ["strict"] if few.strict else []
+    shape = ["strict"] if read.strict else []
     # A counter of the rows has the known splits in its expressions.
-    shape += [f"splits {plan.splits_of(few.node)}"] if counter is None and few.has_splits else []
-    return PortInput(build, counter, few.numbers, few.batch.few_files, " ".join(shape), set_counts)
+    shape += [f"splits {plan.splits_of(read.node)}"] if counter is None and read.has_splits else []
+    shape += ["one task"] if read.batch.files and not read.batch.few_files else []
+    over = PortInput(build, counter, read.numbers, read.batch.scanned, " ".join(shape), set_counts)
+    if read.batch.few_files:
+        return over
+    return PortInput(lambda _: build(over.numbers), counter, alone=plan.reads_input_alone(node), scanned=over)
 
 
 def _frame(plan: StatelessPlan, node: Node, counter: RowCounter | None, runtime: OperatorRuntime) -> Frame:

@@ -221,15 +221,15 @@ class StatelessPlan:
         return self._known_splits.get(source.name, ())
 
     def counted_nodes(self, node: Node) -> list[Node]:
-        """Return the nodes whose rows are counted when those of a node are computed that has ``few_rows``."""
+        """Return the nodes whose rows are counted when those of a node are computed that is ``scanned``."""
         path = self._topology.path_to_source(node, changelogs=True) or ()
         return [node, *(each.input for each in path if isinstance(each, ChangelogNode))]
 
-    def few_rows(self, node: Node) -> Intake | None:
-        """Return the intake whose few rows are a node's, after filters, expressions and ``as_changelog`` alone; None where it is not so."""
+    def scanned(self, node: Node) -> Intake | None:
+        """Return the intake of files whose rows are a node's, after filters, expressions and ``as_changelog`` alone; else None."""
         path = self._topology.path_to_source(node, changelogs=True)
         intake = self._intakes[path[-1].name] if path is not None and isinstance(path[-1], SourceNode) else None
-        return None if path is None or intake is None or any(map(self._must_be_cached, path)) or not intake.batch.few_files else intake
+        return None if path is None or intake is None or any(map(self._must_be_cached, path)) or not intake.batch.scanned else intake
 
     def passing_rows(self, node: Node) -> DataFrame:
         """Return the node's passing rows without a count."""

@@ -28,6 +28,9 @@ _FIRST_PLACEHOLDER: Final = 4_611_686_018_427_387_000
 """Placeholders of numbers count from here: no other literal of a plan, and a valid watermark, as the numbers are."""
 
 
+_AT_ONCE: Final = 2
+"""The epochs after which plans are made count as over."""
+
 _FAILURES: Final = 2
 """After more failures than these, each of which costs a part of an epoch, a pass is made of DataFrames."""
 
@@ -37,15 +40,19 @@ class PreparedPass:
 
     ``PREPARED_AFTER`` is after how many epochs the plan is made: it costs as much as an epoch, which a run of a few would not win back.
     With ``COMPARED_ALWAYS``, for tests, it is compared with a new one in each epoch, not only once.
+
+    Args:
+        name: of the pass.
+        epochs: how many epochs count as over before the first.
     """
 
     PREPARED_AFTER: ClassVar[int] = 2
     COMPARED_ALWAYS: ClassVar[bool] = False
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, epochs: int = 0) -> None:
         self.refused: str | None = None
         self.name = name
-        self._epochs = 0
+        self._epochs = epochs
         self._failures = 0
         self._plan: PreparedPlan | None = None
 
@@ -99,6 +106,12 @@ class PreparedPasses:
     def __getitem__(self, name: str) -> PreparedPass:
         if name not in self._passes:
             self._passes[name] = PreparedPass(name)
+        return self._passes[name]
+
+    def at_once(self, name: str) -> PreparedPass:
+        """Return a pass over many rows, whose plan is made in the first epoch that has it: to make it costs less than the epoch."""
+        if name not in self._passes:
+            self._passes[name] = PreparedPass(name, _AT_ONCE)
         return self._passes[name]
 
 

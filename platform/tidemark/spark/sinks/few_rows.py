@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from tidemark.spark.sinks.sinks import Sink
 
 
-def stage_few(output: str, sink: Sink, upsert: Upsert | None, rows: PassRows, staging: str) -> OutputRecord:
-    """Stage an epoch's rows, or where there is an upsert, its changes: those of ``staged_upsert``, whose counts were observed last.
+def stage_few(output: str, sink: Sink, upsert: Upsert | None, rows: PassRows, staging: str, *, changes: bool) -> OutputRecord:
+    """Stage an epoch's rows, or its changes: those of ``staged_history`` or ``staged_upsert``, whose counts were observed last.
 
     Args:
         output: its name.
@@ -28,6 +28,7 @@ def stage_few(output: str, sink: Sink, upsert: Upsert | None, rows: PassRows, st
         upsert: how the changes replace older rows; None where rows are added.
         rows: visible ones, or changes.
         staging: the name of a new folder.
+        changes: whether they are changes.
     """
     apart = () if upsert is None else (DELETED,)
     schema = nullable(T.StructType([field for field in rows.schema if field.name not in apart]))
@@ -44,10 +45,10 @@ def stage_few(output: str, sink: Sink, upsert: Upsert | None, rows: PassRows, st
         for place, part in parts.items()
         for file in write_rows(sink.staging, place, part.select(schema.names), schema, compression=SINK_COMPRESSION)
     ]
-    options: dict[str, str] = {}
-    if upsert is not None:
-        changes = ObservedChanges(rows.observed[-1])
-        options = {**upsert.options, **changes_options(changes.emitted(files, output), changes.counts)}
+    options = dict(upsert.options) if upsert is not None else {}
+    if changes:
+        found = ObservedChanges(rows.observed[-1])
+        options |= changes_options(found.emitted(files, output), found.counts)
     return OutputRecord(
         sink=sink.kind,
         location=sink.location,

@@ -211,17 +211,22 @@ class BoundSink:
 
     @property
     def takes_rows(self) -> bool:
-        """Whether ``stage_rows`` can be called: rows are appended as they are, or are changes that are upserted."""
+        """Whether ``stage_rows`` can be called: rows are appended, or are changes that are appended as a history or upserted."""
         if isinstance(self.sink, ConnectorSink) or self.sink.starts_only:
             return False
         upsert = self._upsert
-        return upsert is None if self.changes is None else upsert is not None and not upsert.versions
+        return upsert is None or (self.changes is not None and not upsert.versions)
 
-    def few_rows(self, rows: DataFrame) -> Frame:
-        """Return the rows of an output as ``stage_rows`` takes them, and the observation whose values it reads, if any."""
+    def few_rows(self, rows: DataFrame, epoch: int) -> Frame:
+        """Return the rows of an output as ``stage_rows`` takes them, and the observation whose values it reads, if any.
+
+        Args:
+            rows: of the output.
+            epoch: the current one, which a history has in each row.
+        """
         if self.changes is None:
             return visible_part(rows), ()
-        staged = staged_upsert(rows, self.changes)
+        staged = staged_history(rows, self.changes, epoch) if self._upsert is None else staged_upsert(rows, self.changes)
         return staged.rows, (staged.observation,)
 
     def stage_rows(self, rows: PassRows, lineage: str, epoch: int) -> OutputRecord:
@@ -232,7 +237,7 @@ class BoundSink:
             lineage: the job's.
             epoch: the current epoch.
         """
-        return stage_few(self.name, self.sink, self._upsert, rows, new_staging(lineage, epoch))
+        return stage_few(self.name, self.sink, self._upsert, rows, new_staging(lineage, epoch), changes=self.changes is not None)
 
     def empty_record(self) -> OutputRecord:
         """Return the record of an epoch without rows for this output."""

@@ -201,7 +201,8 @@ def _rows_of_files(spark: SparkSession, source: SourceNode, taken: EpochInput, *
     few_of_files = _few_of_files(source.spec)
     if few_of_files is None:
         return SourceRows(read, may_have_split=False)
-    return SourceRows(read, tuple(paths) if few else (), may_have_split=False, few_of_files=few_of_files)
+    files = tuple(paths)
+    return SourceRows(read, files if few else (), may_have_split=False, few_of_files=few_of_files, scanned=files)
 
 
 def _corrupt_by_all_columns(frame: DataFrame) -> DataFrame:

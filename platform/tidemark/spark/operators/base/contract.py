@@ -43,6 +43,7 @@ class PortInput:
     between epochs only by files and numbers. Of a pass over them that was prepared, ``set_counts`` takes the values of the observations
     that ``build`` returned, in their order. ``alone`` is whether they are computed from their source's files at each use: no frame that is
     kept in memory is behind them, which another port may read at the same time, and whose counts would then be those of neither.
+    ``scanned`` are the same rows with the files that they are read from, where these are many, so that a pass over them has several tasks.
     """
 
     build: Build
@@ -53,6 +54,7 @@ class PortInput:
     set_counts: Callable[[Iterator[Mapping[str, object]]], None] | None = None
     several: tuple[tuple[str, ...], ...] = ()
     alone: bool = False
+    scanned: PortInput | None = None
 
     @property
     def scans(self) -> tuple[tuple[str, ...], ...]:

@@ -36,14 +36,14 @@ class GroupPasses:
     """
 
     def __init__(self, layout: GroupLayout, schema: T.StructType, uid: str) -> None:
-        self._layout = layout
+        self.layout = layout
         self._schema = schema
         self._uid = uid
         self._keys = list(map(quoted, layout.keys))
 
     def delta(self, rows: DataFrame) -> DataFrame:
         """Return what rows of input add to their groups: keys, the columns of groups, and the number of rows of input."""
-        layout = self._layout
+        layout = self.layout
         if layout.merged:
             counts = (F.expr(text) for text in (f"count(1) AS {ROWS}", f"max({TIME}) AS {TIME}", f"count(1) AS {INPUT}"))
             return rows.groupBy(*layout.partials.key_columns).agg(*layout.partials.creations, *counts)
@@ -61,7 +61,7 @@ class GroupPasses:
     def weighted(self, rows: DataFrame) -> DataFrame:
         """Return rows of input with the keys of their groups, and their weights."""
         weight = F.expr(f"if({ADDS}, 1L, -1L)") if CHANGE in rows.columns else F.lit(1).cast("bigint")
-        return rows.select("*", *self._layout.with_keys(), weight.alias(WEIGHT))
+        return rows.select("*", *self.layout.with_keys(), weight.alias(WEIGHT))
 
     def groups(self, delta: DataFrame, stored: DataFrame | None, found: Sequence[DataFrame] = ()) -> DataFrame:
         """Return the groups that input changes: keys, their columns after the epoch, ``STORED``, and what was found.
@@ -71,9 +71,9 @@ class GroupPasses:
             stored: the groups before the epoch, with all columns of their table; None where there are none.
             found: results of counted values and kept rows, by keys, in columns of their own.
         """
-        names = [*self._layout.group_columns, ROWS, TIME]
+        names = [*self.layout.group_columns, ROWS, TIME]
         struct = f"struct({', '.join(map(quoted, names))})"
-        if self._layout.merged:
+        if self.layout.merged:
             return self._merged(delta, stored)
         parts = [delta.selectExpr(*self._keys, f"{struct} AS {DELTA}", INPUT)]
         if stored is not None:
@@ -81,10 +81,10 @@ class GroupPasses:
         together = union_of([*parts, *found])
         if stored is None:
             together = together.selectExpr("*", f"CAST(NULL AS {self._struct_type()}) AS {STORED}")
-        columns = [name for name in together.columns if name not in (*self._layout.keys, INPUT)]
+        columns = [name for name in together.columns if name not in (*self.layout.keys, INPUT)]
         picked = (F.expr(f"any_value({name}, true)").alias(name) for name in columns)
         grouped = together.groupBy(*self._keys).agg(F.expr(f"sum({INPUT})").alias(INPUT), *picked).where(f"{INPUT} > 0")
-        signed = self._layout.signed_stored(self._schema)
+        signed = self.layout.signed_stored(self._schema)
         kinds = {column: self._schema[column].dataType.simpleString() for column in signed}
         after = [
             f"CAST({sums.merged(f'{STORED}.{quoted(column)}', f'{DELTA}.{quoted(column)}')} AS {kinds[column]}) AS {quoted(column)}"
@@ -101,11 +101,11 @@ class GroupPasses:
         )
 
     def _struct_type(self) -> str:
-        fields = self._layout.groups(self._schema).fields[len(self._keys) :][: len(self._layout.group_columns) + 2]
+        fields = self.layout.groups(self._schema).fields[len(self._keys) :][: len(self.layout.group_columns) + 2]
         return ddl_of(T.StructType(fields))
 
     def _merged(self, delta: DataFrame, stored: DataFrame | None) -> DataFrame:
-        layout = self._layout
+        layout = self.layout
         if stored is None:
             return delta.selectExpr("*", f"CAST(NULL AS {self._struct_type()}) AS {STORED}")
         names = [*map(quoted, layout.group_columns), ROWS, TIME]
@@ -134,9 +134,9 @@ class GroupPasses:
             groups: as ``groups`` returns them.
             beside: further columns of these that are kept.
         """
-        names = [*self._keys, *map(quoted, self._layout.group_columns), ROWS, TIME, INPUT, *beside]
+        names = [*self._keys, *map(quoted, self.layout.group_columns), ROWS, TIME, INPUT, *beside]
         was = f"{STORED} IS NOT NULL AND {STORED}.{ROWS} <> 0 AS __tm_was"
-        return groups.selectExpr(*names, was, *self._rows(), f"{lookup_hash(self._layout.keys)} AS {HASH}")
+        return groups.selectExpr(*names, was, *self._rows(), f"{lookup_hash(self.layout.keys)} AS {HASH}")
 
     def with_rows(self, groups: DataFrame) -> DataFrame:
         """Return the rows of results of groups before and after the epoch alone."""
@@ -148,7 +148,7 @@ class GroupPasses:
 
     def _row(self, state: str, side: int) -> str:
         """Return SQL of a row of results, as a struct."""
-        layout = self._layout
+        layout = self.layout
         keys = (f"{quoted(key)} AS {quoted(name)}" for key, (name, _) in zip(layout.keys, layout.node.keys, strict=True))
         time = f"{state}{TIME}"
         position = f"named_struct('origin', '{self._uid}', 'block', {time}, 'row', {key_hash(layout.keys)})"
@@ -157,7 +157,7 @@ class GroupPasses:
 
     def results(self, state: str, side: int) -> Mapping[str, str]:
         """Return SQL of results by name; ``state`` stands before the columns of groups."""
-        layout = self._layout
+        layout = self.layout
         signed = layout.signed_stored(self._schema)
         found = {}
         for name, aggregate in layout.node.aggregates:
@@ -175,9 +175,9 @@ class GroupPasses:
 
     def overflows(self) -> Mapping[str, str]:
         """Return SQL of whether the value of an aggregate does not fit its type, by name, where the engine has to find that out."""
-        signed, found = self._layout.signed_stored(self._schema), {}
-        for name, _ in self._layout.signed:
-            column = self._layout.sums_column(name)
+        signed, found = self.layout.signed_stored(self._schema), {}
+        for name, _ in self.layout.signed:
+            column = self.layout.sums_column(name)
             test = signed[column].overflows(quoted(column))
             if test is not None:
                 found[name] = test

@@ -42,6 +42,7 @@ from tidemark.spark.operators.group_aggregate.live_groups import live_groups
 from tidemark.spark.operators.group_aggregate.lookups import NUMBER_BEFORE, ROW_AFTER, ROW_BEFORE, CountedValues, KeptRows
 from tidemark.spark.operators.group_aggregate.pass_counts import PassCounts
 from tidemark.spark.operators.group_aggregate.passes import GroupPasses
+from tidemark.spark.operators.group_aggregate.prepared_groups import PreparedGroups
 from tidemark.spark.operators.group_aggregate.state import AFTER_INPUT, BEFORE_INPUT, GroupState, effective_due, written_dues
 from tidemark.spark.operators.keyed.key_table import Counters
 from tidemark.spark.prepared.prepared_plan import PassRows
@@ -155,7 +156,7 @@ class GroupAggregateEpoch(OperatorEpoch):
         few, ttl = bool(given.files), self.runtime.node.ttl
         self._passes = passes = GroupPasses(self._layout, schema, self.runtime.node.uid or "")
         self._once = not few and self._layout.writes_once(schema)
-        if few and not self._layout.several and ttl is None and self._run_prepared(given, state, passes):
+        if not self._layout.several and ttl is None and self._run_prepared(given, state, passes):
             crash_point("state-staged")
             return
         rows = given.rows
@@ -226,30 +227,19 @@ class GroupAggregateEpoch(OperatorEpoch):
         self.runtime.touched = self._counts["touched"]
 
     def _run_prepared(self, given: PortInput, state: GroupState, passes: GroupPasses) -> bool:
-        """Run the pass over few rows and few groups by the plan that was prepared for it; return whether it could be."""
-        files = self._tables.few_files(state.groups.files)
-        if bool(files) != bool(state.groups.files):
+        """Run the pass over few groups by the plan that was prepared for it; return whether it could be."""
+        counts = PassCounts(self._layout, passes.overflows())
+        prepared = PreparedGroups(self.context, self._tables, state, passes, counts)
+        over = given if given.files else given.scanned
+        if over is None or not (given.files or (self._once and not self._changes_few(state))):
             return False
-        observed = PassCounts(self._layout, passes.overflows())
-
-        def pairs(numbers: Sequence[int]) -> tuple[DataFrame, Sequence[Observation]]:
-            counts = Observation()
-            rows, observations = given.build(numbers)
-            groups = passes.groups(passes.delta(in_one_task(rows)), state.stored_groups(None))
-            return observed.observed(passes.with_results(groups), counts), (counts, *observations)
-
-        name = ("groups", self.context.uid, given.shape, "stored" if files else "")
-        prepared = self.context.prepared[" ".join(filter(None, name))]
-        # In the order of the union that merges them.
-        stored = [files] if files else []
-        scans = [*stored, *given.scans] if self._layout.merged else [*given.scans, *stored]
-        found = prepared.run(scans, given.numbers, pairs)
+        found = prepared.of_few(over) if given.files else prepared.of_many(over, self.runtime.touched)
         if found is None:
             return False
         self._counts, *others = found.observed
-        observed.check_sums(self._counts, self.context.job)
-        if given.set_counts is not None and others:
-            given.set_counts(iter(others))
+        counts.check_sums(self._counts, self.context.job)
+        if over.set_counts is not None and others:
+            over.set_counts(iter(others))
         self._pairs = self._stage(found)
         state.write_few_groups(found.table)
         self._count_keys()

@@ -1,0 +1,82 @@
+"""Running aggregates of epochs of many rows: by plans that are kept, and by DataFrames."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import tidemark as tm
+from tests.engine.prepared_runs import NEVER, run_noted, versions
+from tidemark.spark.state_api.state_processor import savepoint
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+EPOCHS = 6
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a run made: each version of the history, the counts of each epoch, and the groups at its end.
+
+    ``passes`` are the prepared ones that ran.
+    """
+
+    history: list[list[str]]
+    counts: list[Any]
+    groups: list[str]
+    passes: list[str]
+
+
+def land(folder: Path) -> None:
+    """Write a file for each epoch: most keys come in most epochs, few in one, with nulls, NaN and negative zeros."""
+    folder.mkdir()
+    dice = Random(11)
+    values = [1.5, -0.0, 0.0, float("nan"), None, -7.25]
+    for epoch in range(EPOCHS):
+        some = ["a"] if epoch == EPOCHS - 2 else [None, "", "b", "ä", f"only {epoch}"]
+        keys = [*some, *dice.choices(some, k=9)]
+        columns = {
+            "k": pa.array(keys, pa.string()),
+            "t": [epoch * 1_000 + dice.randrange(5_000) for _ in keys],
+            "v": pa.array(dice.choices(values, k=len(keys)), pa.float64()),
+            "n": pa.array(dice.choices([1, 2, None, 9], k=len(keys)), pa.int32()),
+        }
+        pq.write_table(pa.table(columns), folder / f"{epoch}.parquet")
+        os.utime(folder / f"{epoch}.parquet", (1_600_000_000 + epoch,) * 2)
+
+
+def run(spark: SparkSession, folder: Path, name: str, monkeypatch: pytest.MonkeyPatch, *, after: int) -> Ran:
+    """Run a job of a running aggregate over the landed files, with plans made after so many epochs."""
+    spec = tm.files(str(folder / "landing"), format="parquet", schema="k STRING, t BIGINT, v DOUBLE, n INT", max_files_per_epoch=1)
+    rows = tm.source("rows", spec, watermarks=tm.bounded_out_of_orderness("1 minute", timestamp="t")).filter("n IS NULL OR n < 9")
+    groups = rows.key_by("k").aggregate(count=tm.count(), total=tm.sum("n"), mean=tm.avg("v"), most=tm.max("v")).uid("groups")
+    outputs = {"history": tm.delta(groups, str(folder / name / "history"))}
+    job = tm.Job(name, outputs=outputs, store=str(folder / "store"), parallelism=2)
+    done, passes = run_noted(spark, job, monkeypatch, after=after)
+    operators = [epoch.operators["groups"] for epoch in done.epochs]
+    counts = [(operator.keys, operator.rows_accepted, epoch.filters) for operator, epoch in zip(operators, done.epochs, strict=True)]
+    state = savepoint(name, store=str(folder / "store")).tables("groups", spark)["groups"]
+    return Ran(versions(folder / name / "history"), counts, sorted(map(str, state.collect())), passes)
+
+
+def test_history_counts_and_state_are_the_same(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    land(tmp_path / "landing")
+    monkeypatch.setattr("tidemark.spark.columns.few_rows.FEW_ROWS", -1)
+    kept = run(spark, tmp_path, "kept", monkeypatch, after=2)
+    plain = run(spark, tmp_path, "plain", monkeypatch, after=NEVER)
+    assert kept.history == plain.history
+    assert kept.counts == plain.counts
+    assert kept.groups == plain.groups
+    assert len(plain.history) >= EPOCHS
+    assert plain.passes == []
+    assert set(kept.passes) == {"groups groups of many rows one task stored", "output history changes"}
