@@ -24,7 +24,7 @@ from tidemark.semantics.watermarks.watermarks import (
     operator_watermark,
 )
 from tidemark.spark.columns.row_counts import observe_splits
-from tidemark.spark.epoch.background_jobs import BackgroundJobs, run_at_once
+from tidemark.spark.epoch.background_jobs import BackgroundJobs
 from tidemark.spark.epoch.conservation import ConservationCheck
 from tidemark.spark.epoch.emission import Emission
 from tidemark.spark.epoch.epoch_plan import EpochPlan
@@ -178,25 +178,8 @@ class EpochRun:
             "consume": self._consume,
             "compact": self._compact,
         }
-        pending = list(passes)
-        while pending:
-            each = pending.pop(0)
-            if pending and self._runs_beside(each) and self._runs_beside(pending[0]):
-                work = [partial(self._process, planned) for planned in (each, pending.pop(0))]
-                run_at_once(self._context.pool, self._spark, work)
-            else:
-                handlers[each.what](each)
-
-    def _runs_beside(self, planned: Pass) -> bool:
-        """Whether a pass takes many rows, of its own sources' files alone, into state: two such run at once.
-
-        Not more, since an operator may do its own work at once, for which a thread is left.
-        """
-        if planned.what != "process" or not self._context.native:
-            return False
-        nodes = [port.node for port in _operator_of(planned).ports]
-        alone = all(self.rows.available(node) and self.rows.reads_input_alone(node) for node in nodes)
-        return alone and all(self.rows.few_rows(node) is None for node in nodes)
+        for each in passes:
+            handlers[each.what](each)
 
     def _process(self, planned: Pass) -> None:
         """Process input into an operator's state."""
