@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -55,16 +55,36 @@ def land(folder: Path) -> None:
         os.utime(folder / f"{epoch}.parquet", (1_600_000_000 + epoch,) * 2)
 
 
-def run(spark: SparkSession, folder: Path, name: str, monkeypatch: pytest.MonkeyPatch, *, after: int) -> Ran:
+def land_lines(folder: Path) -> None:
+    """Write two files of CSV for each epoch: of two sites, whose times are far apart, with a line that cannot be read."""
+    folder.mkdir()
+    dice = Random(12)
+    for number in range(2 * EPOCHS):
+        lines = [f"{dice.choice('abc')},{site},{at + number},{dice.choice(['', '1.5', '-0.0', '7.25'])},{dice.choice('129')}"
+                 for site, at in [("north", 900_000), ("south", 1_000)] * 6]  # fmt: skip
+        file = folder / f"{number:02}.csv"
+        file.write_text("\n".join([*lines, "a,north,no time,1.0,1"]) + "\n", encoding="utf-8")
+        os.utime(file, (1_600_000_000 + number,) * 2)
+
+
+ROWS = tm.files("landing", format="parquet", schema="k STRING, t BIGINT, v DOUBLE, n INT", max_files_per_epoch=1)
+LINES = tm.files("landing", format="csv", schema="k STRING, site STRING, t BIGINT, v DOUBLE, n INT", max_files_per_epoch=2)
+
+
+def run(spark: SparkSession, folder: Path, name: str, monkeypatch: pytest.MonkeyPatch, *, after: int, read: Any = ROWS) -> Ran:
     """Run a job of a running aggregate over the landed files, with plans made after so many epochs."""
-    spec = tm.files(str(folder / "landing"), format="parquet", schema="k STRING, t BIGINT, v DOUBLE, n INT", max_files_per_epoch=1)
-    rows = tm.source("rows", spec, watermarks=tm.bounded_out_of_orderness("1 minute", timestamp="t")).filter("n IS NULL OR n < 9")
+    spec = replace(read, path=str(folder / "landing"))
+    times = tm.bounded_out_of_orderness("1 minute", timestamp="t", split_by="site" if read is LINES else None)
+    rows = tm.source("rows", spec, watermarks=times).filter("n IS NULL OR n < 9")
     groups = rows.key_by("k").aggregate(count=tm.count(), total=tm.sum("n"), mean=tm.avg("v"), most=tm.max("v")).uid("groups")
     outputs = {"history": tm.delta(groups, str(folder / name / "history"))}
     job = tm.Job(name, outputs=outputs, store=str(folder / "store"), parallelism=2)
     done, passes = run_noted(spark, job, monkeypatch, after=after)
     operators = [epoch.operators["groups"] for epoch in done.epochs]
-    counts = [(operator.keys, operator.rows_accepted, epoch.filters) for operator, epoch in zip(operators, done.epochs, strict=True)]
+    counts = [
+        (operator.keys, operator.rows_accepted, operator.watermark, epoch.filters, epoch.sources)
+        for operator, epoch in zip(operators, done.epochs, strict=True)
+    ]
     state = savepoint(name, store=str(folder / "store")).tables("groups", spark)["groups"]
     return Ran(versions(folder / name / "history"), counts, sorted(map(str, state.collect())), passes)
 
@@ -80,3 +100,13 @@ def test_history_counts_and_state_are_the_same(spark: SparkSession, tmp_path: Pa
     assert len(plain.history) >= EPOCHS
     assert plain.passes == []
     assert set(kept.passes) == {"groups groups of many rows one task stored", "output history changes"}
+
+
+def test_several_tasks_read_lines_of_several_splits(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    land_lines(tmp_path / "landing")
+    monkeypatch.setattr("tidemark.spark.columns.few_rows.FEW_ROWS", -1)
+    monkeypatch.setattr("tidemark.spark.sources.epoch_input.EpochInput.has_few_bytes", lambda *_: False)
+    kept = run(spark, tmp_path, "kept", monkeypatch, after=2, read=LINES)
+    plain = run(spark, tmp_path, "plain", monkeypatch, after=NEVER, read=LINES)
+    assert (kept.history, kept.counts, kept.groups) == (plain.history, plain.counts, plain.groups)
+    assert "groups groups of many rows strict splits ('north', 'south') stored" in kept.passes

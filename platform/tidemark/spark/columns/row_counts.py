@@ -107,8 +107,8 @@ class RowCounter:
         return [*summed, F.expr(f"max(CASE WHEN {good} THEN {latest} END) AS time_0")]
 
     def set_counts(self, observed: Mapping[str, object]) -> None:
-        """Set the counts to the values of ``group_metrics``, which a pass without a DataFrame observed."""
-        self._columns = (ROW_STATUS,)
+        """Set the counts to the values of this counter's metrics, or of ``group_metrics``, which a pass without a DataFrame observed."""
+        self._columns = (ROW_STATUS, SPLIT) if _UNKNOWN in observed else (ROW_STATUS,)
         self._found = self._read(observed)
 
     def counts(self) -> RowCounts:

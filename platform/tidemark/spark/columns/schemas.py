@@ -69,8 +69,10 @@ def has_fixed_width(kind: T.DataType) -> bool:
 
 
 def may_be_normalized(kind: T.DataType) -> bool:
-    """Whether Spark changes values of a type when it groups by them: -0.0 becomes 0.0."""
-    return isinstance(kind, T.FloatType | T.DoubleType)
+    """Whether Spark changes values of a type when it groups by them: -0.0 becomes 0.0, and of equal texts of a collation one is taken."""
+    if isinstance(kind, T.StringType):
+        return not kind.isUTF8BinaryCollation()
+    return isinstance(kind, T.FloatType | T.DoubleType) or not (isinstance(kind, T.BinaryType) or has_fixed_width(kind))
 
 
 def ddl_of(kind: T.DataType) -> str:

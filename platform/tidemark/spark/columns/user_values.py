@@ -76,9 +76,9 @@ def coerce_batch(rows: Sequence[Mapping[str, object]], schema: pa.Schema) -> pa.
     """
     import pyarrow as pa
 
-    columns = []
+    columns, are_dicts = [], {dict}.issuperset(map(type, rows))
     for field in schema:
-        values = _column(rows, field.name)
+        values = _column(rows, field.name, are_dicts=are_dicts)
         if _NONE in set(map(type, values)):
             _raise_for_mistyped(rows, field.name, schema.names)
         try:
@@ -88,13 +88,16 @@ def coerce_batch(rows: Sequence[Mapping[str, object]], schema: pa.Schema) -> pa.
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _column(rows: Sequence[Mapping[str, object]], name: str) -> list[object]:
+def _column(rows: Sequence[Mapping[str, object]], name: str, *, are_dicts: bool) -> list[object]:
     """Return the value of a name in each row; None in those that do not have it."""
-    try:
-        # Most rows name all columns; this takes half the time.
-        return list(map(itemgetter(name), rows))
-    except KeyError:
-        return [row.get(name) for row in rows]
+    if are_dicts:
+        # Other mappings may make up a value that is asked for so, as Counter and defaultdict do.
+        try:
+            # Most rows name all columns; this takes half the time.
+            return list(map(itemgetter(name), rows))
+        except KeyError:
+            pass
+    return [row.get(name) for row in rows]
 
 
 def _raise_for_mistyped(rows: Sequence[Mapping[str, object]], name: str, names: Sequence[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tidemark.graph.model.nodes import Node
-from tidemark.spark.columns.row_counts import RowCounter
+from tidemark.spark.columns.row_counts import MAX_OBSERVED_SPLITS, RowCounter
 from tidemark.spark.epoch.determinism import require_repeatable
 from tidemark.spark.epoch.stateless import StatelessPlan
 from tidemark.spark.operators.base.contract import OperatorRuntime, PortInput
@@ -33,8 +33,9 @@ def port_input(plan: StatelessPlan, node: Node, runtime: OperatorRuntime) -> Por
             plan.set_counts(each, next(observed))
 
     shape = ["strict"] if read.strict else []
-    # A counter of the rows has the known splits in its expressions.
-    shape += [f"splits {plan.splits_of(read.node)}"] if counter is None and read.has_splits else []
+    # A counter of the rows has the known splits in its expressions, unless they are many.
+    splits = plan.splits_of(read.node)
+    shape += [f"splits {splits if len(splits) <= MAX_OBSERVED_SPLITS else 'many'}"] if counter is None and read.has_splits else []
     shape += ["one task"] if read.batch.files and not read.batch.few_files else []
     over = PortInput(build, counter, read.numbers, read.batch.scanned, " ".join(shape), set_counts)
     if read.batch.few_files:
