@@ -158,6 +158,6 @@ def test_many_changes_are_joined(spark: SparkSession, tmp_path: Path, monkeypatc
     for how in hows:
         written = sums_of(tmp_path / "sums" / how)
         for epoch in range(EPOCHS):
-            sides = ([row for rows in given[side][: epoch + 1] for row in rows] for side in ("left", "right"))
+            ones, others = ([row for rows in given[side][: epoch + 1] for row in rows] for side in ("left", "right"))
             row = written[epoch]
-            assert (row["n"], row["one"], row["other"] or 0) == joined(*sides, how), how
+            assert (row["n"], row["one"], row["other"] or 0) == joined(ones, others, how), how

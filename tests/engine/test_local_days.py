@@ -171,8 +171,8 @@ def blanks() -> dict[str, tm.Stream]:
 def filtered() -> dict[str, tm.Stream]:
     """Return windows of rows some of which are filtered before the first watermark."""
     first = [("a", NOON, "1"), ("a", NOON + HOUR, "-1"), ("b", NOON, "-1"), ("b", None, "1"), ("b", NOON - 20 * HOUR, "1")]
-    given = [first, [("a", NOON + DAY, "1"), ("a", NOON, "-1")]]
-    rows = elements(*given, schema=SCHEMA, name="filtered", malformed_to=tm.OutputTag("bad"))
+    second = [("a", NOON + DAY, "1"), ("a", NOON, "-1")]
+    rows = elements(first, second, schema=SCHEMA, name="filtered", malformed_to=tm.OutputTag("bad"))
     windows = rows.filter("CAST(z AS INT) >= 0").key_by("k").window(tm.tumbling("1 day", zone="Asia/Tokyo"))
     return {"filtered": windows.aggregate(n=tm.count()).uid("filtered")}
 
