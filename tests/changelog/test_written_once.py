@@ -72,10 +72,13 @@ def by_walk(epochs: Sequence[Sequence[Row]], *, sequence: bool, deleted: bool) -
     return found
 
 
+WAYS: dict[str, tuple[str | None, str | None]] = {"sequence": ("version", None), "deleted": (None, "gone"), "both": ("version", "gone")}
+"""By which column rows are ordered, and which tells of a deleted key."""
+
+
 @pytest.mark.parametrize("looked_up", [False, True])
-@pytest.mark.parametrize(("sequence", "deleted"), [("version", None), (None, "gone"), ("version", "gone")])
 def test_changes_and_counts_are_those_of_a_walk(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sequence: str | None, deleted: str | None, *, looked_up: bool
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, looked_up: bool
 ) -> None:
     monkeypatch.setattr(few_rows, "FEW_ROWS", -1)  # of files of the input
     if looked_up:
@@ -87,20 +90,28 @@ def test_changes_and_counts_are_those_of_a_walk(
         str(tmp_path / "landing"), format="parquet", schema="k DOUBLE, t BIGINT, v INT, version INT, gone BOOLEAN", max_files_per_epoch=1
     )
     rows = tm.source("rows", files, watermarks=tm.bounded_out_of_orderness("1 minute", timestamp="t"))
-    newest = rows.latest(by=["k"], sequence=sequence, deleted=deleted).uid("newest")
-    sums = newest.key_by(every="1").aggregate(keys=tm.count(), values=tm.count("v"), total=tm.sum("v")).uid("sums")
-    job = tm.Job("once", {"sums": tm.parquet(sums, str(tmp_path / "sums"))}, store=str(tmp_path / "store"))
-    done = tm.run(job, spark=spark)
+    outputs = {}
+    for way, (sequence, deleted) in WAYS.items():
+        newest = rows.latest(by=["k"], sequence=sequence, deleted=deleted).uid(way)
+        sums = newest.key_by(every="1").aggregate(keys=tm.count(), values=tm.count("v"), total=tm.sum("v")).uid(f"{way}_sums")
+        outputs[way] = tm.parquet(sums, str(tmp_path / way))
+    done = tm.run(tm.Job("once", outputs, store=str(tmp_path / "store")), spark=spark)
 
-    expected = by_walk(given, sequence=sequence is not None, deleted=deleted is not None)
-    written = {row["epoch"]: row for row in spark.read.parquet(str(tmp_path / "sums")).collect()}
-    for epoch, (keys, values, total, outdated) in enumerate(expected):
-        row, counters = written[epoch], done.epochs[epoch].operators["newest"].counters
-        assert (row["keys"], row["values"], row["total"] or 0) == (keys, values, total)
-        assert counters.get("outdated", 0) == outdated
-    columns = {tuple(pq.read_schema(file).names) for file in (tmp_path / "store" / "once" / "state" / "newest").rglob("*.parquet")}
-    # Where deleted keys are remembered, some rows of the state are no changes.
-    assert any(STORED in names for names in columns) == (sequence is None or deleted is None)
+    for way, (sequence, deleted) in WAYS.items():
+        written = sums_of(tmp_path / way)
+        for epoch, (keys, values, total, outdated) in enumerate(by_walk(given, sequence=sequence is not None, deleted=deleted is not None)):
+            row, counters = written[epoch], done.epochs[epoch].operators[way].counters
+            assert (row["keys"], row["values"], row["total"] or 0) == (keys, values, total), way
+            assert counters.get("outdated", 0) == outdated, way
+        columns = {tuple(pq.read_schema(file).names) for file in (tmp_path / "store" / "once" / "state" / way).rglob("*.parquet")}
+        # Where deleted keys are remembered, some rows of the state are no changes.
+        assert any(STORED in names for names in columns) == (sequence is None or deleted is None), way
+
+
+def sums_of(folder: Path) -> dict[int, Row]:
+    """Return the rows that readers of an output see, by epoch."""
+    rows = [row for file in folder.glob("*.parquet") for row in pq.ParquetFile(file).read().to_pylist()]
+    return {row["epoch"]: row for row in rows}
 
 
 def land_upserts(folder: Path, seed: int) -> list[list[Row]]:
@@ -127,8 +138,7 @@ def joined(left: Sequence[Row], right: Sequence[Row], how: str) -> tuple[int, in
     return len(found), sum(one for one, _ in found), sum(other for _, other in found)
 
 
-@pytest.mark.parametrize("how", ["inner", "left"])
-def test_many_changes_are_joined(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: Any) -> None:
+def test_many_changes_are_joined(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(few_rows, "FEW_ROWS", -1)
     monkeypatch.setattr(concerned, "FEW_ROWS", -1)  # so that all stored rows are read
     given = {side: land_upserts(tmp_path / side, seed) for seed, side in enumerate(("left", "right"))}
@@ -138,12 +148,16 @@ def test_many_changes_are_joined(spark: SparkSession, tmp_path: Path, monkeypatc
         rows = tm.source(side, files, watermarks=tm.ascending(timestamp="t")).select("k", "t", **{f"{side}_id": "id", value: "v"})
         return rows.latest(by=[f"{side}_id"], sequence="t").uid(f"newest_{side}").select(f"{side}_id", "k", value)
 
-    pairs_of = newest("left", "v").join(newest("right", "w"), on="k", how=how).uid("joined")
-    sums = pairs_of.key_by(every="1").aggregate(n=tm.count(), one=tm.sum("v"), other=tm.sum("w")).uid("sums")
-    job = tm.Job("joined", {"sums": tm.parquet(sums, str(tmp_path / "sums"))}, store=str(tmp_path / "store"))
-    tm.run(job, spark=spark)
-    written = {row["epoch"]: row for row in spark.read.parquet(str(tmp_path / "sums")).collect()}
-    for epoch in range(EPOCHS):
-        left, right = ([row for rows in given[side][: epoch + 1] for row in rows] for side in ("left", "right"))
-        row = written[epoch]
-        assert (row["n"], row["one"], row["other"] or 0) == joined(left, right, how)
+    left, right, outputs = newest("left", "v"), newest("right", "w"), {}
+    hows: tuple[Any, ...] = ("inner", "left")
+    for how in hows:
+        pairs_of = left.join(right, on="k", how=how).uid(f"joined_{how}")
+        sums = pairs_of.key_by(every="1").aggregate(n=tm.count(), one=tm.sum("v"), other=tm.sum("w")).uid(f"sums_{how}")
+        outputs[how] = tm.parquet(sums, str(tmp_path / "sums" / how))
+    tm.run(tm.Job("joined", outputs, store=str(tmp_path / "store")), spark=spark)
+    for how in hows:
+        written = sums_of(tmp_path / "sums" / how)
+        for epoch in range(EPOCHS):
+            ones, others = ([row for rows in given[side][: epoch + 1] for row in rows] for side in ("left", "right"))
+            row = written[epoch]
+            assert (row["n"], row["one"], row["other"] or 0) == joined(ones, others, how), how

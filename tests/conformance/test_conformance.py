@@ -63,24 +63,27 @@ def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, epochs: l
 def disturbed(spark: SparkSession, folder: Path, chosen: Mapping[str, Case], points: Sequence[str], epochs: list[list[Element]]) -> Ran:
     """Run a job to its end, killed at a point of each epoch, and restored after the second epoch."""
     world = World(spark, folder, chosen, epochs, parallelism=3)
-    found = [*killed_once(world, points[0]), *killed_once(world, points[1])]
+    if any(points[:2]):
+        found = [seen for point in points[:2] for seen in killed_once(world, point, max_epochs=1)]
+    else:
+        found = world.run(max_epochs=2)
     SavepointStore(JobStore.open(world.store), world.job.name).take("half")
     kept = world.kept()
     elsewhere = World(spark, folder, chosen, epochs, parallelism=2)
-    found += killed_once(elsewhere, points[2], restore=tm.Restore("half", identity="once"))
-    return Ran(found + elsewhere.run(takeover=True, end_of_input=True), kept)
+    # What is killed in the last epoch of elements runs it again, and then ends.
+    found += killed_once(elsewhere, points[2], restore=tm.Restore("half", identity="once"), end_of_input=True)
+    return Ran(found, kept)
 
 
 def killed_once(world: World, point: str, **settings: Any) -> list[dict[str, Seen]]:
-    """Run an epoch whose driver dies at a point, if there is one, and then again; return what it does."""
-    if point:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("TIDEMARK_CRASH_AT", point)
-            patch.setattr("tidemark.crashpoints._reached", {})
-            patch.setattr("tidemark.crashpoints.os.kill", killed)
-            with pytest.raises(Exception, match="killed here"):
-                world.run(max_epochs=1, **settings)
-    return world.run(takeover=True, max_epochs=1, **settings)
+    """Run a job whose driver dies at a point, and then again; return what it does in the epochs of the second run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TIDEMARK_CRASH_AT", point)
+        patch.setattr("tidemark.crashpoints._reached", {})
+        patch.setattr("tidemark.crashpoints.os.kill", killed)
+        with pytest.raises(Exception, match="killed here"):
+            world.run(**settings)
+    return world.run(takeover=True, **settings)
 
 
 def killed(pid: int, signal: int) -> None:

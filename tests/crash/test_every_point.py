@@ -151,16 +151,20 @@ def test_killed_five_times_in_a_row(undisturbed: Undisturbed, jvm: Mapping[str, 
     sweep_up(tmp_path, session, len(points) + 1)
 
 
-@pytest.mark.parametrize("point", ["after-commit:2", pytest.param("state-staged:2", marks=only_long)])
-def test_killed_together_with_its_jvm(point: str, undisturbed: Undisturbed, session: SparkSession, tmp_path: Path) -> None:
-    kill(landing(tmp_path), point, {})
-    recover(tmp_path, session, undisturbed)
-    sweep_up(tmp_path, session, 2)
-
-
-def test_a_jvm_that_is_killed_under_a_living_driver(undisturbed: Undisturbed, session: SparkSession, tmp_path: Path) -> None:
+def test_a_jvm_that_is_killed_under_a_living_driver_and_another_together_with_its_own(
+    undisturbed: Undisturbed, session: SparkSession, tmp_path: Path
+) -> None:
     printed = call("tests.crash.fares", "drive_until_the_jvm_dies", str(landing(tmp_path)))
     assert printed == "TM502, again may help: True\n"
     check_visible(tmp_path)
+    kill(tmp_path, "after-commit:2", {}, 1)
+    recover(tmp_path, session, undisturbed, 2)
+    sweep_up(tmp_path, session, 3)
+
+
+@only_long
+@pytest.mark.parametrize("point", ["after-commit:2", "state-staged:2"])
+def test_killed_together_with_its_jvm(point: str, undisturbed: Undisturbed, session: SparkSession, tmp_path: Path) -> None:
+    kill(landing(tmp_path), point, {})
     recover(tmp_path, session, undisturbed)
     sweep_up(tmp_path, session, 2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -68,11 +68,16 @@ def noted_passes(monkeypatch: pytest.MonkeyPatch, *, after: int) -> Iterator[Pas
 
 
 def run_noted(
-    spark: SparkSession, job: tm.Job, monkeypatch: pytest.MonkeyPatch, *, after: int, end_of_input: bool = True
+    spark: SparkSession,
+    job: tm.Job,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    after: int,
+    on_epoch: Callable[[EpochProgress], None] | None = None,
 ) -> tuple[tm.RunResult, list[str]]:
     """Run a job to its end, with plans made after so many epochs; return the prepared passes that ran, of which none was refused."""
     with noted_passes(monkeypatch, after=after) as passes:
-        done = tm.run(job, spark=spark, clock=ManualClock(NOW), end_of_input=end_of_input)
+        done = tm.run(job, spark=spark, clock=ManualClock(NOW), end_of_input=True, on_epoch=on_epoch)
     assert passes.refused == {}, passes.refused
     for epoch in done.epochs:
         require_conservation(epoch)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tidemark as tm
-from tests.engine.lab import Lab, elements
+from tests.engine.lab import Lab, Ran, elements
 from tidemark.errors import UserCodeError
 from tidemark.semantics.reference.reference import Epoch, ReferenceJob, run_reference
 from tidemark.semantics.reference.reference_results import Element, Fold
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 HOUR, DAY = 3_600_000, 86_400_000
 EPOCH_0 = datetime(1970, 1, 1, tzinfo=UTC)
 SCHEMA = "k STRING, t BIGINT, z STRING"
+KEYS = "abcdefgh"
 ZONES = ["Europe/Berlin", "Europe/Paris", "America/New_York", "America/Puerto_Rico", "Asia/Kolkata", "Australia/Lord_Howe", "Pacific/Apia"]
 NOON = 1_679_745_600_000  # 2023-03-25 12:00 UTC, the day before clocks are set forward in Europe
 
@@ -112,25 +114,32 @@ def rows_of(epochs: int, seed: int) -> list[list[tuple[str, int, str]]]:
 
 
 @pytest.mark.spark
-def test_each_row_has_its_own_zone(spark: SparkSession, tmp_path: Path) -> None:
+def test_each_row_has_its_own_zone_and_windows_go_on_after_a_restart(spark: SparkSession, tmp_path: Path) -> None:
     windows: dict[str, LocalWindows] = {
         "tumbling": tm.tumbling("1 day", zone_by="z"),
         "sliding": tm.sliding("2 days", "1 day", offset="90 minutes", zone_by="concat(z, '')"),
         "cumulative": tm.cumulative("1 day", "3 hours", zone_by="z"),
     }
-    epochs, streams = rows_of(4, 7), dict[str, tm.Stream]()
-    keyed = elements(*epochs, schema=SCHEMA).key_by("k")
-    for name, assigner in windows.items():
-        late = tm.OutputTag(f"late-{name}")
-        counted = keyed.window(assigner).allowed_lateness("2 hours").late_to(late).aggregate(n=tm.count()).uid(name)
-        streams |= {name: counted, late.name: counted.side_output(late)}
-    found = Lab(spark, tmp_path).run(streams)
+    epochs = rows_of(4, 7)
+
+    def streams(read: int) -> dict[str, tm.Stream]:
+        found, keyed = dict[str, tm.Stream](), elements(*epochs[:read], schema=SCHEMA).key_by("k")
+        for name, assigner in windows.items():
+            late = tm.OutputTag(f"late-{name}")
+            counted = keyed.window(assigner).allowed_lateness("2 hours").late_to(late).aggregate(n=tm.count()).uid(name)
+            found |= {name: counted, late.name: counted.side_output(late)}
+        return found
+
+    lab = Lab(spark, tmp_path)
+    parts = [lab.run(streams(read), end_of_input=read == 4) for read in (2, 4)]
+    assert [len(part.epochs) for part in parts] == [2, 3]
     columns = ("k", "window_start", "window_end", "pane_timing", "pane_index", "n")
     for name, assigner in windows.items():
-        shown, late_rows = expected_panes(epochs, assigner, 2 * HOUR)
-        assert found.of(name, *columns) == sorted(shown, key=str), name
+        expected, late_rows = expected_panes(epochs, assigner, 2 * HOUR)
+        shown = [row for part in parts for row in part.of(name, *columns)]
+        assert sorted(shown, key=str) == sorted(expected, key=str), name
         assert any(timing == "LATE" for _, _, _, timing, _, _ in shown), name
-        assert len(found.rows[f"late-{name}"]) == late_rows > 0, name
+        assert sum(len(part.rows[f"late-{name}"]) for part in parts) == late_rows > 0, name
 
 
 def expected_panes(
@@ -152,28 +161,58 @@ def expected_panes(
     return shown, sum(len(epoch.late) for epoch in expected)
 
 
-@pytest.mark.spark
-def test_blanks_after_a_zone_do_not_count(spark: SparkSession, tmp_path: Path) -> None:
-    """As in a column of type CHAR."""
+def blanks() -> dict[str, tm.Stream]:
+    """Return windows whose zones have blanks behind them, as in a column of type CHAR."""
     rows = [("a", NOON, "Asia/Tokyo"), ("a", NOON + DAY, "Europe/London")]
-    windows = elements(rows, schema=SCHEMA).key_by("k").window(tm.tumbling("1 day", zone_by="rpad(z, 30, ' ')"))
-    found = Lab(spark, tmp_path).run({"panes": windows.aggregate(n=tm.count()).uid("w")})
-    assert [(end - start) // timedelta(hours=1) for start, end in found.of("panes", "window_start", "window_end")] == [24, 23]
+    windows = elements(rows, schema=SCHEMA, name="blanks").key_by("k").window(tm.tumbling("1 day", zone_by="rpad(z, 30, ' ')"))
+    return {"blanks": windows.aggregate(n=tm.count()).uid("blanks")}
+
+
+def filtered() -> dict[str, tm.Stream]:
+    """Return windows of rows some of which are filtered before the first watermark."""
+    first = [("a", NOON, "1"), ("a", NOON + HOUR, "-1"), ("b", NOON, "-1"), ("b", None, "1"), ("b", NOON - 20 * HOUR, "1")]
+    second = [("a", NOON + DAY, "1"), ("a", NOON, "-1")]
+    rows = elements(first, second, schema=SCHEMA, name="filtered", malformed_to=tm.OutputTag("bad"))
+    windows = rows.filter("CAST(z AS INT) >= 0").key_by("k").window(tm.tumbling("1 day", zone="Asia/Tokyo"))
+    return {"filtered": windows.aggregate(n=tm.count()).uid("filtered")}
+
+
+def ending_together() -> dict[str, tm.Stream]:
+    """Return the days of London and of Algiers, and what lists those of a key: of 2023-03-26 London has 23 hours and Algiers 24."""
+    rows = [(key, NOON + DAY, zone) for key in KEYS for zone in ("Europe/London", "Africa/Algiers")]
+    days = elements(rows, schema=SCHEMA, name="together").key_by("k").window(tm.tumbling("1 day", zone_by="z"))
+    panes = days.aggregate(n=tm.count()).uid("together")
+    starts = tm.collect_list("unix_millis(window_start)")
+    return {"listed": panes.key_by("k").window(tm.tumbling("1 day")).aggregate(starts=starts).uid("listed")}
+
+
+def tagged(rows: Iterable[dict[str, Any]], context: tm.WindowContext) -> Iterator[dict[str, int]]:
+    assert context.window is not None
+    yield {"n": len(list(rows)), "hours": (context.window.end - context.window.start) // HOUR}
+
+
+def with_functions() -> dict[str, tm.Stream]:
+    """Return windows of functions over local days."""
+    times: Sequence[int] = [NOON + hours * HOUR for hours in (0, 1, 13, 20, 35, 60)]
+    keyed = elements([("a", t, "") for t in times], schema=SCHEMA, name="times").key_by("k")
+    windows = keyed.window(tm.tumbling("1 day", zone="Europe/Berlin"))
+    return {
+        "all": windows.process(tagged, returns="n INT, hours INT").uid("all"),
+        "one": windows.aggregate(tm.window_function(lambda rows, _: rows, "n BIGINT"), n=tm.count()).uid("one"),
+        "sum": windows.reduce(t="a.t + b.t").uid("sum"),
+    }
+
+
+@pytest.fixture(scope="module")
+def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """What one job does with streams of their own, at each of which a test looks."""
+    streams = blanks() | filtered() | ending_together() | with_functions()
+    return Lab(spark, tmp_path_factory.mktemp("local-days")).run(streams)
 
 
 @pytest.mark.spark
-def test_windows_go_on_after_a_restart(spark: SparkSession, tmp_path: Path) -> None:
-    epochs = rows_of(4, 11)
-    lab = Lab(spark, tmp_path)
-
-    def streams(read: int) -> dict[str, tm.Stream]:
-        windows = elements(*epochs[:read], schema=SCHEMA).key_by("k").window(tm.tumbling("1 day", zone_by="z"))
-        return {"panes": windows.allowed_lateness("1 day").aggregate(n=tm.count()).uid("w")}
-
-    columns = ("k", "window_start", "window_end", "pane_timing", "pane_index", "n")
-    apart = [row for read in (2, 4) for row in lab.run(streams(read), end_of_input=read == 4).of("panes", *columns)]
-    at_once = Lab(spark, tmp_path / "at-once").run(streams(4)).of("panes", *columns)
-    assert sorted(apart, key=str) == at_once
+def test_blanks_after_a_zone_do_not_count(ran: Ran) -> None:
+    assert [(end - start) // timedelta(hours=1) for start, end in ran.of("blanks", "window_start", "window_end")] == [24, 23]
 
 
 def test_the_pattern_of_names_has_all_of_the_database_and_no_distance() -> None:
@@ -201,23 +240,25 @@ def test_a_row_without_a_known_zone_ends_the_job(zone: str | None, says: str, sp
     assert str(caught.value.place).startswith(__file__)
     condition = re.search(r'Fix: .*\.filter\("(.*?)", rejects_to=', str(caught.value))
     assert condition is not None
+    require_known_zones_only(spark, condition[1])
+
+
+@cache
+def require_known_zones_only(spark: SparkSession, condition: str) -> None:
+    """Require that the condition that an error tells is true of names in the database, and of no other text; once of each condition."""
     names = [*sorted(zone_names() - {"GMT"}), "Asia/Tokyo ", "Mars/Olympus", "+01:00", "UTC+01:00", "PST", None]
-    known = spark.createDataFrame([(name,) for name in names], "z STRING").where(condition[1]).collect()
+    known = spark.createDataFrame([(name,) for name in names], "z STRING").where(condition).collect()
     slashed = {name for name in zone_names() if "/" in name or name == "UTC"}
     assert len(slashed - {row.z for row in known}) <= 5, "zones that are newer than Java's database"
     assert not {"Mars/Olympus", "+01:00", "UTC+01:00", "PST", None} & {row.z for row in known}
 
 
 @pytest.mark.spark
-def test_rows_that_are_filtered_before_the_first_watermark_are_in_no_window(spark: SparkSession, tmp_path: Path) -> None:
-    first = [("a", NOON, "1"), ("a", NOON + HOUR, "-1"), ("b", NOON, "-1"), ("b", None, "1"), ("b", NOON - 20 * HOUR, "1")]
-    rows = elements(first, [("a", NOON + DAY, "1"), ("a", NOON, "-1")], schema=SCHEMA, malformed_to=tm.OutputTag("bad"))
-    windows = rows.filter("CAST(z AS INT) >= 0").key_by("k").window(tm.tumbling("1 day", zone="Asia/Tokyo"))
-    found = Lab(spark, tmp_path).run({"panes": windows.aggregate(n=tm.count()).uid("w")})
-    assert [epoch.operators["w"].rows_accepted for epoch in found.epochs[:2]] == [2, 1]
-    assert found.epochs[0].rows_malformed == 1
+def test_rows_that_are_filtered_before_the_first_watermark_are_in_no_window(ran: Ran) -> None:
+    assert [epoch.operators["filtered"].rows_accepted for epoch in ran.epochs[:2]] == [2, 1]
+    assert ran.epochs[0].sources["filtered"].rows_malformed == ran.epochs[0].rows_malformed == 1
     days = {day: instant(NOON + 3 * HOUR + day * DAY) for day in (-1, 0, 1)}  # midnight in Tokyo is at 15:00 UTC
-    assert found.of("panes", "k", "window_start", "window_end", "n") == [
+    assert ran.of("filtered", "k", "window_start", "window_end", "n") == [
         ("a", days[-1], days[0], 1),
         ("a", days[0], days[1], 1),
         ("b", days[-1], days[0], 1),
@@ -225,37 +266,18 @@ def test_rows_that_are_filtered_before_the_first_watermark_are_in_no_window(spar
 
 
 @pytest.mark.spark
-def test_windows_of_a_key_that_end_together_have_an_order(spark: SparkSession, tmp_path: Path) -> None:
-    """Of 2023-03-26 London has 23 hours and Algiers 24; both days end at 23:00 UTC."""
-    keys, at = "abcdefgh", NOON + DAY
-    rows = [(key, at, zone) for key in keys for zone in ("Europe/London", "Africa/Algiers")]
-    panes = elements(rows, schema=SCHEMA).key_by("k").window(tm.tumbling("1 day", zone_by="z")).aggregate(n=tm.count()).uid("w")
-    listed = panes.key_by("k").window(tm.tumbling("1 day")).aggregate(starts=tm.collect_list("unix_millis(window_start)")).uid("l")
-    found = dict(Lab(spark, tmp_path).run({"listed": listed}).of("listed", "k", "starts"))
-
-    starts = [at - 12 * HOUR, at - 13 * HOUR]
-    positions = spark.createDataFrame([(key, start) for key in keys for start in starts], "k STRING, start BIGINT")
+def test_windows_of_a_key_that_end_together_have_an_order(spark: SparkSession, ran: Ran) -> None:
+    """Both days end at 23:00 UTC."""
+    found = dict(ran.of("listed", "k", "starts"))
+    starts = [NOON + DAY - 12 * HOUR, NOON + DAY - 13 * HOUR]
+    positions = spark.createDataFrame([(key, start) for key in KEYS for start in starts], "k STRING, start BIGINT")
     ordered = positions.selectExpr("k", "start", "xxhash64(xxhash64(k), start) AS row").orderBy("row").collect()
-    assert found == {key: [row.start for row in ordered if row.k == key] for key in keys}
+    assert found == {key: [row.start for row in ordered if row.k == key] for key in KEYS}
     assert len(set(map(tuple, found.values()))) == 2, "not the order of the starts, which is that of values at one position"
 
 
-def tagged(rows: Iterable[dict[str, Any]], context: tm.WindowContext) -> Iterator[dict[str, int]]:
-    assert context.window is not None
-    yield {"n": len(list(rows)), "hours": (context.window.end - context.window.start) // HOUR}
-
-
 @pytest.mark.spark
-def test_functions_get_local_days(spark: SparkSession, tmp_path: Path) -> None:
-    times: Sequence[int] = [NOON + hours * HOUR for hours in (0, 1, 13, 20, 35, 60)]
-    keyed = elements([("a", t, "") for t in times], schema=SCHEMA).key_by("k")
-    windows = keyed.window(tm.tumbling("1 day", zone="Europe/Berlin"))
-    streams = {
-        "all": windows.process(tagged, returns="n INT, hours INT").uid("all"),
-        "one": windows.aggregate(tm.window_function(lambda rows, _: rows, "n BIGINT"), n=tm.count()).uid("one"),
-        "sum": windows.reduce(t="a.t + b.t").uid("sum"),
-    }
-    found = Lab(spark, tmp_path).run(streams)
-    assert found.of("all", "n", "hours") == [(1, 24), (1, 24), (2, 23), (2, 24)]
-    assert found.of("one", "n") == [1, 1, 2, 2]
-    assert found.of("one", "window_start") == found.of("all", "window_start") == found.of("sum", "window_start")
+def test_functions_get_local_days(ran: Ran) -> None:
+    assert ran.of("all", "n", "hours") == [(1, 24), (1, 24), (2, 23), (2, 24)]
+    assert ran.of("one", "n") == [1, 1, 2, 2]
+    assert ran.of("one", "window_start") == ran.of("all", "window_start") == ran.of("sum", "window_start")

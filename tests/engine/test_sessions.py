@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tidemark as tm
-from tests.engine.lab import Lab, elements
+from tests.engine.lab import Lab, Ran, elements
 from tests.engine.session_cases import random_case, require_same, run_engine, run_expected
 from tests.few_rows import compiling
 from tests.milliseconds import ms
@@ -148,21 +148,17 @@ def test_sessions_of_processing_time(spark: SparkSession, tmp_path: Path) -> Non
 SCHEMA = "k STRING, t BIGINT, g BIGINT"
 
 
-def sessions_of(
-    spark: SparkSession,
-    folder: Path,
-    epochs: Sequence[Sequence[tuple[object, ...]]],
-    assigner: Session | DynamicSession,
-    *,
-    lateness: int = 0,
-) -> list[tuple[object, ...]]:
-    """Return the panes over these elements, in the order they came: key, bounds, timing, index, replaced sessions, number of elements."""
-    stream = elements(*epochs, schema=SCHEMA).key_by("k").window(assigner).allowed_lateness(ms(lateness))
-    return list(map(pane_of, Lab(spark, folder).run({"panes": stream.aggregate(n=tm.count()).uid("sessions")}).rows["panes"]))
+Given = Sequence[Sequence[tuple[object, ...]]]
+
+
+def sessions_of(epochs: Given, assigner: Session | DynamicSession, *, name: str = "sessions", lateness: int = 0) -> tm.Stream:
+    """Return the panes over elements of a source of their own."""
+    windows = elements(*epochs, schema=SCHEMA, name=name).key_by("k").window(assigner).allowed_lateness(ms(lateness))
+    return windows.aggregate(n=tm.count()).uid(name)
 
 
 def pane_of(row: dict[str, Any]) -> tuple[object, ...]:
-    """Return a row as ``sessions_of`` gives it."""
+    """Return a pane: key, bounds, timing, index, replaced sessions, number of elements."""
 
     def millis(moment: datetime) -> int:
         return (moment.replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
@@ -178,10 +174,72 @@ def pane_of(row: dict[str, Any]) -> tuple[object, ...]:
     )
 
 
-def test_sessions_that_touch_are_one(spark: SparkSession, tmp_path: Path) -> None:
-    epochs = [[("a", 0, 0), ("a", 10, 0), ("b", 0, 0), ("b", 11, 0), (None, 5, 0)]]
-    found = sessions_of(spark, tmp_path, epochs, Session(10))
-    assert sorted(found, key=str) == [
+TOUCHING: Given = [[("a", 0, 0), ("a", 10, 0), ("b", 0, 0), ("b", 11, 0), (None, 5, 0)]]
+
+JOINED: Given = [
+    [("a", 0, 0), ("a", 30, 0), ("z", 60, 0)],
+    # Joins nothing, but makes the second one longer.
+    [("a", 35, 0)],
+    [("a", 8, 0), ("a", 15, 0), ("a", 22, 0)],
+    [("a", 24, 0)],
+    [("z", 200, 0), ("a", 25, 0)],
+    [("a", 26, 0)],
+]
+
+GROWING: Given = [[("a", 0, 0), ("z", 12, 0)], [("a", 9, 0)], [("z", 18, 0)], [("z", 19, 0)]]
+
+GAPS = {
+    "number": "g",
+    "small": "CAST(g AS SMALLINT)",
+    "computed": "make_dt_interval(0, 0, 0, g / 1000)",
+    "literal": "if(g > 5, INTERVAL '0.010' SECOND, INTERVAL '0.005' SECOND)",
+}
+
+CUTS: Sequence[Sequence[int]] = ([], [60], [10, 11, 40, 90])
+
+
+def with_gaps() -> dict[str, tm.Stream]:
+    """Return sessions whose gaps are columns."""
+    keyed = elements([("a", 0, 5), ("a", 5, 10), ("a", 14, 5), ("a", 20, 5), (None, 20, 10)], schema=SCHEMA, name="gaps").key_by("k")
+    return {name: keyed.window(DynamicSession(gap)).aggregate(n=tm.count()).uid(name) for name, gap in GAPS.items()}
+
+
+def of_all() -> dict[str, tm.Stream]:
+    """Return sessions of all rows of a stream, and the late ones."""
+    late, rows = tm.OutputTag("late"), elements([("a", 0, 5), ("b", 10, 5)], [("a", 21, 5), ("b", 3, 5)], schema=SCHEMA, name="all")
+    panes = rows.window_all(Session(10)).late_to(late).aggregate(n=tm.count()).uid("all")
+    return {"all": panes, "late": panes.side_output(late)}
+
+
+def cut_up() -> dict[str, tm.Stream]:
+    """Return sessions of the same rows, which come in other epochs."""
+    random = Random(7)
+    rows: list[tuple[object, ...]] = [(random.choice(["a", "b", None]), number * 3 + random.randint(-20, 20), 0) for number in range(120)]
+    streams = {}
+    for number, cuts in enumerate(CUTS):
+        epochs = [rows[first:last] for first, last in pairwise([0, *cuts, len(rows)])]
+        streams[f"cut{number}"] = sessions_of(epochs, Session(9), name=f"cut{number}", lateness=40)
+    return streams
+
+
+@pytest.fixture(scope="module")
+def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """What one job does with streams of their own, at each of which a test looks."""
+    streams = {
+        "touching": sessions_of(TOUCHING, Session(10), name="touching"),
+        "joined": sessions_of(JOINED, Session(10), name="joined", lateness=100),
+        "growing": sessions_of(GROWING, Session(10), name="growing", lateness=5),
+    }
+    return Lab(spark, tmp_path_factory.mktemp("sessions")).run(streams | with_gaps() | of_all() | cut_up())
+
+
+def panes_of(ran: Ran, output: str) -> list[tuple[object, ...]]:
+    """Return the panes of an output, in the order they came."""
+    return list(map(pane_of, ran.rows[output]))
+
+
+def test_sessions_that_touch_are_one(ran: Ran) -> None:
+    assert sorted(panes_of(ran, "touching"), key=str) == [
         ("a", 0, 20, "ON_TIME", 0, (), 2),
         ("b", 0, 10, "ON_TIME", 0, (), 1),
         ("b", 11, 21, "ON_TIME", 0, (), 1),
@@ -189,17 +247,8 @@ def test_sessions_that_touch_are_one(spark: SparkSession, tmp_path: Path) -> Non
     ]
 
 
-def test_a_late_element_joins_sessions_whose_results_are_out(spark: SparkSession, tmp_path: Path) -> None:
-    epochs = [
-        [("a", 0, 0), ("a", 30, 0), ("z", 60, 0)],
-        # Joins nothing, but makes the second one longer.
-        [("a", 35, 0)],
-        [("a", 8, 0), ("a", 15, 0), ("a", 22, 0)],
-        [("a", 24, 0)],
-        [("z", 200, 0), ("a", 25, 0)],
-        [("a", 26, 0)],
-    ]
-    found = [pane for pane in sessions_of(spark, tmp_path, epochs, Session(10), lateness=100) if pane[0] == "a"]
+def test_a_late_element_joins_sessions_whose_results_are_out(ran: Ran) -> None:
+    found = [pane for pane in panes_of(ran, "joined") if pane[0] == "a"]
     assert sorted(found, key=lambda pane: (pane[4], pane[1])) == [
         ("a", 0, 10, "ON_TIME", 0, (), 1),
         ("a", 30, 40, "ON_TIME", 0, (), 1),
@@ -210,48 +259,47 @@ def test_a_late_element_joins_sessions_whose_results_are_out(spark: SparkSession
     ]
 
 
-def test_a_session_that_grows_past_the_watermark_again_waits_for_its_new_end(spark: SparkSession, tmp_path: Path) -> None:
-    epochs = [[("a", 0, 0), ("z", 12, 0)], [("a", 9, 0)], [("z", 18, 0)], [("z", 19, 0)]]
-    found = [pane for pane in sessions_of(spark, tmp_path, epochs, Session(10), lateness=5) if pane[0] == "a"]
+def test_a_session_that_grows_past_the_watermark_again_waits_for_its_new_end(ran: Ran) -> None:
+    found = [pane for pane in panes_of(ran, "growing") if pane[0] == "a"]
     assert found == [("a", 0, 10, "ON_TIME", 0, (), 1), ("a", 0, 19, "ON_TIME", 1, ((0, 10),), 2)]
 
 
-def test_gaps_from_a_column(spark: SparkSession, tmp_path: Path) -> None:
-    gaps = {
-        "number": "g",
-        "small": "CAST(g AS SMALLINT)",
-        "computed": "make_dt_interval(0, 0, 0, g / 1000)",
-        "literal": "if(g > 5, INTERVAL '0.010' SECOND, INTERVAL '0.005' SECOND)",
-    }
-    keyed = elements([("a", 0, 5), ("a", 5, 10), ("a", 14, 5), ("a", 20, 5), (None, 20, 10)], schema=SCHEMA).key_by("k")
-    streams = {name: keyed.window(DynamicSession(gap)).aggregate(n=tm.count()).uid(name) for name, gap in gaps.items()}
-    ran = Lab(spark, tmp_path).run(streams)
-    for name in gaps:
-        assert sorted(map(pane_of, ran.rows[name]), key=str) == [
+def test_gaps_from_a_column(ran: Ran) -> None:
+    for name in GAPS:
+        assert sorted(panes_of(ran, name), key=str) == [
             ("a", 0, 19, "ON_TIME", 0, (), 3),
             ("a", 20, 25, "ON_TIME", 0, (), 1),
             (None, 20, 30, "ON_TIME", 0, (), 1),
         ], name
 
 
+def test_all_rows_in_one_stream_of_sessions(ran: Ran) -> None:
+    assert ran.of("all", "n") == [1, 3]
+    assert ran.of("late", "k") == []
+
+
+def test_what_a_session_shows_at_last_does_not_depend_on_the_cuts(ran: Ran) -> None:
+    shown: list[dict[tuple[object, object, object], object]] = []
+    for number in range(len(CUTS)):
+        last_panes: dict[tuple[object, object, object], object] = {}
+        for key, start, end, _, _, replaced, n in panes_of(ran, f"cut{number}"):
+            assert isinstance(replaced, tuple)
+            for gone in replaced:
+                del last_panes[key, *gone]
+            last_panes[key, start, end] = n
+        shown.append(last_panes)
+    assert shown[0] == shown[1] == shown[2]
+
+
 @pytest.mark.parametrize("gap", [0, pytest.param(-1, marks=only_long), None, 2**53 + 1])
 def test_an_element_without_a_gap_ends_the_epoch(spark: SparkSession, tmp_path: Path, gap: int | None) -> None:
     with pytest.raises(UserCodeError, match=f"the gap g of a session is {'null' if gap is None else gap}, not a positive number"):
-        sessions_of(spark, tmp_path, [[("a", 0, 5)], [("a", 1, gap)]], DynamicSession("g"))
+        Lab(spark, tmp_path).run({"panes": sessions_of([[("a", 0, 5), ("a", 1, gap)]], DynamicSession("g"))})
 
 
 def test_a_gap_of_months_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(UserCodeError, match="has type interval year to month, neither"):
-        sessions_of(spark, tmp_path, [[("a", 0, 5)]], DynamicSession("make_ym_interval(0, g)"))
-
-
-def test_all_rows_in_one_stream_of_sessions(spark: SparkSession, tmp_path: Path) -> None:
-    stream = elements([("a", 0, 5), ("b", 10, 5)], [("a", 21, 5), ("b", 3, 5)], schema=SCHEMA).window_all(Session(10))
-    late = tm.OutputTag("late")
-    panes = stream.late_to(late).aggregate(n=tm.count()).uid("sessions")
-    ran = Lab(spark, tmp_path).run({"panes": panes, "late": panes.side_output(late)})
-    assert ran.of("panes", "n") == [1, 3]
-    assert ran.of("late", "k") == []
+        Lab(spark, tmp_path).run({"panes": sessions_of([[("a", 0, 5)]], DynamicSession("make_ym_interval(0, g)"))})
 
 
 def test_an_epoch_that_touches_few_sessions_reads_and_writes_those(
@@ -266,22 +314,6 @@ def test_an_epoch_that_touches_few_sessions_reads_and_writes_those(
     assert max(epoch.spark_jobs for epoch in ran.epochs) <= 3
     assert ran.of("panes", "n") == [1] * 398 + [2, 2, 3]
     assert [epoch.operators["sessions"].panes_on_time for epoch in ran.epochs] == [0, 0, 0, 401]
-
-
-def test_what_a_session_shows_at_last_does_not_depend_on_the_cuts(spark: SparkSession, tmp_path: Path) -> None:
-    random = Random(7)
-    rows: list[tuple[object, ...]] = [(random.choice(["a", "b", None]), number * 3 + random.randint(-20, 20), 0) for number in range(120)]
-    shown: list[dict[tuple[object, object, object], object]] = []
-    for number, cuts in enumerate([[], [60], [10, 11, 40, 90]]):
-        epochs = [rows[first:last] for first, last in pairwise([0, *cuts, len(rows)])]
-        last_panes: dict[tuple[object, object, object], object] = {}
-        for key, start, end, _, _, replaced, n in sessions_of(spark, tmp_path / str(number), epochs, Session(9), lateness=40):
-            assert isinstance(replaced, tuple)
-            for gone in replaced:
-                del last_panes[key, *gone]
-            last_panes[key, start, end] = n
-        shown.append(last_panes)
-    assert shown[0] == shown[1] == shown[2]
 
 
 def step_with(gap: int = 10) -> session_runtime.SessionRuntime:

@@ -201,10 +201,16 @@ def require_agreement(each: Late, rows: list[Row], watermark: int, epoch: EpochP
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", new_seeds("shortfalls", 1))
-def test_they_are_those_of_the_rule_for_each_operator(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+def test_they_are_those_of_the_rule_for_each_operator_and_after_the_end_of_input_none_is_kept(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
     random = Random(seed)
+    given = random_epochs(random), random_epochs(random)
     seen: dict[str, set[int]] = {}
-    for each, rows, watermark, epoch in run(spark, tmp_path, (random_epochs(random), random_epochs(random))):
+    for each, rows, watermark, epoch in run(spark, tmp_path, given, end_of_input=True):
+        if epoch.end_of_input:
+            assert rows == []
+            continue
         require_agreement(each, rows, watermark, epoch)
         shortfalls = epoch.operators[each.uid].shortfalls.get(each.counter)
         seen.setdefault(f"{each.uid} {each.counter}", set()).update(() if shortfalls is None else shortfalls.kept)
@@ -212,15 +218,14 @@ def test_they_are_those_of_the_rule_for_each_operator(spark: SparkSession, tmp_p
     assert len(seen) == 15
     assert all(len(kept) >= 2 for kept in seen.values()), seen
     assert sum(len(kept) >= 4 for kept in seen.values()) >= 8, seen
+    more = [random_epochs(random, epochs=1, rows=10) for _ in given]
+    require_that_no_lateness_keeps_a_row(list(run(spark, tmp_path, (given[0] + more[0], given[1] + more[1]), watermark=MAX_WATERMARK)))
 
 
-def test_after_the_end_of_input_no_lateness_keeps_a_row(spark: SparkSession, tmp_path: Path) -> None:
-    random = Random(7)
-    first, second = ([random_epochs(random, epochs=1, rows=10) for _ in range(2)] for _ in range(2))
-    list(run(spark, tmp_path, (first[0], first[1]), end_of_input=True))
-    again = list(run(spark, tmp_path, (first[0] + second[0], first[1] + second[1]), watermark=MAX_WATERMARK))
-    assert len(again) == 15
-    for each, rows, watermark, epoch in again:
+def require_that_no_lateness_keeps_a_row(after_the_end: Sequence[tuple[Late, list[Row], int, EpochProgress]]) -> None:
+    """Require of ten rows that come after the end of input that no lateness would have kept them."""
+    assert len(after_the_end) == 15
+    for each, rows, watermark, epoch in after_the_end:
         require_agreement(each, rows, watermark, epoch)
         found = epoch.operators[each.uid].shortfalls[each.counter]
         assert (found.rows, found.reachable, found.greatest) == (10, 0, None)

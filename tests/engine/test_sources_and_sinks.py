@@ -59,8 +59,8 @@ def land(landing: Path, name: str, *records: str | dict[str, object]) -> None:
     os.utime(file, (1_600_000_000 + age,) * 2)
 
 
-def hourly(stream: tm.Stream) -> tm.Stream:
-    return stream.key_by("k").window(tm.tumbling("1 hour")).aggregate(n=tm.count(), total=tm.sum("v")).uid("hours")
+def hourly(stream: tm.Stream, uid: str = "hours") -> tm.Stream:
+    return stream.key_by("k").window(tm.tumbling("1 hour")).aggregate(n=tm.count(), total=tm.sum("v")).uid(uid)
 
 
 def counts(epochs: tuple[EpochProgress, ...]) -> list[tuple[int, int]]:
@@ -150,6 +150,7 @@ def test_malformed_records_are_as_they_came(lab: Lab, tmp_path: Path) -> None:
         "json": (('{"k": "a", "t": 1, "v": 2}', "", '{"k": "b", "t": 2}'), JSON_RECORDS),
         "csv": (("k,t,v,at", "a,1,2,", "", "b,2,,"), CSV_RECORDS),
     }
+    streams: dict[str, tm.Stream] = {}
     for kind, (good, records) in cases.items():
         folder = tmp_path / kind
         for day, part in (("day=7", records[::2]), ("day=8", records[1::2])):
@@ -158,11 +159,14 @@ def test_malformed_records_are_as_they_came(lab: Lab, tmp_path: Path) -> None:
             (folder / day / f"1.{kind}").write_text(lines if kind == "csv" else lines.rstrip("\n"), encoding="utf-8")
         at = "at STRUCT<lat: DOUBLE>" if kind == "json" else "at STRING"
         spec = tm.files(f"{folder}", format=kind, schema=f"k STRING, t BIGINT, v DECIMAL(5, 2), {at}, day INT", options={"header": "true"})
-        source = tm.source(kind, spec, watermarks=tm.bounded_out_of_orderness("0 ms", timestamp="t"), malformed_to=BAD)
-        ran = lab.run({"rows": source, "bad": source.side_output(BAD)}, end_of_input=False, job=kind)
-        assert ran.of("rows", "k", "day") == [("a", 7), ("a", 8), ("b", 7), ("b", 8)]
-        assert sorted(row["raw"] for row in ran.rows["bad"]) == sorted(records)
-        reasons[kind] = {row["raw"]: row["reason"] for row in ran.rows["bad"]}
+        bad = tm.OutputTag(f"bad-{kind}")
+        source = tm.source(kind, spec, watermarks=BY_T, malformed_to=bad)
+        streams |= {f"rows-{kind}": source, bad.name: source.side_output(bad)}
+    ran = lab.run(streams, end_of_input=False)
+    for kind, (_, records) in cases.items():
+        assert ran.of(f"rows-{kind}", "k", "day") == [("a", 7), ("a", 8), ("b", 7), ("b", 8)]
+        assert sorted(row["raw"] for row in ran.rows[f"bad-{kind}"]) == sorted(records)
+        reasons[kind] = {row["raw"]: row["reason"] for row in ran.rows[f"bad-{kind}"]}
     ahead = "event time 't' is more than max_future_skew ahead of processing time"
     null = "event time 't' is null"
     number = "column 'v' cannot be read as DECIMAL(5,2): 'much'"
@@ -173,21 +177,28 @@ def test_malformed_records_are_as_they_came(lab: Lab, tmp_path: Path) -> None:
     assert [reasons["csv"][raw] for raw in CSV_RECORDS] == [ahead, heading, null, null, number, fields]
 
 
-@pytest.mark.parametrize("format", ["parquet", "orc"])
-def test_columnar_files_an_epoch_each(lab: Lab, landing: Path, format: str) -> None:
-    source = arriving(landing, format, max_files_per_epoch=1)
+def test_columnar_files_an_epoch_each(lab: Lab, tmp_path: Path) -> None:
     schema = pa.schema({"k": pa.string(), "t": pa.int64(), "v": pa.int32()})
     batches: list[list[tuple[str, int | None, int]]] = [[("a", 1, 5), ("b", None, 6)], [("a", HOUR, 7)], [("b", 2 * HOUR, 8), ("a", 2, 9)]]
-    for number, rows in enumerate(batches):
-        table = pa.Table.from_pylist([dict(zip("ktv", row, strict=True)) for row in rows], schema=schema)
-        (pq if format == "parquet" else po).write_table(table, str(landing / f"{number}.{format}"))
-        os.utime(landing / f"{number}.{format}", (1_600_000_000 + number,) * 2)
-    ran = lab.run({"rows": source, "bad": source.side_output(BAD), "hours": hourly(source)})
-    assert counts(ran.epochs) == [(2, 1), (1, 0), (2, 0), (0, 0)]
-    assert ran.of("rows", "t") == [1, 2, HOUR, 2 * HOUR]
-    assert ran.of("bad", "raw", "reason") == [('{"k":"b","t":null,"v":6}', "event time 't' is null")]
-    assert ran.of("hours", "k", "n", "total") == [("a", 1, 5), ("a", 1, 7), ("b", 1, 8)]
-    assert [epoch.operators["hours"].rows_late for epoch in ran.epochs] == [0, 0, 1, 0]
+    formats: tuple[FileFormat, ...] = ("parquet", "orc")
+    streams: dict[str, tm.Stream] = {}
+    for kind in formats:
+        (tmp_path / kind).mkdir()
+        for number, rows in enumerate(batches):
+            table = pa.Table.from_pylist([dict(zip("ktv", row, strict=True)) for row in rows], schema=schema)
+            (pq if kind == "parquet" else po).write_table(table, str(tmp_path / kind / f"{number}.{kind}"))
+            os.utime(tmp_path / kind / f"{number}.{kind}", (1_600_000_000 + number,) * 2)
+        spec, bad = tm.files(str(tmp_path / kind), format=kind, schema=SCHEMA, max_files_per_epoch=1), tm.OutputTag(f"bad-{kind}")
+        source = tm.source(kind, spec, watermarks=BY_T, malformed_to=bad)
+        streams |= {f"rows-{kind}": source, bad.name: source.side_output(bad), f"hours-{kind}": hourly(source, f"hours-{kind}")}
+    ran = lab.run(streams)
+    for kind in formats:
+        sources = [epoch.sources[kind] for epoch in ran.epochs]
+        assert [(source.rows_read, source.rows_malformed) for source in sources] == [(2, 1), (1, 0), (2, 0), (0, 0)]
+        assert ran.of(f"rows-{kind}", "t") == [1, 2, HOUR, 2 * HOUR]
+        assert ran.of(f"bad-{kind}", "raw", "reason") == [('{"k":"b","t":null,"v":6}', "event time 't' is null")]
+        assert ran.of(f"hours-{kind}", "k", "n", "total") == [("a", 1, 5), ("a", 1, 7), ("b", 1, 8)]
+        assert [epoch.operators[f"hours-{kind}"].rows_late for epoch in ran.epochs] == [0, 0, 1, 0]
 
 
 def test_text_files(lab: Lab, landing: Path) -> None:
