@@ -127,23 +127,36 @@ def joined(left: Sequence[Row], right: Sequence[Row], how: str) -> tuple[int, in
     return len(found), sum(one for one, _ in found), sum(other for _, other in found)
 
 
-@pytest.mark.parametrize("how", ["inner", "left"])
-def test_many_changes_are_joined(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: Any) -> None:
-    monkeypatch.setattr(few_rows, "FEW_ROWS", -1)
-    monkeypatch.setattr(concerned, "FEW_ROWS", -1)  # so that all stored rows are read
-    given = {side: land_upserts(tmp_path / side, seed) for seed, side in enumerate(("left", "right"))}
+def joined_job(folder: Path, how: Any) -> tm.Job:
+    """Return a job over the files of ``left`` and ``right``: the newest rows of both, their join, and the sums of its pairs."""
 
     def newest(side: str, value: str) -> tm.Stream:
-        files = tm.files(str(tmp_path / side), format="parquet", schema="id BIGINT, k BIGINT, v BIGINT, t BIGINT", max_files_per_epoch=1)
+        files = tm.files(str(folder / side), format="parquet", schema="id BIGINT, k BIGINT, v BIGINT, t BIGINT", max_files_per_epoch=1)
         rows = tm.source(side, files, watermarks=tm.ascending(timestamp="t")).select("k", "t", **{f"{side}_id": "id", value: "v"})
         return rows.latest(by=[f"{side}_id"], sequence="t").uid(f"newest_{side}").select(f"{side}_id", "k", value)
 
     pairs_of = newest("left", "v").join(newest("right", "w"), on="k", how=how).uid("joined")
     sums = pairs_of.key_by(every="1").aggregate(n=tm.count(), one=tm.sum("v"), other=tm.sum("w")).uid("sums")
-    job = tm.Job("joined", {"sums": tm.parquet(sums, str(tmp_path / "sums"))}, store=str(tmp_path / "store"))
-    tm.run(job, spark=spark)
+    return tm.Job("joined", {"sums": tm.parquet(sums, str(folder / "sums"))}, store=str(folder / "store"))
+
+
+@pytest.mark.parametrize("how", ["inner", "left"])
+def test_many_changes_are_joined(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: Any) -> None:
+    monkeypatch.setattr(few_rows, "FEW_ROWS", -1)
+    monkeypatch.setattr(concerned, "FEW_ROWS", -1)  # so that all stored rows are read
+    given = {side: land_upserts(tmp_path / side, seed) for seed, side in enumerate(("left", "right"))}
+    tm.run(joined_job(tmp_path, how), spark=spark)
     written = {row["epoch"]: row for row in spark.read.parquet(str(tmp_path / "sums")).collect()}
     for epoch in range(EPOCHS):
         left, right = ([row for rows in given[side][: epoch + 1] for row in rows] for side in ("left", "right"))
         row = written[epoch]
         assert (row["n"], row["one"], row["other"] or 0) == joined(left, right, how)
+
+
+def test_changes_of_a_known_number_are_read_once(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(few_rows, "FEW_ROWS", -1)
+    given = [land_upserts(tmp_path / side, seed) for seed, side in enumerate(("left", "right"))]
+    first, *_ = tm.run(joined_job(tmp_path, "inner"), spark=spark).epochs
+    assert first.operators["joined"].rows_in == sum(len({row["id"] for row in epochs[0]}) for epochs in given)
+    # One for the newest rows of each side, two for the join, and two for the sums: none that only reads the changes of the left side.
+    assert first.spark_jobs == 6
