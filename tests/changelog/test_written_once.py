@@ -138,26 +138,39 @@ def joined(left: Sequence[Row], right: Sequence[Row], how: str) -> tuple[int, in
     return len(found), sum(one for one, _ in found), sum(other for _, other in found)
 
 
-def test_many_changes_are_joined(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(few_rows, "FEW_ROWS", -1)
-    monkeypatch.setattr(concerned, "FEW_ROWS", -1)  # so that all stored rows are read
-    given = {side: land_upserts(tmp_path / side, seed) for seed, side in enumerate(("left", "right"))}
+def joined_job(folder: Path, *hows: Any) -> tm.Job:
+    """Return a job over the files of ``left`` and ``right``: the newest rows of both, their joins, and the sums of the pairs of each."""
 
     def newest(side: str, value: str) -> tm.Stream:
-        files = tm.files(str(tmp_path / side), format="parquet", schema="id BIGINT, k BIGINT, v BIGINT, t BIGINT", max_files_per_epoch=1)
+        files = tm.files(str(folder / side), format="parquet", schema="id BIGINT, k BIGINT, v BIGINT, t BIGINT", max_files_per_epoch=1)
         rows = tm.source(side, files, watermarks=tm.ascending(timestamp="t")).select("k", "t", **{f"{side}_id": "id", value: "v"})
         return rows.latest(by=[f"{side}_id"], sequence="t").uid(f"newest_{side}").select(f"{side}_id", "k", value)
 
     left, right, outputs = newest("left", "v"), newest("right", "w"), {}
-    hows: tuple[Any, ...] = ("inner", "left")
     for how in hows:
         pairs_of = left.join(right, on="k", how=how).uid(f"joined_{how}")
         sums = pairs_of.key_by(every="1").aggregate(n=tm.count(), one=tm.sum("v"), other=tm.sum("w")).uid(f"sums_{how}")
-        outputs[how] = tm.parquet(sums, str(tmp_path / "sums" / how))
-    tm.run(tm.Job("joined", outputs, store=str(tmp_path / "store")), spark=spark)
-    for how in hows:
+        outputs[how] = tm.parquet(sums, str(folder / "sums" / how))
+    return tm.Job("joined", outputs, store=str(folder / "store"))
+
+
+def test_many_changes_are_joined(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(few_rows, "FEW_ROWS", -1)
+    monkeypatch.setattr(concerned, "FEW_ROWS", -1)  # so that all stored rows are read
+    given = {side: land_upserts(tmp_path / side, seed) for seed, side in enumerate(("left", "right"))}
+    tm.run(joined_job(tmp_path, "inner", "left"), spark=spark)
+    for how in ("inner", "left"):
         written = sums_of(tmp_path / "sums" / how)
         for epoch in range(EPOCHS):
             ones, others = ([row for rows in given[side][: epoch + 1] for row in rows] for side in ("left", "right"))
             row = written[epoch]
             assert (row["n"], row["one"], row["other"] or 0) == joined(ones, others, how), how
+
+
+def test_changes_of_a_known_number_are_read_once(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(few_rows, "FEW_ROWS", -1)
+    given = [land_upserts(tmp_path / side, seed) for seed, side in enumerate(("left", "right"))]
+    first, *_ = tm.run(joined_job(tmp_path, "inner"), spark=spark).epochs
+    assert first.operators["joined_inner"].rows_in == sum(len({row["id"] for row in epochs[0]}) for epochs in given)
+    # One for the newest rows of each side, two for the join, and two for the sums: none that only reads the changes of the left side.
+    assert first.spark_jobs == 6

@@ -234,13 +234,13 @@ class EpochRun:
         return [delayed(self.sources[name], delay) for name, delay in delays.items()]
 
     def _consume(self, planned: Pass) -> None:
-        """Read the counts of written results, and the results themselves where nothing else did."""
+        """Read the counts of written results, and the results themselves where nothing else did and their number is not known."""
         node = _operator_of(planned)
         if id(node) not in self._emitting:
             return
         emission = self._emitting.pop(id(node))
         try:
-            if planned.reads:
+            if planned.reads and not self.operators[id(node)].knows_emitted:
                 self.rows.rows(node).write.format("noop").mode("overwrite").save()
             self.conservation.emitted[id(node)] = self.operators[id(node)].emitted(emission.counts)
         finally:

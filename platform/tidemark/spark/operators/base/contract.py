@@ -282,6 +282,11 @@ class OperatorEpoch(ABC):
             observation: for the counts that ``emitted`` reads, where a DataFrame is returned.
         """
 
+    @property
+    def knows_emitted(self) -> bool:
+        """Whether ``emitted`` needs no results to have been written, since the operator counted them before."""
+        return False
+
     @abstractmethod
     def emitted(self, observation: Observed) -> int:
         """Read the counts of written results; return the number of rows."""

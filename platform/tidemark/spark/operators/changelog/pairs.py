@@ -269,6 +269,11 @@ class PairsEpoch(OperatorEpoch):
             self._living -= sum(file.rows for file in contents.add(marked))
             self._written = 0
 
+    @property
+    def knows_emitted(self) -> bool:
+        """Whether the number of changes is known: the pass over the input counted them."""
+        return True
+
     def emitted(self, observation: Observed) -> int:
         """Return the number of changes."""
         del observation

@@ -32,6 +32,7 @@ _CONTENT: Final = "__tm_content"
 _NUMBER: Final = "__tm_number"
 _NEXT: Final = "__tm_next"
 _GREATEST: Final = "__tm_greatest"
+_IS_LAST: Final = "__tm_is_last"
 
 
 class SequencedRows:
@@ -49,7 +50,7 @@ class SequencedRows:
         self._order = [POSITION, TIME] if by_position else [TIME, POSITION]
 
     def grouped(self, rows: DataFrame, stored: DataFrame | None, *, in_one: bool) -> DataFrame:
-        """Return a row for each key: ``STORED`` and ``GIVEN``, its newest row, each null where there is none, and the numbers of rows.
+        """Return a row for each key of the epoch: ``STORED`` and ``GIVEN``, its newest row, null where there is none, and counts of rows.
 
         Args:
             rows: of the epoch, with their positions.
@@ -62,7 +63,8 @@ class SequencedRows:
         marked = self._marked(in_one_task(fed) if in_one else fed)
         # The last row of a key has no next one, so that each key's greatest number is left.
         superseded = f"NOT {_IS_STORED} AND NOT {OUTDATED_ROW} AND {_NEXT} IS NOT NULL AND {_NEXT} >= {_SEQUENCE}"
-        left = marked.where(f"NOT coalesce({superseded}, false)")
+        # A stored row without one of the epoch changes nothing: it is left out before rows are grouped, compared and counted.
+        left = marked.where(f"NOT coalesce({superseded}, false) AND NOT ({_IS_STORED} AND {_IS_LAST})")
         row = f"struct({', '.join([*map(quoted, visible_of(rows.columns)), TIME, POSITION])}) AS row"
         kept = f"if({_IS_STORED}, struct({row}, {DELETED} AS deleted, {EXPIRED} AS expired), NULL)"
         return left.groupBy(*self._keys).agg(
@@ -73,7 +75,7 @@ class SequencedRows:
         )
 
     def _marked(self, fed: DataFrame) -> DataFrame:
-        """Return rows with their number in their key's order, whether they are outdated, and the sequence of the next one."""
+        """Return rows with their number in their key's order, whether they are outdated or the last, and the sequence of the next one."""
         order = f"PARTITION BY {', '.join(self._keys)} ORDER BY {_IS_STORED} DESC, {', '.join(self._order)}, {_CONTENT}"
         known = f"if({_IS_STORED} AND {EXPIRED}, NULL, {_SEQUENCE})"
         windowed = fed.selectExpr(
@@ -81,6 +83,7 @@ class SequencedRows:
             f"max({known}) OVER ({order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS {_GREATEST}",
             f"CAST(row_number() OVER ({order}) AS BIGINT) AS {_NUMBER}",
             f"lead({_SEQUENCE}) OVER ({order}) AS {_NEXT}",
+            f"lead({_IS_STORED}) OVER ({order}) IS NULL AS {_IS_LAST}",
         )
         # A null comes before all other sequences.
         outdated = f"NOT {_IS_STORED} AND {_GREATEST} IS NOT NULL AND ({_SEQUENCE} IS NULL OR {_SEQUENCE} < {_GREATEST})"
