@@ -96,7 +96,7 @@ class PlainKeys:
             key = {name: column[start] for name, column in keys}
             # Most keys begin without state, and take turns with one record.
             kept = read_record(before.more, self.function.states, walk.times) if before.more else record
-            timers = _count_timers(kept)
+            timers = 0 if kept is record else _count_timers(kept)
             walk.begin(key, kept)
             try:
                 yield from self._walked(mark, place, key)
@@ -182,6 +182,7 @@ class _EmittedRows:
         self._ended = 0
         self._first = 0
         self._batches: set[int] = set()
+        self._newest: pa.RecordBatch | None = None
 
     def end_key(self, place: Place, key: Mapping[str, object]) -> None:
         """Note whose rows those are that came last; none where there are none since the key before."""
@@ -189,7 +190,9 @@ class _EmittedRows:
         if count:
             self._parts.append(tuple.__new__(_Part, (place, key, count, self._first)))
             self._ended += count
-            self._batches.add(id(place.batch))
+            if place.batch is not self._newest:
+                self._newest = place.batch
+                self._batches.add(id(place.batch))
         self._first = 0
 
     @property
@@ -219,7 +222,7 @@ class _EmittedRows:
         owners = np.repeat(np.arange(len(parts)), counts)
         numbers = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts - [part.first for part in parts], counts)
         self._rows.clear()
-        self._parts, self._ended, self._batches = [], 0, set()
+        self._parts, self._ended, self._batches, self._newest = [], 0, set(), None
         if set(names) == {None}:
             yield self._batch(OUTPUT, parts, owners, (times, numbers), rows)
             return
