@@ -78,7 +78,9 @@ class PlainKeys:
         Raises:
             UserCodeError: the function failed.
         """
-        walk, out, place, seen = self.walk, self.task.out, None, None
+        walk, out, place = self.walk, self.task.out, None
+        seen: BatchValues | None = None
+        keys: list[tuple[str, list[object]]] = []
         self._emitted = emitted = _EmittedRows(walk.emitted, out, self.function.tags)
         record = KeyRecord()
         self._following = iter(runs)
@@ -88,7 +90,7 @@ class PlainKeys:
             place, before = Place(batch, start), EMPTY_VERSION
             if tag == VERSION:
                 before = self._take_version(mark)
-                if (self._ahead is None or self._ahead[0] != mark) and not before.is_due(self.task.clock):
+                if not self._has_elements(mark) and not before.is_due(self.task.clock):
                     self.task.stats.leave(before, place)
                     continue
             if values is not seen:
@@ -119,12 +121,16 @@ class PlainKeys:
         """Return the newest version of the key that is next, and go on to its elements, or the next key."""
         run, before = self._ahead, EMPTY_VERSION
         if run is not None:
-            state, *more = run[1].first((STATE, DUE, TIMER, OLDEST, *self.function.version_columns))
+            state, due, timer, oldest, *more = run[1].first((STATE, DUE, TIMER, OLDEST, *self.function.version_columns))
             if state is not None:
-                before = Version(state, *more[:3], tuple(more[3:]))  # type: ignore[arg-type]
+                before = Version(state, due, timer, oldest, tuple(more))  # type: ignore[arg-type]
         while run is not None and run[0] == mark and run[1].tag == VERSION:
             run = self._ahead = next(self._following, None)
         return before
+
+    def _has_elements(self, mark: tuple[int, int]) -> bool:
+        """Return whether the rows that are next are of a key."""
+        return self._ahead is not None and self._ahead[0] == mark
 
     def _walked(self, mark: tuple[int, int], place: Place, key: Mapping[str, object]) -> Iterator[pa.RecordBatch]:
         """Process the elements and timers of a key; yield what it has emitted where that is too much."""
@@ -161,7 +167,7 @@ class _Part(NamedTuple):
 
     place: Place
     key: Mapping[str, object]
-    count: int
+    size: int
     first: int
 
 
@@ -177,7 +183,7 @@ class _EmittedRows:
     def __init__(self, rows: list[EmittedRow], out: OutputBuffer, tags: Mapping[str, int]) -> None:
         self._rows = rows
         self._out = out
-        self._tags: dict[str | None, int] = {None: OUTPUT, **tags}
+        self._tags: dict[str | None, int] = {None: OUTPUT, **dict(tags.items())}
         self._parts: list[_Part] = []
         self._ended = 0
         self._first = 0
@@ -218,7 +224,7 @@ class _EmittedRows:
         if not self._rows:
             return
         names, rows, times = zip(*self._rows, strict=True)
-        parts, counts = self._parts, np.array([part.count for part in self._parts])
+        parts, counts = self._parts, np.array([part.size for part in self._parts])
         owners = np.repeat(np.arange(len(parts)), counts)
         numbers = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts - [part.first for part in parts], counts)
         self._rows.clear()
