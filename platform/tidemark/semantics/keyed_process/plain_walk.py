@@ -22,7 +22,7 @@ EmittedRow = tuple[str | None, Row, int]
 class PlainWalk(ElementWalk):
     """Does what ``ElementWalk`` does, for functions of one input, without lifetimes, and without undoing calls that fail.
 
-    What a function emits is added to ``emitted``, which whoever walks takes at each pause and after each key. For each key ``begin`` is
+    What a function emits is added to ``emitted``, which the caller takes at each pause and after each key. For each key ``begin`` is
     called, then ``process`` once for each part of its elements, then ``finish``.
     """
 
