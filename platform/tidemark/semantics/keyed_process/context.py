@@ -36,7 +36,11 @@ class TimerService:
 
     def register_event_time_timer(self, time: int, name: str | None = None) -> None:
         """Have ``on_timer`` called when the watermark reaches a time. A timer with a name replaces an earlier one of this name."""
-        (self.timers or self._of_key).register("event", _time(time), None if name is None else _name(name))
+        timers = self.timers or self._of_key
+        if name is None and type(time) is int and -_BOUND <= time < _BOUND:
+            timers.register_event_time(time)
+        else:
+            timers.register("event", _time(time), None if name is None else _name(name))
 
     def register_processing_time_timer(self, time: int, name: str | None = None) -> None:
         """Have ``on_timer`` called in the first epoch whose processing time is a time or later; names as for event time."""

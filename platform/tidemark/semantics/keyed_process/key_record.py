@@ -43,7 +43,7 @@ class KeyRecord:
     @property
     def is_empty(self) -> bool:
         """Whether nothing is kept, so that the key need not be."""
-        return not self.states and not any(self.timers.values())
+        return not (self.states or self.timers["event"] or self.timers["processing"])
 
     def next_timer(self, domain: TimeDomain) -> int | None:
         """Return the time of the first timer of a domain, None without any."""

@@ -26,6 +26,7 @@ class KeyTimers:
     def __init__(self, undo: Undo | None) -> None:
         self._undo = undo
         self._timers: Mapping[TimeDomain, set[Timer]] = {}
+        self._event: set[Timer] = set()
         self._named: dict[TimeDomain, dict[str, Timer]] = {"event": {}, "processing": {}}
         # Timers that were deleted since stay in the queue, and are passed over.
         self.event_queue: list[_Queued] = []
@@ -34,6 +35,7 @@ class KeyTimers:
     def begin_key(self, record: KeyRecord) -> None:
         """Make them the timers of a key."""
         self._timers = timers = record.timers
+        self._event = timers["event"]
         # Most keys begin without timers, after one that left none.
         if timers["event"] or self.event_queue or self._named["event"]:
             self._begin("event", self.event_queue, timers["event"])
@@ -56,6 +58,15 @@ class KeyTimers:
             self._remove(domain, self._named[domain][name])
         self._add(domain, NEW_TIMER((time, name)))
 
+    def register_event_time(self, time: int) -> None:
+        """Set a timer of event time without a name, as most are; this is ``register``, without further calls."""
+        timer: Timer = NEW_TIMER((time, None))
+        if timer not in self._event:
+            self._event.add(timer)
+            heapq.heappush(self.event_queue, (time, False, ""))
+            if self._undo is not None:
+                self._undo.append(partial(self._take, "event", timer))
+
     def delete(self, domain: TimeDomain, time: int | None, name: str | None = None) -> None:
         """Delete a timer, if there is one: the one with a name, or the one at a time."""
         found = self._named[domain].get(name) if name is not None else None if time is None else Timer(time)
@@ -72,9 +83,17 @@ class KeyTimers:
         queue = self.processing_queue
         if queue and queue[0][0] <= now.processing_time and (timer := self._next("processing", queue, now.processing_time)) is not None:
             return "processing", timer
-        queue = self.event_queue
-        if queue and queue[0][0] <= now.watermark and (timer := self._next("event", queue, now.watermark)) is not None:
-            return "event", timer
+        queue, at = self.event_queue, now.watermark
+        # As ``_next``, without a call for each timer.
+        while queue and queue[0][0] <= at:
+            time, named, name = heapq.heappop(queue)
+            timer = NEW_TIMER((time, name if named else None))
+            if timer in self._event:
+                if named:
+                    self._take("event", timer)
+                else:
+                    self._event.discard(timer)
+                return "event", timer
         return None
 
     def _next(self, domain: TimeDomain, queue: list[_Queued], at: int) -> Timer | None:

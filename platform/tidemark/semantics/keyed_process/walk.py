@@ -179,9 +179,7 @@ class KeyWalk(ABC, Generic[E]):
             if domain not in latest or time > latest[domain]:
                 latest[domain] = time
             else:
-                standing += 1
-                if standing > MAX_FIRINGS:
-                    raise self._endless(time)
+                standing = self._standing(standing, time)
             walked.fired += 1
             self.timer, context.timer_name, context.time_domain, now.timestamp = time, name, domain, time
             if undo is None:
@@ -194,9 +192,12 @@ class KeyWalk(ABC, Generic[E]):
                 yield from self._forgiving(partial(on_timer, time), None, time, walked)
             self.timer = context.timer_name = context.time_domain = None
 
-    def _endless(self, time: int) -> UserCodeError:
+    def _standing(self, before: int, time: int) -> int:
+        """Count a firing that does not move on; refuse one too many."""
+        if before < MAX_FIRINGS:
+            return before + 1
         key = dict(self._context.current_key)
-        return UserCodeError(
+        raise UserCodeError(
             f"timers of the key {key} fired more than {MAX_FIRINGS:,} times between two elements, at {time} or before",
             fix="have on_timer set a later time than the one that it is called with",
         )

@@ -9,17 +9,18 @@ from __future__ import annotations
 import functools
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal, Inexact, InvalidOperation
-from itertools import chain, islice
-from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from itertools import chain, islice, repeat
+from operator import itemgetter, sub
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _NONE: Final = type(None)
 _MAX_SHOWN: Final = 80
+_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - of timestamps without a time zone
 
 Coercion = Callable[[list[object]], list[object]]
 """Takes values that are not None, returns them converted to their type; the same list if nothing changes."""
@@ -79,13 +80,39 @@ def coerce_batch(rows: Sequence[Mapping[str, object]], schema: pa.Schema) -> pa.
     columns, are_dicts = [], {dict}.issuperset(map(type, rows))
     for field in schema:
         values = _column(rows, field.name, are_dicts=are_dicts)
-        if _NONE in set(map(type, values)):
+        kinds = set(map(type, values))
+        if kinds <= _native_kinds(field.type) and (column := _native_array(values, field.type)) is not None:
+            columns.append(column)
+            continue
+        if _NONE in kinds:
             _raise_for_mistyped(rows, field.name, schema.names)
         try:
             columns.append(pa.array(coerce_values(values, field.type, nullable=field.nullable), type=field.type))
         except MisfitError as misfit:
             raise misfit.within(field.name) from None
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+@functools.lru_cache(maxsize=1_000)
+def _native_kinds(arrow: pa.DataType) -> frozenset[type]:
+    """Return the Python types of whose values Arrow itself says whether they fit a type; none of other types."""
+    import pyarrow.types as is_a
+
+    return next((kinds for found, kinds, _ in _LEAVES if getattr(is_a, f"is_{found}")(arrow)), frozenset())
+
+
+def _native_array(values: list[Any], arrow: pa.DataType) -> pa.Array | None:
+    """Return values of native types as an array; None where one of them does not fit."""
+    import pyarrow as pa
+
+    try:
+        if pa.types.is_timestamp(arrow) and arrow.unit == "us":
+            # Arrow asks each instant for its time zone, which takes several times as long.
+            since = map(sub, values, repeat(_EPOCH if arrow.tz is None else _EPOCH.replace(tzinfo=UTC)))
+            return pa.array(list(since), pa.duration("us")).view(arrow)
+        return pa.array(values, arrow)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return None
 
 
 def _column(rows: Sequence[Mapping[str, object]], name: str, *, are_dicts: bool) -> list[object]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidemark.errors import UserCodeError
 from tidemark.spark.columns.user_values import MisfitError, coerce_batch
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 MAX_ROWS: Final = 5_000
 MAX_BATCHES: Final = 32
 """A buffered row keeps its input batch in memory."""
+
+
+Carried = Callable[[Mapping[str, str]], "pa.Table"]
+"""Returns columns of the input rows of some rows; they are given as names in the input by names in the result."""
 
 
 @dataclass(frozen=True)
@@ -135,23 +139,40 @@ class OutputBuffer:
             UserCodeError: a result does not fit the function's columns.
         """
         for tag, section in self._sections.items():
-            yield self._batch(tag, self._shapes[tag], section)
+            yield self._batch(tag, section)
         for tag, blocks in self._blocks.items():
             yield self._of_blocks(tag, self._shapes[tag], blocks)
         self._blocks = {}
         self._sections, self._rows, self._batches = {}, 0, set()
         self._newest, self.is_full = None, False
 
-    def _batch(self, tag: int, shape: Shape, section: Sequence[_Added]) -> pa.RecordBatch:
+    def _batch(self, tag: int, section: Sequence[_Added]) -> pa.RecordBatch:
+        places, values, results, origins = zip(*section, strict=True)
+        return self.batch_of(tag, lambda columns: table_of(places, columns), tuple(zip(*values, strict=True)), results, origins)
+
+    def batch_of(
+        self, tag: int, carried: Carried, made: Sequence[Sequence[object]], results: Sequence[Any], origins: Iterable[object]
+    ) -> pa.RecordBatch:
+        """Return rows as a batch, apart from those that were added.
+
+        Args:
+            tag: of the rows.
+            carried: returns columns of their input rows.
+            made: the columns that their shape has as ``made``.
+            results: the rows of the function; as many ``None`` where their shape has none.
+            origins: key and window of each result, for errors; asked for only then.
+
+        Raises:
+            UserCodeError: a result does not fit the function's columns.
+        """
         import pyarrow as pa
 
-        count = len(section)
-        places, values, results, origins = zip(*section, strict=True)
+        shape, count = self._shapes[tag], len(results)
         found: dict[str, pa.Array] = {TAG: pa.array([tag] * count, self._schema.field(TAG).type)}
         if shape.carried:
-            table = table_of(places, {name: name for name in shape.carried}).combine_chunks()
+            table = carried({name: name for name in shape.carried}).combine_chunks()
             found |= {name: _whole(table.column(name)) for name in shape.carried}
-        for name, column in zip(shape.made, zip(*values, strict=True), strict=True):
+        for name, column in zip(shape.made, made, strict=True):
             found[name] = pa.array(column, self._schema.field(name).type)
         if shape.results:
             found |= self._results(tag, results, origins)
@@ -181,7 +202,7 @@ class OutputBuffer:
             return pa.nulls(count, field.type)
         return column if column.type == field.type else column.cast(field.type)
 
-    def _results(self, tag: int, rows: Sequence[Mapping[str, object]], origins: Sequence[object]) -> dict[str, pa.Array]:
+    def _results(self, tag: int, rows: Sequence[Mapping[str, object]], origins: Iterable[object]) -> dict[str, pa.Array]:
         import pyarrow as pa
 
         names = self._shapes[tag].results
@@ -202,7 +223,7 @@ class OutputBuffer:
         return dict(zip(names, made.columns, strict=True))
 
     def _misfit(
-        self, schema: pa.Schema, rows: Sequence[Mapping[str, object]], origins: Sequence[object], error: Exception
+        self, schema: pa.Schema, rows: Sequence[Mapping[str, object]], origins: Iterable[object], error: Exception
     ) -> UserCodeError:
         """Return the error for the first row that does not fit."""
         import pyarrow as pa

@@ -11,7 +11,7 @@ from tidemark.spark.columns.expressions import POSITION, TIME
 from tidemark.spark.operators.keyed.columns import DUE, EPOCH, HASH, HASH_AGAIN, NOTE, STATE, TAG, TIMER, VERSION
 from tidemark.spark.operators.keyed.key_state import TaskStats
 from tidemark.spark.operators.keyed.packed_rows import DATA, ROWS, as_value, unpacked
-from tidemark.spark.operators.keyed.rows import ROWS_AT_ONCE, KeyRows, keys_of_both, starts_of_runs
+from tidemark.spark.operators.keyed.rows import ROWS_AT_ONCE, MarkedRun, runs_of_both, starts_of_runs
 from tidemark.spark.operators.keyed.settled_worker import settle_worker
 from tidemark.spark.operators.keyed.sorted_rows import MAX_BYTES, SortedRows, SortKeys
 from tidemark.spark.operators.keyed.task import KeyTask
@@ -48,7 +48,7 @@ class PackedKeyTask:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the output rows of the keys: those of state and counts as they are, others packed."""
-        for rows in self.task.process(lambda stats: self._keys(batches, stats)):
+        for rows in self.task.process(lambda stats: self._runs(batches, stats)):
             tag = rows.column(TAG)[0].as_py()
             yield self._plain(rows) if tag == VERSION or tag >= NOTE else self._packed(tag, rows)
         settle_worker("keys")
@@ -72,7 +72,7 @@ class PackedKeyTask:
         columns = [pa.array(values.get(each.name, [None] * len(parts)), each.type) for each in self.output]
         return pa.RecordBatch.from_arrays(columns, schema=self.output)
 
-    def _keys(self, batches: Iterable[pa.RecordBatch], stats: TaskStats) -> Iterator[KeyRows]:
+    def _runs(self, batches: Iterable[pa.RecordBatch], stats: TaskStats) -> Iterator[MarkedRun]:
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -88,7 +88,7 @@ class PackedKeyTask:
                     new.add(rows)
                     hashes.append(pc.unique(rows.column(HASH)))
         with_elements = pc.unique(pa.concat_arrays(hashes))
-        yield from keys_of_both(self._needed(versions, with_elements, stats), self._elements(new))
+        yield from runs_of_both(self._needed(versions, with_elements, stats), self._elements(new))
 
     def _typed(self, rows: pa.Table) -> pa.Table:
         """Return rows whose keys have the same type, whatever their tag: fields of structs may differ in whether they can be null."""

@@ -148,17 +148,16 @@ class KeyRows:
         return self._ahead is not None and self._ahead.tag == tag
 
 
-def keys_of(batches: Iterable[pa.RecordBatch]) -> Iterator[KeyRows]:
-    """Yield the keys of sorted batches; each must be processed before the next is requested."""
-    return _keys_of(_runs(batches))
+MarkedRun = tuple[tuple[int, int], Run]
+"""Rows with the hashes of their key."""
 
 
-def keys_of_both(versions: Iterable[pa.RecordBatch], elements: Iterable[pa.RecordBatch]) -> Iterator[KeyRows]:
-    """Yield the keys of sorted batches of ``VERSION`` rows, and of ``NEW`` rows; as ``keys_of`` does."""
-    return _keys_of(_merged(_runs(versions, VERSION), _runs(elements, NEW)))
+def runs_of_both(versions: Iterable[pa.RecordBatch], elements: Iterable[pa.RecordBatch]) -> Iterator[MarkedRun]:
+    """Yield the runs of sorted batches of ``VERSION`` rows, and of ``NEW`` rows, as ``runs_of`` does."""
+    return _merged(runs_of(versions, VERSION), runs_of(elements, NEW))
 
 
-def _merged(one: Iterator[_KeyRun], other: Iterator[_KeyRun]) -> Iterator[_KeyRun]:
+def _merged(one: Iterator[MarkedRun], other: Iterator[MarkedRun]) -> Iterator[MarkedRun]:
     """Yield the runs of both by their keys, for one key first those of the first; a heap takes twice as long."""
     first, second = next(one, None), next(other, None)
     while first is not None and second is not None:
@@ -176,7 +175,8 @@ def _merged(one: Iterator[_KeyRun], other: Iterator[_KeyRun]) -> Iterator[_KeyRu
         yield from other
 
 
-def _keys_of(runs: Iterable[_KeyRun]) -> Iterator[KeyRows]:
+def keys_of(runs: Iterable[MarkedRun]) -> Iterator[KeyRows]:
+    """Yield the keys of runs; each must be processed before the next is requested."""
     for _, found in groupby(runs, key=itemgetter(0)):
         yield KeyRows(map(itemgetter(1), found))
 
@@ -235,10 +235,7 @@ class RowReader:
         return True
 
 
-_KeyRun = tuple[tuple[int, int], Run]
-
-
-def _runs(batches: Iterable[pa.RecordBatch], tag: int | None = None) -> Iterator[_KeyRun]:
+def runs_of(batches: Iterable[pa.RecordBatch], tag: int | None = None) -> Iterator[MarkedRun]:
     """Yield the runs of sorted batches, each with the hashes of its key; ``tag`` is that of all rows, None where a column has it."""
     import pyarrow.compute as pc
 

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from tidemark.errors import UserCodeError
@@ -13,7 +14,7 @@ from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.spark.operators.keyed.columns import NEW
 from tidemark.spark.operators.keyed.key_state import ErrorContext, TaskStats, Version, newest_version
 from tidemark.spark.operators.keyed.output_buffer import OutputBuffer, Shape
-from tidemark.spark.operators.keyed.rows import BatchValues, KeyRows, Place, keys_of
+from tidemark.spark.operators.keyed.rows import BatchValues, KeyRows, MarkedRun, Place, keys_of, runs_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,6 +45,19 @@ class KeyCall(NamedTuple):
     out: OutputBuffer
 
 
+class KeysOfTask(NamedTuple):
+    """What is the same for all keys of a task: the columns of keys by their names, the buffer for results, counts, and for errors.
+
+    The function adds to ``stats`` what ``KeyTask`` adds for each key where it processes one after the other.
+    """
+
+    keys: Mapping[str, str]
+    clock: OperatorClock
+    out: OutputBuffer
+    stats: TaskStats
+    errors: ErrorContext
+
+
 class TaskFunction(ABC):
     """Makes the function for the keys of one task. Immutable: it is sent to the workers.
 
@@ -71,6 +85,11 @@ class KeyFunction(TaskFunction):
 
     def end(self, out: OutputBuffer, place: Place) -> None:
         """Add rows at the end of a task; ``place`` is one of its rows."""
+
+    def run_all(self, runs: Iterable[MarkedRun], task: KeysOfTask) -> Iterator[pa.RecordBatch] | None:
+        """Process all keys of a task at once, as ``run`` does one, and yield batches that are full; None where that is left to ``run``."""
+        del runs, task
+        return None
 
     @abstractmethod
     def run(self, call: KeyCall) -> KeyRun:
@@ -102,25 +121,32 @@ class KeyTask:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the output rows of a task's keys; called by Spark in a worker."""
-        return self.process(lambda _: keys_of(batches))
+        return self.process(lambda _: runs_of(batches))
 
-    def process(self, keys: Callable[[TaskStats], Iterable[KeyRows]]) -> Iterator[pa.RecordBatch]:
-        """Yield the output rows of keys; ``keys`` may count those that do not change, instead of returning them."""
+    def process(self, runs: Callable[[TaskStats], Iterator[MarkedRun]]) -> Iterator[pa.RecordBatch]:
+        """Yield the output rows of keys, of which ``runs`` returns the rows; it may count keys that do not change, instead."""
         out = OutputBuffer(self.schema, self.shapes, self.errors.uid, self.errors.function)
         stats = TaskStats(out)
         with ExitStack() as task:
             function: KeyFunction | None = None
-            for rows in keys(stats):
-                if function is None:
-                    function = task.enter_context(self.function.begin())
-                yield from self._run_key(function, rows, out, stats)
-                if out.is_full:
-                    yield from out.remaining_batches()
+            found = runs(stats)
+            first = next(found, None)
+            if first is not None:
+                function = task.enter_context(self.function.begin())
+                all_runs = chain((first,), found)
+                at_once = function.run_all(all_runs, KeysOfTask(self.keys, self.clock, out, stats, self.errors))
+                yield from self._run_keys(function, all_runs, out, stats) if at_once is None else at_once
             if stats.place is not None and function is not None:
                 function.end(out, stats.place)
         if not self.function.read_only:
             stats.end()
         yield from out.remaining_batches()
+
+    def _run_keys(self, function: KeyFunction, runs: Iterable[MarkedRun], out: OutputBuffer, stats: TaskStats) -> Iterator[pa.RecordBatch]:
+        for rows in keys_of(runs):
+            yield from self._run_key(function, rows, out, stats)
+            if out.is_full:
+                yield from out.remaining_batches()
 
     def _run_key(self, function: KeyFunction, rows: KeyRows, out: OutputBuffer, stats: TaskStats) -> Iterator[pa.RecordBatch]:
         before, first, clock = newest_version(rows, function.version_columns), rows.first, self.clock

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -16,17 +16,19 @@ from tidemark.semantics.keyed_process.batch_walk import BatchWalk
 from tidemark.semantics.keyed_process.broadcast_maps import read_only
 from tidemark.semantics.keyed_process.declarations import StateDeclaration
 from tidemark.semantics.keyed_process.key_record import KeyRecord
+from tidemark.semantics.keyed_process.plain_walk import PlainWalk
 from tidemark.semantics.keyed_process.times import EpochTimes
 from tidemark.semantics.keyed_process.walk import ElementWalk, Emitted, Failed, Output, OutputBatch, Walked
 from tidemark.semantics.user_lines import raised_at, source_of
 from tidemark.spark.operators.keyed.columns import OUTPUT
 from tidemark.spark.operators.keyed.key_state import EMPTY_VERSION, Version, one_line, origin_of
 from tidemark.spark.operators.keyed.output_buffer import Block, OutputBuffer
-from tidemark.spark.operators.keyed.rows import Place
-from tidemark.spark.operators.keyed.task import KeyCall, KeyFunction, KeyResult, KeyRun, TaskFunction
+from tidemark.spark.operators.keyed.rows import MarkedRun, Place
+from tidemark.spark.operators.keyed.task import KeyCall, KeyFunction, KeyResult, KeyRun, KeysOfTask, TaskFunction
 from tidemark.spark.operators.keyed_process.columns import FAILED_ROW, FAILED_TIMER, KEY_NOTE
 from tidemark.spark.operators.keyed_process.conversions import declarations, typed_emission
 from tidemark.spark.operators.keyed_process.elements import ElementBatches, ElementRows
+from tidemark.spark.operators.keyed_process.plain_keys import PlainKeys
 from tidemark.spark.operators.keyed_process.stored_record import read_record, write_record
 from tidemark.spark.operators.keyed_process.user_output import named_output
 
@@ -78,13 +80,19 @@ class ProcessKeys(TaskFunction):
     forgives: bool
     broadcast: Mapping[str, Mapping[Any, Any]]
 
+    @property
+    def walks_plainly(self) -> bool:
+        """Whether calls need not be undone, no state expires, and there is one input: all keys of a task are then processed at once."""
+        lasting = all(each.ttl is None for each in self.states.values())
+        return lasting and not self.by_batch and not self.forgives and len(self.methods) == 1
+
     @contextmanager
     def begin(self) -> Iterator[KeyFunction]:
         """Open the function, and close it at the end."""
         bound = BoundFunction(self.function, fields=self.fields, methods=self.methods)
         declared = declarations(self.states, self.types)
         broadcast = {name: read_only(dict(entries)) for name, entries in self.broadcast.items()}
-        make = BatchWalk if self.by_batch else ElementWalk
+        make = BatchWalk if self.by_batch else PlainWalk if self.walks_plainly else ElementWalk
         walk = make(bound, declared, frozenset(self.tags), self.times, forgives=self.forgives, broadcast=broadcast)
         with named_output(f"{self.job} {self.uid}", walk.context):
             try:
@@ -116,15 +124,27 @@ class _OpenFunction(KeyFunction):
     walk: ElementWalk | BatchWalk
     states: Mapping[str, StateDeclaration]
     _walked: Walked = field(default_factory=Walked)
-    _emptied: int = 0
+    emptied: int = 0
     _expired: int = 0
     _timers: int = 0
     _second: list[int] = field(default_factory=lambda: [0, 0])
 
     @property
+    def tags(self) -> Mapping[str, int]:
+        """The tags of rows of side outputs, by their names."""
+        return self.declared.tags
+
+    @property
     def version_columns(self) -> tuple[str, ...]:
         """The columns of states and timers."""
         return self.declared.stored
+
+    def run_all(self, runs: Iterable[MarkedRun], task: KeysOfTask) -> Iterator[pa.RecordBatch] | None:
+        """Process all keys of a task at once, where the function's walk does."""
+        if not isinstance(self.walk, PlainWalk):
+            return None
+        columns = self.declared.elements[0] if self.declared.elements else {}
+        return PlainKeys(self.walk, self._walked, columns, self, task).run(runs)
 
     def run(self, call: KeyCall) -> KeyRun:
         """Add the rows that the function emits for a key, and elements that failed; return the key's next version."""
@@ -135,13 +155,13 @@ class _OpenFunction(KeyFunction):
         try:
             yield from self._add(emitted, elements, call)
         except Exception as error:
-            raise self._described(error, elements) from error
-        after = self._version(record, timers)
+            raise self.described(error, elements.row) from error
+        after = self.version(record, timers)
         if after.state is None and call.before.state is not None:
             if walked.expired > expired:
                 self._expired += 1
             else:
-                self._emptied += 1
+                self.emptied += 1
         accepted, failed = elements.accepted, elements.failed
         if len(failed) == 1:
             return KeyResult(after, accepted[0], failed[0])
@@ -167,7 +187,7 @@ class _OpenFunction(KeyFunction):
             if out.is_full:
                 yield from out.remaining_batches()
 
-    def _version(self, record: KeyRecord, timers: int) -> Version:
+    def version(self, record: KeyRecord, timers: int) -> Version:
         """Return the version of a key after the epoch, and count its timers, of which there were some before."""
         if record.is_empty:
             self._timers -= timers
@@ -204,10 +224,9 @@ class _OpenFunction(KeyFunction):
             made = (failed.error,) if one else (failed.error, ("first", "second")[failed.number], _as_json(failed.row))
             out.add(FAILED_ROW, elements.place, made)
 
-    def _described(self, error: Exception, elements: ElementRows | ElementBatches) -> UserCodeError:
+    def described(self, error: Exception, row: Mapping[str, object] | None) -> UserCodeError:
         """Return the error of a call, with its element or timer, and the line of the user's code."""
         name, timer = self.declared.name, self.walk.timer
-        row = elements.row
         about = f"element {shortened(repr(dict(row)), 300)}" if timer is None and row is not None else "no element"
         about = about if timer is None else f"timer at {timer}"
         place = raised_at(error)
@@ -220,7 +239,7 @@ class _OpenFunction(KeyFunction):
 
     def end(self, out: OutputBuffer, place: Place) -> None:
         """Add the numbers of the task."""
-        numbers = self._walked.fired, self._walked.expired, self._emptied, self._expired, self._timers
+        numbers = self._walked.fired, self._walked.expired, self.emptied, self._expired, self._timers
         out.add(KEY_NOTE, place, (*numbers, *self._second))
 
 

@@ -1,0 +1,269 @@
+"""All keys of a task in one loop, for functions that are walked plainly; the rows that they emit are made by column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from tidemark.errors import TidemarkError, UserCodeError
+from tidemark.semantics.keyed_process.declarations import StateDeclaration
+from tidemark.semantics.keyed_process.key_record import KeyRecord
+from tidemark.semantics.keyed_process.plain_walk import ROWS_HELD, EmittedRow, PlainWalk
+from tidemark.semantics.keyed_process.walk import Walked
+from tidemark.spark.columns.expressions import TIME
+from tidemark.spark.operators.keyed.columns import DUE, OLDEST, OUTPUT, STATE, TIMER, VERSION
+from tidemark.spark.operators.keyed.key_state import EMPTY_VERSION, Version, origin_of
+from tidemark.spark.operators.keyed.output_buffer import MAX_BATCHES, OutputBuffer
+from tidemark.spark.operators.keyed.rows import BatchValues, MarkedRun, Place, table_of
+from tidemark.spark.operators.keyed.task import KeysOfTask
+from tidemark.spark.operators.keyed_process.stored_record import read_record
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+
+class OpenedFunction(Protocol):
+    """The function of a task between ``open`` and ``close``; ``emptied`` are the keys that keep nothing any more."""
+
+    states: Mapping[str, StateDeclaration]
+    emptied: int
+
+    @property
+    def tags(self) -> Mapping[str, int]:
+        """The tags of rows of side outputs, by their names."""
+        ...
+
+    @property
+    def version_columns(self) -> tuple[str, ...]:
+        """The columns of states and timers."""
+        ...
+
+    def version(self, record: KeyRecord, timers: int) -> Version:
+        """Return the version of a key after the epoch, and count its timers, of which there were some before."""
+        ...
+
+    def described(self, error: Exception, row: Mapping[str, object] | None) -> UserCodeError:
+        """Return the error of a call, with its element or timer, and the line of the user's code."""
+        ...
+
+
+@dataclass
+class PlainKeys:
+    """The keys of a task.
+
+    Args:
+        walk: of the function.
+        walked: what all keys come to.
+        columns: of elements by their names in the stream.
+        function: writes versions, and describes errors.
+        task: what is the same for all keys.
+    """
+
+    walk: PlainWalk
+    walked: Walked
+    columns: Mapping[str, str]
+    function: OpenedFunction
+    task: KeysOfTask
+
+    _emitted: _EmittedRows = field(init=False)
+    _following: Iterator[MarkedRun] = field(init=False)
+    _ahead: MarkedRun | None = None
+
+    def run(self, runs: Iterable[MarkedRun]) -> Iterator[pa.RecordBatch]:
+        """Yield the output rows of all keys.
+
+        Raises:
+            UserCodeError: the function failed.
+        """
+        walk, out, place = self.walk, self.task.out, None
+        seen: BatchValues | None = None
+        keys: list[tuple[str, list[object]]] = []
+        self._emitted = emitted = _EmittedRows(walk.emitted, out, self.function.tags)
+        record = KeyRecord()
+        self._following = iter(runs)
+        self._ahead = next(self._following, None)
+        while self._ahead is not None:
+            mark, (batch, tag, start, _, values) = self._ahead
+            place, before = Place(batch, start), EMPTY_VERSION
+            if tag == VERSION:
+                before = self._take_version(mark)
+                if not self._has_elements(mark) and not before.is_due(self.task.clock):
+                    self.task.stats.leave(before, place)
+                    continue
+            if values is not seen:
+                seen, keys = values, self._keys_of(values)
+            key = {name: column[start] for name, column in keys}
+            # Most keys begin without state, and take turns with one record.
+            kept = read_record(before.more, self.function.states, walk.times) if before.more else record
+            timers = 0 if kept is record else _count_timers(kept)
+            walk.begin(key, kept)
+            try:
+                yield from self._walked(mark, place, key)
+            except Exception as error:
+                raise self._named(error, key) from error
+            if before.state is not None or not kept.is_empty:
+                self._end(before, self.function.version(kept, timers), place)
+                _clear(record)
+            if emitted.is_full:
+                yield from emitted.batches()
+            if out.is_full:
+                yield from out.remaining_batches()
+        walk.end_keys()
+        yield from emitted.batches()
+        if place is not None:
+            self.task.stats.leave(EMPTY_VERSION, place)
+        self.task.stats.count(accepted=self.walked.elements, refused=0)
+
+    def _take_version(self, mark: tuple[int, int]) -> Version:
+        """Return the newest version of the key that is next, and go on to its elements, or the next key."""
+        run, before = self._ahead, EMPTY_VERSION
+        if run is not None:
+            state, due, timer, oldest, *more = run[1].first((STATE, DUE, TIMER, OLDEST, *self.function.version_columns))
+            if state is not None:
+                before = Version(state, due, timer, oldest, tuple(more))  # type: ignore[arg-type]
+        while run is not None and run[0] == mark and run[1].tag == VERSION:
+            run = self._ahead = next(self._following, None)
+        return before
+
+    def _has_elements(self, mark: tuple[int, int]) -> bool:
+        """Return whether the rows that are next are of a key."""
+        return self._ahead is not None and self._ahead[0] == mark
+
+    def _walked(self, mark: tuple[int, int], place: Place, key: Mapping[str, object]) -> Iterator[pa.RecordBatch]:
+        """Process the elements and timers of a key; yield what it has emitted where that is too much."""
+        walk, emitted, run = self.walk, self._emitted, self._ahead
+        while run is not None and run[0] == mark:
+            _, _, start, stop, values = run[1]
+            times: Any = values[TIME][start:stop]
+            for _ in walk.process(values.rows(self.columns)[start:stop], times, self.walked):
+                yield from emitted.taken(place, key)
+            run = self._ahead = next(self._following, None)
+        for _ in walk.finish(self.walked):
+            yield from emitted.taken(place, key)
+        emitted.end_key(place, key)
+
+    def _end(self, before: Version, after: Version, place: Place) -> None:
+        self.function.emptied += after.state is None
+        self.task.stats.replace(before, after, self.task.clock.epoch, place)
+
+    def _keys_of(self, values: BatchValues) -> list[tuple[str, list[object]]]:
+        try:
+            return [(name, values[column]) for name, column in self.task.keys.items()]
+        except UserCodeError as error:
+            raise UserCodeError(error.what, fix=error.fix, uid=self.task.errors.uid) from None
+
+    def _named(self, error: Exception, key: Mapping[str, object]) -> Exception:
+        """Return the error to raise for one of a key; one of the engine's, of an operator, stays as it is."""
+        if isinstance(error, TidemarkError) and error.uid is not None:
+            return error
+        return self.task.errors.of(self.function.described(error, self.walk.row), key)
+
+
+class _Part(NamedTuple):
+    """Consecutive rows of a key: its input row, its columns, their number, and that of the first among all of the key."""
+
+    place: Place
+    key: Mapping[str, object]
+    size: int
+    first: int
+
+
+class _EmittedRows:
+    """The rows that a walk has emitted, and which keys they are of.
+
+    Args:
+        rows: where the walk adds them.
+        out: makes batches of them.
+        tags: of side outputs, by their names.
+    """
+
+    def __init__(self, rows: list[EmittedRow], out: OutputBuffer, tags: Mapping[str, int]) -> None:
+        self._rows = rows
+        self._out = out
+        self._tags: dict[str | None, int] = {None: OUTPUT, **dict(tags.items())}
+        self._parts: list[_Part] = []
+        self._ended = 0
+        self._first = 0
+        self._batches: set[int] = set()
+        self._newest: pa.RecordBatch | None = None
+
+    def end_key(self, place: Place, key: Mapping[str, object]) -> None:
+        """Note whose rows those are that came last; none where there are none since the key before."""
+        count = len(self._rows) - self._ended
+        if count:
+            self._parts.append(tuple.__new__(_Part, (place, key, count, self._first)))
+            self._ended += count
+            if place.batch is not self._newest:
+                self._newest = place.batch
+                self._batches.add(id(place.batch))
+        self._first = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are enough rows, or input batches that they refer to."""
+        return len(self._rows) >= ROWS_HELD or len(self._batches) >= MAX_BATCHES
+
+    def taken(self, place: Place, key: Mapping[str, object]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that there are, while a key is processed that may have more."""
+        first = self._first + len(self._rows) - self._ended
+        self.end_key(place, key)
+        yield from self.batches()
+        self._first = first
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, those of each tag in a batch.
+
+        Raises:
+            UserCodeError: a row does not fit its columns.
+        """
+        import numpy as np
+
+        if not self._rows:
+            return
+        names, rows, times = zip(*self._rows, strict=True)
+        parts, counts = self._parts, np.array([part.size for part in self._parts])
+        owners = np.repeat(np.arange(len(parts)), counts)
+        numbers = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts - [part.first for part in parts], counts)
+        self._rows.clear()
+        self._parts, self._ended, self._batches, self._newest = [], 0, set(), None
+        if set(names) == {None}:
+            yield self._batch(OUTPUT, parts, owners, (times, numbers), rows)
+            return
+        tags = np.array([self._tags[name] for name in names])
+        for tag in dict.fromkeys(tags.tolist()):
+            at = np.flatnonzero(tags == tag)
+            chosen = at.tolist()
+            made = [times[number] for number in chosen], numbers[at]
+            yield self._batch(tag, parts, owners[at], made, [rows[number] for number in chosen])
+
+    def _batch(
+        self, tag: int, parts: Sequence[_Part], owners: npt.NDArray[np.int64], made: Sequence[Any], rows: Sequence[Mapping[str, object]]
+    ) -> pa.RecordBatch:
+        def carried(columns: Mapping[str, str]) -> pa.Table:
+            return table_of([part.place for part in parts], columns).take(owners)
+
+        return self._out.batch_of(tag, carried, made, rows, _Origins(parts, owners))
+
+
+class _Origins:
+    """The keys of rows as errors show them, made when they are asked for, as often as they are."""
+
+    def __init__(self, parts: Sequence[_Part], owners: npt.NDArray[np.int64]) -> None:
+        self._parts = parts
+        self._owners = owners
+
+    def __iter__(self) -> Iterator[str]:
+        return (origin_of(self._parts[number].key) for number in self._owners)
+
+
+def _count_timers(record: KeyRecord) -> int:
+    return len(record.timers["event"]) + len(record.timers["processing"])
+
+
+def _clear(record: KeyRecord) -> None:
+    record.states.clear()
+    for timers in record.timers.values():
+        timers.clear()
