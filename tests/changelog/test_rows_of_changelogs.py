@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 SCHEMA = "id INT, zone STRING, price DOUBLE, sold INT, op STRING"
-EPOCHS = 4
+EPOCHS = 3
 
 
 def sale(random: Random) -> Row:
@@ -77,7 +77,7 @@ def ascending(value: Any) -> tuple[bool, Any]:
 
 @pytest.mark.parametrize("parallelism", [pytest.param(1, marks=only_long), 7])
 def test_the_content_after_each_epoch_is_that_of_a_batch(spark: SparkSession, tmp_path: Path, parallelism: int) -> None:
-    changes, contents = random_changes(parallelism, ["id"], sale, epochs=EPOCHS, each=12)
+    changes, contents = random_changes(parallelism, ["id"], sale, epochs=EPOCHS, each=16)
     given = stream_of(changes, SCHEMA).as_changelog(["id"], operation="op").select("id", "zone", "price", "sold")
     dear, other = tm.OutputTag("dear"), tm.OutputTag("other")
     split = given.split({dear: "price > 2"}, otherwise=other)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -37,35 +38,42 @@ def kept_times(frames: DeduplicateFrames, rows: DataFrame, state: DataFrame | No
     return sorted(found[START] for found in kept.select(START).collect())
 
 
-def elements_at(spark: SparkSession, times: Sequence[int]) -> DataFrame:
-    rows: list[tuple[Any, ...]] = [("a", None, None, time, ("e", 0, row)) for row, time in enumerate(times)]
+def elements_at(spark: SparkSession, times: Mapping[str, Sequence[int]]) -> DataFrame:
+    rows: list[tuple[Any, ...]] = [(key, None, None, time, ("e", 0, row)) for key, given in times.items() for row, time in enumerate(given)]
     return spark.createDataFrame(rows, SCHEMA)
 
 
-@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("within", [1, 3, 40])
-def test_kept_are_those_of_the_rule(spark: SparkSession, within: int, seed: int) -> None:
-    drawn = random.Random(f"{seed} {within}")
+def test_kept_are_those_of_the_rule(spark: SparkSession, within: int) -> None:
+    """Each seed is a key of one frame."""
     frames, rule = frames_of(f"{within} ms"), Deduplication(within_ms=within)
-    # More than are folded together, and few.
-    times = [drawn.randrange(-600, 600) for _ in range(drawn.choice([3, 128, 129, 700]))]
-    # A shorter time than before, or a longer one, makes their ranges touch or overlap.
-    held = drawn.sample(range(-650, 650), drawn.choice([1, 7, 150]))
-    state = spark.createDataFrame([("a", time) for time in held] + [("b", 0)], f"{frames.keys[0]} STRING, {START} BIGINT")
-    for before, stored in (([], None), (held, state)):
-        kept: list[int] = []
-        for time in sorted(times):
-            if rule.outcome_of(time, [*before, *kept], NEVER_LATE) == "kept":
-                kept.append(time)
-        assert kept_times(frames, elements_at(spark, times), stored) == kept
+    times: dict[str, list[int]] = {}
+    held: dict[str, list[int]] = {}
+    for seed in range(4):
+        drawn = random.Random(f"{seed} {within}")
+        # More than are folded together, and few.
+        times[f"a{seed}"] = [drawn.randrange(-600, 600) for _ in range(drawn.choice([3, 128, 129, 700]))]
+        # A shorter time than before, or a longer one, makes their ranges touch or overlap.
+        held[f"a{seed}"] = drawn.sample(range(-650, 650), drawn.choice([1, 7, 150]))
+    of_state = [*((key, time) for key, earlier in held.items() for time in earlier), ("b", 0)]
+    state = spark.createDataFrame(of_state, f"{frames.keys[0]} STRING, {START} BIGINT")
+    for before, stored in (({}, None), (held, state)):
+        kept: dict[str, list[int]] = {key: [] for key in times}
+        for key, given in times.items():
+            for time in sorted(given):
+                if rule.outcome_of(time, [*before.get(key, []), *kept[key]], NEVER_LATE) == "kept":
+                    kept[key].append(time)
         classified = frames.classified(elements_at(spark, times), stored, NEVER_LATE)
-        assert frames.duplicates(classified).count() == len(times) - len(kept)
+        found = sorted(map(tuple, frames.state_rows(frames.kept(classified)).collect()))
+        assert found == [(key, time) for key, expected in kept.items() for time in expected]
+        others = Counter(row["k"] for row in frames.duplicates(classified).select("k").collect())
+        assert others == Counter({key: len(given) - len(kept[key]) for key, given in times.items()})
 
 
 def test_the_longest_time_and_both_ends_of_the_calendar(spark: SparkSession) -> None:
     frames = frames_of(f"{2**53} ms")
     state = spark.createDataFrame([("a", MIN_EVENT_TIME)], f"{frames.keys[0]} STRING, {START} BIGINT")
-    rows = elements_at(spark, [MIN_EVENT_TIME, 0, MAX_EVENT_TIME])
+    rows = elements_at(spark, {"a": [MIN_EVENT_TIME, 0, MAX_EVENT_TIME]})
     assert kept_times(frames, rows) == [MIN_EVENT_TIME]
     assert kept_times(frames, rows, state) == []
 

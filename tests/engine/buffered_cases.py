@@ -160,9 +160,18 @@ def keeps_elements(node: WindowNode) -> bool:
 
 
 def random_case(
-    seed: int, *, kinds: Sequence[str], keys: int = 30, rows: int = 300, wanted: Callable[[WindowNode], bool] = keeps_elements
+    seed: int,
+    *,
+    kinds: Sequence[str],
+    keys: int = 30,
+    rows: int = 300,
+    wanted: Callable[[WindowNode], bool] = keeps_elements,
+    epochs: tuple[int, int] = (4, 6),
 ) -> Case:
-    """Return a case with a wanted operator of each kind, whose elements come about where windows end and expire."""
+    """Return a case with a wanted operator of each kind, whose elements come about where windows end and expire.
+
+    ``epochs`` are how many there are at least and at most.
+    """
     random = Random(seed)
     operators: list[Operator] = []
     for number, kind in enumerate(kinds):
@@ -171,8 +180,8 @@ def random_case(
             node = _defined(operator)
             if node is not None and wanted(node):
                 operators.append(operator)
-    epochs, made, centre = [], 0, random.choice([0, -100, 1_000_000])
-    for _ in range(random.randint(4, 6)):
+    batches, made, centre = [], 0, random.choice([0, -100, 1_000_000])
+    for _ in range(random.randint(*epochs)):
         centre += random.choice([0, 3, 10, 20])
         batch = []
         for _ in range(random.choice([0, 1, 2, 3]) * rows // 9):
@@ -180,9 +189,9 @@ def random_case(
             key = random.choice([None, *(f"k{number}" for number in range(keys - 1))])
             batch.append(Row(made, key, moment, random.randint(1, 9), random.randint(0, 6)))
             made += 1
-        epochs.append(tuple(batch))
-    steps = [random.choice([0, 1, 100, 101, 500, 2000]) for _ in range(len(epochs) + 1)]
-    return Case(tuple(operators), tuple(epochs), tuple(NOW + sum(steps[: number + 1]) for number in range(len(steps))))
+        batches.append(tuple(batch))
+    steps = [random.choice([0, 1, 100, 101, 500, 2000]) for _ in range(len(batches) + 1)]
+    return Case(tuple(operators), tuple(batches), tuple(NOW + sum(steps[: number + 1]) for number in range(len(steps))))
 
 
 def _defined(operator: Operator) -> WindowNode | None:

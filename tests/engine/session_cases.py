@@ -138,13 +138,24 @@ def triggered_case(seed: int, *, keys: int = 12, rows: int = 240, most: int = 7)
         assigner = DynamicSession("g") if random.random() < 0.4 else Session(random.choice([gap, gap + 3]))
         lateness = random.choice([0, 1, gap, 25, 60])
         operators.append(Operator(f"t{number}", assigner, lateness, random.random() < 0.2, trigger))
-    return _cut(random, tuple(operators[-most:]), gap, keys=keys, rows=rows, centre=random.choice([0, NOW, NOW + 1000]))
+    centre = random.choice([0, NOW, NOW + 1000])
+    return _cut(random, tuple(operators[-most:]), gap, keys=keys, rows=rows, centre=centre, epochs=(3, 4))
 
 
-def _cut(random: Random, operators: tuple[Operator, ...], gap: int, *, keys: int, rows: int, centre: int, calm: bool = False) -> Case:
-    """Return a case of elements that come about where sessions touch, end, fire and expire."""
-    epochs, used, made = [], [centre], 0
-    for _ in range(random.randint(4, 6)):
+def _cut(
+    random: Random,
+    operators: tuple[Operator, ...],
+    gap: int,
+    *,
+    keys: int,
+    rows: int,
+    centre: int,
+    calm: bool = False,
+    epochs: tuple[int, int] = (4, 6),
+) -> Case:
+    """Return a case of elements that come about where sessions touch, end, fire and expire, in so many epochs at least and at most."""
+    batches, used, made = [], [centre], 0
+    for _ in range(random.randint(*epochs)):
         centre += random.choice([0, 3, 10] if calm else [0, 3, 10, 20, 40])
         steady = calm and random.random() < 0.8
         batch = []
@@ -158,9 +169,9 @@ def _cut(random: Random, operators: tuple[Operator, ...], gap: int, *, keys: int
             key = random.choice([None, *(f"k{number}" for number in range(keys - 1))])
             batch.append(Row(made, key, moment, random.choice([1, 2, gap, gap, 3 * gap]), random.choice([None, random.randint(-9, 9)])))
             made += 1
-        epochs.append(tuple(batch))
-    steps = [random.choice([0, 1, 100, 101, 500, 2000]) for _ in range(len(epochs) + 1)]
-    return Case(operators, tuple(epochs), tuple(NOW + sum(steps[: number + 1]) for number in range(len(steps))))
+        batches.append(tuple(batch))
+    steps = [random.choice([0, 1, 100, 101, 500, 2000]) for _ in range(len(batches) + 1)]
+    return Case(operators, tuple(batches), tuple(NOW + sum(steps[: number + 1]) for number in range(len(steps))))
 
 
 def job_of(case: Case, prefix: str, store: str, *, epochs: int | None = None, parallelism: int = 2) -> tm.Job:

@@ -33,7 +33,7 @@ def lab(spark: SparkSession, tmp_path: Path) -> Lab:
 @pytest.mark.slow
 def test_groups_agree_with_the_reference(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (seed,) = new_seeds("counted")
-    case = random_case(seed, kinds=["count"] * 3, wanted=lambda node: is_incremental(node) and node.function is None)
+    case = random_case(seed, kinds=["count"] * 3, wanted=lambda node: is_incremental(node) and node.function is None, epochs=(3, 4))
     try:
         found = run_engine(case, spark, tmp_path, epochs=2, end_of_input=False)
         # From here on each epoch looks for the keys that have input, and merges its files.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-EPOCHS = 4
+EPOCHS = 3
 KEYS = ("a", "b", "c", None)
 
 
@@ -29,7 +29,7 @@ def table(drawn: random.Random, name: str, other: str) -> Program:
     def row() -> Row:
         return {f"{name}_id": drawn.randrange(12), f"{name}_{other}": drawn.choice(KEYS), f"{name}_n": drawn.choice([None, *range(5)])}
 
-    return random_program(drawn, [f"{name}_id"], row, lambda was: {**row(), f"{name}_id": was[f"{name}_id"]}, epochs=EPOCHS, steps=20)
+    return random_program(drawn, [f"{name}_id"], row, lambda was: {**row(), f"{name}_id": was[f"{name}_id"]}, epochs=EPOCHS, steps=27)
 
 
 def schema(name: str, other: str) -> str:

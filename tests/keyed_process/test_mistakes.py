@@ -282,7 +282,8 @@ def test_a_wrong_call(function: object, what: str, fix: str) -> None:
 
 def test_a_generator_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     assert MAX_ROWS == 1_000_000
-    monkeypatch.setattr("tidemark.semantics.user_rows.MAX_ROWS", 1_000)
+    for module in ("user_rows", "keyed_process.walk"):
+        monkeypatch.setattr(f"tidemark.semantics.{module}.MAX_ROWS", 1_000)
     harness = OperatorHarness(processed(of(endless)))
     harness.process({"k": "a", "at": 1, "v": 5}, at=1)
     with pytest.raises(UserCodeError, match="emitted 1,000 rows in one call, and has not ended") as caught:

@@ -16,6 +16,8 @@ import tidemark as tm
 from tests.engine.drive import Memory
 from tests.savepoints.every_operator import names_beside, streams_of
 from tests.savepoints.joined_streams import write_names
+from tidemark.graph.model.nodes import StatefulNode, walk
+from tidemark.spark.operators.registry.runtimes import runtime_of
 from tidemark.state.log.progress import EpochProgress
 from tidemark.testing.manual_clock import ManualClock
 
@@ -124,6 +126,16 @@ class OperatorRuns:
             version = None if versions is None else versions.get(output)
             found[output] = as_texts(DeltaTable(path, version=version).to_pyarrow_table().to_pylist()) if there else []
         return found
+
+
+def ways_of(stream: tm.Stream) -> set[tuple[str, type]]:
+    """Return the kinds of the operators that a stream comes from, each with what runs it."""
+    return {(node.KIND, type(runtime_of(node))) for node in operators_of(stream)}
+
+
+def operators_of(stream: tm.Stream) -> list[StatefulNode]:
+    """Return the operators that a stream comes from."""
+    return [node for node in walk([stream.node]) if isinstance(node, StatefulNode)]
 
 
 def require_rest(found: Rows, before: Rows, golden: Rows) -> None:

@@ -17,9 +17,9 @@ import pytest
 
 import tidemark as tm
 from tests.savepoints.every_operator import FILES, land, streams_of
-from tests.savepoints.operator_runs import TABLES, OperatorRuns, Rows, require_rest
+from tests.savepoints.operator_runs import TABLES, OperatorRuns, Rows, require_rest, ways_of
 from tests.seeds import PROFILE
-from tidemark.graph.model.nodes import Node, StatefulNode, walk
+from tidemark.graph.model.nodes import Node, StatefulNode
 from tidemark.graph.operators.registry import keeps_state
 from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.windows import assigners, local_windows
@@ -101,11 +101,6 @@ def outputs_shown() -> list[str] | None:
         if not ways_of(stream) <= set().union(*shown.values()):
             shown[output] = ways_of(stream)
     return [*shown]
-
-
-def ways_of(stream: tm.Stream) -> set[tuple[str, type]]:
-    """Return the kinds of the operators that a stream comes from, each with what runs it."""
-    return {(node.KIND, type(runtime_of(node))) for node in walk([stream.node]) if isinstance(node, StatefulNode)}
 
 
 def merging(patch: pytest.MonkeyPatch) -> Counter[str]:
