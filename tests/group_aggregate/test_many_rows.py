@@ -80,3 +80,20 @@ def test_history_counts_and_state_are_the_same(spark: SparkSession, tmp_path: Pa
     assert len(plain.history) >= EPOCHS
     assert plain.passes == []
     assert set(kept.passes) == {"groups groups of many rows one task stored", "output history changes"}
+
+
+def test_many_groups_are_written_by_kept_plans(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    land(tmp_path / "landing")
+    monkeypatch.setattr("tidemark.spark.columns.few_rows.FEW_ROWS", -1)
+    for module in ("spark.operators.base.tables", "spark.operators.base.staged_rows", "spark.operators.group_aggregate.prepared_groups"):
+        monkeypatch.setattr(f"tidemark.{module}.FEW_ROWS", -1)
+    kept = run(spark, tmp_path, "kept", monkeypatch, after=2)
+    plain = run(spark, tmp_path, "plain", monkeypatch, after=NEVER)
+    assert kept.history == plain.history
+    assert kept.counts == plain.counts
+    assert kept.groups == plain.groups
+    assert plain.passes == []
+    # An epoch that changes most groups writes all; the one behind the epoch that changes only one of them does not.
+    ways = {name.removeprefix("groups of groups").removesuffix(" one task") for name in kept.passes if name.startswith("groups")}
+    assert ways == {" once anew", " once"}, kept.passes
+    assert "output history many changes of state" in kept.passes
