@@ -17,7 +17,6 @@ import tidemark as tm
 from tests.engine.lab import NOW, require_conservation
 from tests.seeds import PROFILE
 from tidemark.spark.prepared.prepared_pass import PreparedPass
-from tidemark.spark.prepared.prepared_plan import PassRows
 from tidemark.state.log.progress import EpochProgress
 from tidemark.state.log.records import StateFile
 from tidemark.testing.manual_clock import ManualClock
@@ -36,18 +35,20 @@ class Passes:
         self.ran: list[str] = []
         self.refused: dict[str, str] = {}
         self._monkeypatch = monkeypatch
-        run = PreparedPass.run
+        for name in ("run", "rows"):
+            monkeypatch.setattr(PreparedPass, name, self._noted(getattr(PreparedPass, name)))
+        monkeypatch.setattr(PreparedPass, "COMPARED_ALWAYS", True)
 
-        def noted(prepared: PreparedPass, paths: Sequence[Sequence[str]], numbers: Sequence[int], build: Any) -> PassRows | None:
-            rows = run(prepared, paths, numbers, build)
+    def _noted(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(prepared: PreparedPass, paths: Sequence[Sequence[str]], numbers: Sequence[int], build: Any) -> Any:
+            rows = method(prepared, paths, numbers, build)
             if rows is not None:
                 self.ran.append(prepared.name)
             if prepared.refused is not None:
                 self.refused[prepared.name] = prepared.refused
             return rows
 
-        monkeypatch.setattr(PreparedPass, "run", noted)
-        monkeypatch.setattr(PreparedPass, "COMPARED_ALWAYS", True)
+        return noted
 
     def after(self, epochs: int) -> None:
         """Have plans made after so many epochs."""

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from py4j.protocol import Py4JError
+from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from tidemark.spark.prepared import prepared_plan
@@ -49,6 +50,22 @@ def test_a_plan_of_several_tasks_or_other_sources_is_refused(spark: SparkSession
         prepared_plan.PreparedPlan(rows.coalesce(1).union(spark.range(3).toDF("v").coalesce(1)))
     with pytest.raises(Exception, match="files alone"):
         prepared_plan.PreparedPlan(spark.range(3).coalesce(1))
+
+
+def test_a_plan_of_several_tasks_makes_rows_that_are_written(spark: SparkSession, tmp_path: Path) -> None:
+    for number in range(3):
+        pq.write_table(pa.table({"v": [number, number + 10, number]}), tmp_path / f"{number}.parquet")
+    places = [f"file://{tmp_path}/{number}.parquet" for number in range(3)]
+    counts = Observation()
+    read = spark.read.schema("v BIGINT").parquet(places[0])
+    frame = read.repartition(2, "v").groupBy("v").count().observe(counts, F.expr("count(1) AS n")).sortWithinPartitions("v")
+    plan = prepared_plan.PreparedPlan(frame, [counts], several=True)
+    for number in (1, 2):
+        rows = plan.rows([[places[number]]], {})
+        rows.frame.write.parquet(str(tmp_path / f"written {number}"))
+        written = pq.read_table(tmp_path / f"written {number}").sort_by("v").to_pydict()
+        assert written == {"v": [number, number + 10], "count": [2, 1]}
+        assert rows.observed == [{"n": 2}]
 
 
 def test_a_plan_of_several_scans_is_bound_in_their_order(spark: SparkSession, tmp_path: Path) -> None:

@@ -110,3 +110,20 @@ def test_several_tasks_read_lines_of_several_splits(spark: SparkSession, tmp_pat
     plain = run(spark, tmp_path, "plain", monkeypatch, after=NEVER, read=LINES)
     assert (kept.history, kept.counts, kept.groups) == (plain.history, plain.counts, plain.groups)
     assert "groups groups of many rows strict splits ('north', 'south') stored" in kept.passes
+
+
+def test_many_groups_are_written_by_kept_plans(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    land(tmp_path / "landing")
+    monkeypatch.setattr("tidemark.spark.columns.few_rows.FEW_ROWS", -1)
+    for module in ("spark.operators.base.tables", "spark.operators.base.staged_rows", "spark.operators.group_aggregate.prepared_groups"):
+        monkeypatch.setattr(f"tidemark.{module}.FEW_ROWS", -1)
+    kept = run(spark, tmp_path, "kept", monkeypatch, after=2)
+    plain = run(spark, tmp_path, "plain", monkeypatch, after=NEVER)
+    assert kept.history == plain.history
+    assert kept.counts == plain.counts
+    assert kept.groups == plain.groups
+    assert plain.passes == []
+    # An epoch that changes most groups writes all; the one behind the epoch that changes only one of them does not.
+    ways = {name.removeprefix("groups of groups").removesuffix(" one task") for name in kept.passes if name.startswith("groups")}
+    assert ways == {" once anew", " once"}, kept.passes
+    assert "output history many changes of state" in kept.passes

@@ -257,7 +257,9 @@ class EpochRun:
 
     def _output(self, planned: Pass) -> None:
         """Stage an output that has rows in every epoch."""
-        if self.rows.available(node := _node_of(planned)) and not self._stage_prepared(planned.subject, node):
+        if not self.rows.available(node := _node_of(planned)) or self._stage_prepared(planned.subject, node):
+            return
+        if not self._stage_written(planned.subject, node):
             self._stage_rows(planned.subject, self._rows_of(planned))
 
     def _stage_prepared(self, name: str, node: Node) -> bool:
@@ -274,6 +276,22 @@ class EpochRun:
             return found
 
         return self._stage_few(name, few_rows)
+
+    def _stage_written(self, name: str, node: Node) -> bool:
+        """Stage an output of many changes that its prepared pass computes; return whether it could be."""
+        sink, emission = self._context.sinks[name], self._emitting.get(id(self.topology.path_to_operator(node)))
+        if emission is None or not sink.takes_written:
+            return False
+        with self._stage(f"output {name}"):
+            found = emission.written_rows(sink, node, self.rows, self._context.prepared, epoch=self.plan.epoch)
+            record = None if found is None else sink.stage_written(found, self.plan.lineage, self.plan.epoch)
+            if found is None or record is None:
+                return False
+            self.outputs[name] = record
+            emission.take_counts(found.observed, sink, node, self.rows)
+        self._staged.add(name)
+        crash_point("output-staged")
+        return True
 
     def _side_output(self, planned: Pass) -> None:
         """Stage late, rejected or malformed rows in the background: where there are any, or where some are expected."""

@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.UUID;
 import org.apache.hadoop.fs.Path;
+import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.ExprId;
 import org.apache.spark.sql.catalyst.expressions.Expression;
@@ -33,7 +34,7 @@ import org.apache.spark.sql.execution.datasources.InMemoryFileIndex;
 import org.apache.spark.sql.execution.datasources.NoopCache$;
 
 /**
- * The physical plan of a DataFrame that reads nothing but files, in one task, and is run again over other files and with other numbers.
+ * The physical plan of a DataFrame that reads nothing but files, and is run again over other files and with other numbers.
  *
  * <p>Files are passed as one text: those of each scan, in the order of the plan's leaves, separated by NUL, and the scans by SOH.
  * Numbers are, too: each number in the plan, and the one that replaces it, separated by NUL.
@@ -51,12 +52,36 @@ public final class PreparedPlan {
   private final SparkPlan plan;
   private final List relations;
 
-  /** Whose plan is kept. One of another shape, or whose rows differ each time, is refused by an IllegalArgumentException. */
-  public PreparedPlan(Dataset made) {
+  /** The plan of the newest ``rows``, which has their observations. */
+  private SparkPlan newest;
+
+  /**
+   * Whose plan is kept. One of another shape, or whose rows differ each time, is refused by an IllegalArgumentException.
+   *
+   * @param several whether it may run in several tasks; then it can only make ``rows``
+   */
+  public PreparedPlan(Dataset made, boolean several) {
     this.made = made;
     requireSameRows(made.queryExecution().analyzed());
     this.plan = made.queryExecution().executedPlan();
-    this.relations = relationsOf(plan);
+    this.relations = relationsOf(plan, several);
+  }
+
+  /** The rows of the plan as a DataFrame that is hardly planned: to be written by several tasks. ``observed`` is called behind that. */
+  public Dataset rows(String paths, String numbers) {
+    scala.Option before = activate();
+    try {
+      newest = bind(paths, numbers);
+      Object computed = SQLExecution$.MODULE$.withSQLConfPropagated(made.sparkSession(), new Computed(newest));
+      return ((SparkSession) made.sparkSession()).internalCreateDataFrame((RDD) computed, made.schema(), false);
+    } finally {
+      restore(before);
+    }
+  }
+
+  /** The names of the observations of the newest ``rows``, which were written, each followed by its row of values. */
+  public Object[] observed() {
+    return observed(newest);
   }
 
   /** Whether a DataFrame's plan is this one, bound to the files and numbers. */
@@ -180,7 +205,7 @@ public final class PreparedPlan {
         relation.sparkSession());
   }
 
-  private static List relationsOf(SparkPlan plan) {
+  private static List relationsOf(SparkPlan plan, boolean several) {
     List found = new ArrayList();
     Iterator leaves = scala.jdk.javaapi.CollectionConverters.asJava(plan.collectLeaves()).iterator();
     while (leaves.hasNext()) {
@@ -190,7 +215,7 @@ public final class PreparedPlan {
       }
       found.add(((FileSourceScanExec) leaf).relation());
     }
-    if (plan.outputPartitioning().numPartitions() != 1) {
+    if (!several && plan.outputPartitioning().numPartitions() != 1) {
       throw new IllegalArgumentException("the plan runs in several tasks");
     }
     return found;
@@ -259,6 +284,19 @@ public final class PreparedPlan {
     public Object apply() {
       // A join may make many rows of few; the task stops at the first one too many.
       return made.toArrowBatchRdd(bound).take(MOST_BATCHES + 1);
+    }
+  }
+
+  /** Makes the RDD of a plan. */
+  private static final class Computed extends scala.runtime.AbstractFunction0 {
+    private final SparkPlan bound;
+
+    Computed(SparkPlan bound) {
+      this.bound = bound;
+    }
+
+    public Object apply() {
+      return bound.execute();
     }
   }
 

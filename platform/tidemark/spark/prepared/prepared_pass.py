@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from tidemark.semantics.watermarks.watermarks import clamp_watermark
 from tidemark.spark.columns.error_text import first_line
-from tidemark.spark.prepared.prepared_plan import PassRows, PreparedPlan
+from tidemark.spark.prepared.prepared_plan import PassRows, PreparedPlan, WrittenRows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation
@@ -20,6 +20,8 @@ logger = logging.getLogger("tidemark")
 
 Frame = tuple["DataFrame", Sequence["Observation"]]
 """A DataFrame, and the observations in it whose values are wanted."""
+
+_Rows = TypeVar("_Rows")
 
 Build = Callable[[Sequence[int]], Frame]
 """Makes the DataFrame of a pass over the epoch's files from the numbers that differ between epochs."""
@@ -54,6 +56,7 @@ class PreparedPass:
         self.name = name
         self._epochs = epochs
         self._failures = 0
+        self._several = False
         self._plan: PreparedPlan | None = None
 
     def run(self, paths: Sequence[Sequence[str]], numbers: Sequence[int], build: Build) -> PassRows | None:
@@ -64,6 +67,20 @@ class PreparedPass:
             numbers: that the DataFrame is made with; within the range of watermarks, or clamped to it when made into SQL.
             build: makes the DataFrame.
         """
+        return self._bound(paths, numbers, build, PreparedPlan.run)
+
+    def rows(self, paths: Sequence[Sequence[str]], numbers: Sequence[int], build: Build) -> WrittenRows | None:
+        """Return the rows of a pass that several tasks write; arguments and None as of ``run``."""
+        self._several = True
+        return self._bound(paths, numbers, build, PreparedPlan.rows)
+
+    def _bound(
+        self,
+        paths: Sequence[Sequence[str]],
+        numbers: Sequence[int],
+        build: Build,
+        run: Callable[[PreparedPlan, Sequence[Sequence[str]], dict[int, int]], _Rows],
+    ) -> _Rows | None:
         self._epochs += 1
         if self.refused is not None or self._epochs <= self.PREPARED_AFTER:
             return None
@@ -73,7 +90,7 @@ class PreparedPass:
                 self._plan = self._prepare(paths, numbers, bound, build)
             elif self.COMPARED_ALWAYS and not self._plan.equals(build(numbers)[0], paths, bound):
                 raise AssertionError(f"the plan of {self.name} differs from the one made before")
-            return self._plan.run(paths, bound) if self._plan is not None else None
+            return run(self._plan, paths, bound) if self._plan is not None else None
         except (Py4JError, PySparkException) as error:
             # The DataFrame of the epoch fails in the same way, with an error that says where, or it does not fail.
             logger.debug("the prepared pass %r failed: %s", self.name, error)
@@ -84,8 +101,8 @@ class PreparedPass:
 
     def _prepare(self, paths: Sequence[Sequence[str]], numbers: Sequence[int], bound: dict[int, int], build: Build) -> PreparedPlan | None:
         try:
-            plan = PreparedPlan(*build(tuple(bound)))
-            if not plan.writable:
+            plan = PreparedPlan(*build(tuple(bound)), several=self._several)
+            if not self._several and not plan.writable:
                 self.refused = f"Arrow does not write {plan.schema.simpleString()}"
             elif not plan.equals(build(numbers)[0], paths, bound):
                 self.refused = "the plan differs between epochs by more than files and numbers"

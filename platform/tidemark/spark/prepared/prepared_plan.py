@@ -8,14 +8,16 @@ for generated code compiles in each JVM, in about 50 milliseconds.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.serializers import CPickleSerializer
+from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -23,7 +25,7 @@ from tidemark.spark.compiled_java import new_object
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
-    from pyspark.sql import DataFrame, Observation, Row
+    from pyspark.sql import Observation, Row
 
 _SEPARATOR: Final = "\0"
 _SCAN_SEPARATOR: Final = "\1"
@@ -54,24 +56,38 @@ class PassRows:
     observed: Sequence[Mapping[str, object]]
 
 
+@dataclass(frozen=True)
+class WrittenRows:
+    """The rows of a pass, to be written once; ``observe`` returns the values of its observations then."""
+
+    frame: DataFrame
+    observe: Callable[[], Sequence[Mapping[str, object]]]
+
+    @cached_property
+    def observed(self) -> Sequence[Mapping[str, object]]:
+        """The values of each of its observations by their names, once the rows were written."""
+        return self.observe()
+
+
 class PreparedPlan:
-    """The plan of a DataFrame that reads nothing but files, in one task.
+    """The plan of a DataFrame that reads nothing but files.
 
     Args:
         frame: the DataFrame, with placeholders where numbers change.
         observations: all those in it.
+        several: whether its rows are written by several tasks (``rows``), and not returned by one (``run``).
 
     Raises:
         py4j.protocol.Py4JError: its plan has another shape, or its rows would differ in each run.
     """
 
-    def __init__(self, frame: DataFrame, observations: Sequence[Observation] = ()) -> None:
+    def __init__(self, frame: DataFrame, observations: Sequence[Observation] = (), *, several: bool = False) -> None:
         self.schema = frame.schema
         self._names = [each._jo.name() for each in observations]  # type: ignore[union-attr]  # noqa: SLF001
-        session = frame.sparkSession
+        self._session = session = frame.sparkSession
         self._arrow = to_arrow_schema(self.schema, timezone="UTC")
         self._rows_to_python = session.sparkContext._jvm.org.apache.spark.sql.api.python.PythonSQLUtils  # type: ignore[union-attr]  # noqa: SLF001
-        self._plan: JavaObject = new_object(session, __package__, _CLASS, frame._jdf)  # noqa: SLF001
+        self._plan: JavaObject = new_object(session, __package__, _CLASS, frame._jdf, several)  # noqa: SLF001
 
     @property
     def writable(self) -> bool:
@@ -95,8 +111,16 @@ class PreparedPlan:
         with _file() as file:
             found = list(self._plan.run(_scans(paths), _pairs(numbers), str(file)))
             table = pa.Table.from_batches(list(_batches(file, self._arrow)), self._arrow)
+        return PassRows(table, self.schema, self._observed(found))
+
+    def rows(self, paths: Sequence[Sequence[str]], numbers: Mapping[int, int]) -> WrittenRows:
+        """Return the rows to be written, where the plan was made for ``several`` tasks; arguments as of ``run``."""
+        frame = DataFrame(self._plan.rows(_scans(paths), _pairs(numbers)), self._session)
+        return WrittenRows(frame, lambda: self._observed(list(self._plan.observed())))
+
+    def _observed(self, found: Sequence[Any]) -> Sequence[Mapping[str, object]]:
         rows = dict(zip(found[::2], found[1::2], strict=True))
-        return PassRows(table, self.schema, [self._values(rows[name]) for name in self._names])
+        return [self._values(rows[name]) for name in self._names]
 
     def _values(self, row: JavaObject) -> Mapping[str, object]:
         values: Row = CPickleSerializer().loads(self._rows_to_python.toPyRow(row))  # type: ignore[no-untyped-call]

@@ -1,14 +1,18 @@
-"""Few rows of an output that a prepared pass read already, staged by the driver."""
+"""Rows of an output by a prepared pass: few that it read already, staged by the driver, and many, by several tasks."""
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import types as T
 
 from tidemark.spark.columns.schemas import nullable
-from tidemark.spark.prepared.prepared_plan import PassRows
+from tidemark.spark.columns.state_files import write_folder
+from tidemark.spark.prepared.prepared_plan import PassRows, WrittenRows
 from tidemark.spark.sinks.delta.delta_changes import DELETED, ObservedChanges, changes_options
 from tidemark.spark.sinks.delta.delta_upsert import Upsert
 from tidemark.spark.sinks.staging.arrow_files import write_rows
@@ -17,6 +21,8 @@ from tidemark.state.log.records import OutputRecord
 
 if TYPE_CHECKING:
     from tidemark.spark.sinks.sinks import Sink
+
+logger = logging.getLogger("tidemark")
 
 
 def stage_few(output: str, sink: Sink, upsert: Upsert | None, rows: PassRows, staging: str, *, changes: bool) -> OutputRecord:
@@ -56,4 +62,35 @@ def stage_few(output: str, sink: Sink, upsert: Upsert | None, rows: PassRows, st
         files=tuple(file.as_staged_file() for file in files),
         rows=sum(file.rows for file in files),
         options=options,
+    )
+
+
+def stage_written(output: str, sink: Sink, rows: WrittenRows, staging: str) -> OutputRecord | None:
+    """Stage an epoch's changes as a history, those of ``staged_history``, whose counts are observed last; one Spark job.
+
+    Args:
+        output: its name.
+        sink: its place.
+        rows: the changes.
+        staging: the name of a new folder.
+
+    Returns:
+        None where the pass failed: the DataFrame of the epoch fails in the same way, with an error that says where, or it does not fail.
+    """
+    schema = nullable(rows.frame.schema)
+    sink.require_whole()
+    sink.check(schema)
+    try:
+        files = write_folder(rows.frame, sink.staging, sink.staging_folder(staging), compression=SINK_COMPRESSION)
+        found = ObservedChanges(rows.observed[-1])
+    except (Py4JError, PySparkException) as error:
+        logger.debug("the prepared pass of output %r failed: %s", output, error)
+        return None
+    return OutputRecord(
+        sink=sink.kind,
+        location=sink.location,
+        schema=schema.json(),
+        files=tuple(file.as_staged_file() for file in files),
+        rows=sum(file.rows for file in files),
+        options=changes_options(found.emitted(files, output), found.counts),
     )

@@ -23,19 +23,13 @@ from tidemark.spark.columns.replaced_sessions import LISTED, starts_of
 from tidemark.spark.columns.schemas import nullable
 from tidemark.spark.columns.state_files import write_folder
 from tidemark.spark.prepared.prepared_pass import Frame
-from tidemark.spark.prepared.prepared_plan import PassRows
+from tidemark.spark.prepared.prepared_plan import PassRows, WrittenRows
 from tidemark.spark.sinks.connectors import open_connector, reopen_connector
-from tidemark.spark.sinks.delta.delta_changes import (
-    Changes,
-    changes_options,
-    staged_history,
-    staged_upsert,
-    staged_versions,
-)
+from tidemark.spark.sinks.delta.delta_changes import Changes, changes_options, staged_history, staged_upsert, staged_versions
 from tidemark.spark.sinks.delta.delta_descriptions import TableTexts
 from tidemark.spark.sinks.delta.delta_sink import DeltaSink
 from tidemark.spark.sinks.delta.delta_upsert import Upsert
-from tidemark.spark.sinks.few_rows import stage_few
+from tidemark.spark.sinks.few_rows import stage_few, stage_written
 from tidemark.spark.sinks.local_sinks import ConsoleSink, MemorySink
 from tidemark.spark.sinks.parquet_sink import ParquetSink
 from tidemark.spark.sinks.staging.connector_sink import ConnectorSink
@@ -238,6 +232,15 @@ class BoundSink:
             epoch: the current epoch.
         """
         return stage_few(self.name, self.sink, self._upsert, rows, new_staging(lineage, epoch), changes=self.changes is not None)
+
+    @property
+    def takes_written(self) -> bool:
+        """Whether ``stage_written`` can be called: rows are changes that are appended as a history."""
+        return self.takes_rows and self.changes is not None and self._upsert is None
+
+    def stage_written(self, rows: WrittenRows, lineage: str, epoch: int) -> OutputRecord | None:
+        """Stage an epoch's rows, of the frame that ``few_rows`` returned, by several tasks; None where that failed."""
+        return stage_written(self.name, self.sink, rows, new_staging(lineage, epoch))
 
     def empty_record(self) -> OutputRecord:
         """Return the record of an epoch without rows for this output."""

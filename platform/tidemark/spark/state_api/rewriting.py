@@ -21,6 +21,7 @@ from tidemark.spark.operators.aligned.two_stacks import END
 from tidemark.spark.operators.base.tables import HASHING, MAIN, STATE_COMPRESSION
 from tidemark.spark.operators.changelog.contents import STORED
 from tidemark.spark.operators.count.counted_frames import NEWEST, UNTIL
+from tidemark.spark.operators.group_aggregate.columns import EMITS
 from tidemark.spark.operators.session.session_deferral import DEFERRED
 from tidemark.state.gc.state_file_check import owner_store
 from tidemark.state.log.records import StateFile
@@ -102,7 +103,7 @@ class Rewriting:
         reader = self.spark.read.options(mergeSchema="true").option("parquet.page.verify-checksum.enabled", "true")
         rows = reader.parquet(*(owner_store(self.store, file).spark_uri(file.path) for file in files))
         # What rows were before an epoch is only for that epoch.
-        return rows.drop(STORED)
+        return rows.drop(STORED, EMITS)
 
     def _require_rows(self, before: Sequence[StateFile], after: Sequence[StateFile], *, fewer: bool) -> None:
         had, has = (sum(file.rows for file in files) for files in (before, after))

@@ -67,6 +67,11 @@ class PortInput:
         rows, _ = self.build(self.numbers)
         return rows
 
+    def take_counts(self, observed: Sequence[Mapping[str, object]]) -> None:
+        """Pass on the values of the observations that ``build`` returned, as a prepared pass found them."""
+        if self.set_counts is not None and observed:
+            self.set_counts(iter(observed))
+
 
 class Observed(Protocol):
     """Values that a pass observed, known once it ran: an ``Observation``, or what took its place."""
@@ -84,7 +89,8 @@ class Results:
     ``build`` makes it from ``numbers`` and an observation for the counts that ``emitted`` reads. ``files`` are the ones that it is read
     from, where they have few rows, ``several`` those of each scan where there is more than one, and the DataFrames of one ``shape`` differ
     between epochs only by files and numbers. ``read`` returns the visible columns without a Spark job, where the driver can read them. With
-    ``several_tasks`` they are put into one task only for a prepared pass: functions in Python that take them may be slow.
+    ``several_tasks`` they are put into one task only for a prepared pass: functions in Python that take them may be slow. ``many`` are the
+    files that it is read from, where they have many rows, which several tasks write.
     """
 
     build: Callable[[Sequence[int], Observation], DataFrame]
@@ -94,6 +100,7 @@ class Results:
     several: tuple[tuple[str, ...], ...] = ()
     read: Callable[[], PassRows | None] | None = None
     several_tasks: bool = False
+    many: tuple[str, ...] = ()
 
     @property
     def scans(self) -> tuple[tuple[str, ...], ...]:

@@ -142,7 +142,11 @@ class StateTables:
 
     def few_files(self, files: Sequence[StateFile]) -> tuple[str, ...]:
         """Return the addresses of files that have few rows together, and are read in one task; empty where they have more."""
-        return tuple(address_of(self._context.store, file) for file in files) if self.are_few(files) else ()
+        return self.addresses(files) if self.are_few(files) else ()
+
+    def addresses(self, files: Sequence[StateFile]) -> tuple[str, ...]:
+        """Return the addresses of files."""
+        return tuple(address_of(self._context.store, file) for file in files)
 
     def read_few(self, files: Sequence[StateFile], columns: Sequence[str] | None = None) -> pa.Table:
         """Return the rows of files, one or more that have few, with some columns, all by default; read by the driver."""

@@ -107,7 +107,13 @@ class Contents:
         return sum(file.rows for file in self.files)
 
     def current(
-        self, hashes: DataFrame | None = None, *, keys: int | None = None, before: int | None = None, of: Sequence[StateFile] | None = None
+        self,
+        hashes: DataFrame | None = None,
+        *,
+        keys: int | None = None,
+        before: int | None = None,
+        of: Sequence[StateFile] | None = None,
+        once: bool = False,
     ) -> DataFrame:
         """Return the rows that are there, with ``columns`` and ``HASH``.
 
@@ -116,13 +122,15 @@ class Contents:
             keys: about how many hashes there are, where that is known.
             before: an epoch: rows that it or a later one wrote are left out.
             of: the files that are read, the live ones by default.
+            once: whether each row is known to be in the files once, so that none of them is outdated.
         """
         stored = self.read(self.files if of is None else of)
         if hashes is not None and self.stored_rows > MANY_ROWS:
             pages = None if keys is None else self.pages(stored, hashes, keys)
             stored = stored.join(F.broadcast(hashes.select(HASH).distinct()), HASH, "left_semi") if pages is None else pages
         valid = f"NOT {GONE}" if before is None else f"NOT {GONE} AND {EPOCH} < {before}"
-        return _newest(stored, self.key).where(valid).select(*map(quoted, self.columns.names), HASH)
+        newest = stored if once else _newest(stored, self.key)
+        return newest.where(valid).select(*map(quoted, self.columns.names), HASH)
 
     def pages(self, stored: DataFrame, hashes: DataFrame, keys: int) -> DataFrame | None:
         """Return the stored rows with some hashes, of which Spark reads only the pages that may have them; a Spark job.
@@ -157,9 +165,17 @@ class Contents:
 
     def add(self, rows: DataFrame) -> list[StateFile]:
         """Append rows that have ``columns``, and ``GONE``, ``EPOCH`` and ``HASH``; one Spark job."""
-        sorted_rows = rows.withColumn(START, F.col(HASH)).sortWithinPartitions(HASH)
+        return self.add_ordered(self.ordered(rows))
+
+    @staticmethod
+    def ordered(rows: DataFrame) -> DataFrame:
+        """Return rows as files have them: with the column by which they are sorted."""
+        return rows.withColumn(START, F.col(HASH)).sortWithinPartitions(HASH)
+
+    def add_ordered(self, rows: DataFrame) -> list[StateFile]:
+        """Append rows as ``ordered`` returns them; one Spark job."""
         self.note_hashes()
-        return self.tables.write(sorted_rows, self.part, options=PAGES)
+        return self.tables.write(rows, self.part, options=PAGES)
 
     def add_few(self, rows: pa.Table) -> list[StateFile]:
         """Append few rows, read already, as ``add`` does; without a Spark job."""

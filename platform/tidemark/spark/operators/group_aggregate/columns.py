@@ -24,6 +24,9 @@ WEIGHT: Final = "__tm_weight"
 INPUT: Final = "__tm_input"
 """How many rows of input a group has in an epoch."""
 
+EMITS: Final = "__tm_emits"
+"""How many rows of changes a group makes in an epoch."""
+
 DELTA: Final = "__tm_delta"
 """What an epoch adds to the state of a group, as a struct; ``STORED`` is the state before it."""
 

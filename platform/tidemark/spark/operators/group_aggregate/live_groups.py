@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from tidemark.semantics.keyed_process.declarations import StateTtl
 from tidemark.spark.columns.expressions import quoted
+from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.spark.operators.group_aggregate.columns import ROWS
 from tidemark.spark.operators.group_aggregate.layout import GroupLayout
 from tidemark.spark.operators.group_aggregate.lookups import CountedValues, KeptRows
 from tidemark.spark.operators.group_aggregate.passes import GroupPasses
-from tidemark.spark.operators.group_aggregate.state import GroupState
+from tidemark.spark.operators.group_aggregate.state import GroupState, effective_due
 from tidemark.spark.operators.keyed.key_table import union_of
 
 if TYPE_CHECKING:
@@ -44,3 +46,11 @@ def live_groups(layout: GroupLayout, schema: T.StructType, state: GroupState, ex
     named = (f"{quoted(key)} AS {quoted(name)}" for key, (name, _) in zip(layout.keys, layout.node.keys, strict=True))
     results = GroupPasses(layout, schema, "").results("__tm_group.", 1)
     return groups.selectExpr(*named, *(f"{text} AS {quoted(name)}" for name, text in results.items()))
+
+
+def expired_at(ttl: StateTtl | None, context: OperatorContext, first: int) -> str:
+    """Return SQL of whether a group has expired before an epoch; ``first`` is the first watermark that there was."""
+    if ttl is None:
+        return "false"
+    clock = context.before.watermark if ttl.domain == "event" else context.processing_time
+    return f"coalesce({effective_due(ttl, first)} <= {clock}L, false)"

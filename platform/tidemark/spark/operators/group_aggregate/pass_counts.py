@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from tidemark.errors import UserCodeError
 from tidemark.spark.columns.changes import AFTER, BEFORE, differ
 from tidemark.spark.columns.expressions import quoted
-from tidemark.spark.operators.group_aggregate.columns import INPUT, ROWS
+from tidemark.spark.operators.group_aggregate.columns import EMITS, INPUT, ROWS
 from tidemark.spark.operators.group_aggregate.layout import GroupLayout
 
 if TYPE_CHECKING:
@@ -30,15 +30,18 @@ class PassCounts:
         self._overflows = overflows
 
     def observed(self, pairs: DataFrame, observation: Observation) -> DataFrame:
-        """Return groups with their rows of results as they are; the observation will have the counts.
+        """Return groups as they are, which have their rows of results or the number of their changes; the observation will have the counts.
 
         ``accepted`` rows of input, ``emitted`` rows of changes, ``touched`` groups, how many more groups there are (``opened``), those
         without rows now (``emptied``), and for each sum that may overflow a group where it does.
         """
+        emits = EMITS
+        if EMITS not in pairs.columns:
+            emits = f"if({differ(pairs)}, CAST({BEFORE} IS NOT NULL AS INT) + CAST({AFTER} IS NOT NULL AS INT), 0)"
         counts = (
             f"coalesce(sum({INPUT}), 0) AS accepted",
-            f"coalesce(sum(if({differ(pairs)}, CAST({BEFORE} IS NOT NULL AS INT) + CAST({AFTER} IS NOT NULL AS INT), 0)), 0) AS emitted",
-            "count(1) AS touched",
+            f"coalesce(sum({emits}), 0) AS emitted",
+            f"count_if({INPUT} > 0) AS touched",
             f"coalesce(sum(CAST({ROWS} <> 0 AS INT) - CAST(__tm_was AS INT)), 0) AS opened",
             f"count_if(__tm_was AND {ROWS} = 0) AS emptied",
         )

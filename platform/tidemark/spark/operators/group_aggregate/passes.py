@@ -9,11 +9,12 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tidemark.graph.operators.state_names import partial_column
+from tidemark.semantics.changelog.row_kinds import RowKind
 from tidemark.spark.columns.changes import ADDS, AFTER, BEFORE, as_changes, changed
 from tidemark.spark.columns.expressions import CHANGE, POSITION, TIME, key_hash, quoted
 from tidemark.spark.columns.schemas import ddl_of
 from tidemark.spark.operators.changelog.contents import HASH, STORED, lookup_hash
-from tidemark.spark.operators.group_aggregate.columns import DELTA, FOUND, INPUT, ROWS, WEIGHT
+from tidemark.spark.operators.group_aggregate.columns import DELTA, EMITS, FOUND, INPUT, ROWS, WEIGHT
 from tidemark.spark.operators.group_aggregate.layout import GroupLayout
 from tidemark.spark.operators.keyed.key_table import union_of
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 _VALUE = "__tm_value"
 _IS_STORED = "__tm_is_stored"
+_SIDE = "__tm_changed"
+_SIDES = ("__tm_had", "__tm_has")
 COUNTED_FOUND = f"{FOUND}_counted"
 KEPT_FOUND = f"{FOUND}_kept"
 
@@ -63,18 +66,19 @@ class GroupPasses:
         weight = F.expr(f"if({ADDS}, 1L, -1L)") if CHANGE in rows.columns else F.lit(1).cast("bigint")
         return rows.select("*", *self.layout.with_keys(), weight.alias(WEIGHT))
 
-    def groups(self, delta: DataFrame, stored: DataFrame | None, found: Sequence[DataFrame] = ()) -> DataFrame:
+    def groups(self, delta: DataFrame, stored: DataFrame | None, found: Sequence[DataFrame] = (), *, others: bool = False) -> DataFrame:
         """Return the groups that input changes: keys, their columns after the epoch, ``STORED``, and what was found.
 
         Args:
             delta: what rows of input add.
             stored: the groups before the epoch, with all columns of their table; None where there are none.
             found: results of counted values and kept rows, by keys, in columns of their own.
+            others: also return the stored groups that input does not change, whose aggregates have to be merged; their ``INPUT`` is 0.
         """
         names = [*self.layout.group_columns, ROWS, TIME]
         struct = f"struct({', '.join(map(quoted, names))})"
         if self.layout.merged:
-            return self._merged(delta, stored)
+            return self._merged(delta, stored, others=others)
         parts = [delta.selectExpr(*self._keys, f"{struct} AS {DELTA}", INPUT)]
         if stored is not None:
             parts.append(stored.selectExpr(*self._keys, f"{struct} AS {STORED}"))
@@ -104,7 +108,7 @@ class GroupPasses:
         fields = self.layout.groups(self._schema).fields[len(self._keys) :][: len(self.layout.group_columns) + 2]
         return ddl_of(T.StructType(fields))
 
-    def _merged(self, delta: DataFrame, stored: DataFrame | None) -> DataFrame:
+    def _merged(self, delta: DataFrame, stored: DataFrame | None, *, others: bool) -> DataFrame:
         layout = self.layout
         if stored is None:
             return delta.selectExpr("*", f"CAST(NULL AS {self._struct_type()}) AS {STORED}")
@@ -124,23 +128,63 @@ class GroupPasses:
             *before,
         ]
         whole = ", ".join(f"{STORED}_{number} AS {name}" for number, name in enumerate(names))
-        grouped = layout.partials.grouped(union_of(marked), extra=extra).where(f"{INPUT} > 0")
+        grouped = layout.partials.grouped(union_of(marked), extra=extra)
+        grouped = grouped if others else grouped.where(f"{INPUT} > 0")
         return grouped.selectExpr(*self._keys, *names, INPUT, f"if({_IS_STORED}, struct({whole}), NULL) AS {STORED}")
 
-    def with_results(self, groups: DataFrame, *beside: str) -> DataFrame:
+    def with_results(self, groups: DataFrame) -> DataFrame:
         """Return groups with their rows of results before and after the epoch, null where there is none, and the hashes of their keys.
 
         Args:
             groups: as ``groups`` returns them.
-            beside: further columns of these that are kept.
         """
-        names = [*self._keys, *map(quoted, self.layout.group_columns), ROWS, TIME, INPUT, *beside]
+        names = [*self._keys, *map(quoted, self.layout.group_columns), ROWS, TIME, INPUT]
         was = f"{STORED} IS NOT NULL AND {STORED}.{ROWS} <> 0 AS __tm_was"
         return groups.selectExpr(*names, was, *self._rows(), f"{lookup_hash(self.layout.keys)} AS {HASH}")
 
-    def with_rows(self, groups: DataFrame) -> DataFrame:
-        """Return the rows of results of groups before and after the epoch alone."""
-        return groups.selectExpr(*self._rows())
+    def with_numbers(self, groups: DataFrame) -> DataFrame:
+        """Return groups with ``STORED``, the hashes of their keys, and the number of rows of changes that each makes (``EMITS``).
+
+        The rows of results are not made: tens of bytes for a group, which would be copied twice.
+
+        Args:
+            groups: as ``groups`` returns them.
+        """
+        names = [*self._keys, *map(quoted, self.layout.group_columns), ROWS, TIME, INPUT, STORED]
+        was = f"{STORED} IS NOT NULL AND {STORED}.{ROWS} <> 0 AS __tm_was"
+        return groups.selectExpr(*names, was, f"{self._emits()} AS {EMITS}", f"{lookup_hash(self.layout.keys)} AS {HASH}")
+
+    def _emits(self) -> str:
+        """Return SQL of how many rows of changes a group makes."""
+        before, after = (self.results(state, side) for side, state in enumerate((f"{STORED}.", "")))
+        same = " AND ".join(f"({before[name]}) <=> ({after[name]})" for name in before) or "true"
+        there, now = f"coalesce({STORED}.{ROWS} > 0, false)", f"{ROWS} > 0"
+        return f"if({there} AND {now} AND {same}, 0, CAST({there} AS INT) + CAST({now} AS INT))"
+
+    def changes_of(self, groups: DataFrame) -> DataFrame:
+        """Return the changes of results, as ``changes`` does, of groups with ``STORED`` and the number of their changes.
+
+        Column by column: of rows as structs Spark would copy all columns, and also make those that nobody reads.
+
+        Args:
+            groups: as ``with_numbers`` returns them.
+        """
+        layout = self.layout
+        states, there = (f"{STORED}.", ""), (f"coalesce({STORED}.{ROWS} > 0, false)", f"{ROWS} > 0")
+        values = [[*self.results(state, side).values(), f"{state}{TIME}"] for side, state in enumerate(states)]
+        made = [f"{text} AS {_SIDES[side]}_{number}" for side in (0, 1) for number, text in enumerate(values[side])]
+        flat = groups.where(f"{EMITS} > 0").selectExpr(*self._keys, *made, *(f"{there[side]} AS {_SIDES[side]}" for side in (0, 1)))
+        which = f"CASE WHEN NOT {_SIDES[0]} THEN array(1) WHEN NOT {_SIDES[1]} THEN array(0) ELSE array(0, 1) END"
+        *results, time = (f"if({_SIDE} = 0, {_SIDES[0]}_{number}, {_SIDES[1]}_{number})" for number in range(len(values[0])))
+        gone = f"if({_SIDES[1]}, {int(RowKind.UPDATE_BEFORE)}Y, {int(RowKind.DELETE)}Y)"
+        new = f"if({_SIDES[0]}, {int(RowKind.UPDATE_AFTER)}Y, {int(RowKind.INSERT)}Y)"
+        return flat.selectExpr("*", f"explode({which}) AS {_SIDE}").selectExpr(
+            *(f"{quoted(key)} AS {quoted(name)}" for key, (name, _) in zip(layout.keys, layout.node.keys, strict=True)),
+            *(f"{text} AS {quoted(name)}" for text, (name, _) in zip(results, layout.node.aggregates, strict=True)),
+            f"{time} AS {TIME}",
+            f"{self._position(time)} AS {POSITION}",
+            f"if({_SIDE} = 0, {gone}, {new}) AS {CHANGE}",
+        )
 
     def _rows(self) -> tuple[str, str]:
         before = f"if({STORED}.{ROWS} > 0, {self._row(f'{STORED}.', 0)}, NULL) AS {BEFORE}"
@@ -151,9 +195,11 @@ class GroupPasses:
         layout = self.layout
         keys = (f"{quoted(key)} AS {quoted(name)}" for key, (name, _) in zip(layout.keys, layout.node.keys, strict=True))
         time = f"{state}{TIME}"
-        position = f"named_struct('origin', '{self._uid}', 'block', {time}, 'row', {key_hash(layout.keys)})"
         results = (f"{text} AS {quoted(name)}" for name, text in self.results(state, side).items())
-        return f"struct({', '.join([*keys, *results, f'{time} AS {TIME}', f'{position} AS {POSITION}'])})"
+        return f"struct({', '.join([*keys, *results, f'{time} AS {TIME}', f'{self._position(time)} AS {POSITION}'])})"
+
+    def _position(self, time: str) -> str:
+        return f"named_struct('origin', '{self._uid}', 'block', {time}, 'row', {key_hash(self.layout.keys)})"
 
     def results(self, state: str, side: int) -> Mapping[str, str]:
         """Return SQL of results by name; ``state`` stands before the columns of groups."""

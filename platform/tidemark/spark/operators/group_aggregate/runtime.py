@@ -1,8 +1,8 @@
 """Aggregates of groups: one pass merges what an epoch's rows add with the stored state of their groups, and writes both results.
 
 The pass writes each group that input changes into the state, beside what it was before: the changes are read from these files, so that
-there are two Spark jobs (ADR 61). Groups that may be large, and few rows, are staged with their rows of results before and after, from
-which the changes and the next state come. Where values are counted or rows kept, the input is staged before, and each of these tables
+there are two Spark jobs. Groups that may be large, and few rows, are staged with their rows of results before and after, from which the
+changes and the next state come. Where values are counted or rows kept, the input is staged before, and each of these tables
 takes two jobs more. What the input adds is staged where an epoch changes few of many groups, so that only these are read, and where state
 has a lifetime of event time, so that the pass waits for the watermark.
 """
@@ -35,15 +35,16 @@ from tidemark.spark.operators.base.contract import (
 )
 from tidemark.spark.operators.base.staged_rows import StagedRows
 from tidemark.spark.operators.base.tables import StateTables
-from tidemark.spark.operators.changelog.contents import HASH, MANY_ROWS, STORED, lookup_hash
+from tidemark.spark.operators.changelog.contents import HASH, MANY_ROWS, lookup_hash
 from tidemark.spark.operators.group_aggregate.columns import NUMBER
 from tidemark.spark.operators.group_aggregate.layout import GroupLayout
-from tidemark.spark.operators.group_aggregate.live_groups import live_groups
+from tidemark.spark.operators.group_aggregate.live_groups import expired_at, live_groups
 from tidemark.spark.operators.group_aggregate.lookups import NUMBER_BEFORE, ROW_AFTER, ROW_BEFORE, CountedValues, KeptRows
 from tidemark.spark.operators.group_aggregate.pass_counts import PassCounts
 from tidemark.spark.operators.group_aggregate.passes import GroupPasses
 from tidemark.spark.operators.group_aggregate.prepared_groups import PreparedGroups
-from tidemark.spark.operators.group_aggregate.state import AFTER_INPUT, BEFORE_INPUT, GroupState, effective_due, written_dues
+from tidemark.spark.operators.group_aggregate.state import AFTER_INPUT, BEFORE_INPUT, WHOLE, GroupState, written_dues
+from tidemark.spark.operators.group_aggregate.write_once import WriteOncePass, WrittenGroups, changes_most
 from tidemark.spark.operators.keyed.key_table import Counters
 from tidemark.spark.prepared.prepared_plan import PassRows
 from tidemark.state.log.progress import OperatorProgress
@@ -130,7 +131,8 @@ class GroupAggregateEpoch(OperatorEpoch):
         self._delta: DataFrame | None = None
         self._weighted: DataFrame | None = None
         self._once = False
-        self._written: list[StateFile] = []
+        self._written: Sequence[StateFile] = ()
+        self._whole: Mapping[str, int] = {}
         self._changed: int | None = None
         self._pairs: StagedRows | None = None
         self._counts: Mapping[str, Any] = {}
@@ -145,8 +147,7 @@ class GroupAggregateEpoch(OperatorEpoch):
 
     def process_batch(self, inputs: Mapping[str, PortInput]) -> None:
         """Process an epoch's rows; stage them before, or what they add, where the pass waits or they are read more than once."""
-        (given,) = inputs.values()
-        self._ports = tuple(inputs)
+        (given,), self._ports = inputs.values(), tuple(inputs)
         schema = self.runtime.schema_of(given)
         stored, made = (stored_columns(each and each.jsonValue()) for each in (self._tables.schema, schema))
         require_present_sums(self.runtime.node, stored, made, job=self.context.job)
@@ -207,19 +208,26 @@ class GroupAggregateEpoch(OperatorEpoch):
                 found.append(self._keep(state, KeptRows(self._layout), self._weighted, touched))
         elif self._changed is not None and FEW_OF * self._changed < state.groups.stored_rows:
             touched = delta.select(HASH)
-        groups = passes.groups(delta, state.stored_groups(touched), found)
-        counts, observation = PassCounts(self._layout, passes.overflows()), Observation()
-        beside = [STORED] if self._once else []
-        pairs = counts.observed(passes.with_results(groups, *beside), observation)
-        dues = written_dues(self.runtime.node.ttl, clock)
         if self._once:
-            self._written = state.write_groups(pairs, dues, beside)
-        else:
-            self._pairs = self._stage(pairs)
+            self._take_written(self._write_once(state, passes, all_read=touched is None).of_rows(delta, touched, clock), passes)
+            return
+        counts, observation = PassCounts(self._layout, passes.overflows()), Observation()
+        groups = passes.with_results(passes.groups(delta, state.stored_groups(touched), found))
+        self._pairs = self._stage(counts.observed(groups, observation))
         self._counts = observation.get
         counts.check_sums(self._counts, self.context.job)
-        if self._pairs is not None:
-            state.write_groups(self._pairs.rows, dues)
+        state.write_groups(self._pairs.rows, written_dues(self.runtime.node.ttl, clock))
+        self._count_keys()
+
+    def _write_once(self, state: GroupState, passes: GroupPasses, *, all_read: bool) -> WriteOncePass:
+        node, touched = self.runtime.node, self.runtime.touched
+        anew = all_read and changes_most(node, state, touched, self._counters.keys)
+        return WriteOncePass(self.context, self._tables, state, passes, node.ttl, anew)
+
+    def _take_written(self, found: WrittenGroups, passes: GroupPasses) -> None:
+        self._written, self._counts = found.files, found.counts
+        PassCounts(self._layout, passes.overflows()).check_sums(self._counts, self.context.job)
+        self._whole = {WHOLE: self.context.epoch} if found.whole else {}
         self._count_keys()
 
     def _count_keys(self) -> None:
@@ -235,15 +243,22 @@ class GroupAggregateEpoch(OperatorEpoch):
             return False
         found = prepared.of_few(over) if given.files else prepared.of_many(over, self.runtime.touched)
         if found is None:
-            return False
+            return not given.files and self._run_written(over, state, passes)
         self._counts, *others = found.observed
         counts.check_sums(self._counts, self.context.job)
-        if over.set_counts is not None and others:
-            over.set_counts(iter(others))
+        over.take_counts(others)
         self._pairs = self._stage(found)
         state.write_few_groups(found.table)
         self._count_keys()
         return True
+
+    def _run_written(self, over: PortInput, state: GroupState, passes: GroupPasses) -> bool:
+        """Run the pass over many groups by the plan that was prepared for it; return whether it could be."""
+        found = self._write_once(state, passes, all_read=True).of_scan(over)
+        if found is not None:
+            self._take_written(found, passes)
+            over.take_counts(found.others)
+        return found is not None
 
     def _count(self, state: GroupState, values: CountedValues, weighted: DataFrame, touched: DataFrame) -> DataFrame:
         """Write the values that the input changes; return what was found of their groups."""
@@ -330,19 +345,20 @@ class GroupAggregateEpoch(OperatorEpoch):
 
         def changes(_: Sequence[int], observation: Observation) -> DataFrame:
             # Their number is known; but the results of a prepared pass have the observation.
-            return GroupPasses.changes(self._result_pairs()).observe(observation, F.expr("count(1) AS rows"))
+            return self._changes().observe(observation, F.expr("count(1) AS rows"))
 
         if self._pairs is None:
-            return Results(changes, files=self._tables.few_files(self._written), shape="changes of state")
+            few, files = self._tables.are_few(self._written), self._tables.addresses(self._written)
+            return Results(changes, files=files if few else (), many=() if few else files, shape="changes of state")
         return Results(changes, files=self._pairs.few_files, shape="changes")
 
-    def _result_pairs(self) -> DataFrame:
-        """Return the rows of results before and after of the groups that input changed."""
+    def _changes(self) -> DataFrame:
+        """Return the changes of results of the groups that input changed."""
         if self._pairs is not None:
-            return self._pairs.rows
+            return GroupPasses.changes(self._pairs.rows)
         if self._passes is None:
             raise ValueError("no input")
-        return self._passes.with_rows(self._state().changed_groups(self._written))
+        return self._passes.changes_of(self._state().changed_groups(self._written))
 
     def emitted(self, observation: Observed) -> int:
         """Return the number of rows of changes."""
@@ -365,11 +381,7 @@ class GroupAggregateEpoch(OperatorEpoch):
         if self._tables.schema is None:
             fields = [T.StructField(name, T.StringType()) for name in (*(name for name, _ in node.keys), *dict(node.aggregates))]
             return {"groups": no_rows(self.context.spark, T.StructType(fields))}
-        ttl, expired = node.ttl, "false"
-        if ttl is not None:
-            clock = self.context.before.watermark if ttl.domain == "event" else self.context.processing_time
-            expired = f"coalesce({effective_due(ttl, self._first)} <= {clock}L, false)"
-        return {"groups": live_groups(self._layout, self._tables.schema, self._state(), expired)}
+        return {"groups": live_groups(self._layout, self._tables.schema, self._state(), expired_at(node.ttl, self.context, self._first))}
 
     def progress(self, common: OperatorProgress) -> OperatorProgress:
         """Return the operator's progress, with the number of groups, and what became of those that are gone."""
@@ -385,4 +397,4 @@ class GroupAggregateEpoch(OperatorEpoch):
         self._staged = []
         living = self._living if self._counters.keys else dict.fromkeys(self._living, 0)
         first = {} if self._first == MIN_WATERMARK else {FIRST_WATERMARK: self._first}
-        return self._tables.snapshot(self.watermark, {**self._counters.named(), **living, **first})
+        return self._tables.snapshot(self.watermark, {**self._counters.named(), **living, **first, **self._whole})

@@ -25,6 +25,7 @@ from tidemark.spark.operators.base.staged_rows import StagedRows
 from tidemark.spark.operators.base.tables import MAIN, StateTables
 from tidemark.spark.operators.changelog.contents import EPOCH, GONE, HASH, STORED, Contents, lookup_hash
 from tidemark.spark.operators.group_aggregate.columns import (
+    EMITS,
     EVENT_DUE,
     KEPT_PART,
     NUMBER,
@@ -39,6 +40,9 @@ from tidemark.state.log.records import StateFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+WHOLE: Final = "whole"
+"""A counter: the newest epoch that wrote all groups, each once, so that files of that epoch alone have no outdated rows."""
 
 _VERSIONS: Final = 3
 BEFORE_INPUT: Final = 0
@@ -81,6 +85,19 @@ class GroupState:
         """Return the groups before the epoch, None where there are none; ``touched`` are the hashes of those that are needed."""
         return self.groups.current(touched, keys=self._changed) if self.groups.files else None
 
+    def all_groups(self) -> DataFrame | None:
+        """Return all groups before the epoch, partitioned by key, None where there are none."""
+        if not self.groups.files:
+            return None
+        groups = self.groups.current(once=self.once)
+        # Else what the input adds, which is partitioned already, would be exchanged again with them.
+        return groups.repartition(*map(quoted, self._layout.keys)) if self.once and self._layout.keys else groups
+
+    @property
+    def once(self) -> bool:
+        """Whether each stored group is in the files once, so that none is outdated."""
+        return {file.epoch for file in self.groups.files} == {self._context.before.counters.get(WHOLE)}
+
     def looked_up(self, contents: Contents, touched: DataFrame) -> DataFrame | None:
         """Return the rows of a table that belong to groups with some hashes, None where it has no rows."""
         if not contents.files:
@@ -92,18 +109,29 @@ class GroupState:
         return rows.select(F.expr(lookup_hash(self._layout.input_keys)).alias(HASH)).distinct()
 
     def changed_groups(self, files: Sequence[StateFile]) -> DataFrame:
-        """Return the groups that the epoch wrote beside what they were before, ``STORED``; ``files`` are those written."""
+        """Return the groups that the epoch wrote, with what they were before (``STORED``) and ``EMITS``; ``files`` are those written."""
         columns = self.groups.columns
         before = [columns[name] for name in (*self._layout.group_columns, ROWS, TIME)]
-        return self._tables.read(files, T.StructType([*columns, T.StructField(STORED, nullable(T.StructType(before)))]))
+        beside = (T.StructField(STORED, nullable(T.StructType(before))), T.StructField(EMITS, T.IntegerType()))
+        return self._tables.read(files, T.StructType([*columns, *beside]))
 
     def write_groups(self, pairs: DataFrame, dues: tuple[str, str], beside: Sequence[str] = ()) -> list[StateFile]:
-        """Write groups that changed; return their files; one Spark job.
+        """Write groups that changed; return their files; one Spark job. Arguments as of ``written_groups``."""
+        return self.groups.add_ordered(self.written_groups(pairs, dues, beside, version=self.version))
+
+    @property
+    def version(self) -> int:
+        """The number of the versions that input makes in this epoch."""
+        return self._version_number(OF_INPUT)
+
+    def written_groups(self, pairs: DataFrame, dues: tuple[str, str], beside: Sequence[str], *, version: int) -> DataFrame:
+        """Return groups as files have them.
 
         Args:
             pairs: the groups with their columns, and ``HASH``.
             dues: SQL of when their state expires, in event and in processing time.
             beside: further columns that are written; they are no part of the state, and merged files do not have them.
+            version: the number of the version.
         """
         names = [*self._layout.keys, *self._layout.group_columns, ROWS, TIME]
         rows = pairs.selectExpr(
@@ -112,11 +140,11 @@ class GroupState:
             f"{dues[1]} AS {PROCESSING_DUE}",
             f"{ROWS} = 0 AS {GONE}",
             # Else its code would be compiled again in each epoch.
-            f"{runtime_literals(self._version_number(OF_INPUT), varying=HASH)[0]} AS {EPOCH}",
+            f"{runtime_literals(version, varying=HASH)[0]} AS {EPOCH}",
             HASH,
             *beside,
         )
-        return self.groups.add(rows)
+        return self.groups.ordered(rows)
 
     def write_few_groups(self, pairs: pa.Table) -> None:
         """Write groups that changed, few and read already, whose state has no lifetime; without a Spark job.
