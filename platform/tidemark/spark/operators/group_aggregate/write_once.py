@@ -1,6 +1,6 @@
 """The pass that writes the groups of an epoch into the state, each beside what it was before; the changes are read from these files.
 
-Where an epoch changes most of the stored groups, all are written anew: then no file has to be merged with others, and of the groups that
+Where an epoch changes most of the stored groups, all are written again: then no file has to be merged with others, and of the groups that
 the next epoch reads none is outdated.
 """
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("tidemark")
 
 MOST_OF: Final = 2
-"""Where an epoch changes more than one of so many stored groups, all are written anew."""
+"""Where an epoch changes more than one of so many stored groups, all are written again."""
 
 _BESIDE: Final = (f"if({INPUT} > 0, {STORED}, NULL) AS {STORED}", EMITS)
 """What is written beside the state of a group that input changes, for the changes of results."""
@@ -131,7 +131,7 @@ class WriteOncePass:
 
 
 def changes_most(node: GroupAggregateNode, state: GroupState, touched: int | None, keys: int) -> bool:
-    """Whether an epoch changes most of the stored groups, as far as the one before tells, and all can be written anew.
+    """Whether an epoch changes most of the stored groups, as far as the one before tells, and all can be written again.
 
     Args:
         node: the operator.
