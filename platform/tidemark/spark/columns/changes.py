@@ -92,12 +92,12 @@ def same(pairs: DataFrame, before: str, after: str) -> str:
     tests = [f"({before} IS NULL) = ({after} IS NULL)"]
     for field in kind:
         if visible_of([field.name]):
-            values = [_comparable(f"{struct}.{quoted(field.name)}", field.dataType) for struct in (before, after)]
+            values = [comparable(f"{struct}.{quoted(field.name)}", field.dataType) for struct in (before, after)]
             tests.append(f"{values[0]} <=> {values[1]}")
     return " AND ".join(tests)
 
 
-def _comparable(value: str, kind: T.DataType) -> str:
+def comparable(value: str, kind: T.DataType) -> str:
     """Return SQL of a value that Spark can compare: of maps, the text."""
     return f"to_json(struct({value}), {AS_JSON})" if "map<" in kind.simpleString() or "variant" in kind.simpleString() else value
 

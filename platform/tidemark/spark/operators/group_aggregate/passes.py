@@ -10,7 +10,7 @@ from pyspark.sql import types as T
 
 from tidemark.graph.operators.state_names import partial_column
 from tidemark.semantics.changelog.row_kinds import RowKind
-from tidemark.spark.columns.changes import ADDS, AFTER, BEFORE, as_changes, changed
+from tidemark.spark.columns.changes import ADDS, AFTER, BEFORE, as_changes, changed, comparable
 from tidemark.spark.columns.expressions import CHANGE, POSITION, TIME, key_hash, quoted
 from tidemark.spark.columns.schemas import ddl_of
 from tidemark.spark.operators.changelog.contents import HASH, STORED, lookup_hash
@@ -129,8 +129,12 @@ class GroupPasses:
         ]
         whole = ", ".join(f"{STORED}_{number} AS {name}" for number, name in enumerate(names))
         grouped = layout.partials.grouped(union_of(marked), extra=extra)
-        grouped = grouped if others else grouped.where(f"{INPUT} > 0")
-        return grouped.selectExpr(*self._keys, *names, INPUT, f"if({_IS_STORED}, struct({whole}), NULL) AS {STORED}")
+        if others:
+            # To merge one row may change it, as where a mean is divided again.
+            after = [f"if({INPUT} > 0, {name}, {STORED}_{number}) AS {name}" for number, name in enumerate(names)]
+        else:
+            after, grouped = names, grouped.where(f"{INPUT} > 0")
+        return grouped.selectExpr(*self._keys, *after, INPUT, f"if({_IS_STORED}, struct({whole}), NULL) AS {STORED}")
 
     def with_results(self, groups: DataFrame) -> DataFrame:
         """Return groups with their rows of results before and after the epoch, null where there is none, and the hashes of their keys.
@@ -152,14 +156,16 @@ class GroupPasses:
         """
         names = [*self._keys, *map(quoted, self.layout.group_columns), ROWS, TIME, INPUT, STORED]
         was = f"{STORED} IS NOT NULL AND {STORED}.{ROWS} <> 0 AS __tm_was"
-        return groups.selectExpr(*names, was, f"{self._emits()} AS {EMITS}", f"{lookup_hash(self.layout.keys)} AS {HASH}")
+        return groups.selectExpr(*names, was, f"{self._emits(groups)} AS {EMITS}", f"{lookup_hash(self.layout.keys)} AS {HASH}")
 
-    def _emits(self) -> str:
-        """Return SQL of how many rows of changes a group makes."""
+    def _emits(self, groups: DataFrame) -> str:
+        """Return SQL of how many rows of changes a group makes: none without input."""
         before, after = (self.results(state, side) for side, state in enumerate((f"{STORED}.", "")))
-        same = " AND ".join(f"({before[name]}) <=> ({after[name]})" for name in before) or "true"
+        kinds = groups.selectExpr(*(f"{text} AS {quoted(name)}" for name, text in after.items())).schema
+        pairs = ((comparable(f"({text})", kinds[name].dataType) for text in (before[name], after[name])) for name in before)
+        same = " AND ".join(" <=> ".join(pair) for pair in pairs) or "true"
         there, now = f"coalesce({STORED}.{ROWS} > 0, false)", f"{ROWS} > 0"
-        return f"if({there} AND {now} AND {same}, 0, CAST({there} AS INT) + CAST({now} AS INT))"
+        return f"CASE WHEN {INPUT} = 0 OR ({there} AND {now} AND {same}) THEN 0 ELSE CAST({there} AS INT) + CAST({now} AS INT) END"
 
     def changes_of(self, groups: DataFrame) -> DataFrame:
         """Return the changes of results, as ``changes`` does, of groups with ``STORED`` and the number of their changes.
@@ -172,7 +178,10 @@ class GroupPasses:
         layout = self.layout
         states, there = (f"{STORED}.", ""), (f"coalesce({STORED}.{ROWS} > 0, false)", f"{ROWS} > 0")
         values = [[*self.results(state, side).values(), f"{state}{TIME}"] for side, state in enumerate(states)]
-        made = [f"{text} AS {_SIDES[side]}_{number}" for side in (0, 1) for number, text in enumerate(values[side])]
+        # A result may fail where there are no rows.
+        made = [
+            f"if({there[side]}, {text}, NULL) AS {_SIDES[side]}_{number}" for side in (0, 1) for number, text in enumerate(values[side])
+        ]
         flat = groups.where(f"{EMITS} > 0").selectExpr(*self._keys, *made, *(f"{there[side]} AS {_SIDES[side]}" for side in (0, 1)))
         which = f"CASE WHEN NOT {_SIDES[0]} THEN array(1) WHEN NOT {_SIDES[1]} THEN array(0) ELSE array(0, 1) END"
         *results, time = (f"if({_SIDE} = 0, {_SIDES[0]}_{number}, {_SIDES[1]}_{number})" for number in range(len(values[0])))

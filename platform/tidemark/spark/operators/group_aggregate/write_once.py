@@ -7,7 +7,7 @@ the next epoch reads none is outdated.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -82,7 +82,8 @@ class WriteOncePass:
         observation = Observation()
         stored = self.state.all_groups() if touched is None else self.state.stored_groups(touched)
         frame = self._written(delta, stored, observation, clock=clock, version=self.state.version)
-        return self._write(frame, lambda: (observation.get,))
+        older = self.state.groups.files
+        return self._written_files(older, self.state.groups.add_ordered(frame), (observation.get,))
 
     def of_scan(self, given: PortInput) -> WrittenGroups | None:
         """Write the groups by a plan that is kept between epochs, where groups have no lifetime; one Spark job.
@@ -103,30 +104,33 @@ class WriteOncePass:
             delta, stored = self.passes.delta(rows), self.state.all_groups()
             return self._written(delta, stored, counts, clock=0, version=numbers[-1]), (counts, *observations)
 
-        kinds = ("groups of", self.context.uid, "once" if self.state.once else "", "anew" if self.anew else "", given.shape)
+        few = "few" if self.tables.are_few(self.state.groups.files) else ""
+        kinds = ("groups of", self.context.uid, few, "once" if self.state.once else "", "anew" if self.anew else "", given.shape)
         prepared = self.context.prepared.at_once(" ".join(filter(None, kinds)))
         # In the order of the union that merges them.
         found = prepared.rows([files, *given.scans], (*given.numbers, self.state.version), build)
         if found is None:
             return None
+        older = self.state.groups.files
         try:
-            return self._write(found.frame, found.observe)
+            files = self.state.groups.add_ordered(found.frame)
         except (Py4JError, PySparkException) as error:
             # The DataFrame of the epoch fails in the same way, with an error that says where, or it does not fail.
             logger.debug("the prepared pass %r failed: %s", prepared.name, error)
             return None
+        return self._written_files(older, files, found.observe())
 
     def _written(self, delta: DataFrame, stored: DataFrame | None, counts: Observation, *, clock: int, version: int) -> DataFrame:
         groups = self.passes.with_numbers(self.passes.groups(delta, stored, others=self.anew))
         counted = PassCounts(self.passes.layout, self.passes.overflows()).observed(groups, counts)
         return self.state.written_groups(counted, written_dues(self.ttl, clock), _BESIDE, version=version)
 
-    def _write(self, frame: DataFrame, observed: Callable[[], Sequence[Mapping[str, object]]]) -> WrittenGroups:
-        older = self.state.groups.files
-        files = self.state.groups.add_ordered(frame)
+    def _written_files(
+        self, older: Sequence[StateFile], files: Sequence[StateFile], observed: Sequence[Mapping[str, object]]
+    ) -> WrittenGroups:
         if self.anew:
             self.tables.drop(older)
-        counts, *others = observed()
+        counts, *others = observed
         return WrittenGroups(files, counts, others, whole=self.anew or (not older and self.ttl is None))
 
 
