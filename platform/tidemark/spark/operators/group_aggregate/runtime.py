@@ -221,8 +221,8 @@ class GroupAggregateEpoch(OperatorEpoch):
 
     def _write_once(self, state: GroupState, passes: GroupPasses, *, all_read: bool) -> WriteOncePass:
         node, touched = self.runtime.node, self.runtime.touched
-        anew = all_read and changes_most(node, state, touched, self._counters.keys)
-        return WriteOncePass(self.context, self._tables, state, passes, node.ttl, anew)
+        again = all_read and changes_most(node, state, touched, self._counters.keys)
+        return WriteOncePass(self.context, self._tables, state, passes, node.ttl, again)
 
     def _take_written(self, found: WrittenGroups, passes: GroupPasses) -> None:
         self._written, self._counts = found.files, found.counts

@@ -61,7 +61,7 @@ class WriteOncePass:
         state: its tables.
         passes: its frames.
         ttl: of the operator.
-        anew: whether all stored groups are written, also those that input does not change.
+        again: whether all stored groups are written, also those that input does not change.
     """
 
     context: OperatorContext
@@ -69,7 +69,7 @@ class WriteOncePass:
     state: GroupState
     passes: GroupPasses
     ttl: StateTtl | None
-    anew: bool
+    again: bool
 
     def of_rows(self, delta: DataFrame, touched: DataFrame | None, clock: int) -> WrittenGroups:
         """Write the groups; one Spark job.
@@ -105,7 +105,7 @@ class WriteOncePass:
             return self._written(delta, stored, counts, clock=0, version=numbers[-1]), (counts, *observations)
 
         few = "few" if self.tables.are_few(self.state.groups.files) else ""
-        kinds = ("groups of", self.context.uid, few, "once" if self.state.once else "", "anew" if self.anew else "", given.shape)
+        kinds = ("groups of", self.context.uid, few, "once" if self.state.once else "", "again" if self.again else "", given.shape)
         prepared = self.context.prepared.at_once(" ".join(filter(None, kinds)))
         # In the order of the union that merges them.
         found = prepared.rows([files, *given.scans], (*given.numbers, self.state.version), build)
@@ -113,25 +113,25 @@ class WriteOncePass:
             return None
         older = self.state.groups.files
         try:
-            files = self.state.groups.add_ordered(found.frame)
+            written = self.state.groups.add_ordered(found.frame)
         except (Py4JError, PySparkException) as error:
             # The DataFrame of the epoch fails in the same way, with an error that says where, or it does not fail.
             logger.debug("the prepared pass %r failed: %s", prepared.name, error)
             return None
-        return self._written_files(older, files, found.observe())
+        return self._written_files(older, written, found.observe())
 
     def _written(self, delta: DataFrame, stored: DataFrame | None, counts: Observation, *, clock: int, version: int) -> DataFrame:
-        groups = self.passes.with_numbers(self.passes.groups(delta, stored, others=self.anew))
+        groups = self.passes.with_numbers(self.passes.groups(delta, stored, others=self.again))
         counted = PassCounts(self.passes.layout, self.passes.overflows()).observed(groups, counts)
         return self.state.written_groups(counted, written_dues(self.ttl, clock), _BESIDE, version=version)
 
     def _written_files(
         self, older: Sequence[StateFile], files: Sequence[StateFile], observed: Sequence[Mapping[str, object]]
     ) -> WrittenGroups:
-        if self.anew:
+        if self.again:
             self.tables.drop(older)
         counts, *others = observed
-        return WrittenGroups(files, counts, others, whole=self.anew or (not older and self.ttl is None))
+        return WrittenGroups(files, counts, others, whole=self.again or (not older and self.ttl is None))
 
 
 def changes_most(node: GroupAggregateNode, state: GroupState, touched: int | None, keys: int) -> bool:
