@@ -23,6 +23,7 @@ from tidemark.spark.columns.expressions import TIME
 from tidemark.spark.operators.keyed.columns import HASH, HASH_AGAIN, NEW, NOTE, TAG, VERSION, names_of
 from tidemark.spark.operators.keyed.key_state import ErrorContext
 from tidemark.spark.operators.keyed.layout import Layout
+from tidemark.spark.operators.keyed.output_buffer import OutputBuffer
 from tidemark.spark.operators.keyed.packed_rows import DATA, PackTask, unpacked
 from tidemark.spark.operators.keyed.packed_task import PackedKeyTask
 from tidemark.spark.operators.keyed.task import KeyTask
@@ -188,3 +189,34 @@ def test_all_keys_at_once_come_to_what_one_by_one_does(held: int, at_once: int) 
             assert set(expected) >= {VERSION, 4, NOTE, NOTE + 1}
             assert found == expected
             assert plain.versions == general.versions
+
+
+SIDE = tm.OutputTag("side")
+
+
+def seven(element: dict[str, Any], ctx: tm.ProcessContext) -> None:
+    for number in range(7):
+        ctx.output(SIDE, {"n": element["t"] * 100 + number})
+
+
+@pytest.mark.usefixtures("spark")
+def test_side_outputs_of_one_call_come_in_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain_keys, "ROWS_HELD", 3)
+    monkeypatch.setattr(plain_walk, "ROWS_HELD", 3)
+    sizes: list[int] = []
+    batch_of = OutputBuffer.batch_of
+
+    def noted(buffer: OutputBuffer, tag: int, *rest: Any) -> pa.RecordBatch:
+        made = batch_of(buffer, tag, *rest)
+        sizes.append(made.num_rows)
+        return made
+
+    monkeypatch.setattr(OutputBuffer, "batch_of", noted)
+    given = tm.from_elements([{"k": "k1", "t": 5, "ops": ""}], schema=SCHEMA)
+    source = tm.source("rows", given, watermarks=tm.ascending(timestamp="t"))
+    node = source.key_by("k").process(seven, returns="n BIGINT", side_outputs={SIDE: "n BIGINT"}).uid("p").node
+    assert isinstance(node, KeyedProcessNode)
+    found = by_tag(Tasks(ProcessKeys, node, {}).run([("k1", 5, "")], EpochTimes(0, 10, 0, 0)))
+    assert sizes[:3] == [3, 3, 1], "rows of the side output, before the counts"
+    numbers = [number for rows in found.values() for row in rows for number in json.loads(row).values()]
+    assert [number for number in numbers if number in range(500, 507)] == [*range(500, 507)]

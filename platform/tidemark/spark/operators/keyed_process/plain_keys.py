@@ -96,17 +96,7 @@ class PlainKeys:
             if values is not seen:
                 seen, keys = values, self._keys_of(values)
             key = {name: column[start] for name, column in keys}
-            # Most keys begin without state, and take turns with one record.
-            kept = read_record(before.more, self.function.states, walk.times) if before.more else record
-            timers = 0 if kept is record else _count_timers(kept)
-            walk.begin(key, kept)
-            try:
-                yield from self._walked(mark, place, key)
-            except Exception as error:
-                raise self._named(error, key) from error
-            if before.state is not None or not kept.is_empty:
-                self._end(before, self.function.version(kept, timers), place)
-                _clear(record)
+            yield from self._processed(mark, place, key, before, record)
             if emitted.is_full:
                 yield from emitted.batches()
             if out.is_full:
@@ -132,18 +122,35 @@ class PlainKeys:
         """Return whether the rows that are next are of a key."""
         return self._ahead is not None and self._ahead[0] == mark
 
-    def _walked(self, mark: tuple[int, int], place: Place, key: Mapping[str, object]) -> Iterator[pa.RecordBatch]:
+    def _processed(
+        self, mark: tuple[int, int], place: Place, key: Mapping[str, object], before: Version, empty: KeyRecord
+    ) -> Iterator[pa.RecordBatch]:
         """Process the elements and timers of a key; yield what it has emitted where that is too much."""
         walk, emitted, run = self.walk, self._emitted, self._ahead
-        while run is not None and run[0] == mark:
-            _, _, start, stop, values = run[1]
-            times: Any = values[TIME][start:stop]
-            for _ in walk.process(values.rows(self.columns)[start:stop], times, self.walked):
+        try:
+            # Most keys begin without state, and take turns with one record.
+            kept = read_record(before.more, self.function.states, walk.times) if before.more else empty
+            timers = 0 if kept is empty else _count_timers(kept)
+            walk.begin(key, kept)
+            while run is not None and run[0] == mark:
+                _, _, start, stop, values = run[1]
+                # An error of reading them is of no element.
+                walk.row = None
+                times: Any = values[TIME][start:stop]
+                for _ in walk.process(values.rows(self.columns)[start:stop], times, self.walked):
+                    yield from emitted.taken(place, key)
+                run = self._ahead = next(self._following, None)
+            for _ in walk.finish(self.walked):
                 yield from emitted.taken(place, key)
-            run = self._ahead = next(self._following, None)
-        for _ in walk.finish(self.walked):
-            yield from emitted.taken(place, key)
-        emitted.end_key(place, key)
+            emitted.end_key(place, key)
+            if before.state is not None or not kept.is_empty:
+                self._end(before, self.function.version(kept, timers), place)
+                _clear(empty)
+        except Exception as error:
+            named = self._named(error, key)
+            if named is error:
+                raise
+            raise named from error
 
     def _end(self, before: Version, after: Version, place: Place) -> None:
         self.function.emptied += after.state is None
@@ -214,7 +221,7 @@ class _EmittedRows:
         self._first = first
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, those of each tag in a batch.
+        """Yield the rows, those of each tag in a batch of at most ``ROWS_HELD``: one call may have added many to side outputs.
 
         Raises:
             UserCodeError: a row does not fit its columns.
@@ -223,12 +230,21 @@ class _EmittedRows:
 
         if not self._rows:
             return
-        names, rows, times = zip(*self._rows, strict=True)
-        parts, counts = self._parts, np.array([part.size for part in self._parts])
+        held, parts, counts = list(self._rows), self._parts, np.array([part.size for part in self._parts])
         owners = np.repeat(np.arange(len(parts)), counts)
-        numbers = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts - [part.first for part in parts], counts)
+        numbers = np.arange(len(held)) - np.repeat(np.cumsum(counts) - counts - [part.first for part in parts], counts)
         self._rows.clear()
         self._parts, self._ended, self._batches, self._newest = [], 0, set(), None
+        for start in range(0, len(held), ROWS_HELD):
+            cut = slice(start, start + ROWS_HELD)
+            yield from self._batches_of(held[cut], parts, owners[cut], numbers[cut])
+
+    def _batches_of(
+        self, emitted: Sequence[EmittedRow], parts: Sequence[_Part], owners: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]
+    ) -> Iterator[pa.RecordBatch]:
+        import numpy as np
+
+        names, rows, times = zip(*emitted, strict=True)
         if set(names) == {None}:
             yield self._batch(OUTPUT, parts, owners, (times, numbers), rows)
             return
