@@ -114,11 +114,16 @@ def test_several_tasks_read_lines_of_several_splits(spark: SparkSession, tmp_pat
     assert "groups groups of many rows strict splits ('north', 'south') stored" in kept.passes
 
 
+def consider_all_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no number of rows or groups be few."""
+    monkeypatch.setattr("tidemark.spark.columns.few_rows.FEW_ROWS", -1)
+    for module in ("base.tables", "base.staged_rows", "group_aggregate.prepared_groups"):
+        monkeypatch.setattr(f"tidemark.spark.operators.{module}.FEW_ROWS", -1)
+
+
 def test_many_groups_are_written_by_kept_plans(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     land(tmp_path / "landing")
-    monkeypatch.setattr("tidemark.spark.columns.few_rows.FEW_ROWS", -1)
-    for module in ("spark.operators.base.tables", "spark.operators.base.staged_rows", "spark.operators.group_aggregate.prepared_groups"):
-        monkeypatch.setattr(f"tidemark.{module}.FEW_ROWS", -1)
+    consider_all_many(monkeypatch)
     kept = run(spark, tmp_path, "kept", monkeypatch, after=2)
     plain = run(spark, tmp_path, "plain", monkeypatch, after=NEVER)
     assert kept.history == plain.history
@@ -136,9 +141,7 @@ def test_groups_without_input_stay_as_they_are(spark: SparkSession, tmp_path: Pa
 
     A mean that is divided again has other digits; results may be maps, and may fail for no rows.
     """
-    for module in ("spark.columns.few_rows", "spark.operators.base.tables", "spark.operators.base.staged_rows"):
-        monkeypatch.setattr(f"tidemark.{module}.FEW_ROWS", -1)
-    monkeypatch.setattr("tidemark.spark.operators.group_aggregate.prepared_groups.FEW_ROWS", -1)
+    consider_all_many(monkeypatch)
     epochs = [[(key, n) for key in "abcd" for n in (1, 0, 0)], *[[(key, 1 + epoch) for key in "abc"] for epoch in range(4)]]
     rows = [[{"k": key, "t": epoch, "v": Decimal(n)} for key, n in given] for epoch, given in enumerate(epochs)]
     given = tm.from_elements(epochs=rows, schema="k STRING, t BIGINT, v DECIMAL(38,18)")

@@ -29,7 +29,7 @@ COUNT: Final = "__tm_count"
 ADDS: Final = f"{CHANGE} IN ({int(RowKind.INSERT)}, {int(RowKind.UPDATE_AFTER)})"
 """SQL of whether a row is there after the change."""
 
-_SIDE: Final = "__tm_changed"
+SIDE: Final = "__tm_changed"
 
 WEIGHT: Final = f"if({ADDS}, 1, -1)"
 """SQL of the number by which a row changes a count."""
@@ -107,14 +107,24 @@ def as_changes(pairs: DataFrame) -> DataFrame:
     kind = pairs.schema[AFTER].dataType
     if not isinstance(kind, T.StructType):
         raise TypeError(kind.simpleString())
-    gone = f"if({AFTER} IS NULL, {int(RowKind.DELETE)}Y, {int(RowKind.UPDATE_BEFORE)}Y)"
-    new = f"if({BEFORE} IS NULL, {int(RowKind.INSERT)}Y, {int(RowKind.UPDATE_AFTER)}Y)"
+    sides, change = sides_of(f"{BEFORE} IS NOT NULL", f"{AFTER} IS NOT NULL")
+    rows = pairs.select(BEFORE, AFTER, F.expr(sides).alias(SIDE))
+    fields = (F.expr(f"if({SIDE} = 0, {BEFORE}.{quoted(name)}, {AFTER}.{quoted(name)})").alias(name) for name in kind.names)
+    return rows.select(*fields, F.expr(change).alias(CHANGE))
+
+
+def sides_of(had: str, has: str) -> tuple[str, str]:
+    """Return SQL of the sides of a pair that are rows of changes, a row for each: 0 before and 1 after; and of the kind of a ``SIDE``.
+
+    Args:
+        had: SQL of whether there is a row before.
+        has: SQL of whether there is one after.
+    """
+    gone = f"if({has}, {int(RowKind.UPDATE_BEFORE)}Y, {int(RowKind.DELETE)}Y)"
+    new = f"if({had}, {int(RowKind.UPDATE_AFTER)}Y, {int(RowKind.INSERT)}Y)"
     # Numbers, not the rows themselves: Spark would copy each row into an array, and read columns that nothing needs.
-    alone = f"WHEN {BEFORE} IS NULL THEN if({AFTER} IS NULL, array(), array(1)) WHEN {AFTER} IS NULL THEN array(0)"
-    sides = f"explode(CASE {alone} ELSE array(0, 1) END)"
-    rows = pairs.select(BEFORE, AFTER, F.expr(sides).alias(_SIDE))
-    fields = (F.expr(f"if({_SIDE} = 0, {BEFORE}.{quoted(name)}, {AFTER}.{quoted(name)})").alias(name) for name in kind.names)
-    return rows.select(*fields, F.expr(f"if({_SIDE} = 0, {gone}, {new})").alias(CHANGE))
+    alone = f"WHEN NOT ({had}) THEN if({has}, array(1), array()) WHEN NOT ({has}) THEN array(0)"
+    return f"explode(CASE {alone} ELSE array(0, 1) END)", f"if({SIDE} = 0, {gone}, {new})"
 
 
 def net_changes(rows: DataFrame, keys: Sequence[str]) -> DataFrame:

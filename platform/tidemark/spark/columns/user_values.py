@@ -22,6 +22,8 @@ _NONE: Final = type(None)
 _MAX_SHOWN: Final = 80
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - of timestamps without a time zone
 
+_Leaf = tuple[str, frozenset[type], Callable[["pa.DataType", object], object]]
+
 Coercion = Callable[[list[object]], list[object]]
 """Takes values that are not None, returns them converted to their type; the same list if nothing changes."""
 
@@ -96,9 +98,8 @@ def coerce_batch(rows: Sequence[Mapping[str, object]], schema: pa.Schema) -> pa.
 @functools.lru_cache(maxsize=1_000)
 def _native_kinds(arrow: pa.DataType) -> frozenset[type]:
     """Return the Python types of whose values Arrow itself says whether they fit a type; none of other types."""
-    import pyarrow.types as is_a
-
-    return next((kinds for found, kinds, _ in _LEAVES if getattr(is_a, f"is_{found}")(arrow)), frozenset())
+    leaf = _leaf_of(arrow)
+    return frozenset() if leaf is None else leaf[1]
 
 
 def _native_array(values: list[Any], arrow: pa.DataType) -> pa.Array | None:
@@ -145,10 +146,18 @@ def _coercion_of(arrow: pa.DataType) -> Coercion:
         return functools.partial(_maps, arrow)
     if is_a.is_list(arrow) or is_a.is_large_list(arrow):
         return functools.partial(_lists, arrow)
-    for found, kinds, convert in _LEAVES:
-        if getattr(is_a, f"is_{found}")(arrow):
-            return functools.partial(_leaves, arrow, kinds, functools.partial(convert, arrow))
-    return _all
+    leaf = _leaf_of(arrow)
+    if leaf is None:
+        return _all
+    _, kinds, convert = leaf
+    return functools.partial(_leaves, arrow, kinds, functools.partial(convert, arrow))
+
+
+def _leaf_of(arrow: pa.DataType) -> _Leaf | None:
+    """Return how values of a type without parts are checked; None of other types."""
+    import pyarrow.types as is_a
+
+    return next((leaf for leaf in _LEAVES if getattr(is_a, f"is_{leaf[0]}")(arrow)), None)
 
 
 def _all(values: list[object]) -> list[object]:
@@ -248,7 +257,7 @@ def _only(value: object, kinds: type | tuple[type, ...]) -> object:
     return value
 
 
-_LEAVES: Final[tuple[tuple[str, frozenset[type], Callable[[pa.DataType, object], object]], ...]] = (
+_LEAVES: Final[tuple[_Leaf, ...]] = (
     ("integer", frozenset({int}), _integer),
     ("floating", frozenset({float}), _floating),
     ("boolean", frozenset({bool}), _boolean),

@@ -67,7 +67,7 @@ class Emission:
         return None if results is None or results.read is None or output.changes is not None else results.read()
 
     def other_plan(self, plan: StatelessPlan, numbers: Sequence[int]) -> tuple[StatelessPlan, Observation]:
-        """Return a plan with ``few`` results as made from numbers, and the observation for their counts."""
+        """Return a plan with results that are read from files, as made from numbers, and the observation for their counts."""
         results = self.few or self.many
         if results is None:
             raise ValueError("the results are not read from files")

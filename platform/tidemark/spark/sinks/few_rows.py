@@ -16,7 +16,7 @@ from tidemark.spark.prepared.prepared_plan import PassRows, WrittenRows
 from tidemark.spark.sinks.delta.delta_changes import DELETED, ObservedChanges, changes_options
 from tidemark.spark.sinks.delta.delta_upsert import Upsert
 from tidemark.spark.sinks.staging.arrow_files import write_rows
-from tidemark.spark.sinks.staging.staging import SINK_COMPRESSION
+from tidemark.spark.sinks.staging.staging import SINK_COMPRESSION, record_of
 from tidemark.state.log.records import OutputRecord
 
 if TYPE_CHECKING:
@@ -55,14 +55,7 @@ def stage_few(output: str, sink: Sink, upsert: Upsert | None, rows: PassRows, st
     if changes:
         found = ObservedChanges(rows.observed[-1])
         options |= changes_options(found.emitted(files, output), found.counts)
-    return OutputRecord(
-        sink=sink.kind,
-        location=sink.location,
-        schema=schema.json(),
-        files=tuple(file.as_staged_file() for file in files),
-        rows=sum(file.rows for file in files),
-        options=options,
-    )
+    return record_of(sink, schema, files, options)
 
 
 def stage_written(output: str, sink: Sink, rows: WrittenRows, staging: str) -> OutputRecord | None:
@@ -86,11 +79,4 @@ def stage_written(output: str, sink: Sink, rows: WrittenRows, staging: str) -> O
     except (Py4JError, PySparkException) as error:
         logger.debug("the prepared pass of output %r failed: %s", output, error)
         return None
-    return OutputRecord(
-        sink=sink.kind,
-        location=sink.location,
-        schema=schema.json(),
-        files=tuple(file.as_staged_file() for file in files),
-        rows=sum(file.rows for file in files),
-        options=changes_options(found.emitted(files, output), found.counts),
-    )
+    return record_of(sink, schema, files, changes_options(found.emitted(files, output), found.counts))

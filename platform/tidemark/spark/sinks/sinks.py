@@ -35,7 +35,7 @@ from tidemark.spark.sinks.parquet_sink import ParquetSink
 from tidemark.spark.sinks.staging.connector_sink import ConnectorSink
 from tidemark.spark.sinks.staging.missing import Expected
 from tidemark.spark.sinks.staging.sink_owner import SinkOwner
-from tidemark.spark.sinks.staging.staging import SINK_COMPRESSION, new_staging
+from tidemark.spark.sinks.staging.staging import SINK_COMPRESSION, new_staging, record_of
 from tidemark.state.log.joblog import JobLog
 from tidemark.state.log.records import FOLDER_SINKS, EpochRecord, OutputRecord, SinkPosition
 from tidemark.state.store.store import JobStore
@@ -164,14 +164,8 @@ class BoundSink:
             schema = nullable(visible.schema)
         newest = upsert.newest(rows) if upsert else None
         files = write_folder(newest.rows if newest else visible, self.sink.staging, folder, compression=SINK_COMPRESSION)
-        return OutputRecord(
-            sink=self.sink.kind,
-            location=self.sink.location,
-            schema=schema.json(),
-            files=tuple(file.as_staged_file() for file in files),
-            rows=newest.emitted(files, self.name) if newest else sum(file.rows for file in files),
-            options=newest.options if newest else {},
-        )
+        count = newest.emitted(files, self.name) if newest else None
+        return record_of(self.sink, schema, files, newest.options if newest else {}, rows=count)
 
     def _stage_changes(self, rows: DataFrame, staging: str, epoch: int, processing_time: int) -> OutputRecord:
         """Stage the changes of a changelog, or versions of rows."""
@@ -188,15 +182,8 @@ class BoundSink:
         self.sink.check(schema)
         folder = self.sink.staging_folder(staging)
         files = write_folder(staged.rows, self.sink.staging, folder, compression=SINK_COMPRESSION, apart=staged.apart)
-        given = staged.emitted(files, self.name)
-        return OutputRecord(
-            sink=self.sink.kind,
-            location=self.sink.location,
-            schema=schema.json(),
-            files=tuple(file.as_staged_file() for file in files),
-            rows=sum(file.rows for file in files),
-            options={**(upsert.options if upsert is not None else {}), **changes_options(given, staged.counts)},
-        )
+        counts = changes_options(staged.emitted(files, self.name), staged.counts)
+        return record_of(self.sink, schema, files, {**(upsert.options if upsert is not None else {}), **counts})
 
     @property
     def _upsert(self) -> Upsert | None:

@@ -276,8 +276,8 @@ class AlignedEpoch(WindowEpoch):
             counts, *others = found.observed
             if elements.counter is not None:
                 elements.counter.set_counts(counts)
-            elif elements.set_counts is not None and others:
-                elements.set_counts(iter(others))
+            else:
+                elements.take_counts(others)
         else:
             rows, (observation, *_) = state_rows(numbers)
             self.tables.write_input(rows)

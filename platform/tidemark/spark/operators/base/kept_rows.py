@@ -51,6 +51,5 @@ def write_kept(
         rows, (observation, *_) = kept(numbers)
         return tables.write(rows, part), observation.get
     observed, *others = found.observed
-    if given.set_counts is not None:
-        given.set_counts(iter(others))
+    given.take_counts(others)
     return tables.add_rows(found.table, part), observed

@@ -170,8 +170,7 @@ class PairsEpoch(OperatorEpoch):
         if found is None:
             return False
         counts, *others = found.observed
-        if given.set_counts is not None and others:
-            given.set_counts(iter(others))
+        given.take_counts(others)
         self._stage(found)
         self._few_pairs = found.table
         self._note_counts(counts)

@@ -62,6 +62,10 @@ class GroupLayout:
         """Return the keys of rows of input, named as in state."""
         return [F.col(given).alias(key) for given, key in zip(self.input_keys, self.keys, strict=True)]
 
+    def visible_keys(self) -> list[str]:
+        """Return SQL of the keys of groups, named as users see them."""
+        return [f"{quoted(key)} AS {quoted(name)}" for key, (name, _) in zip(self.keys, self.node.keys, strict=True)]
+
     def with_keys(self) -> list[Column]:
         """Return the keys of rows, named as in the input."""
         made = zip(self.node.keys, self.input_keys, strict=True)

@@ -43,9 +43,8 @@ def live_groups(layout: GroupLayout, schema: T.StructType, state: GroupState, ex
     together = union_of(parts)
     picked = (F.expr(f"any_value({name}, true)").alias(name) for name in together.columns if name not in layout.keys)
     groups = together.groupBy(*keys).agg(*picked).where("__tm_group IS NOT NULL")
-    named = (f"{quoted(key)} AS {quoted(name)}" for key, (name, _) in zip(layout.keys, layout.node.keys, strict=True))
     results = GroupPasses(layout, schema, "").results("__tm_group.", 1)
-    return groups.selectExpr(*named, *(f"{text} AS {quoted(name)}" for name, text in results.items()))
+    return groups.selectExpr(*layout.visible_keys(), *(f"{text} AS {quoted(name)}" for name, text in results.items()))
 
 
 def expired_at(ttl: StateTtl | None, context: OperatorContext, first: int) -> str:

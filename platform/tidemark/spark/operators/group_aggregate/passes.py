@@ -9,8 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tidemark.graph.operators.state_names import partial_column
-from tidemark.semantics.changelog.row_kinds import RowKind
-from tidemark.spark.columns.changes import ADDS, AFTER, BEFORE, as_changes, changed, comparable
+from tidemark.spark.columns.changes import ADDS, AFTER, BEFORE, SIDE, as_changes, changed, comparable, sides_of
 from tidemark.spark.columns.expressions import CHANGE, POSITION, TIME, key_hash, quoted
 from tidemark.spark.columns.schemas import ddl_of
 from tidemark.spark.operators.changelog.contents import HASH, STORED, lookup_hash
@@ -23,8 +22,9 @@ if TYPE_CHECKING:
 
 _VALUE = "__tm_value"
 _IS_STORED = "__tm_is_stored"
-_SIDE = "__tm_changed"
 _SIDES = ("__tm_had", "__tm_has")
+_HAD, _HAS = f"coalesce({STORED}.{ROWS} > 0, false)", f"{ROWS} > 0"
+"""SQL of whether a group had a row of results before the epoch, and has one after it."""
 COUNTED_FOUND = f"{FOUND}_counted"
 KEPT_FOUND = f"{FOUND}_kept"
 
@@ -164,8 +164,7 @@ class GroupPasses:
         kinds = groups.selectExpr(*(f"{text} AS {quoted(name)}" for name, text in after.items())).schema
         pairs = ((comparable(f"({text})", kinds[name].dataType) for text in (before[name], after[name])) for name in before)
         same = " AND ".join(" <=> ".join(pair) for pair in pairs) or "true"
-        there, now = f"coalesce({STORED}.{ROWS} > 0, false)", f"{ROWS} > 0"
-        return f"CASE WHEN {INPUT} = 0 OR ({there} AND {now} AND {same}) THEN 0 ELSE CAST({there} AS INT) + CAST({now} AS INT) END"
+        return f"CASE WHEN {INPUT} = 0 OR ({_HAD} AND {_HAS} AND {same}) THEN 0 ELSE CAST({_HAD} AS INT) + CAST({_HAS} AS INT) END"
 
     def changes_of(self, groups: DataFrame) -> DataFrame:
         """Return the changes of results, as ``changes`` does, of groups with ``STORED`` and the number of their changes.
@@ -176,23 +175,21 @@ class GroupPasses:
             groups: as ``with_numbers`` returns them.
         """
         layout = self.layout
-        states, there = (f"{STORED}.", ""), (f"coalesce({STORED}.{ROWS} > 0, false)", f"{ROWS} > 0")
+        states, there = (f"{STORED}.", ""), (_HAD, _HAS)
         values = [[*self.results(state, side).values(), f"{state}{TIME}"] for side, state in enumerate(states)]
         # A result may fail where there are no rows.
         made = [
             f"if({there[side]}, {text}, NULL) AS {_SIDES[side]}_{number}" for side in (0, 1) for number, text in enumerate(values[side])
         ]
         flat = groups.where(f"{EMITS} > 0").selectExpr(*self._keys, *made, *(f"{there[side]} AS {_SIDES[side]}" for side in (0, 1)))
-        which = f"CASE WHEN NOT {_SIDES[0]} THEN array(1) WHEN NOT {_SIDES[1]} THEN array(0) ELSE array(0, 1) END"
-        *results, time = (f"if({_SIDE} = 0, {_SIDES[0]}_{number}, {_SIDES[1]}_{number})" for number in range(len(values[0])))
-        gone = f"if({_SIDES[1]}, {int(RowKind.UPDATE_BEFORE)}Y, {int(RowKind.DELETE)}Y)"
-        new = f"if({_SIDES[0]}, {int(RowKind.UPDATE_AFTER)}Y, {int(RowKind.INSERT)}Y)"
-        return flat.selectExpr("*", f"explode({which}) AS {_SIDE}").selectExpr(
-            *(f"{quoted(key)} AS {quoted(name)}" for key, (name, _) in zip(layout.keys, layout.node.keys, strict=True)),
+        sides, change = sides_of(*_SIDES)
+        *results, time = (f"if({SIDE} = 0, {_SIDES[0]}_{number}, {_SIDES[1]}_{number})" for number in range(len(values[0])))
+        return flat.selectExpr("*", f"{sides} AS {SIDE}").selectExpr(
+            *layout.visible_keys(),
             *(f"{text} AS {quoted(name)}" for text, (name, _) in zip(results, layout.node.aggregates, strict=True)),
             f"{time} AS {TIME}",
             f"{self._position(time)} AS {POSITION}",
-            f"if({_SIDE} = 0, {gone}, {new}) AS {CHANGE}",
+            f"{change} AS {CHANGE}",
         )
 
     def _rows(self) -> tuple[str, str]:
@@ -201,11 +198,9 @@ class GroupPasses:
 
     def _row(self, state: str, side: int) -> str:
         """Return SQL of a row of results, as a struct."""
-        layout = self.layout
-        keys = (f"{quoted(key)} AS {quoted(name)}" for key, (name, _) in zip(layout.keys, layout.node.keys, strict=True))
         time = f"{state}{TIME}"
         results = (f"{text} AS {quoted(name)}" for name, text in self.results(state, side).items())
-        return f"struct({', '.join([*keys, *results, f'{time} AS {TIME}', f'{self._position(time)} AS {POSITION}'])})"
+        return f"struct({', '.join([*self.layout.visible_keys(), *results, f'{time} AS {TIME}', f'{self._position(time)} AS {POSITION}'])})"
 
     def _position(self, time: str) -> str:
         return f"named_struct('origin', '{self._uid}', 'block', {time}, 'row', {key_hash(self.layout.keys)})"

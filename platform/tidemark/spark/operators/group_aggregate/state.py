@@ -115,9 +115,9 @@ class GroupState:
         beside = (T.StructField(STORED, nullable(T.StructType(before))), T.StructField(EMITS, T.IntegerType()))
         return self._tables.read(files, T.StructType([*columns, *beside]))
 
-    def write_groups(self, pairs: DataFrame, dues: tuple[str, str], beside: Sequence[str] = ()) -> list[StateFile]:
+    def write_groups(self, pairs: DataFrame, dues: tuple[str, str]) -> list[StateFile]:
         """Write groups that changed; return their files; one Spark job. Arguments as of ``written_groups``."""
-        return self.groups.add_ordered(self.written_groups(pairs, dues, beside, version=self.version))
+        return self.groups.add_ordered(self.written_groups(pairs, dues, (), version=self.version))
 
     @property
     def version(self) -> int:

@@ -118,7 +118,7 @@ class WriteOncePass:
             # The DataFrame of the epoch fails in the same way, with an error that says where, or it does not fail.
             logger.debug("the prepared pass %r failed: %s", prepared.name, error)
             return None
-        return self._written_files(older, written, found.observe())
+        return self._written_files(older, written, found.observed)
 
     def _written(self, delta: DataFrame, stored: DataFrame | None, counts: Observation, *, clock: int, version: int) -> DataFrame:
         groups = self.passes.with_numbers(self.passes.groups(delta, stored, others=self.again))

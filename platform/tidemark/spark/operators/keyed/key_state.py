@@ -23,7 +23,7 @@ from tidemark.spark.operators.keyed.columns import (
     names_of,
 )
 from tidemark.spark.operators.keyed.output_buffer import OutputBuffer, Shape
-from tidemark.spark.operators.keyed.rows import KeyRows, Place
+from tidemark.spark.operators.keyed.rows import KeyRows, Place, Run
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,7 +58,11 @@ def newest_version(rows: KeyRows, more: Sequence[str] = ()) -> Version:
     """Return the newest version of a key; versions come newest first. ``more`` are the columns of the operator kind."""
     if not rows.has(VERSION):
         return EMPTY_VERSION
-    run = next(rows.of(VERSION))
+    return version_of(next(rows.of(VERSION)), more)
+
+
+def version_of(run: Run, more: Sequence[str]) -> Version:
+    """Return the version in the first row of a run of versions; arguments as of ``newest_version``."""
     state, due, timer, oldest, *found = run.first((STATE, DUE, TIMER, OLDEST, *more))
     if state is None:
         return EMPTY_VERSION

@@ -12,8 +12,8 @@ from tidemark.semantics.keyed_process.key_record import KeyRecord
 from tidemark.semantics.keyed_process.plain_walk import ROWS_HELD, EmittedRow, PlainWalk
 from tidemark.semantics.keyed_process.walk import Walked
 from tidemark.spark.columns.expressions import TIME
-from tidemark.spark.operators.keyed.columns import DUE, OLDEST, OUTPUT, STATE, TIMER, VERSION
-from tidemark.spark.operators.keyed.key_state import EMPTY_VERSION, Version, origin_of
+from tidemark.spark.operators.keyed.columns import OUTPUT, VERSION
+from tidemark.spark.operators.keyed.key_state import EMPTY_VERSION, Version, origin_of, version_of
 from tidemark.spark.operators.keyed.output_buffer import MAX_BATCHES, OutputBuffer
 from tidemark.spark.operators.keyed.rows import BatchValues, MarkedRun, Place, table_of
 from tidemark.spark.operators.keyed.task import KeysOfTask
@@ -111,9 +111,7 @@ class PlainKeys:
         """Return the newest version of the key that is next, and go on to its elements, or the next key."""
         run, before = self._ahead, EMPTY_VERSION
         if run is not None:
-            state, due, timer, oldest, *more = run[1].first((STATE, DUE, TIMER, OLDEST, *self.function.version_columns))
-            if state is not None:
-                before = Version(state, due, timer, oldest, tuple(more))  # type: ignore[arg-type]
+            before = version_of(run[1], self.function.version_columns)
         while run is not None and run[0] == mark and run[1].tag == VERSION:
             run = self._ahead = next(self._following, None)
         return before

@@ -34,7 +34,7 @@ from tidemark.spark.sinks.delta.delta_changes import Changes, changes_options, s
 from tidemark.spark.sinks.iceberg.partitions import split
 from tidemark.spark.sinks.staging.missing import staged_files_lost
 from tidemark.spark.sinks.staging.sink_owner import SinkOwner
-from tidemark.spark.sinks.staging.staging import Occupancy
+from tidemark.spark.sinks.staging.staging import Occupancy, record_of
 from tidemark.spark.sinks.staging.table_sink import TableSink
 from tidemark.state.log.records import EpochRecord, OutputRecord, SinkPosition
 from tidemark.state.store.store import JobStore
@@ -154,18 +154,10 @@ class IcebergSink(TableSink):
             fields = partitions_of(table)
         parted, apart = split(given, fields)
         files = write_folder(parted, self.staging, self.staging_folder(staging), compression=_COMPRESSION, apart=apart)
-        count = sum(file.rows for file in files)
         with self._reading("prepared"):
             data_files(table, staged_transaction(table, wanted), [f"{self._data}/{file.path}" for file in files])
         counts = changes_options(changed.emitted(files, self.name), changed.counts) if changed is not None else {}
-        return OutputRecord(
-            sink=self.kind,
-            location=self.location,
-            schema=schema.json(),
-            files=tuple(file.as_staged_file() for file in files),
-            rows=count,
-            options={DATA: self._data, **counts},
-        )
+        return record_of(self, schema, files, {DATA: self._data, **counts})
 
     def publish(self, record: OutputRecord, lineage: str, epoch: int) -> None:
         """Commit the staged files with the epoch's property, unless the table has it."""
