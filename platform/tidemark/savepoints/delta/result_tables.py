@@ -13,14 +13,17 @@ from deltalake import DeltaTable
 from tidemark.errors import CorruptStoreError, SinkError, StoreError, UnknownStoreError
 from tidemark.graph.checks.output_columns import output_schema
 from tidemark.graph.connectors.iceberg.node import IcebergSpec
+from tidemark.graph.connectors.kafka.spec import KafkaSpec
 from tidemark.graph.connectors.postgres.node import PostgresSpec
 from tidemark.graph.connectors.sql_table.node import SqlTableSpec
 from tidemark.graph.job.job import Job
-from tidemark.graph.model.nodes import DeltaSpec, Output, ParquetSpec
+from tidemark.graph.model.connector_spec import ConnectorSpec
+from tidemark.graph.model.nodes import DeltaSpec, Output, ParquetSpec, SinkSpec
 from tidemark.locations import Location
 from tidemark.savepoints.database.fit import check_database_table
 from tidemark.savepoints.delta.table_versions import commits_back, open_table
 from tidemark.savepoints.iceberg.fit import check_iceberg
+from tidemark.savepoints.model.row_key_changes import row_key_change, with_finding
 from tidemark.savepoints.model.stored_types import stored_columns, type_of_ddl
 from tidemark.savepoints.model.table_columns import Columns, Stored, column_findings
 from tidemark.savepoints.model.table_features import unsupported_features
@@ -62,23 +65,46 @@ def check_outputs(
         head: the job's newest epoch. Both records show which places its outputs have had.
         known: columns of outputs, by name, where Spark has inferred them; else those that the graph is certain of.
     """
+    records = [each for each in (head, record) if each is not None and each.job == job.name]
     found = []
     for name, output in job.outputs.items():
+        place, keys = _place_and_keys(output.sink)
+        before = next((each.outputs[name] for each in records if has_written_to(each, name, place)), None)
         wanted = (known or {}).get(name) or columns_of(output)
-        match output.sink:
-            case DeltaSpec(path, mode, keys):
-                place = str(Location.parse(path))
-                own = any(each.job == job.name and has_written_to(each, name, place) for each in (record, head) if each is not None)
-                found.append(_delta(name, place, wanted, keys=keys if mode != "append" else None, own=own, job=job.name))
-            case ParquetSpec(path):
-                found.append(_parquet(name, str(Location.parse(path)), wanted))
-            case PostgresSpec():
-                found.append(check_database_table(name, output.sink, POSTGRES, wanted, job=job.name))
-            case SqlTableSpec(table):
-                found.append(check_database_table(name, output.sink, dialect_of(table), wanted, job=job.name))
-            case IcebergSpec():
-                found.append(check_iceberg(name, output.sink, wanted, job=job.name))
-    return tuple(each for each in found if each is not None)
+        verdict = _check_place(name, output.sink, wanted, job=job.name, own=before is not None)
+        changed = row_key_change(before, keys) if before is not None else None
+        if verdict is None and changed is not None and isinstance(output.sink, KafkaSpec):
+            verdict = OutputVerdict(name, output.sink.kind, place, "compatible")
+        if verdict is not None:
+            found.append(verdict if changed is None else with_finding(verdict, changed))
+    return tuple(found)
+
+
+def _place_and_keys(sink: SinkSpec) -> tuple[str, tuple[str, ...]]:
+    match sink:
+        case DeltaSpec(path, _, keys):
+            return str(Location.parse(path)), keys
+        case ParquetSpec(path):
+            return str(Location.parse(path)), ()
+        case ConnectorSpec():
+            return sink.location, sink.row_keys
+    return "", ()
+
+
+def _check_place(name: str, sink: SinkSpec, wanted: Columns | None, *, job: str, own: bool) -> OutputVerdict | None:
+    """Return whether rows fit what is at an output's place; None where there is nothing, or where nothing has columns."""
+    match sink:
+        case DeltaSpec(path, mode, keys):
+            return _delta(name, str(Location.parse(path)), wanted, keys=keys if mode != "append" else None, own=own, job=job)
+        case ParquetSpec(path):
+            return _parquet(name, str(Location.parse(path)), wanted)
+        case PostgresSpec():
+            return check_database_table(name, sink, POSTGRES, wanted, job=job)
+        case SqlTableSpec(table):
+            return check_database_table(name, sink, dialect_of(table), wanted, job=job)
+        case IcebergSpec():
+            return check_iceberg(name, sink, wanted, job=job)
+    return None
 
 
 def check_table(

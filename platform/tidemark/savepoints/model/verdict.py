@@ -107,8 +107,8 @@ class OutputVerdict:
 
     @property
     def noun(self) -> str:
-        """``the table at`` or ``the files in``, for a message that names the place next."""
-        return "the files in" if self.sink == "parquet" else "the table at"
+        """``the table at``, ``the files in`` or ``the topic``, for a message that names the place next."""
+        return {"parquet": "the files in", "kafka": "the topic"}.get(self.sink, "the table at")
 
     @property
     def blockers(self) -> tuple[Finding, ...]:

@@ -6,6 +6,7 @@ Times are milliseconds since 1970-01-01 UTC, sizes are bytes, paths are relative
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -89,6 +90,10 @@ FOLDER_SINKS: Final = frozenset({"delta", "parquet"})
 """Kinds of sinks whose location is a folder."""
 
 
+ROW_KEYS: Final = "keys"
+"""The option of an output's record with the columns by which rows replace older ones, as JSON."""
+
+
 @dataclass(frozen=True)
 class OutputRecord:
     """The part of one epoch for one output: enough to publish it again without Spark's data.
@@ -107,6 +112,11 @@ class OutputRecord:
     options: Mapping[str, str] = field(default_factory=dict)
     before: SinkPosition | None = added_field(None)  # noqa: RUF009 - it returns a field
     repairs: tuple[OutputRepair, ...] = added_field(())
+
+    @property
+    def row_keys(self) -> tuple[str, ...]:
+        """The columns by which rows replace older ones; empty where all are added. Topics have them since this release."""
+        return tuple(json.loads(self.options.get(ROW_KEYS, "[]")))
 
 
 @dataclass(frozen=True)

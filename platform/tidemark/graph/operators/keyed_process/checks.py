@@ -14,12 +14,13 @@ _FIX = "give it process(self, element, ctx), or pass a function of the element a
 
 
 def check_process(node: KeyedProcessNode, given: Schema | None) -> None:
-    """Check the function, what it returns, and its side outputs.
+    """Check the function, the names of its states, what it returns, and its side outputs.
 
     Raises:
         DefinitionError: or one of its kinds.
     """
     _check_function(node)
+    _check_state_names(node)
     check_emitted(node, "process", given)
 
 
@@ -48,6 +49,19 @@ def _check_function(node: KeyedProcessNode) -> None:
         if callable(method):
             arguments = {"on_timer": "self, timestamp, ctx", "open": "self, ctx", "close": "self"}[name]
             _check_method(node, method, name, count, f"write def {name}({arguments})")
+
+
+def _check_state_names(node: KeyedProcessNode) -> None:
+    """Check that no state is named as a key: tables of state have a column for each key and each state."""
+    keys = {name.lower() for name, _ in node.keys}
+    taken = next((name for name, _ in node.states if name.lower() in keys), None)
+    if taken is not None:
+        raise DefinitionError(
+            f"process has the state {taken!r}, and a key has this name: a table of its state would have two such columns",
+            fix=f"name the state otherwise, such as {taken + '_state'!r}; ctx.current_key has the key",
+            uid=node.uid,
+            place=node.place,
+        )
 
 
 def _check_method(node: KeyedProcessNode, method: object, name: str, count: int, fix: str) -> None:

@@ -24,17 +24,16 @@ from tidemark.savepoints.database.stored import Wanted
 from tidemark.spark.sinks.delta.delta_changes import is_deletion
 from tidemark.spark.sinks.staging.local_copy import parquet_copy
 from tidemark.spark.sinks.staging.sink_owner import SinkOwner
-from tidemark.state.log.records import OutputRecord, StagedFile
+from tidemark.state.log.records import ROW_KEYS, OutputRecord, StagedFile
 from tidemark.state.store.store import JobStore
 
 _BATCH_ROWS: Final = 16_384
 _MODE: Final = "mode"
-_KEYS: Final = "keys"
 
 
 def options_of(mode: str, keys: Sequence[str]) -> dict[str, str]:
     """Return the options of an output's record: enough to publish it, however the job changes."""
-    return {_MODE: mode, **({_KEYS: json.dumps(list(keys))} if keys else {})}
+    return {_MODE: mode, **({ROW_KEYS: json.dumps(list(keys))} if keys else {})}
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ class Publication:
 
     @property
     def _keys(self) -> tuple[str, ...]:
-        return tuple(json.loads(self.record.options.get(_KEYS, "[]")))
+        return self.record.row_keys
 
     @property
     def _columns(self) -> dict[str, str]:

@@ -23,7 +23,7 @@ from tidemark.spark.sinks.staging.connector_sink import ConnectorSink
 from tidemark.spark.sinks.staging.missing import Expected, staged_files_lost
 from tidemark.spark.sinks.staging.sink_owner import SinkOwner
 from tidemark.spark.sinks.staging.staging import SINK_COMPRESSION, Occupancy, folder_of
-from tidemark.state.log.records import EpochRecord, OutputRecord, SinkPosition, StagedFile
+from tidemark.state.log.records import ROW_KEYS, EpochRecord, OutputRecord, SinkPosition, StagedFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -94,7 +94,7 @@ class KafkaSink(ConnectorSink):
 
     @property
     def record_options(self) -> dict[str, str]:
-        """How the topic is accessed, without secrets."""
+        """How the topic is accessed, without secrets, and the key of an upsert."""
         spec = self._spec
         stored = {
             "delivery": spec.delivery,
@@ -103,7 +103,8 @@ class KafkaSink(ConnectorSink):
             "rows_per_transaction": spec.rows_per_transaction,
             "id_prefix": spec.id_prefix,
         }
-        return {_ACCESS: json.dumps(stored, sort_keys=True)}
+        keys = {ROW_KEYS: json.dumps(list(spec.row_keys))} if spec.row_keys else {}
+        return {_ACCESS: json.dumps(stored, sort_keys=True), **keys}
 
     def check(self, schema: T.StructType) -> None:
         """Make sure that the rows have the columns of the key and of headers, which the graph may not know beforehand."""

@@ -1,0 +1,40 @@
+"""Compares the key columns by which an output's rows replace older ones with those that its table was written by. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tidemark.savepoints.model.verdict import Finding, OutputVerdict
+from tidemark.state.log.records import OutputRecord
+
+_FIX = "keep the previous keys, or write to another path or table and read the input again"
+
+
+def row_key_change(stored: OutputRecord, keys: Sequence[str]) -> Finding | None:
+    """Return what changed in the keys of an output that has rows at its place, None if nothing did.
+
+    By other keys a new row would replace rows of several former keys, which are lost, or none, and the older row would stay.
+
+    Args:
+        stored: the output in a record of an epoch.
+        keys: of the output, empty where all rows are added.
+    """
+    then = stored.row_keys
+    if set(then) == set(keys) or (stored.sink == "kafka" and not then):
+        return None
+    noun = "topic" if stored.sink == "kafka" else "table"
+    if then and keys:
+        what = f"rows are upserted by {', '.join(keys)}, and the {noun} was written by {', '.join(then)}: older rows would be lost, or stay"
+        return Finding(what, "incompatible", fix=_FIX)
+    if keys:
+        what = f"rows are upserted by {', '.join(keys)} from now on, and were appended before"
+        return Finding(what, "compatible", "a new row replaces all older rows of its key")
+    what = f"rows are appended from now on, and were upserted by {', '.join(then)} before"
+    return Finding(what, "compatible", "older rows of a key stay")
+
+
+def with_finding(verdict: OutputVerdict, finding: Finding) -> OutputVerdict:
+    """Return the verdict on an output with one finding more."""
+    status = finding.fit if finding.fit == "incompatible" else verdict.status
+    return replace(verdict, status=status, findings=(*verdict.findings, finding))
