@@ -270,4 +270,4 @@ def test_a_broadcast_map_cannot_be_changed() -> None:
     harness.process({"id": 7, "t": 1, "fare": 2.5}, at=1, port="elements")
     assert harness.end_input() == []
     ((failed),) = harness.side_output(FAILED)
-    assert "does not support item assignment" in str(failed["error"])
+    assert "changes a broadcast map, which it can only read" in str(failed["error"])

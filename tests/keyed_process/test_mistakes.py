@@ -123,6 +123,11 @@ DEFINITIONS: dict[str, tuple[Callable[[], object], str, str]] = {
     "a hidden state": (lambda: processed(state={"__tm_a": tm.value_state("INT")}), "'__tm_' are the engine's own", "another name"),
     "no state": (lambda: processed(state={"a": 7}), "neither states by name nor a dataclass", "tm.value_state('DOUBLE')"),
     "states as a list": (lambda: processed(state=[tm.value_state("INT")]), "neither states by name nor a dataclass", "dataclass"),
+    "a state named as a key": (
+        lambda: checked(processed(state={"K": tm.value_state("INT")})),
+        "the state 'K', and a key has this name",
+        "such as 'K_state'",
+    ),
     "a state twice": (
         lambda: processed(DeclaresTwice(), state={"last": tm.value_state("INT")}),
         "in the class and in state=",
@@ -265,6 +270,8 @@ CALLS: dict[str, tuple[object, str, str]] = {
     "an unknown column": (of(lambda *_: [{"w": 7}]), "it has 'w'", "types in returns"),
     "a value of another type": (of(lambda *_: [{"v": "x"}]), "'x' (str) as 'v', which does not fit BIGINT", "types in returns"),
     "a value of no type": (of(lambda *_: [{"v": object()}]), "(object) as 'v', which does not fit BIGINT", "types in returns"),
+    "an unknown broadcast map": (of(lambda _, ctx: ctx.broadcast["nope"]), "there is no broadcast map 'nope'", "no broadcast stream"),
+    "a changed broadcast map": (of(lambda _, ctx: ctx.broadcast.update(a={})), "which it can only read", "through the broadcast stream"),
     "an unknown state": (of(lambda _, ctx: ctx.state.nope.value()), "there is no state 'nope'", "there are: last, seen"),
 }
 

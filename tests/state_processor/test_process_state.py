@@ -85,12 +85,13 @@ def test_the_tables_and_the_command(spark: SparkSession, tmp_path: Path) -> None
     def shown(*more: str) -> list[dict[str, Any]]:
         done = CliRunner().invoke(main, ["state", "show", "job", "watch", "--store", str(tmp_path), "--json", *more])
         assert done.exit_code == 0, done.output
+        assert ("--table shows others: " in done.stderr) != bool(set(more) & {"--timers", "--table", "--broadcast"})
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     assert shown("--key", "k=it's") == [{"k": "it's", "total": 2, "recent": None}]
     assert [row["k"] for row in shown("--where", "total > 2 OR total < 0", "--key", "k=b")] == ["b"]
     assert shown("--timers", "--key", "k=a") == [{"k": "a", "domain": "event", "due": "1970-01-01T00:00:13+00:00", "name": "quiet"}]
-    assert shown("--broadcast") == [{"key": "all", "value": {"v": 40}}]
+    assert shown("--table", "broadcast") == shown("--broadcast") == [{"key": "all", "value": {"v": 40}}]
     listed = CliRunner().invoke(main, ["state", "show", "job", "--store", str(tmp_path)])
     (line,) = (line for line in listed.stdout.splitlines() if line.startswith("watch"))
     assert line.split()[:6] == ["watch", "states", "broadcast_process", "k", "total,", "recent"]
@@ -103,6 +104,7 @@ def test_the_tables_and_the_command(spark: SparkSession, tmp_path: Path) -> None
         (("watch", "--key", "k"), "give NAME=VALUE"),
         (("watch", "--timers", "--broadcast"), "--timers and --broadcast are two tables"),
         (("hourly", "--broadcast"), "hourly has no broadcast table; it has: windows"),
+        (("hourly", "--table", "keys"), "hourly has no keys table; it has: windows"),
         (("hourly", "--timers"), "has no timers"),
         (("watch", "--elements"), "has no windows"),
     ],

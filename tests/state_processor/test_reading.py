@@ -173,4 +173,4 @@ def test_the_command(spark: SparkSession, tmp_path: Path) -> None:
     assert table.stdout.splitlines()[0].split() == ["k", "t", "v", "event_time", "position"]
     assert len(table.stdout.splitlines()) == 3
     unknown = CliRunner().invoke(main, ["state", "show", "job", "absent", *store])
-    assert (unknown.exit_code, "has no state of 'absent'" in unknown.output) == (1, True)
+    assert (unknown.exit_code, "there is no state of 'absent'" in unknown.output) == (1, True)

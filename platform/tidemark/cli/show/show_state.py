@@ -43,6 +43,7 @@ def state() -> None:
 @click.option("--keyed", is_flag=True, help="Show keyed state instead of the windows.")
 @click.option("--timers", is_flag=True, help="Show timers with the times when they are due.")
 @click.option("--broadcast", is_flag=True, help="Show the map that a broadcast stream wrote.")
+@click.option("--table", "named", default=None, metavar="NAME", help="Another table of the operator, such as a join's right side.")
 @click.option("--master", default="local[*]", show_default=True, help="Spark master.")
 @json_option
 def show(
@@ -58,6 +59,7 @@ def show(
     keyed: bool,
     timers: bool,
     broadcast: bool,
+    named: str | None,
     master: str,
     as_json: bool,
 ) -> None:
@@ -75,15 +77,17 @@ def show(
     if uid is None:
         _show_operators(found, as_json=as_json)
         return
-    if uid not in found.operators:
-        raise click.ClickException(f"{job} has no state of {uid!r}; it has: {', '.join(found.operators) or 'none'}")
-    if found.operators[uid].keeps == "nothing":
-        raise click.ClickException(f"{uid!r} of {job} keeps no state: its kind is {found.operators[uid].kind}")
-    chosen = [name for name, given in (("elements", elements), ("keyed", keyed), ("timers", timers), ("broadcast", broadcast)) if given]
+    operator = found.operator(uid)
+    if operator.keeps == "nothing":
+        raise click.ClickException(f"{uid!r} of {job} keeps no state: its kind is {operator.kind}")
+    given = {"elements": elements, "keyed": keyed, "timers": timers, "broadcast": broadcast, "table": named is not None}
+    chosen = [name for name, wanted in given.items() if wanted]
     if len(chosen) > 1:
         raise click.UsageError(f"--{chosen[0]} and --{chosen[1]} are two tables; give one")
-    condition = " AND ".join([*([f"({where})"] if where else []), *(_is_key(each, found.operators[uid].keys) for each in keys)]) or None
-    rows = _rows(found, uid, kind=chosen[0] if chosen else "main", where=condition, limit=limit, master=master)
+    if not operator.windows and (elements or keyed):
+        raise click.UsageError(f"--{chosen[0]}: {uid!r}, of kind {operator.kind}, has no windows; leave it out")
+    condition = " AND ".join([*([f"({where})"] if where else []), *(_is_key(each, operator.keys) for each in keys)]) or None
+    rows = _rows(found, uid, kind=named or (chosen[0] if chosen else "main"), where=condition, limit=limit, master=master)
     if as_json:
         for row in rows:
             click.echo(json.dumps(_plain(row)))
@@ -117,7 +121,10 @@ def _rows(found: StoredState, uid: str, *, kind: str, where: str | None, limit: 
 def _table(tables: Mapping[str, DataFrame], uid: str, kind: str) -> DataFrame:
     if kind != "main" and kind not in tables:
         raise click.ClickException(f"{uid} has no {kind} table; it has: {', '.join(tables)}")
-    return tables[kind] if kind in tables else next(iter(tables.values()))
+    main, *others = tables
+    if kind == "main" and others:
+        click.echo(f"this is the table {main!r}; --table shows others: {', '.join(others)}", err=True)
+    return tables[main if kind == "main" else kind]
 
 
 def _is_key(given: str, keys: Sequence[str]) -> str:

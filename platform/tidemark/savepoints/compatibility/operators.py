@@ -160,7 +160,8 @@ class _Case:
                 yield Finding(what, "incompatible", "its results so far", fix)
                 continue
             was, now = shown_type(old), shown_type(self._wanted[name])
-            fix = f"cast it to {was} before the {self._kind.noun}, {_LEAVE_ALL}"
+            declared = self._owner(name) in entries(self._new, "states")
+            fix = f"declare it as {was}, {_LEAVE_ALL}" if declared else f"cast it to {was} before the {self._kind.noun}, {_LEAVE_ALL}"
             yield Finding(f"{self._shown(name)} was {was} and is now {now}", "incompatible", "values that do not fit the new type", fix)
 
     def _retyped(self, how: str) -> list[tuple[str, object]]:

@@ -21,9 +21,9 @@ from tidemark.graph.model.connector_spec import ConnectorSpec
 from tidemark.graph.model.nodes import DeltaSpec, Output, ParquetSpec, SinkSpec
 from tidemark.locations import Location
 from tidemark.savepoints.database.fit import check_database_table
+from tidemark.savepoints.delta.row_key_changes import row_key_change, with_finding
 from tidemark.savepoints.delta.table_versions import commits_back, open_table
 from tidemark.savepoints.iceberg.fit import check_iceberg
-from tidemark.savepoints.model.row_key_changes import row_key_change, with_finding
 from tidemark.savepoints.model.stored_types import stored_columns, type_of_ddl
 from tidemark.savepoints.model.table_columns import Columns, Stored, column_findings
 from tidemark.savepoints.model.table_features import unsupported_features

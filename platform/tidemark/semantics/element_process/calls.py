@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 from tidemark.errors import UserCodeError
 from tidemark.semantics.element_process.context import ElementContext
+from tidemark.semantics.keyed_process.broadcast_maps import NO_MAPS
 from tidemark.semantics.keyed_process.times import Now
 from tidemark.semantics.user_rows import Row, describe_failure, one_row, rows_of
 
@@ -54,7 +54,7 @@ class ElementCalls:
         watermark: int = 0,
         processing_time: int = 0,
         forgives: bool = False,
-        broadcast: Broadcast = MappingProxyType({}),
+        broadcast: Broadcast = NO_MAPS,
     ) -> None:
         self._function = function
         self._method = method

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tidemark.errors import UserCodeError
+from tidemark.semantics.keyed_process.broadcast_maps import NO_MAPS
 from tidemark.semantics.keyed_process.timers import KeyTimers
 from tidemark.semantics.keyed_process.times import Now
 from tidemark.semantics.windows.windows import TimeDomain
@@ -72,7 +73,7 @@ class ProcessContext:
 
     state: Any
 
-    def __init__(self, now: Now, tags: frozenset[str], broadcast: Mapping[str, Mapping[Any, Any]] = MappingProxyType({})) -> None:
+    def __init__(self, now: Now, tags: frozenset[str], broadcast: Mapping[str, Mapping[Any, Any]] = NO_MAPS) -> None:
         self.timer_name: str | None = None
         self.time_domain: TimeDomain | None = None
         self.timestamps: Any = None

@@ -10,6 +10,7 @@ from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from tidemark.errors import UserCodeError
+from tidemark.semantics.keyed_process.broadcast_maps import NO_MAPS
 from tidemark.semantics.keyed_process.context import ProcessContext, Row
 from tidemark.semantics.keyed_process.declarations import StateDeclaration
 from tidemark.semantics.keyed_process.key_record import KeyRecord
@@ -106,7 +107,7 @@ class KeyWalk(ABC, Generic[E]):
     tags: frozenset[str]
     times: EpochTimes
     forgives: bool = False
-    broadcast: Mapping[str, Mapping[Any, Any]] = field(default_factory=dict)
+    broadcast: Mapping[str, Mapping[Any, Any]] = field(default_factory=lambda: NO_MAPS)
     _now: Now = field(init=False)
     _context: ProcessContext = field(init=False)
     _pending: Sequence[tuple[str, Any]] = field(init=False)

@@ -156,8 +156,7 @@ class KeyReplay:
     def _walk(self, record: KeyRecord, times: EpochTimes, broadcast: Mapping[str, Mapping[Any, Any]]) -> list[ReplayedCall]:
         node = self._node
         function = TracedFunction(copy.deepcopy(node.function), fields=node.fields, methods=node.methods)
-        maps = {name: read_only(dict(entries)) for name, entries in broadcast.items()}
-        settings = {"forgives": node.on_error is not None, "broadcast": maps}
+        settings = {"forgives": node.on_error is not None, "broadcast": read_only(broadcast)}
         tags = frozenset(tag.name for tag, _ in node.side_outputs)
         walked = Walked()
         emitted: Iterator[Emitted]

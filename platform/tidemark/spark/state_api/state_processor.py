@@ -7,6 +7,7 @@ job is passed: then its Python functions merge and finish their partial results.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import re
 from collections.abc import Mapping
 from functools import cached_property
@@ -130,6 +131,15 @@ class StoredState:
     def operators(self) -> Mapping[str, StoredOperator]:
         """A summary of each operator's state, by uid."""
         return {uid: described(uid, state) for uid, state in self.record.operators.items()}
+
+    def operator(self, uid: str) -> StoredOperator:
+        """Return the summary of one operator's state.
+
+        Raises:
+            StateMismatchError: there is no such operator.
+        """
+        self._state(uid)
+        return self.operators[uid]
 
     def read_window(self, uid: str, spark: SparkSession) -> DataFrame:
         """Return a row per key and window that still takes elements.
@@ -283,8 +293,10 @@ class StoredState:
     def _state(self, uid: str) -> OperatorState:
         state = self.record.operators.get(uid)
         if state is None:
-            known = ", ".join(sorted(self.record.operators)) or "none"
-            raise StateMismatchError(f"there is no state of {uid!r}", fix=f"name one of those there are: {known}", job=self.job, uid=uid)
+            known = sorted(self.record.operators)
+            near = difflib.get_close_matches(uid, known, n=1)
+            fix = f"write {near[0]!r}" if near else f"name one of those there are: {', '.join(known) or 'none'}"
+            raise StateMismatchError(f"there is no state of {uid!r}", fix=fix, job=self.job, uid=uid)
         return state
 
     def _window(self, uid: str) -> WindowNode:

@@ -13,7 +13,7 @@ from tidemark.errors import UserCodeError
 from tidemark.graph.operators.element_process.node import BroadcastElementProcessNode, ElementProcessNode
 from tidemark.graph.operators.emitting import FAILED, emitted_counter
 from tidemark.semantics.element_process.calls import ElementCalls, Failure
-from tidemark.semantics.keyed_process.broadcast_maps import read_only
+from tidemark.semantics.keyed_process.broadcast_maps import NO_MAPS, read_only
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.spark.columns.user_values import MisfitError, coerce_batch
 from tidemark.testing.arrow_types import arrow_schema
@@ -141,11 +141,11 @@ class PureElementProcess(PureElements):
             _call(function, "close")
         return emitted
 
-    def _apply_broadcasts(self) -> dict[str, Mapping[Any, Any]]:
+    def _apply_broadcasts(self) -> Mapping[str, Mapping[Any, Any]]:
         """Write the map; return it by its name, none where there is no broadcast stream."""
         node = self._node
         if not isinstance(node, BroadcastElementProcessNode):
-            return {}
+            return NO_MAPS
         spec, names = node.broadcast, arrow_schema(node.broadcast.value).names
         for row in (each.row for each in self._arrived if each.port == "broadcast"):
             key = value_of(spec.key, row, what="the broadcast key", node=node)
@@ -153,7 +153,7 @@ class PureElementProcess(PureElements):
                 self._kept.broadcast.pop(key, None)
             else:
                 self._kept.broadcast[key] = {name: row.get(name) for name in names}
-        return {spec.name: read_only(self._kept.broadcast)}
+        return read_only({spec.name: self._kept.broadcast})
 
 
 def _call(function: object, name: str, *arguments: object) -> None:

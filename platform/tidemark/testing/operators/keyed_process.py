@@ -17,7 +17,7 @@ from tidemark.graph.operators.keyed_process.descriptors import StateDescriptor
 from tidemark.graph.operators.keyed_process.function import BoundFunction
 from tidemark.graph.operators.keyed_process.node import BroadcastProcessNode, KeyedProcessNode
 from tidemark.semantics.keyed_process.batch_walk import BatchWalk, ElementBatch
-from tidemark.semantics.keyed_process.broadcast_maps import read_only
+from tidemark.semantics.keyed_process.broadcast_maps import NO_MAPS, read_only
 from tidemark.semantics.keyed_process.key_record import KeyRecord
 from tidemark.semantics.keyed_process.states import STATES, begin_lifetimes
 from tidemark.semantics.keyed_process.times import EpochTimes, Now
@@ -82,11 +82,11 @@ class PureKeyedProcess:
         self._arrived.setdefault(key, []).append((element.row, element.time, number))
         return None
 
-    def _apply_broadcasts(self) -> dict[str, Mapping[object, object]]:
+    def _apply_broadcasts(self) -> Mapping[str, Mapping[object, object]]:
         """Write the map; return it by its name, none where there is no broadcast stream."""
         node = self._node
         if not isinstance(node, BroadcastProcessNode):
-            return {}
+            return NO_MAPS
         spec, names = node.broadcast, arrow_schema(node.broadcast.value).names
         for row in self._broadcasts:
             key = value_of(spec.key, row, what="the broadcast key", node=node)
@@ -95,7 +95,7 @@ class PureKeyedProcess:
             else:
                 self._kept.broadcast[key] = {name: row.get(name) for name in names}
         self._broadcasts = []
-        return {spec.name: read_only(self._kept.broadcast)}
+        return read_only({spec.name: self._kept.broadcast})
 
     def end_epoch(self, watermark: int) -> list[Emitted]:
         """Walk through the keys that have elements or are due; return the function's rows."""

@@ -105,7 +105,7 @@ class ProcessElements:
             watermark=self.watermark,
             processing_time=self.processing_time,
             forgives=self.forgives,
-            broadcast={name: read_only(dict(entries)) for name, entries in self.broadcast.items()},
+            broadcast=read_only(self.broadcast),
         )
         failed = True
         try:

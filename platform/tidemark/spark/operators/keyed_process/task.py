@@ -91,9 +91,8 @@ class ProcessKeys(TaskFunction):
         """Open the function, and close it at the end."""
         bound = BoundFunction(self.function, fields=self.fields, methods=self.methods)
         declared = declarations(self.states, self.types)
-        broadcast = {name: read_only(dict(entries)) for name, entries in self.broadcast.items()}
         make = BatchWalk if self.by_batch else PlainWalk if self.walks_plainly else ElementWalk
-        walk = make(bound, declared, frozenset(self.tags), self.times, forgives=self.forgives, broadcast=broadcast)
+        walk = make(bound, declared, frozenset(self.tags), self.times, forgives=self.forgives, broadcast=read_only(self.broadcast))
         with named_output(f"{self.job} {self.uid}", walk.context):
             try:
                 with self._named("open"):

@@ -1,0 +1,72 @@
+"""Other keys of an upsert than those that its table was written by: refused, since rows would be lost or stay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import pytest
+from deltalake import DeltaTable
+
+import tidemark as tm
+from tests.bad_inputs import Lab
+from tidemark.errors import SinkError
+from tidemark.savepoints.delta.row_key_changes import row_key_change
+from tidemark.state.log.records import OutputRecord
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BY_ZONE = OutputRecord("delta", "there", options={"mode": "upsert", "keys": '["zone"]'})
+APPENDED = OutputRecord("delta", "there", options={})
+
+
+@pytest.mark.parametrize(
+    ("stored", "keys", "fit", "what"),
+    [
+        (BY_ZONE, ("day",), "incompatible", "upserted by day, and the table was written by zone"),
+        (BY_ZONE, ("zone", "day"), "incompatible", "upserted by zone, day, and the table was written by zone"),
+        (BY_ZONE, (), "compatible", "appended from now on, and were upserted by zone"),
+        (APPENDED, ("zone",), "compatible", "upserted by zone from now on, and were appended"),
+        (OutputRecord("kafka", "t", options={"keys": '["zone"]'}), ("day",), "incompatible", "the topic was written by zone"),
+    ],
+)
+def test_what_changed_is_told(stored: OutputRecord, keys: tuple[str, ...], fit: str, what: str) -> None:
+    finding = row_key_change(stored, keys)
+    assert finding is not None
+    assert (finding.fit, what in finding.what) == (fit, True)
+
+
+@pytest.mark.parametrize(
+    ("stored", "keys"),
+    [
+        (OutputRecord("delta", "there", options={"mode": "upsert", "keys": '["zone", "day"]'}), ("day", "zone")),
+        (APPENDED, ()),
+        # Topics of earlier releases do not say by which key they were written.
+        (OutputRecord("kafka", "t"), ("zone",)),
+    ],
+)
+def test_the_same_keys_are_none(stored: OutputRecord, keys: tuple[str, ...]) -> None:
+    assert row_key_change(stored, keys) is None
+
+
+def keyed(lab: Lab, mode: Literal["append", "upsert"] = "upsert", *keys: str, path: str = "rows") -> tm.Job:
+    rows = lab.source([("a", 1, 7), ("b", 2, 7)], [("c", 3, 7)])
+    return lab.job(out=tm.delta(rows, lab.path(path), mode=mode, keys=list(keys) or None))
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_job_with_other_keys_does_not_start(spark: SparkSession, tmp_path: Path) -> None:
+    lab = Lab(tmp_path, spark)
+    lab.run(keyed(lab, "upsert", "zone"), max_epochs=1)
+    other = keyed(lab, "upsert", "fare")
+    assert not tm.check(other).fits
+    with pytest.raises(SinkError, match=r"'out' does not fit the table .*upserted by fare, .* written by zone") as raised:
+        lab.run(other)
+    assert "keep the previous keys" in raised.value.fix
+    assert tm.check(keyed(lab, "upsert", "fare", path="elsewhere")).fits
+    appended = tm.check(keyed(lab, "append"))
+    assert (appended.fits, [each.lost for each in appended.outputs[0].findings]) == (True, ["older rows of a key stay"])
+    lab.run(keyed(lab, "upsert", "zone"))
+    assert sorted(DeltaTable(lab.path("rows")).to_pyarrow_table()["zone"].to_pylist()) == ["a", "b", "c"]
