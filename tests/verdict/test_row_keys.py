@@ -27,7 +27,6 @@ APPENDED = OutputRecord("delta", "there", options={})
         (BY_ZONE, ("day",), "incompatible", "upserted by day, and the table was written by zone"),
         (BY_ZONE, ("zone", "day"), "incompatible", "upserted by zone, day, and the table was written by zone"),
         (BY_ZONE, (), "compatible", "appended from now on, and were upserted by zone"),
-        (APPENDED, ("zone",), "compatible", "upserted by zone from now on, and were appended"),
         (OutputRecord("kafka", "t", options={"keys": '["zone"]'}), ("day",), "incompatible", "the topic was written by zone"),
     ],
 )
@@ -42,6 +41,8 @@ def test_what_changed_is_told(stored: OutputRecord, keys: tuple[str, ...], fit: 
     [
         (OutputRecord("delta", "there", options={"mode": "upsert", "keys": '["zone", "day"]'}), ("day", "zone")),
         (APPENDED, ()),
+        # It is not known that it was not an epoch without rows, of an earlier release.
+        (APPENDED, ("zone",)),
         # Topics of earlier releases do not say by which key they were written.
         (OutputRecord("kafka", "t"), ("zone",)),
     ],
@@ -51,7 +52,7 @@ def test_the_same_keys_are_none(stored: OutputRecord, keys: tuple[str, ...]) -> 
 
 
 def keyed(lab: Lab, mode: Literal["append", "upsert"] = "upsert", *keys: str, path: str = "rows") -> tm.Job:
-    rows = lab.source([("a", 1, 7), ("b", 2, 7)], [("c", 3, 7)])
+    rows = lab.source([("a", 1, 7), ("b", 2, 7)], [("d", 3, 0)], [("c", 3, 7)]).filter("fare > 0")
     return lab.job(out=tm.delta(rows, lab.path(path), mode=mode, keys=list(keys) or None))
 
 
@@ -59,7 +60,8 @@ def keyed(lab: Lab, mode: Literal["append", "upsert"] = "upsert", *keys: str, pa
 @pytest.mark.slow
 def test_a_job_with_other_keys_does_not_start(spark: SparkSession, tmp_path: Path) -> None:
     lab = Lab(tmp_path, spark)
-    lab.run(keyed(lab, "upsert", "zone"), max_epochs=1)
+    # The second epoch has no rows for the output, whose record still says by which keys the table was written.
+    lab.run(keyed(lab, "upsert", "zone"), max_epochs=2)
     other = keyed(lab, "upsert", "fare")
     assert not tm.check(other).fits
     with pytest.raises(SinkError, match=r"'out' does not fit the table .*upserted by fare, .* written by zone") as raised:

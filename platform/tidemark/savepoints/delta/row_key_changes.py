@@ -12,7 +12,7 @@ _FIX = "keep the previous keys, or write to another path or table and read the i
 
 
 def row_key_change(stored: OutputRecord, keys: Sequence[str]) -> Finding | None:
-    """Return what changed in the keys of an output that has rows at its place, None if nothing did.
+    """Return what changed in the keys of an output that has rows at its place, None if nothing did, or if its former keys are not known.
 
     By other keys a new row would replace rows of several former keys, which are lost, or none, and the older row would stay.
 
@@ -21,17 +21,14 @@ def row_key_change(stored: OutputRecord, keys: Sequence[str]) -> Finding | None:
         keys: of the output, empty where all rows are added.
     """
     then = stored.row_keys
-    if set(then) == set(keys) or (stored.sink == "kafka" and not then):
+    if not then or set(then) == set(keys):
         return None
+    if not keys:
+        what = f"rows are appended from now on, and were upserted by {', '.join(then)} before"
+        return Finding(what, "compatible", "older rows of a key stay")
     noun = "topic" if stored.sink == "kafka" else "table"
-    if then and keys:
-        what = f"rows are upserted by {', '.join(keys)}, and the {noun} was written by {', '.join(then)}: older rows would be lost, or stay"
-        return Finding(what, "incompatible", fix=_FIX)
-    if keys:
-        what = f"rows are upserted by {', '.join(keys)} from now on, and were appended before"
-        return Finding(what, "compatible", "a new row replaces all older rows of its key")
-    what = f"rows are appended from now on, and were upserted by {', '.join(then)} before"
-    return Finding(what, "compatible", "older rows of a key stay")
+    what = f"rows are upserted by {', '.join(keys)}, and the {noun} was written by {', '.join(then)}: older rows would be lost, or stay"
+    return Finding(what, "incompatible", fix=_FIX)
 
 
 def with_finding(verdict: OutputVerdict, finding: Finding) -> OutputVerdict:

@@ -17,7 +17,7 @@ from tidemark.savepoints.model.restore_words import LEAVE_BEHIND, by_restore
 from tidemark.savepoints.model.savepoint import Savepoint
 from tidemark.state.log.offset_log import positions
 from tidemark.state.log.progress import EpochProgress
-from tidemark.state.log.records import EpochRecord, OperatorState, OutputRecord, ParentRef, RestoreRef, SourceLogRef
+from tidemark.state.log.records import EpochRecord, OperatorState, OutputRecord, ParentRef, RestoreRef, SourceLogRef, row_keys_option
 from tidemark.state.log.totals import Totals
 
 Mode = Literal["no-claim", "claim"]
@@ -182,8 +182,8 @@ def with_source_logs(record: EpochRecord, logs: Mapping[str, SourceLogRef]) -> E
 
 
 def _emptied(outputs: Mapping[str, OutputRecord]) -> dict[str, OutputRecord]:
-    """Return outputs without files, so that an epoch adds nothing to them; their locations stay."""
-    return {name: OutputRecord(output.sink, output.location) for name, output in outputs.items()}
+    """Return outputs without files, so that an epoch adds nothing to them; their locations and the keys of upserts stay."""
+    return {name: OutputRecord(each.sink, each.location, options=row_keys_option(each.row_keys)) for name, each in outputs.items()}
 
 
 def _relocated(state: OperatorState, owner: str, job: str) -> OperatorState:

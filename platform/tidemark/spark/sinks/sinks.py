@@ -37,7 +37,7 @@ from tidemark.spark.sinks.staging.missing import Expected
 from tidemark.spark.sinks.staging.sink_owner import SinkOwner
 from tidemark.spark.sinks.staging.staging import SINK_COMPRESSION, new_staging, record_of
 from tidemark.state.log.joblog import JobLog
-from tidemark.state.log.records import FOLDER_SINKS, EpochRecord, OutputRecord, SinkPosition
+from tidemark.state.log.records import FOLDER_SINKS, EpochRecord, OutputRecord, SinkPosition, row_keys_option
 from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
@@ -230,8 +230,9 @@ class BoundSink:
         return stage_written(self.name, self.sink, rows, new_staging(lineage, epoch))
 
     def empty_record(self) -> OutputRecord:
-        """Return the record of an epoch without rows for this output."""
-        return OutputRecord(sink=self.sink.kind, location=self.sink.location)
+        """Return the record of an epoch without rows for this output; it still says by which keys the place was written."""
+        keys = self.sink.row_keys if isinstance(self.sink, ConnectorSink) else self._upsert.keys if self._upsert is not None else ()
+        return OutputRecord(sink=self.sink.kind, location=self.sink.location, options=row_keys_option(keys))
 
     def publish(self, record: OutputRecord, lineage: str, epoch: int) -> None:
         """Make the rows visible, if there are any."""

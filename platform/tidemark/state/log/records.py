@@ -7,7 +7,7 @@ Times are milliseconds since 1970-01-01 UTC, sizes are bytes, paths are relative
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -94,6 +94,11 @@ ROW_KEYS: Final = "keys"
 """The option of an output's record with the columns by which rows replace older ones, as JSON."""
 
 
+def row_keys_option(keys: Sequence[str]) -> dict[str, str]:
+    """Return the option with the columns by which rows of an output replace older ones; none where all are added."""
+    return {ROW_KEYS: json.dumps(list(keys))} if keys else {}
+
+
 @dataclass(frozen=True)
 class OutputRecord:
     """The part of one epoch for one output: enough to publish it again without Spark's data.
@@ -115,7 +120,10 @@ class OutputRecord:
 
     @property
     def row_keys(self) -> tuple[str, ...]:
-        """The columns by which rows replace older ones; empty where all are added. Topics have them since this release."""
+        """The columns by which rows replace older ones; empty where all are added, or where it is not known.
+
+        It is not known of topics, and after an epoch without rows, in records of earlier releases.
+        """
         return tuple(json.loads(self.options.get(ROW_KEYS, "[]")))
 
 

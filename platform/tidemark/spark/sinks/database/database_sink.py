@@ -132,7 +132,7 @@ class DatabaseSink(TableSink):
             schema=schema.json(),
             files=staged,
             rows=count,
-            options={**options_of(mode, self._keys), **counts},
+            options={**options_of(mode, self.row_keys), **counts},
         )
 
     @abstractmethod
@@ -147,9 +147,9 @@ class DatabaseSink(TableSink):
     def _limits(self) -> Limits:
         stored = self._stored
         if stored is None:
-            return Limits(self.name, self._keys, frozenset(), self._dialect.longest(self._types))
+            return Limits(self.name, self.row_keys, frozenset(), self._dialect.longest(self._types))
         longest = {name: column.longest for name, column in stored.columns.items() if column.longest is not None}
-        return Limits(self.name, self._keys, stored.required, longest)
+        return Limits(self.name, self.row_keys, stored.required, longest)
 
     def _added(self, rows: DataFrame, epoch: int) -> DataFrame:
         visible = visible_part(rows)
@@ -181,7 +181,7 @@ class DatabaseSink(TableSink):
         text = schema.json()
         if text == self._checked:
             return
-        rows = Wanted(self._dialect.column_types(json.loads(text), self.name, self._keys), self._keys)
+        rows = Wanted(self._dialect.column_types(json.loads(text), self.name, self.row_keys), self.row_keys)
         if self._upsert is not None:
             self._upsert.require_keys(schema, self.name)
         with self._reading("checked") as session:
@@ -232,7 +232,7 @@ class DatabaseSink(TableSink):
             SinkError: it cannot be created, or rows cannot be identified by their keys.
             StoreError: the server cannot be reached.
         """
-        rows = Wanted(self._dialect.column_types(json.loads(schema.json()), self.name, self._keys), self._keys)
+        rows = Wanted(self._dialect.column_types(json.loads(schema.json()), self.name, self.row_keys), self.row_keys)
         if self._upsert is not None:
             self._upsert.require_keys(schema, self.name)
         with self._reading("created") as session:
@@ -251,7 +251,8 @@ class DatabaseSink(TableSink):
         crash_point("table-created")
 
     @property
-    def _keys(self) -> tuple[str, ...]:
+    def row_keys(self) -> tuple[str, ...]:
+        """The key of an upsert."""
         return self._upsert.keys if self._upsert is not None else ()
 
     def require_whole(self) -> None:

@@ -24,7 +24,7 @@ from tidemark.savepoints.database.stored import Wanted
 from tidemark.spark.sinks.delta.delta_changes import is_deletion
 from tidemark.spark.sinks.staging.local_copy import parquet_copy
 from tidemark.spark.sinks.staging.sink_owner import SinkOwner
-from tidemark.state.log.records import ROW_KEYS, OutputRecord, StagedFile
+from tidemark.state.log.records import OutputRecord, StagedFile, row_keys_option
 from tidemark.state.store.store import JobStore
 
 _BATCH_ROWS: Final = 16_384
@@ -33,7 +33,7 @@ _MODE: Final = "mode"
 
 def options_of(mode: str, keys: Sequence[str]) -> dict[str, str]:
     """Return the options of an output's record: enough to publish it, however the job changes."""
-    return {_MODE: mode, **({ROW_KEYS: json.dumps(list(keys))} if keys else {})}
+    return {_MODE: mode, **row_keys_option(keys)}
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from tidemark.spark.sinks.staging.connector_sink import ConnectorSink
 from tidemark.spark.sinks.staging.missing import Expected, staged_files_lost
 from tidemark.spark.sinks.staging.sink_owner import SinkOwner
 from tidemark.spark.sinks.staging.staging import SINK_COMPRESSION, Occupancy, folder_of
-from tidemark.state.log.records import ROW_KEYS, EpochRecord, OutputRecord, SinkPosition, StagedFile
+from tidemark.state.log.records import EpochRecord, OutputRecord, SinkPosition, StagedFile, row_keys_option
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -93,6 +93,11 @@ class KafkaSink(ConnectorSink):
         )
 
     @property
+    def row_keys(self) -> tuple[str, ...]:
+        """The key of an upsert."""
+        return self._spec.row_keys
+
+    @property
     def record_options(self) -> dict[str, str]:
         """How the topic is accessed, without secrets, and the key of an upsert."""
         spec = self._spec
@@ -103,8 +108,7 @@ class KafkaSink(ConnectorSink):
             "rows_per_transaction": spec.rows_per_transaction,
             "id_prefix": spec.id_prefix,
         }
-        keys = {ROW_KEYS: json.dumps(list(spec.row_keys))} if spec.row_keys else {}
-        return {_ACCESS: json.dumps(stored, sort_keys=True), **keys}
+        return {_ACCESS: json.dumps(stored, sort_keys=True), **row_keys_option(spec.row_keys)}
 
     def check(self, schema: T.StructType) -> None:
         """Make sure that the rows have the columns of the key and of headers, which the graph may not know beforehand."""

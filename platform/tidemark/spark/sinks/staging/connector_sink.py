@@ -57,6 +57,11 @@ class ConnectorSink(ABC):
         """The store that files are staged in: at the job's folder."""
         return self.owner.store
 
+    @property
+    def row_keys(self) -> tuple[str, ...]:
+        """The columns by which rows replace older ones; empty where all are added."""
+        return ()
+
     def accepts(self, record: OutputRecord) -> bool:  # noqa: ARG002 - a connector's
         """Whether an epoch's rows, which were staged for this place, can be published as the sink is now."""
         return True
