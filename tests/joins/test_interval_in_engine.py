@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 
 import tidemark as tm
 from tests.engine.lab import MINUTE, NOW, Lab, elements, run_on
+from tidemark.cli.program.main import main
 from tidemark.spark.epoch.background_jobs import run_at_once
 from tidemark.state.log.progress import EpochProgress
 from tidemark.testing import ManualClock
@@ -75,6 +77,9 @@ def test_state_has_no_more_than_the_interval(spark: SparkSession, tmp_path: Path
         assert max(epoch.operators[how].state_rows for epoch in seen) <= most
         assert max(epoch.operators[how].state_files for epoch in seen) <= 20
     assert max(epoch.spark_jobs for epoch in seen) <= 8
+    asked = ["state", "show", "day", "full", "--table", "elements", "--limit", "90", "--store", str(tmp_path / "store")]
+    shown = CliRunner().invoke(main, asked)
+    assert (shown.exit_code, len(shown.stdout.splitlines())) == (0, 1 + 41 + 41)
     for how in joins:
         tm.clear_memory(f"{tmp_path}/{how}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 import tidemark as tm
 from tidemark.errors import DefinitionError, TidemarkError, UserCodeError
+from tidemark.semantics.keyed_process.broadcast_maps import read_only
 from tidemark.semantics.user_rows import MAX_ROWS
 from tidemark.testing import OperatorHarness
 
@@ -306,3 +308,11 @@ def test_a_key_cannot_be_changed() -> None:
     harness.process({"k": "a", "at": 1, "v": 5}, at=1)
     with pytest.raises(TypeError, match="does not support item assignment"):
         harness.advance_watermark(100)
+
+
+@pytest.mark.parametrize("copies", [copy.copy, copy.deepcopy, dict])
+def test_a_copy_of_what_a_broadcast_map_holds_can_be_changed(copies: Callable[[Any], Any]) -> None:
+    maps = read_only({"limits": {"a": {"v": 5}}})
+    copied = copies(maps["limits"]["a"])
+    copied["v"] = 7
+    assert (copied, maps["limits"]["a"]) == ({"v": 7}, {"v": 5})

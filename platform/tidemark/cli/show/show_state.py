@@ -87,7 +87,7 @@ def show(
     if not operator.windows and (elements or keyed):
         raise click.UsageError(f"--{chosen[0]}: {uid!r}, of kind {operator.kind}, has no windows; leave it out")
     condition = " AND ".join([*([f"({where})"] if where else []), *(_is_key(each, operator.keys) for each in keys)]) or None
-    rows = _rows(found, uid, kind=named or (chosen[0] if chosen else "main"), where=condition, limit=limit, master=master)
+    rows = _rows(found, uid, kind=chosen[0] if chosen else None, named=named, where=condition, limit=limit, master=master)
     if as_json:
         for row in rows:
             click.echo(json.dumps(_plain(row)))
@@ -104,7 +104,9 @@ def table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cut)
 
 
-def _rows(found: StoredState, uid: str, *, kind: str, where: str | None, limit: int, master: str) -> list[dict[str, object]]:
+def _rows(
+    found: StoredState, uid: str, *, kind: str | None, named: str | None, where: str | None, limit: int, master: str
+) -> list[dict[str, object]]:
     from tidemark.spark.env.session import build_session
     from tidemark.spark.state_api.state_processor import first_rows
 
@@ -114,17 +116,18 @@ def _rows(found: StoredState, uid: str, *, kind: str, where: str | None, limit: 
     # Spark's default is 200 partitions; a job's state has no more keys than this machine can sort.
     spark.conf.set("spark.sql.shuffle.partitions", str(spark.sparkContext.defaultParallelism))
     read = {"elements": found.read_elements, "keyed": found.read_keyed, "timers": found.timers}
-    rows = read[kind](uid, spark) if kind in read else _table(found.tables(uid, spark), uid, kind)
+    rows = read[kind](uid, spark) if kind in read else _table(found.tables(uid, spark), uid, named or kind)
     return first_rows(rows, where=where, limit=limit)
 
 
-def _table(tables: Mapping[str, DataFrame], uid: str, kind: str) -> DataFrame:
-    if kind != "main" and kind not in tables:
-        raise click.ClickException(f"{uid} has no {kind} table; it has: {', '.join(tables)}")
+def _table(tables: Mapping[str, DataFrame], uid: str, name: str | None) -> DataFrame:
+    """Return a table of an operator, the main one without a name."""
     main, *others = tables
-    if kind == "main" and others:
+    if name is not None and name not in tables:
+        raise click.ClickException(f"{uid} has no {name} table; it has: {', '.join(tables)}")
+    if name is None and others:
         click.echo(f"this is the table {main!r}; --table shows others: {', '.join(others)}", err=True)
-    return tables[main if kind == "main" else kind]
+    return tables[name or main]
 
 
 def _is_key(given: str, keys: Sequence[str]) -> str:

@@ -116,13 +116,15 @@ def main(arguments: list[str]) -> int:
             )
         root = JobStore.open(given.store)
         record = stored_epoch(root, given.of, given.against)
+        # An upgrade that goes back reverts the places first; after a restore, which does not, the start compares with the newest epoch.
+        outputs = check_outputs(job, record, newest_epoch(root, given.job), reverted=given.against != HEAD)
         found = check_compatibility(
             record,
             job,
             uids=maps.uids,
             columns=maps.columns,
             allow_non_restored_state=maps.allow_non_restored_state,
-            outputs=check_outputs(job, record, newest_epoch(root, given.job)),
+            outputs=outputs,
         )
     except TidemarkError as error:
         sys.stdout.write(f"{_MARK}{json.dumps(redacted(str(error)))}\n")

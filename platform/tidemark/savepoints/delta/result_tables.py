@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,6 +24,7 @@ from tidemark.savepoints.database.fit import check_database_table
 from tidemark.savepoints.delta.row_key_changes import row_key_change, with_finding
 from tidemark.savepoints.delta.table_versions import commits_back, open_table
 from tidemark.savepoints.iceberg.fit import check_iceberg
+from tidemark.savepoints.model.rewind_journal import IDENTITY
 from tidemark.savepoints.model.stored_types import stored_columns, type_of_ddl
 from tidemark.savepoints.model.table_columns import Columns, Stored, column_findings
 from tidemark.savepoints.model.table_features import unsupported_features
@@ -32,7 +33,7 @@ from tidemark.savepoints.postgres.dialect import POSTGRES
 from tidemark.savepoints.sql_table.dialects import dialect_of
 from tidemark.state.delta.delta_tags import CREATED, JOB, MAINTENANCE
 from tidemark.state.log.parquet_files import parquet_schema
-from tidemark.state.log.records import EpochRecord
+from tidemark.state.log.records import EpochRecord, OutputRecord
 from tidemark.state.store.store import JobStore
 
 _OTHER_TABLE: Final = "write to another path, or change the table's columns to match the output's"
@@ -55,7 +56,7 @@ class ParquetColumns:
 
 
 def check_outputs(
-    job: Job, record: EpochRecord, head: EpochRecord | None = None, known: Mapping[str, Columns] | None = None
+    job: Job, record: EpochRecord, head: EpochRecord | None = None, known: Mapping[str, Columns] | None = None, *, reverted: bool = False
 ) -> tuple[OutputVerdict, ...]:
     """Return whether the rows of a job's outputs fit the tables and folders at their places; outputs with empty places are omitted.
 
@@ -64,20 +65,33 @@ def check_outputs(
         record: the epoch that it resumes from.
         head: the job's newest epoch. Both records show which places its outputs have had.
         known: columns of outputs, by name, where Spark has inferred them; else those that the graph is certain of.
+        reverted: whether the places will be as they were at the record's epoch, so that later rows do not matter.
     """
     records = [each for each in (head, record) if each is not None and each.job == job.name]
     found = []
     for name, output in job.outputs.items():
         place, keys = _place_and_keys(output.sink)
-        before = next((each.outputs[name] for each in records if has_written_to(each, name, place)), None)
+        own = any(has_written_to(each, name, place) for each in records)
+        before = _written_by_keys([each for each in records if not reverted or each is record], place)
         wanted = (known or {}).get(name) or columns_of(output)
-        verdict = _check_place(name, output.sink, wanted, job=job.name, own=before is not None)
+        verdict = _check_place(name, output.sink, wanted, job=job.name, own=own)
         changed = row_key_change(before, keys) if before is not None else None
         if verdict is None and changed is not None and isinstance(output.sink, KafkaSpec):
             verdict = OutputVerdict(name, output.sink.kind, place, "compatible")
         if verdict is not None:
             found.append(verdict if changed is None else with_finding(verdict, changed))
     return tuple(found)
+
+
+def _written_by_keys(records: Sequence[EpochRecord], place: str) -> OutputRecord | None:
+    """Return the output, under any name, whose upserted rows are at a place, by the first record that knows; None if none does."""
+    for record in records:
+        # A rewind reverts places with the totals; any other restore leaves them with later rows.
+        kept = record.restored is not None and not record.restored.identity.startswith(IDENTITY)
+        for name, output in record.outputs.items():
+            if output.row_keys and output.location == place and (kept or record.totals["outputs"].get(name, 0) > 0):
+                return output
+    return None
 
 
 def _place_and_keys(sink: SinkSpec) -> tuple[str, tuple[str, ...]]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tidemark.savepoints.model.verdict import Finding, OutputVerdict
 from tidemark.state.log.records import OutputRecord
 
-_FIX = "keep the previous keys, or write to another path or table and read the input again"
+_FIX = "keep the previous keys, go back to a savepoint before them (tidemark upgrade --from), or write to another path, table or topic"
 
 
 def row_key_change(stored: OutputRecord, keys: Sequence[str]) -> Finding | None:
@@ -21,7 +21,9 @@ def row_key_change(stored: OutputRecord, keys: Sequence[str]) -> Finding | None:
         keys: of the output, empty where all rows are added.
     """
     then = stored.row_keys
-    if not then or set(then) == set(keys):
+    # In a topic the order of the columns is part of each record's key.
+    same = then == tuple(keys) if stored.sink == "kafka" else set(then) == set(keys)
+    if not then or same:
         return None
     if not keys:
         what = f"rows are appended from now on, and were upserted by {', '.join(then)} before"

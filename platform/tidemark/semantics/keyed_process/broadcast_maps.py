@@ -20,6 +20,10 @@ class _ReadOnly(dict[Any, Any]):
     __setitem__ = __delitem__ = __ior__ = _refuse
     clear = pop = popitem = setdefault = update = _refuse
 
+    def __reduce__(self) -> tuple[type[dict[Any, Any]], tuple[dict[Any, Any]]]:
+        """Return how a copy is made, which can be changed."""
+        return dict, (dict(self),)
+
 
 class _ByName(_ReadOnly):
     """The maps by the names of their streams."""

@@ -314,7 +314,7 @@ def copied(value: Any) -> Any:  # noqa: ANN401
     if type(value) is tuple:
         # An entry of a map, which is a list of keys and values.
         return tuple(copied(item) for item in value)
-    if type(value) is dict:
+    if isinstance(value, dict):
         return {name: item if type(item) in _PLAIN else copied(item) for name, item in value.items()}
     return value
 
