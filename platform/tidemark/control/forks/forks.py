@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import replace
@@ -199,7 +198,7 @@ def _earlier(store: JobStore, head: EpochRecord, fork: EpochRecord, output: str)
     table = open_table(output, now.location)
     if version is None or version.location != now.location or table is None or version.table not in (None, str(table.metadata().id)):
         return None
-    return Earlier(version.version, upserted="keys" in now.options)
+    return Earlier(version.version, upserted=bool(now.row_keys))
 
 
 def _record(store: JobStore, job: str) -> EpochRecord:
@@ -242,9 +241,8 @@ def _too_early(job: str, what: str) -> NotReachedError:
 
 def _keys(record: EpochRecord, output: str, location: str) -> tuple[str, ...]:
     """Return the key columns of an output: those of an upsert, or a window's keys, bounds and pane."""
-    options = record.outputs[output].options
-    if "keys" in options:
-        return tuple(json.loads(options["keys"]))
+    if row_keys := record.outputs[output].row_keys:
+        return row_keys
     table = open_table(output, location)
     columns = [field.name for field in table.schema().fields] if table is not None else []
     if BOUNDS[0] not in columns:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tidemark.errors import ColumnError, ExpressionError
@@ -32,6 +32,12 @@ def check_keys(keys: Keys, schema: Schema | None, place: str, *, uid: str | None
         kind = type_of(parsed, schema)
         if kind is not None and "MAP<" in kind:
             raise ExpressionError(f"{site.of(expression)} is of type {kind}, and maps are no keys", fix=NO_MAP_KEYS, uid=uid, place=place)
+
+
+def named_as_key(names: Iterable[str], keys: Keys) -> str | None:
+    """Return the first of some names that a key has, too, in any case of its letters; None where none has."""
+    taken = {name.lower() for name, _ in keys}
+    return next((name for name in names if name.lower() in taken), None)
 
 
 def typed(columns: Keys, given: Schema | None) -> list[SchemaColumn]:

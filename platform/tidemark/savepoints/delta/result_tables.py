@@ -74,7 +74,7 @@ def check_outputs(
         own = any(has_written_to(each, name, place) for each in records)
         before = _written_by_keys([each for each in records if not reverted or each is record], place)
         wanted = (known or {}).get(name) or columns_of(output)
-        verdict = _check_place(name, output.sink, wanted, job=job.name, own=own)
+        verdict = _check_place(name, output.sink, place, wanted, job=job.name, own=own)
         changed = row_key_change(before, keys) if before is not None else None
         if verdict is None and changed is not None and isinstance(output.sink, KafkaSpec):
             verdict = OutputVerdict(name, output.sink.kind, place, "compatible")
@@ -105,13 +105,13 @@ def _place_and_keys(sink: SinkSpec) -> tuple[str, tuple[str, ...]]:
     return "", ()
 
 
-def _check_place(name: str, sink: SinkSpec, wanted: Columns | None, *, job: str, own: bool) -> OutputVerdict | None:
+def _check_place(name: str, sink: SinkSpec, place: str, wanted: Columns | None, *, job: str, own: bool) -> OutputVerdict | None:
     """Return whether rows fit what is at an output's place; None where there is nothing, or where nothing has columns."""
     match sink:
-        case DeltaSpec(path, mode, keys):
-            return _delta(name, str(Location.parse(path)), wanted, keys=keys if mode != "append" else None, own=own, job=job)
-        case ParquetSpec(path):
-            return _parquet(name, str(Location.parse(path)), wanted)
+        case DeltaSpec(_, mode, keys):
+            return _delta(name, place, wanted, keys=keys if mode != "append" else None, own=own, job=job)
+        case ParquetSpec():
+            return _parquet(name, place, wanted)
         case PostgresSpec():
             return check_database_table(name, sink, POSTGRES, wanted, job=job)
         case SqlTableSpec(table):

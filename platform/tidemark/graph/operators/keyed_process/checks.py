@@ -9,6 +9,7 @@ from tidemark.graph.expressions.function_checks import check_takes
 from tidemark.graph.model.schema import Schema
 from tidemark.graph.operators.emitting import check_emitted
 from tidemark.graph.operators.keyed_process.node import PROCESS_BATCH, KeyedProcessNode
+from tidemark.graph.operators.keys import named_as_key
 
 _FIX = "give it process(self, element, ctx), or pass a function of the element and the context"
 
@@ -53,8 +54,7 @@ def _check_function(node: KeyedProcessNode) -> None:
 
 def _check_state_names(node: KeyedProcessNode) -> None:
     """Check that no state is named as a key: tables of state have a column for each key and each state."""
-    keys = {name.lower() for name, _ in node.keys}
-    taken = next((name for name, _ in node.states if name.lower() in keys), None)
+    taken = named_as_key((name for name, _ in node.states), node.keys)
     if taken is not None:
         raise DefinitionError(
             f"process has the state {taken!r}, and a key has this name: a table of its state would have two such columns",

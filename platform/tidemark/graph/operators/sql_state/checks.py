@@ -8,7 +8,7 @@ from tidemark.errors import ColumnError, DefinitionError, ExpressionError, Inval
 from tidemark.graph.expressions.expression_types import keeps_type, type_of
 from tidemark.graph.expressions.expressions import Site, check_columns, column_names, parse_row_expression
 from tidemark.graph.model.schema import Schema
-from tidemark.graph.operators.keys import check_keys
+from tidemark.graph.operators.keys import check_keys, named_as_key
 from tidemark.graph.operators.sql_state.expressions import NEW, names_read, seen_by_results, seen_by_updates
 from tidemark.graph.operators.sql_state.node import SqlStateNode, StateField
 
@@ -43,8 +43,7 @@ def check_sql_state(node: SqlStateNode, given: Schema | None) -> None:
 
 
 def _check_reduced(node: SqlStateNode) -> None:
-    keys = {name.lower() for name, _ in node.keys}
-    twice = next((field.name for field in node.fields if field.name.lower() in keys), None)
+    twice = named_as_key((field.name for field in node.fields), node.keys)
     if twice is not None:
         raise InvalidNameError(
             f"reduce makes a column {twice!r}, but the result has the key of that name already",

@@ -21,7 +21,7 @@ from tidemark.graph.model.nodes import VALID_FROM, VALID_TO
 from tidemark.spark.columns.expressions import POSITION, TIME, quoted, visible_of
 from tidemark.spark.columns.replaced_sessions import entries_of
 from tidemark.state.log.parquet_files import ParquetSummary
-from tidemark.state.log.records import ROW_KEYS
+from tidemark.state.log.records import ROW_KEYS, row_keys_option
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -71,7 +71,7 @@ class Upsert:
         """The options of an output's record: enough to publish it, however the job changes."""
         listed = {} if self.listed == REPLACES else {_LISTED: self.listed}
         follows = {_FOLLOWS: "changelog"} if self.follows else {}
-        return {_MODE: self.mode, ROW_KEYS: json.dumps(list(self.keys)), **listed, **follows}
+        return {_MODE: self.mode, **row_keys_option(self.keys), **listed, **follows}
 
     def replaced_by(self, schema: T.StructType) -> str | None:
         """Return SQL of the sessions that a row of this type replaces, by their bounds; None where rows name none or keys have no start."""
