@@ -55,11 +55,11 @@ class Upsert:
 
     @classmethod
     def of_options(cls, options: Mapping[str, str]) -> Upsert | None:
-        """Return the upsert in an output record's options, None where all rows are appended."""
+        """Return the upsert in an output record's options, None where all rows are appended; one without keys has one row at most."""
         mode = options.get(_MODE)
         if mode not in {"upsert", "scd2"}:
             return None
-        return cls(tuple(json.loads(options[ROW_KEYS])), options.get(_LISTED, REPLACES), mode == "scd2", _FOLLOWS in options)
+        return cls(tuple(json.loads(options.get(ROW_KEYS, "[]"))), options.get(_LISTED, REPLACES), mode == "scd2", _FOLLOWS in options)
 
     @property
     def mode(self) -> str:
