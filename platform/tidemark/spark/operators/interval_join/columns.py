@@ -136,23 +136,35 @@ class ResultColumns:
         right = [] if self.node.one_sided else self.sides["right"].names
         return result_columns(self.node.on, self.sides["left"].names, right, one_sided=self.node.one_sided)
 
-    def of(self, *present: Side) -> list[str]:
-        """Return SQL of the columns of results from a join of both sides, or from the rows of one."""
-        return [*self.values(*present), f"{newest_time(present)} AS {TIME}"]
+    def of(self, *present: Side, alone: Sequence[Side] = SIDES) -> list[str]:
+        """Return SQL of the columns of results from a join of both sides, or from the rows of one.
 
-    def values(self, *present: Side) -> list[str]:
+        Args:
+            present: the sides whose rows the join has.
+            alone: of these, the sides of which some rows have no partner.
+        """
+        return [*self.values(*present, alone=alone), f"{newest_time(present)} AS {TIME}"]
+
+    def values(self, *present: Side, alone: Sequence[Side] = SIDES) -> list[str]:
         """Return the same without the time of results."""
-        return [f"{self._value(each, present)} AS {quoted(each.name)}" for each in self.columns]
+        return [f"{self._value(each, present, alone)} AS {quoted(each.name)}" for each in self.columns]
 
-    def _value(self, each: ResultColumn, present: Sequence[Side]) -> str:
-        if each.left is not None and each.right is not None and len(present) > 1:
-            # Of an outer join, a row has one side only.
-            return f"coalesce({quoted(self.sides['left'].stored(each.left))}, {quoted(self.sides['right'].stored(each.right))})"
-        if each.left is not None and "left" in present:
-            return quoted(self.sides["left"].stored(each.left))
-        if each.right is not None and "right" in present:
-            return quoted(self.sides["right"].stored(each.right))
-        return f"CAST(NULL AS {ddl_of(self.type_of(each))})"
+    def _value(self, each: ResultColumn, present: Sequence[Side], alone: Sequence[Side]) -> str:
+        names: dict[Side, str | None] = {"left": each.left, "right": each.right}
+        found = [self._of_side(side, name) for side, name in names.items() if name is not None and side in present]
+        if len(found) > 1 and "right" in alone:
+            return f"coalesce({', '.join(found)})"
+        return found[0] if found else f"CAST(NULL AS {ddl_of(self.type_of(each))})"
+
+    def _of_side(self, side: Side, name: str) -> str:
+        """Return SQL of a column of a side's stream; of one that the key is, the key, which the join has anyway."""
+        key = self._keys.get(name.lower())
+        return quoted(self.sides[side].stored(name) if key is None else side_column(side, key_column(key)))
+
+    @cached_property
+    def _keys(self) -> Mapping[str, str]:
+        """The names of keys by the columns, in small letters, that they are on both sides."""
+        return {key.column.lower(): key.name for key in self.node.on if key.column is not None}
 
     def type_of(self, each: ResultColumn) -> T.DataType:
         """Return the type of a column."""

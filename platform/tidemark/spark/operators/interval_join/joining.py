@@ -102,7 +102,7 @@ class EpochJoin:
             return None
         whole = self._whole(parts)
         parts = parts if whole is None else [whole]
-        shape = [f"{part.kind} {part.side} {len(part.scans)}" for part in parts]
+        shape = [" ".join([part.kind, part.side, str(len(part.scans)), *part.alone]) for part in parts]
         return results_of(
             lambda numbers: [self._frame(part, numbers) for part in parts],
             self._result_columns,
@@ -127,13 +127,13 @@ class EpochJoin:
         if other is None:
             raise ValueError(f"{part.kind} without partners")
         if part.kind == "whole":
-            return self._both(part, one, other, numbers).selectExpr(*self._result_columns.of("left", "right"))
+            return self._both(part, one, other, numbers).selectExpr(*self._result_columns.of("left", "right", alone=part.alone))
         if part.kind == "first":
             return self._alone_results(self._first(part, one, other), part.side)
         if part.kind == "semi":
             return self._alone_results(self._joined(one, other, "left_semi", ["left"]), "left")
         made = self._joined(one, other, "inner", ["left", "right"])
-        return made.selectExpr(*self._result_columns.of("left", "right"))
+        return made.selectExpr(*self._result_columns.of("left", "right", alone=()))
 
     @property
     def _result_columns(self) -> ResultColumns:
