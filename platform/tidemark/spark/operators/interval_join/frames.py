@@ -127,7 +127,16 @@ class IntervalJoinFrames:
         last = runtime_literals(watermark - self.rule.reach(side))[0]
         return rows.observe(observation, F.expr(f"min(CASE WHEN {START} > {last} THEN {START} END) AS least"))
 
-    def joined(self, one: Operand, other: Operand, how: str, columns: Mapping[Side, SideColumns], *, rows_of: Sequence[Side]) -> DataFrame:
+    def joined(
+        self,
+        one: Operand,
+        other: Operand,
+        how: str,
+        columns: Mapping[Side, SideColumns],
+        *,
+        rows_of: Sequence[Side],
+        hashed: bool = False,
+    ) -> DataFrame:
         """Return the join of elements of both sides.
 
         Args:
@@ -136,6 +145,7 @@ class IntervalJoinFrames:
             how: ``inner``, ``left_semi``, ``left_anti`` or ``left_outer``, of ``one``; ``full_outer`` where they are not ``in_buckets``.
             columns: of both sides.
             rows_of: the sides whose columns of the stream are needed.
+            hashed: whether each task looks partners up in a hash table of its part of ``other``, and does not sort both sides.
         """
         frames = {each.side: columns[each.side].joined(each.rows, with_row=each.side in rows_of) for each in (one, other)}
         condition = self.met
@@ -149,7 +159,7 @@ class IntervalJoinFrames:
         made = (
             one_task(frames[one.side], frames[other.side], condition, how, absent=side_column(other.side, EPOCH))
             if (one.few and other.few)
-            else frames[one.side].join(frames[other.side], F.expr(condition), how)
+            else frames[one.side].join(frames[other.side].hint("shuffle_hash") if hashed else frames[other.side], F.expr(condition), how)
         )
         return made.drop(f"{BUCKET}_one", f"{BUCKET}_other")
 

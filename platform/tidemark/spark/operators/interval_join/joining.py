@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import pyarrow.compute as pc
 from pyspark.sql import Observation
@@ -22,6 +22,13 @@ from tidemark.state.log.records import StateFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+HASHED_ROWS: Final = 1_000_000
+HASHED_BYTES: Final = 32 << 20
+"""Up to so many elements of one side, and bytes of their files, are put into hash tables, even where all have one key and are in one."""
+
+HASHED_SHARE: Final = 4
+"""Elements that are so many times fewer than the other side's are left to Spark, which may send all of them to every task."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,12 @@ class JoinPart:
     def files(self, side: Side) -> Sequence[StateFile]:
         """The files of a side's elements, without ``earlier``."""
         return self.one if side == self.side else self.other
+
+    @property
+    def hashed(self) -> bool:
+        """Whether partners are looked up in hash tables, which Spark does not write to disk as what it sorts."""
+        one, other = (sum(file.rows for file in files) for files in (self.one, self.other))
+        return one <= HASHED_SHARE * other and other <= HASHED_ROWS and sum(file.bytes for file in self.other) <= HASHED_BYTES
 
     @property
     def scans(self) -> list[Sequence[StateFile]]:
@@ -215,7 +228,9 @@ class EpochJoin:
     def _both(self, part: JoinPart, one: Operand, other: Operand, numbers: Sequence[int]) -> DataFrame:
         """Return pairs of which at least one element is of this epoch, and the elements that are gone without a partner."""
         how = ("inner", "left_outer", "full_outer")[len(part.alone)]
-        return self._frames.of_epoch(self._joined(self._needed(one, numbers[0]), self._needed(other, numbers[0]), how, SIDES), numbers)
+        one, other = (self._needed(each, numbers[0]) for each in (one, other))
+        hashed = len(part.alone) == 1 and part.hashed
+        return self._frames.of_epoch(self._frames.joined(one, other, how, self._columns, rows_of=SIDES, hashed=hashed), numbers)
 
     def _needed(self, operand: Operand, epoch: int) -> Operand:
         """Return the elements of this epoch, and those that were needed after the epoch before."""
