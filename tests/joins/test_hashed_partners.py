@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tidemark.semantics.joins.interval import Side
 from tidemark.spark.operators.interval_join.joining import HASHED_BYTES, HASHED_ROWS, JoinPart
 from tidemark.state.log.records import StateFile
 
@@ -27,3 +28,8 @@ def file(rows: int, size: int = 1_000) -> StateFile:
 )
 def test_partners_are_hashed_up_to_a_size(*, one: list[StateFile], other: list[StateFile], hashed: bool) -> None:
     assert JoinPart("whole", "left", one, other, alone=("left",)).hashed is hashed
+
+
+@pytest.mark.parametrize("alone", [(), ("left", "right")], ids=["inner", "full"])
+def test_other_joins_are_left_to_spark(alone: tuple[Side, ...]) -> None:
+    assert not JoinPart("whole", "left", [file(1_000)], [file(1_000)], alone=alone).hashed

@@ -95,8 +95,13 @@ ROW_KEYS: Final = "keys"
 
 
 def row_keys_option(keys: Sequence[str]) -> dict[str, str]:
-    """Return the option with the columns by which rows of an output replace older ones; none where all are added."""
+    """Return the option with the columns by which rows of an output replace older ones; none where there are no such columns."""
     return {ROW_KEYS: json.dumps(list(keys))} if keys else {}
+
+
+def row_keys_of(options: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the columns that ``row_keys_option`` stored; empty where it stored none."""
+    return tuple(json.loads(options.get(ROW_KEYS, "[]")))
 
 
 @dataclass(frozen=True)
@@ -124,7 +129,7 @@ class OutputRecord:
 
         It is not known of topics, and after an epoch without rows, in records of earlier releases.
         """
-        return tuple(json.loads(self.options.get(ROW_KEYS, "[]")))
+        return row_keys_of(self.options)
 
 
 @dataclass(frozen=True)

@@ -156,10 +156,12 @@ class IntervalJoinFrames:
             both = f"sequence(({low}) DIV {bucket}L, ({high}) DIV {bucket}L)"
             frames[other.side] = frames[other.side].withColumn(f"{BUCKET}_other", F.expr(f"explode({both})"))
             condition = f"{BUCKET}_one = {BUCKET}_other AND {condition}"
+        if hashed:
+            frames[other.side] = frames[other.side].hint("shuffle_hash")
         made = (
             one_task(frames[one.side], frames[other.side], condition, how, absent=side_column(other.side, EPOCH))
             if (one.few and other.few)
-            else frames[one.side].join(frames[other.side].hint("shuffle_hash") if hashed else frames[other.side], F.expr(condition), how)
+            else frames[one.side].join(frames[other.side], F.expr(condition), how)
         )
         return made.drop(f"{BUCKET}_one", f"{BUCKET}_other")
 

@@ -58,7 +58,9 @@ class JoinPart:
 
     @property
     def hashed(self) -> bool:
-        """Whether partners are looked up in hash tables, which Spark does not write to disk as what it sorts."""
+        """Whether elements of one side, the only one with some alone, look partners up in hash tables, which Spark never writes to disk."""
+        if len(self.alone) != 1:
+            return False
         one, other = (sum(file.rows for file in files) for files in (self.one, self.other))
         return one <= HASHED_SHARE * other and other <= HASHED_ROWS and sum(file.bytes for file in self.other) <= HASHED_BYTES
 
@@ -229,8 +231,7 @@ class EpochJoin:
         """Return pairs of which at least one element is of this epoch, and the elements that are gone without a partner."""
         how = ("inner", "left_outer", "full_outer")[len(part.alone)]
         one, other = (self._needed(each, numbers[0]) for each in (one, other))
-        hashed = len(part.alone) == 1 and part.hashed
-        return self._frames.of_epoch(self._frames.joined(one, other, how, self._columns, rows_of=SIDES, hashed=hashed), numbers)
+        return self._frames.of_epoch(self._frames.joined(one, other, how, self._columns, rows_of=SIDES, hashed=part.hashed), numbers)
 
     def _needed(self, operand: Operand, epoch: int) -> Operand:
         """Return the elements of this epoch, and those that were needed after the epoch before."""

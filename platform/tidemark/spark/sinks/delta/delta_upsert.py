@@ -21,7 +21,7 @@ from tidemark.graph.model.nodes import VALID_FROM, VALID_TO
 from tidemark.spark.columns.expressions import POSITION, TIME, quoted, visible_of
 from tidemark.spark.columns.replaced_sessions import entries_of
 from tidemark.state.log.parquet_files import ParquetSummary
-from tidemark.state.log.records import ROW_KEYS, row_keys_option
+from tidemark.state.log.records import row_keys_of, row_keys_option
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -59,7 +59,7 @@ class Upsert:
         mode = options.get(_MODE)
         if mode not in {"upsert", "scd2"}:
             return None
-        return cls(tuple(json.loads(options.get(ROW_KEYS, "[]"))), options.get(_LISTED, REPLACES), mode == "scd2", _FOLLOWS in options)
+        return cls(row_keys_of(options), options.get(_LISTED, REPLACES), mode == "scd2", _FOLLOWS in options)
 
     @property
     def mode(self) -> str:
