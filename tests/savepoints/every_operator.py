@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 FILES = 3
-"""Files of each source; an epoch reads one of each, and one more ends the input."""
+"""Files of each source, unless there are fewer; an epoch reads one of each, and one more ends the input."""
 
 SCHEMA = "k STRING, s STRING, t BIGINT, g BIGINT, v INT"
 TOLD = "vs ARRAY<INT>, calls_of_window BIGINT, calls_of_key BIGINT"
 
 
-def land(folder: Path, *, unique: bool = False) -> None:
-    """Write the sources' files below a folder: elements that drift on, some of them late, some malformed, some before 1970.
+def land(folder: Path, *, files: int = FILES, unique: bool = False) -> None:
+    """Write files of the sources below a folder: elements that drift on, some of them late, some malformed, some before 1970.
 
     With ``unique`` no two elements of a source have one time, so that their order does not depend on where the files lie.
     """
@@ -34,7 +34,7 @@ def land(folder: Path, *, unique: bool = False) -> None:
     for source, rows in (("rides", 40), ("taps", 10)):
         (folder / source).mkdir(parents=True)
         taken: set[int] = set()
-        for epoch in range(FILES):
+        for epoch in range(files):
             found = [_row(random, epoch, taken if unique else set()) for _ in range(rows)]
             if source == "rides":
                 found[epoch]["t"] = None

@@ -45,11 +45,15 @@ class Ran:
 
 @dataclass(frozen=True)
 class OperatorRuns:
-    """Runs jobs on the files in ``landing``; ``store`` and tables lie below ``folder``. Other outputs than these are left out."""
+    """Runs jobs on the files in ``landing``; ``store`` and tables lie below ``folder``. Other outputs than these are left out.
+
+    ``clock`` is the processing time of each epoch, from ``NOW`` on.
+    """
 
     spark: SparkSession
     folder: Path
     outputs: Collection[str] | None = None
+    clock: Sequence[int] = CLOCK
 
     @property
     def landing(self) -> Path:
@@ -96,13 +100,13 @@ class OperatorRuns:
             max_epochs: stop after so many epochs.
         """
         job, memory = self.job(name)
-        clock = ManualClock(NOW + CLOCK[first])
+        clock = ManualClock(NOW + self.clock[first])
         seen: list[Rows] = []
         partitions = cycle(turns)
 
         def after(_: EpochProgress) -> None:
             seen.append({output: as_texts(rows) for output, rows in memory.take().items()})
-            clock.set(NOW + CLOCK[min(first + len(seen), len(CLOCK) - 1)])
+            clock.set(NOW + self.clock[min(first + len(seen), len(self.clock) - 1)])
 
         result = tm.run(
             job,
@@ -131,6 +135,19 @@ class OperatorRuns:
 def ways_of(stream: tm.Stream) -> set[tuple[str, type]]:
     """Return the kinds of the operators that a stream comes from, each with what runs it."""
     return {(node.KIND, type(runtime_of(node))) for node in operators_of(stream)}
+
+
+def covering(streams: Mapping[str, tm.Stream], first: Collection[str]) -> list[str]:
+    """Return few outputs, the ``first`` ones among them, that together have each kind of operator, run in each way that it is run."""
+    shown = {output: ways_of(streams[output]) for output in first}
+    for output, stream in streams.items():
+        if not ways_of(stream) <= set().union(*shown.values()):
+            shown[output] = ways_of(stream)
+    for output in [*shown]:
+        # What was taken first may be part of what came later.
+        if output not in first and shown[output] <= set().union(*(ways for name, ways in shown.items() if name != output)):
+            del shown[output]
+    return [*shown]
 
 
 def operators_of(stream: tm.Stream) -> list[StatefulNode]:

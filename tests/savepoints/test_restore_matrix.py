@@ -1,4 +1,4 @@
-"""Every kind of operator, resumed from every epoch at 1, 2 and 7 partitions, its files merged between: the tables are those of one run."""
+"""Every kind of operator, resumed from every epoch at 1 and 7 partitions, its files merged between: the tables are those of one run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 
 import tidemark as tm
 from tests.savepoints.every_operator import FILES, land, streams_of
-from tests.savepoints.operator_runs import TABLES, OperatorRuns, Rows, require_rest, ways_of
+from tests.savepoints.operator_runs import CLOCK, TABLES, OperatorRuns, Rows, covering, require_rest
 from tests.seeds import PROFILE
 from tidemark.graph.model.nodes import Node, StatefulNode
 from tidemark.graph.operators.registry import keeps_state
@@ -50,11 +50,22 @@ class Resumption:
     undisturbed: bool = False
 
 
+READ = FILES if PROFILE == "long" else 2
+"""Files of each source: with one more the operators have state of more files, and do nothing else."""
+
+TIMES = CLOCK if PROFILE == "long" else (0, 1_500, 3_900)
+"""Processing time of each epoch: two of them close windows of a second."""
+
 RESUMPTIONS = (
-    # Each from what the one before has left, and one epoch long: what two epochs do, each does for itself.
-    (Resumption(0, (7,)), Resumption(1, (1,), job="fork"), Resumption(2, (2,), of="fork", job="fork-of-fork"))
+    # The second from what the first has left, and one epoch long: what two epochs do, each does for itself.
+    (Resumption(0, (7,)), Resumption(1, (1,), job="fork"))
     if PROFILE != "long"
-    else (Resumption(0, (7, 1, 2)), Resumption(1, (1, 7), job="fork", undisturbed=True), Resumption(2, (7,)))
+    else (
+        Resumption(0, (7, 1, 2)),
+        Resumption(1, (1, 7), job="fork", undisturbed=True),
+        Resumption(2, (2,), of="fork", job="fork-of-fork"),
+        Resumption(2, (7,)),
+    )
 )
 """From each epoch, to the end of the input in the long profile. The undisturbed run has two partitions."""
 
@@ -94,13 +105,8 @@ def outputs_shown() -> list[str] | None:
     """Return outputs that together have each kind of operator, run in each way that it is run; in the long profile None for all."""
     if PROFILE == "long":
         return None
-    streams = streams_of(Path("landing"))
     # The interval join whose state lasts for long enough that files of it are merged.
-    shown = {output: ways_of(streams[output]) for output in (*TABLES, "alike")}
-    for output, stream in streams.items():
-        if not ways_of(stream) <= set().union(*shown.values()):
-            shown[output] = ways_of(stream)
-    return [*shown]
+    return covering(streams_of(Path("landing")), (*TABLES, "alike"))
 
 
 def merging(patch: pytest.MonkeyPatch) -> Counter[str]:
@@ -129,10 +135,10 @@ def merging(patch: pytest.MonkeyPatch) -> Counter[str]:
 @pytest.mark.timeout(1_800)
 def test_resumed_from_any_epoch_at_any_parallelism(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     merges = merging(monkeypatch)
-    runs = OperatorRuns(spark, tmp_path, outputs_shown())
-    land(runs.landing)
+    runs = OperatorRuns(spark, tmp_path, outputs_shown(), TIMES)
+    land(runs.landing, files=READ)
     undisturbed = runs.run(JOB)
-    assert len(undisturbed.epochs) == FILES + 1
+    assert len(undisturbed.epochs) == READ + 1
     require_enough_to_see(undisturbed.epochs)
     tables = tables_by_epoch(runs)
     restored: Counter[str] = Counter(dict.fromkeys(stateful(runs), 0))
@@ -156,7 +162,7 @@ def test_resumed_from_any_epoch_at_any_parallelism(spark: SparkSession, tmp_path
         for number, rows in enumerate(found.epochs, step.epoch + 1):
             require_same(rows, undisturbed.epochs[number], f"epoch {number}, {where}")
     # Otherwise little would be shown: state of every operator was restored time and again, and files of every kind were merged.
-    assert [step.epoch for step in RESUMPTIONS] == list(range(FILES))
+    assert {step.epoch for step in RESUMPTIONS} == set(range(READ))
     assert min(restored.values()) >= 2, restored
     assert all(0 < merges_before[module] < merges[module] for module in merges), (merges_before, merges)
 
@@ -170,7 +176,7 @@ def tables_by_epoch(runs: OperatorRuns) -> list[Rows]:
     """Return the rows of the job's tables after each epoch; all of them have some in the end."""
     store = tm.savepoints_of(JOB, store=runs.store)
     found = []
-    for epoch in range(FILES + 1):
+    for epoch in range(READ + 1):
         versions = {name: table.version for name, table in store.take(f"after-{epoch}", epoch=epoch).info.tables.items()}
         found.append(runs.rows_of_tables(JOB, versions))
     assert all(found[-1].values()), found[-1]
