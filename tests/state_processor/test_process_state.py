@@ -97,6 +97,14 @@ def test_the_tables_and_the_command(spark: SparkSession, tmp_path: Path) -> None
     assert line.split()[:6] == ["watch", "states", "broadcast_process", "k", "total,", "recent"]
 
 
+@pytest.fixture(scope="module")
+def store(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the store of the job after one epoch."""
+    found = tmp_path_factory.mktemp("store")
+    tm.run(job_of(found, epochs=1), spark=spark, clock=ManualClock(1_700_000_000_000), handle_signals=False)
+    return found
+
+
 @pytest.mark.parametrize(
     ("more", "says"),
     [
@@ -109,9 +117,8 @@ def test_the_tables_and_the_command(spark: SparkSession, tmp_path: Path) -> None
         (("watch", "--elements"), "has no windows"),
     ],
 )
-def test_what_there_is_not(spark: SparkSession, tmp_path: Path, more: tuple[str, ...], says: str) -> None:
-    tm.run(job_of(tmp_path, epochs=1), spark=spark, clock=ManualClock(1_700_000_000_000), handle_signals=False)
-    done = CliRunner().invoke(main, ["state", "show", "job", *more, "--store", str(tmp_path)])
+def test_what_there_is_not(store: Path, more: tuple[str, ...], says: str) -> None:
+    done = CliRunner().invoke(main, ["state", "show", "job", *more, "--store", str(store)])
     assert done.exit_code != 0
     assert says in " ".join(str(done.output).split() + str(done.exception).split())
 
