@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-EPOCHS = 5
+EPOCHS = 3
 SCALES = {"a": 37, "b": 38}
 SCHEMA = ", ".join(["t BIGINT", "op STRING", "id INT", "g INT", *(f"{name} DECIMAL(38, {scale})" for name, scale in SCALES.items())])
 
