@@ -31,7 +31,7 @@ def _most(world: World, epoch: int, least: int) -> dict[tuple[Any, ...], dict[st
 
 @pytest.mark.spark
 def test_an_aggregate_of_aggregates_with_a_filter_between(spark: SparkSession, tmp_path: Path) -> None:
-    world = World(random.Random(8)).run(changes=240, cuts=4)
+    world = World(random.Random(8)).run(changes=240, cuts=3)
     # Columns that are named as those of state are.
     rows = changelog(world).with_columns(key_h="0", of_id="0", most__value="0", newest__end="0")
     most = rows.key_by("g", "h").aggregate(most=tm.max("i"), newest=tm.last("s")).uid("most")

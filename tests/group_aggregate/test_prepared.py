@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-EPOCHS = 6
+EPOCHS = 4
 
 
 @dataclass(frozen=True)
