@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
+EPOCHS = 5 if PROFILE == "long" else 3
+ROWS = 60 if PROFILE == "long" else 90
+"""As many elements in fewer epochs."""
+
 INTERVALS = [(-20, 35), (0, 0), (-40, -15), (5, 30), (-1, 0), (-60, 60)]
 
 
@@ -33,7 +37,7 @@ def rules_of(random: Random) -> list[IntervalJoin]:
 @pytest.mark.parametrize(("seed", "parallelism"), [pytest.param(1, 2, marks=only_long), pytest.param(2, 1, marks=only_long), (3, 7)])
 def test_random_programs(spark: SparkSession, tmp_path: Path, seed: int, parallelism: int | None) -> None:
     random = Random(seed)
-    program = random_program(random)
+    program = random_program(random, epochs=EPOCHS, rows=ROWS)
     rules = some(rules_of(random), 2, first=1)
     found = run_program(spark, tmp_path, program, rules, parallelism=parallelism)
     assert found == [expected(program, rule) for rule in rules]
@@ -43,8 +47,8 @@ def test_random_programs(spark: SparkSession, tmp_path: Path, seed: int, paralle
 
 def test_any_cut_and_many_rows(spark: SparkSession, tmp_path: Path) -> None:
     """As above, with other epochs, and the plans of many rows: joined by intervals of time, and merged files."""
-    random = Random(5)
-    program, rules = random_program(random).recut(random), some(rules_of(random), 2)
+    random = Random(6)
+    program, rules = random_program(random, epochs=EPOCHS, rows=ROWS).recut(random), some(rules_of(random), 2)
     with (
         mock.patch("tidemark.spark.operators.base.tables.FEW_ROWS", -1),
         mock.patch("tidemark.spark.operators.interval_join.frames.MANY_BUCKETS", 2),

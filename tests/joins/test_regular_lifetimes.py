@@ -21,7 +21,7 @@ from tidemark.spark.operators.changelog import contents
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EPOCHS = 6
+EPOCHS = 6 if PROFILE == "long" else 4
 TTL_MS = 10
 LEFT, RIGHT = ("p", "id", "z", "x"), ("p", "rid", "z", "y")
 KEYS = {"l": ("p", "id"), "r": ("p", "rid")}
@@ -75,7 +75,7 @@ class Side:
 @pytest.mark.spark
 def test_rows_expire_and_results_stay(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compact_early(monkeypatch, contents)
-    drawn = random.Random(3)
+    drawn = random.Random(3 if PROFILE == "long" else 175)
     changes, time, times = programs(drawn), 0, list[int]()
     epochs = []
     for number in range(EPOCHS):
