@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-EPOCHS = 6 if PROFILE == "long" else 4
+EPOCHS = 6 if PROFILE == "long" else 3
 Row = dict[str, Any]
 
 
@@ -170,7 +170,7 @@ def test_many_changes_are_joined(spark: SparkSession, tmp_path: Path, monkeypatc
 def test_changes_of_a_known_number_are_read_once(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(few_rows, "FEW_ROWS", -1)
     given = [land_upserts(tmp_path / side, seed) for seed, side in enumerate(("left", "right"))]
-    first, *_ = tm.run(joined_job(tmp_path, "inner"), spark=spark).epochs
+    first, *_ = tm.run(joined_job(tmp_path, "inner"), spark=spark, max_epochs=1).epochs
     assert first.operators["joined_inner"].rows_in == sum(len({row["id"] for row in epochs[0]}) for epochs in given)
     # One for the newest rows of each side, two for the join, and two for the sums: none that only reads the changes of the left side.
     assert first.spark_jobs == 6

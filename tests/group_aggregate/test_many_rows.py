@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-EPOCHS = 6
+EPOCHS = 4
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def run(spark: SparkSession, folder: Path, name: str, monkeypatch: pytest.Monkey
 def test_history_counts_and_state_are_the_same(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     land(tmp_path / "landing")
     monkeypatch.setattr("tidemark.spark.columns.few_rows.FEW_ROWS", -1)
-    kept = run(spark, tmp_path, "kept", monkeypatch, after=2)
+    kept = run(spark, tmp_path, "kept", monkeypatch, after=1)
     plain = run(spark, tmp_path, "plain", monkeypatch, after=NEVER)
     assert kept.history == plain.history
     assert kept.counts == plain.counts
@@ -108,7 +108,7 @@ def test_several_tasks_read_lines_of_several_splits(spark: SparkSession, tmp_pat
     land_lines(tmp_path / "landing")
     monkeypatch.setattr("tidemark.spark.columns.few_rows.FEW_ROWS", -1)
     monkeypatch.setattr("tidemark.spark.sources.epoch_input.EpochInput.has_few_bytes", lambda *_: False)
-    kept = run(spark, tmp_path, "kept", monkeypatch, after=2, read=LINES)
+    kept = run(spark, tmp_path, "kept", monkeypatch, after=1, read=LINES)
     plain = run(spark, tmp_path, "plain", monkeypatch, after=NEVER, read=LINES)
     assert (kept.history, kept.counts, kept.groups) == (plain.history, plain.counts, plain.groups)
     assert "groups groups of many rows strict splits ('north', 'south') stored" in kept.passes
@@ -124,7 +124,7 @@ def consider_all_many(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_many_groups_are_written_by_kept_plans(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     land(tmp_path / "landing")
     consider_all_many(monkeypatch)
-    kept = run(spark, tmp_path, "kept", monkeypatch, after=2)
+    kept = run(spark, tmp_path, "kept", monkeypatch, after=1)
     plain = run(spark, tmp_path, "plain", monkeypatch, after=NEVER)
     assert kept.history == plain.history
     assert kept.counts == plain.counts

@@ -13,7 +13,7 @@ import pytest
 import tidemark as tm
 from tests.engine.lab import NOW, require_conservation
 from tests.joins.asof_programs import Element, Program, expected, random_program, recut
-from tests.seeds import only_long
+from tests.seeds import PROFILE, only_long
 from tidemark.state.gc.compaction import plan_compaction
 from tidemark.state.log.progress import EpochProgress
 from tidemark.testing import ManualClock
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
+EPOCHS = 7 if PROFILE == "long" else 4
 BASE = 1_700_000_000_000
 LATE_LEFT, LATE_RIGHT = tm.OutputTag("late-left"), tm.OutputTag("late-right")
 
@@ -94,7 +95,7 @@ def wanted_of(program: Program, how: str, lateness: int) -> list[Seen]:
 CASES = [
     pytest.param((1, "left", 0, 1), marks=only_long),
     (2, "inner", 0, 2),
-    (3, "left", 12, 7),
+    (13, "left", 12, 7),
     pytest.param((4, "inner", 25, 2), marks=only_long),
 ]
 """Seed, kind, lateness and parallelism; each kind, with lateness and without."""
@@ -103,7 +104,7 @@ CASES = [
 @pytest.mark.parametrize("case", CASES)
 def test_each_epoch_answers_what_the_contract_says(spark: SparkSession, tmp_path: Path, case: tuple[int, str, int, int]) -> None:
     seed, how, lateness, parallelism = case
-    program = random_program(seed, epochs=7)
+    program = random_program(seed, epochs=EPOCHS)
     found = run(spark, tmp_path / "whole", joined(program, how, lateness), parallelism=parallelism)
     wanted = wanted_of(program, how, lateness)
     assert len(found) == len(wanted)
@@ -120,7 +121,7 @@ def test_files_that_are_merged_and_versions_that_are_looked_up_answer_the_same(
     monkeypatch.setattr(f"{where}.MANY_ROWS", -1)
     monkeypatch.setattr(f"{where}.MAX_GARBAGE", 0)
     monkeypatch.setattr(f"{where}.plan_compaction", partial(plan_compaction, min_files=1))
-    program = random_program(11, epochs=7)
+    program = random_program(13, epochs=EPOCHS)
     assert run(spark, tmp_path, joined(program, "left", lateness), parallelism=2) == wanted_of(program, "left", lateness)
 
 

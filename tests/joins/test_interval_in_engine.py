@@ -42,7 +42,7 @@ def test_outer_rows_come_in_epochs_without_input(spark: SparkSession, tmp_path: 
 
 def test_rows_of_elements_on_time_are_on_time_for_what_follows(spark: SparkSession, tmp_path: Path) -> None:
     def epochs(side: str) -> list[list[tuple[object, ...]]]:
-        return [[(MINUTE * n, n % 3 if side == "left" else 0) for n in range(at, at + 8)] for at in range(0, 40, 8)]
+        return [[(MINUTE * n, n % 3 if side == "left" else 0) for n in range(at, min(at + 14, 40))] for at in range(0, 40, 14)]
 
     left = elements(*epochs("left"), schema="t BIGINT, k INT", name="left")
     right = elements(*epochs("right"), schema="t BIGINT, k INT", name="right").select("k", u="t")

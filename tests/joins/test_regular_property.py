@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-EPOCHS = 5 if PROFILE == "long" else 4
+EPOCHS = 5 if PROFILE == "long" else 3
 PROGRAMS = 12
 LEFT = "p INT, id INT, z STRING, x INT"
 RIGHT = "p INT, rid INT, z STRING, y DOUBLE"

@@ -19,10 +19,9 @@ import pytest
 import tidemark as tm
 from tests.savepoints.every_operator import streams_of
 from tests.savepoints.golden_job import EXPORT, Expected, elements_of, land_rest, read_expected, rows_of, windows_of
-from tests.savepoints.operator_runs import TABLES, OperatorRuns, Rows, operators_of, require_rest, ways_of
+from tests.savepoints.operator_runs import TABLES, OperatorRuns, Rows, covering, operators_of, require_rest
 from tests.savepoints.stored_jobs import StoredJob, clock_ahead, live_files
 from tests.seeds import PROFILE
-from tidemark.graph.model.nodes import StatefulNode
 from tidemark.graph.operators.registry import stored_state
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.savepoints.export.importing import import_savepoint
@@ -123,12 +122,9 @@ def outputs_shown_by(form: str) -> set[str]:
     outputs = {*found.rows, *found.tables} - {output for older in older_than(form) for output in (*older.rows, *older.tables)}
     if PROFILE == "long":
         return outputs
-    streams, ways = streams_of(Path("landing")), set[tuple[str, type]]()
-    run: set[StatefulNode] = set()
-    for output in sorted(outputs, key=lambda name: (name not in TABLES, name)):
-        if output in TABLES or not ways_of(streams[output]) <= ways:
-            ways |= ways_of(streams[output])
-            run |= {*operators_of(streams[output])}
+    streams = streams_of(Path("landing"))
+    shown = covering({output: streams[output] for output in sorted(outputs)}, [output for output in TABLES if output in outputs])
+    run = {operator for output in shown for operator in operators_of(streams[output])}
     return {output for output in outputs if run.issuperset(operators_of(streams[output]))}
 
 

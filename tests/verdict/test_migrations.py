@@ -43,8 +43,7 @@ def test_a_changed_job_goes_on_with_all_its_state(spark: SparkSession, tmp_path:
     first, changed = lab.job("job", changed=False, only=SHOWN), lab.job("job", changed=True, only=SHOWN)
     assert runtimes(changed) == runtimes(lab.job("job", changed=True)), "some state is kept in another way"
     renamed = {uid: names for uid, names in columns().items() if uid in changed.outputs}
-    lab.land(0)
-    lab.land(1)
+    lab.land(0, 1)
     before = lab.run(first)
     root = JobStore.open(str(tmp_path / "store"))
     SavepointStore(root, "job").take("first")
