@@ -128,7 +128,7 @@ def test_windows_with_triggers_that_have_rules(spark: SparkSession, tmp_path: Pa
     require_variety(cases, least=90 * examples, settings_least=4 * examples)
 
 
-@pytest.mark.parametrize("zone", some(LOCAL_CHANGES, 3))
+@pytest.mark.parametrize("zone", some(LOCAL_CHANGES, len(LOCAL_CHANGES)))
 def test_windows_of_local_days_where_clocks_change(zone: str, spark: SparkSession, tmp_path: Path) -> None:
     examples = times(1)
     drawn = scenarios(
