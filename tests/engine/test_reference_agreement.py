@@ -51,14 +51,18 @@ def require_agreement(scenario: Scenario, spark: SparkSession, folder: Path, nam
 
 
 def see_agreement(drawn: st.SearchStrategy[Scenario], spark: SparkSession, folder: Path, *, examples: int) -> set[Case]:
-    """Draw scenarios and hold the engine against the reference; returns the cases that were seen."""
+    """Draw scenarios and hold the engine against the reference; returns the cases that were seen.
+
+    The first that Hypothesis draws is the simplest of all: no bound, no drift of times, windows of one unit. It is left out.
+    """
     runs, cases = count(), set[Case]()
 
-    @settings(max_examples=examples, phases=_PHASES, derandomize=REPEATABLE, print_blob=True)
+    @settings(max_examples=examples + 1, phases=_PHASES, derandomize=REPEATABLE, print_blob=True)
     @given(drawn)
     def agrees(scenario: Scenario) -> None:
-        require_agreement(scenario, spark, folder, f"job{next(runs)}")
-        cases.update(scenario.cases)
+        if run := next(runs):
+            require_agreement(scenario, spark, folder, f"job{run}")
+            cases.update(scenario.cases)
 
     agrees()
     return cases
