@@ -58,13 +58,13 @@ def source(epochs: Sequence[Sequence[Element]]) -> tm.Stream:
     return tm.source("elements", given, watermarks=tm.bounded_out_of_orderness(f"{BOUND_MS} milliseconds", timestamp="at"))
 
 
-def random_epochs(seed: int, *, epochs: int = 4, rows: int = 120, disorder_ms: int = 20_000) -> list[list[Element]]:
-    """Return elements of some keys, null among them, in epochs; each up to so much behind the newest before it."""
+def random_epochs(seed: int, *, epochs: int = 4, rows: int = 120, disorder_ms: int = 20_000, step_ms: int = 12_000) -> list[list[Element]]:
+    """Return elements of some keys, null among them, in epochs, each of which is so much later; each up to so much behind its time."""
     chosen = random.Random(seed)
     found: list[list[Element]] = []
     for number in range(epochs):
-        base = START_MS + number * 12_000
-        times = [base + chosen.randrange(14_000) - (chosen.randrange(disorder_ms + 1) if chosen.random() < 0.3 else 0) for _ in range(rows)]
+        base, span = START_MS + number * step_ms, step_ms + 2_000
+        times = [base + chosen.randrange(span) - (chosen.randrange(disorder_ms + 1) if chosen.random() < 0.3 else 0) for _ in range(rows)]
         found.append([(at(time), chosen.choice(["a", "b", "c", "d", None]), chosen.randrange(100)) for time in times])
     return found
 

@@ -50,6 +50,10 @@ class Passes:
 
         return noted
 
+    def compare_once(self) -> None:
+        """Have what a plan makes compared once only, in the long profile always: a run of DataFrames is compared with all that it makes."""
+        self._monkeypatch.setattr(PreparedPass, "COMPARED_ALWAYS", PROFILE == "long")
+
     def after(self, epochs: int) -> None:
         """Have plans made after so many epochs."""
         self._monkeypatch.setattr(PreparedPass, "PREPARED_AFTER", epochs)

@@ -68,7 +68,7 @@ class Bench:
         done = tm.run(job, spark=self.spark, clock=ManualClock(NOW), end_of_input=True, **settings)
         for epoch in done.epochs:
             require_conservation(epoch)
-        rows = {output: self.spark.read.parquet(str(place)).collect() for output, place in places.items()}
+        rows = {output: pq.read_table(place).to_pylist() for output, place in places.items()}
         return list(done.epochs), {output: sorted(map(repr, found)) for output, found in rows.items()}
 
 
@@ -115,6 +115,7 @@ def test_rows_and_counts_are_those_of_data_frames(spark: SparkSession, tmp_path:
     def declare(rows: tm.Stream) -> Streams:
         return {**windows_of_rides(rows), **windows_of_other_kinds(bench)}
 
+    passes.compare_once()
     passes.after(NEVER)
     made_epochs, made_rows = bench.run("made", declare)
     assert passes.ran == []
@@ -135,6 +136,7 @@ def test_rows_and_counts_are_those_of_data_frames(spark: SparkSession, tmp_path:
 
 def test_plans_made_after_two_epochs_go_on_from_their_state(spark: SparkSession, tmp_path: Path, passes: Passes) -> None:
     bench = Bench(spark, tmp_path, rides(6), "k STRING, t BIGINT, fare DOUBLE")
+    passes.compare_once()
     passes.after(NEVER)
     _, made = bench.run("made", windows_of_rides, files=2)
     passes.after(1)
@@ -175,6 +177,7 @@ def test_columns_of_many_types(spark: SparkSession, tmp_path: Path, passes: Pass
         return {"panes": keyed.window(tm.tumbling("1 minute")).aggregate(n=tm.count(), least=tm.min("d"), whole=tm.sum("d")).uid("w")}
 
     bench = Bench(spark, tmp_path, tables, schema)
+    passes.compare_once()
     passes.after(NEVER)
     _, made = bench.run("made", declare)
     passes.after(0)
@@ -234,14 +237,15 @@ def test_many_rows_in_few_bytes_are_read_by_spark(
 
 
 def test_rows_ahead_of_processing_time_are_found(spark: SparkSession, tmp_path: Path, passes: Passes) -> None:
-    tables = [pa.table({"k": ["a", "b"], "t": [NOW - 10 * MINUTE + epoch, NOW - 9 * MINUTE], "fare": [1.0, 2.0]}) for epoch in range(4)]
-    tables[2] = pa.table({"k": ["a", "z"], "t": [NOW - 8 * MINUTE, NOW + 100 * MINUTE], "fare": [1.0, 2.0]})
+    tables = [pa.table({"k": ["a", "b"], "t": [NOW - 10 * MINUTE + epoch, NOW - 9 * MINUTE], "fare": [1.0, 2.0]}) for epoch in range(3)]
+    tables[1] = pa.table({"k": ["a", "z"], "t": [NOW - 8 * MINUTE, NOW + 100 * MINUTE], "fare": [1.0, 2.0]})
     bench = Bench(spark, tmp_path, tables, "k STRING, t BIGINT, fare DOUBLE")
 
     def declare(rows: tm.Stream) -> Streams:
         return {"panes": rows.key_by("k").window(tm.tumbling("1 minute")).aggregate(n=tm.count()).uid("w")}
 
     settings = {"max_future_skew": "5 minutes"}
+    passes.compare_once()
     passes.after(NEVER)
     made_epochs, made = bench.run("made", declare, watermarks=settings)
     passes.after(0)
@@ -266,7 +270,7 @@ def test_a_damaged_file_is_named_as_ever(spark: SparkSession, tmp_path: Path, pa
 
 
 def test_state_that_is_gone_is_missed(spark: SparkSession, tmp_path: Path, passes: Passes, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = Bench(spark, tmp_path, rides(7), "k STRING, t BIGINT, fare DOUBLE")
+    bench = Bench(spark, tmp_path, rides(5), "k STRING, t BIGINT, fare DOUBLE")
     passes.after(0)
     # A DataFrame to compare with would not be made without the file.
     monkeypatch.setattr(PreparedPass, "COMPARED_ALWAYS", False)
@@ -304,9 +308,9 @@ def test_a_pass_that_fails_by_itself_is_given_up(
 
     monkeypatch.setattr(prepared_plan.PreparedPlan, "run", fail)
     passes.after(0)
-    bench = Bench(spark, tmp_path, rides(6), "k STRING, t BIGINT, fare DOUBLE")
+    bench = Bench(spark, tmp_path, rides(5), "k STRING, t BIGINT, fare DOUBLE")
     epochs, rows = bench.run("job", lambda stream: {"panes": in_order(stream)})
-    assert sum(epoch.rows_in for epoch in epochs) == 6 * 7
+    assert sum(epoch.rows_in for epoch in epochs) == 5 * 7
     assert len(rows["panes"]) > 6
     assert "no such method" in passes.refused["process w strict"]
     assert len(calls) <= 2 + 3 + 3  # the input of the first epoch, that of later ones, and the results
@@ -324,12 +328,13 @@ def test_values_in_the_names_of_folders_have_the_declared_types(spark: SparkSess
         panes = rows.key_by("zone", "year", "hour").window(tm.tumbling("1 minute")).aggregate(n=tm.count())
         return {"panes": panes.uid("per-minute")}
 
+    passes.compare_once()
     passes.after(NEVER)
     made_epochs, made_rows = bench.run("made", declare)
     passes.after(0)
     epochs, rows = bench.run("prepared", declare)
     assert (counted(epochs), rows) == (counted(made_epochs), made_rows)
-    assert "zone='02', year=datetime.date(2022, 1, 1), hour=2" in rows["panes"][-1]
+    assert "'zone': '02', 'year': datetime.date(2022, 1, 1), 'hour': 2" in rows["panes"][-1]
     assert sum(name.startswith("process per-minute") for name in passes.ran) == 3
 
 
@@ -352,6 +357,7 @@ def early(rows: tm.Stream) -> tm.Stream:
 @pytest.mark.parametrize("splits", [pytest.param(None, marks=only_long), "k"])
 def test_windows_whose_elements_are_in_order(splits: str | None, spark: SparkSession, tmp_path: Path, passes: Passes) -> None:
     bench = Bench(spark, tmp_path, rides(3), "k STRING, t BIGINT, fare DOUBLE")
+    passes.compare_once()
     passes.after(NEVER)
     made_epochs, made = bench.run("made", lambda rows: {"panes": in_order(rows)}, watermarks={"split_by": splits})
     passes.after(0)

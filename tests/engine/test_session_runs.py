@@ -13,6 +13,7 @@ import tidemark as tm
 from tests.engine.lab import NOW, Lab, elements, run_on
 from tests.engine.test_sessions import put_off
 from tests.milliseconds import ms
+from tests.seeds import only_long
 from tidemark.spark.operators.session import session_deferral, session_epoch
 from tidemark.spark.operators.session.session_state import SessionState
 from tidemark.state.log.joblog import JobLog
@@ -57,7 +58,7 @@ def runs_with_lateness(spark: SparkSession, folder: Path, runs: Sequence[tuple[i
     return shown
 
 
-@pytest.mark.parametrize("touched", [False, True])
+@pytest.mark.parametrize("touched", [pytest.param(False, marks=only_long), True])
 def test_lateness_allowed_from_now_on(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, touched: bool) -> None:  # noqa: FBT001
     if touched:
         monkeypatch.setattr(session_epoch, "FEW_ROWS", -1)

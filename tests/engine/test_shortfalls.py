@@ -68,7 +68,7 @@ def _rule(rule: Callable[[int, int], bool], time: int, watermark: int) -> LateWi
     return lambda more: watermark == MAX_WATERMARK or rule(time, watermark - more)
 
 
-def random_epochs(random: Random, *, epochs: int = 3, rows: int = 120, keys: int = 12) -> list[list[Row]]:
+def random_epochs(random: Random, *, epochs: int = 2, rows: int = 200, keys: int = 12) -> list[list[Row]]:
     """Return rows that drift on by hours, one in three behind by seconds to days."""
     found: list[list[Row]] = []
     for number in range(epochs):

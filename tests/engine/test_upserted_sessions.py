@@ -124,33 +124,41 @@ OLDER_TABLE = (
 """Columns of a table that an earlier release made."""
 
 
-@pytest.mark.spark
-def test_upserted_sessions_are_those_of_the_reference(spark: SparkSession, tmp_path: Path) -> None:
-    epochs = drawn(7, epochs=6)
-    gaps = elements(*epochs, schema=SCHEMA).key_by("k").window(tm.session(gap_by="g"))
+EPOCHS = drawn(9, epochs=5)
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tables that one job upserts."""
+    folder = tmp_path_factory.mktemp("sessions")
+    gaps = elements(*EPOCHS, schema=SCHEMA).key_by("k").window(tm.session(gap_by="g"))
     late = gaps.allowed_lateness(ms(LATENESS)).aggregate(n=tm.count()).uid("late")
+    same = elements(*SAME_START, schema=SCHEMA, name="same").key_by("k").window(tm.session(gap_by="g"))
     streams = {
         "plain": gaps.aggregate(n=tm.count()).uid("plain"),
         "late": late,
         "older": late,
         "called": gaps.allowed_lateness(ms(LATENESS)).process(count_all, returns="n BIGINT").uid("called"),
+        "same": same.aggregate(n=tm.count()).uid("same"),
     }
     fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in OLDER_TABLE]
-    DeltaTable.create(str(tmp_path / "older"), Schema.from_json(json.dumps({"type": "struct", "fields": fields})))
-    outputs = {name: tm.delta(stream, str(tmp_path / name), mode="upsert") for name, stream in streams.items()}
-    job = tm.Job("sessions", outputs=outputs, store=str(tmp_path / "store"), parallelism=2)
+    DeltaTable.create(str(folder / "older"), Schema.from_json(json.dumps({"type": "struct", "fields": fields})))
+    outputs = {name: tm.delta(stream, str(folder / name), mode="upsert") for name, stream in streams.items()}
+    job = tm.Job("sessions", outputs=outputs, store=str(folder / "store"), parallelism=2)
     tm.run(job, spark=spark, clock=ManualClock(NOW), end_of_input=True, handle_signals=False)
-    for name in streams:
-        expected = upserted(results_of(epochs, 0 if name == "plain" else LATENESS))
-        assert table_at(tmp_path / name) == expected, name
-    assert replaced_at(tmp_path / "older") == replaced_at(tmp_path / "late")
-    assert any(replaced_at(tmp_path / "older").values())
+    return folder
 
 
 @pytest.mark.spark
-def test_two_sessions_that_begin_at_the_same_time_are_both_there(spark: SparkSession, tmp_path: Path) -> None:
-    stream = elements(*SAME_START, schema=SCHEMA).key_by("k").window(tm.session(gap_by="g")).aggregate(n=tm.count()).uid("sessions")
-    output = tm.delta(stream, str(tmp_path / "table"), mode="upsert")
-    job = tm.Job("same", outputs={"sessions": output}, store=str(tmp_path / "store"), parallelism=2)
-    tm.run(job, spark=spark, clock=ManualClock(NOW), end_of_input=True, handle_signals=False)
-    assert table_at(tmp_path / "table") == {("a", 5, 6): 1, ("a", 5, 405): 1, ("b", 100, 101): 1}
+def test_upserted_sessions_are_those_of_the_reference(tables: Path) -> None:
+    for name in ("plain", "late", "older", "called"):
+        results = results_of(EPOCHS, 0 if name == "plain" else LATENESS)
+        assert table_at(tables / name) == upserted(results), name
+        assert sum(len(pane.replaces) for result in results for pane in result.panes) >= (0 if name == "plain" else 5), name
+    assert replaced_at(tables / "older") == replaced_at(tables / "late")
+    assert any(replaced_at(tables / "older").values())
+
+
+@pytest.mark.spark
+def test_two_sessions_that_begin_at_the_same_time_are_both_there(tables: Path) -> None:
+    assert table_at(tables / "same") == {("a", 5, 6): 1, ("a", 5, 405): 1, ("b", 100, 101): 1}

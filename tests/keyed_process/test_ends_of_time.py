@@ -166,7 +166,7 @@ class Numbered:
 
 def test_nan_null_and_both_zeros_are_keys_like_any_other(spark: SparkSession, tmp_path: Path) -> None:
     values = [float("nan"), 0.0, None, 1.5]
-    epochs = [[(value, number)] for number, value in enumerate(values)] + [[(-0.0, 5), (float("nan"), 6), (None, 7)]]
+    epochs = [[(value, number) for number, value in enumerate(values)], [(-0.0, 5), (float("nan"), 6), (None, 7)]]
     read = tm.source("numbers", tm.from_elements(epochs=epochs, schema="v DOUBLE, t BIGINT"), watermarks=tm.ascending(timestamp="t"))
     streams = {
         "process": read.key_by("v").process(Numbered, returns="n BIGINT").uid("numbered"),

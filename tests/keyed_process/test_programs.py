@@ -93,7 +93,7 @@ def _kept(row: Row) -> dict[str, list[list[Any]]]:
 @pytest.mark.spark
 @pytest.mark.parametrize("parallelism", [pytest.param(1, marks=only_long), 7])
 def test_programs_by_the_engine_and_by_the_reference(spark: SparkSession, tmp_path: Path, parallelism: int) -> None:
-    run = Run(spark, tmp_path, World.draw(parallelism, keys=KEYS), parallelism=parallelism)
+    run = Run(spark, tmp_path, World.draw(parallelism, keys=KEYS, epochs=3), parallelism=parallelism)
     run.run()
     stored = tm.savepoint(run.job)
     for number, ttl in enumerate(VARIANTS):

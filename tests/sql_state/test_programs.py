@@ -48,7 +48,7 @@ class Epoch:
         return found
 
 
-def draw(seed: int, *, epochs: int = 4) -> list[Epoch]:
+def draw(seed: int, *, epochs: int = 3) -> list[Epoch]:
     """Draw the programs of all keys."""
     random, found, latest, watermark, now = Random(seed), list[Epoch](), 0, -(2**63), 100
     for number in range(epochs):

@@ -56,4 +56,8 @@ def files() -> str:
     return str(folder)
 
 
-CASES = [Case("lookup-left", kept), Case("lookup-inner", known, only_long=True), Case("lookup-copied", copied)]
+CASES = [
+    Case("lookup-left", kept),
+    Case("lookup-inner", known, only_long=True),
+    Case("lookup-copied", copied, only_long=True),
+]

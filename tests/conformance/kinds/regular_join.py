@@ -50,6 +50,6 @@ def arrives(row: dict[str, object]) -> tuple[str, dict[str, object]]:
 # The changes of an epoch are net, so that they depend on where it ends.
 CASES = [
     Case("joined", everything, in_order=False, stays=True, arrives=arrives),
-    Case("joined-lately", lately, in_order=False, stays=True, arrives=arrives),
+    Case("joined-lately", lately, in_order=False, stays=True, arrives=arrives, only_long=True),
     Case("alone", alone, in_order=False, stays=True, arrives=arrives, only_long=True),
 ]

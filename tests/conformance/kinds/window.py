@@ -62,7 +62,7 @@ def spread(elements: Iterable[Mapping[str, int]], context: tm.WindowContext) -> 
 CASES = [
     Case("tumbling", tumbling, ("late",)),
     Case("sliding", sliding, ("late",)),
-    Case("local-days", local_days, ("late",)),
+    Case("local-days", local_days, ("late",), only_long=True),
     Case("sessions", sessions, ("late",)),
     Case("counted", counted),
     Case("early", early, ("late",), in_order=False),
