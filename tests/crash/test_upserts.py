@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pytest
+from click.testing import CliRunner
 from deltalake import DeltaTable
 
 import tidemark as tm
 from tests.crash import fares, upserts
-from tests.crash.warm_jvm import CHECKOUT
 from tests.killed import kill_at
 from tests.seeds import only_long
 from tidemark import crashpoints
+from tidemark.cli.program.main import main
 from tidemark.savepoints.rewind.rewinding import preview_rewind
+from tidemark.spark.loop import late_publication
 from tidemark.spark.sinks.delta import delta_merge
 from tidemark.state.log.joblog import JobLog
 from tidemark.state.log.records import EpochRecord
@@ -156,6 +157,20 @@ def test_another_writer_comes_between_the_commit_and_the_publication(
     check(tmp_path, undisturbed)
 
 
+@contextmanager
+def started_for_itself(session: SparkSession) -> Iterator[mock.Mock]:
+    """Have what publishes late find no session, and start this one; yields what ends it."""
+    from pyspark.errors import PySparkRuntimeError
+
+    nobody = PySparkRuntimeError(errorClass="NO_ACTIVE_OR_DEFAULT_SESSION", messageParameters={})
+    with (
+        mock.patch("pyspark.sql.SparkSession.active", side_effect=nobody),
+        mock.patch.object(late_publication, "build_session", return_value=session),
+        mock.patch.object(session, "stop") as ended,
+    ):
+        yield ended
+
+
 @pytest.mark.parametrize(("point", "by_command"), [("after-commit:4", True), pytest.param("output-published:14", False, marks=only_long)])
 def test_a_rewind_publishes_first_what_a_killed_driver_had_committed(
     point: str, undisturbed: Undisturbed, jvm: Mapping[str, str], session: SparkSession, tmp_path: Path, *, by_command: bool
@@ -170,9 +185,10 @@ def test_a_rewind_publishes_first_what_a_killed_driver_had_committed(
     assert preview_rewind(JobStore.open(str(killed / "store")), "upserts", "good").refusals == ()
     said: list[str] = []
     if by_command:
-        command = [str(Path(sys.executable).with_name("tidemark")), "rewind", "upserts", "--store", str(killed / "store"), "--to", "good"]
-        done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+        with started_for_itself(session) as stopped:
+            done = CliRunner().invoke(main, ["rewind", "upserts", "--store", str(killed / "store"), "--to", "good"])
+        assert done.exit_code == 0, (done.output, done.exception)
+        stopped.assert_called_once_with()
         said += done.stdout.splitlines()
     else:
         tm.rewind("upserts", "good", store=str(killed / "store"), on_progress=said.append)

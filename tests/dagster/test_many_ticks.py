@@ -39,12 +39,12 @@ def test_ticks_over_many_jobs_see_all_of_them(tmp_path: Path) -> None:
 def test_an_hour_of_a_code_location_is_ticks_and_an_observation_every_five_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     codes = write_codes(tmp_path, 2)
     monkeypatch.syspath_prepend(str(tmp_path))
-    found = measure_ticks(codes, JobStore.open(str(tmp_path / "store")), 11)
-    assert found.ticks == {"tidemark_reconcile": 44, "tidemark_job_health": 22, "tidemark_checks": 22, "tidemark_progress": 11}
-    # The first report of each job, two observations later; each job's health once.
-    assert found.events == {"AssetObservation": 2 * 3, "AssetCheckEvaluation": 2}
+    found = measure_ticks(codes, JobStore.open(str(tmp_path / "store")), 6)
+    assert found.ticks == {"tidemark_reconcile": 24, "tidemark_job_health": 12, "tidemark_checks": 12, "tidemark_progress": 6}
+    # The first report of each job, an observation later; each job's health once.
+    assert found.events == {"AssetObservation": 2 * 2, "AssetCheckEvaluation": 2}
     assert found.runs == 2, "the check of stored state is executed once for each job"
-    own = measure_ticks(codes, JobStore.open(str(tmp_path / "own")), 11, own_sensors=True)
+    own = measure_ticks(codes, JobStore.open(str(tmp_path / "own")), 6, own_sensors=True)
     assert own.ticks.total() == 2 * found.ticks.total(), "sensors of each job tick by themselves"
     assert (own.events, own.runs) == (found.events, found.runs)
     ways = {

@@ -87,11 +87,11 @@ class Rides:
         with self.sandbox.load_component_and_build_defs(self.defs) as (_, definitions):
             return self._launch(definitions, {"job": job, "do": do})
 
-    def operate_in_python(self, **do: Mapping[str, object]) -> dict[str, object]:
-        """Do the same with definitions in Python that name the file, and want a local driver with a standby."""
+    def operate_in_python(self, *, standby: bool = False, **do: Mapping[str, object]) -> dict[str, object]:
+        """Do the same with definitions in Python that name the file, and want a local driver."""
 
         def spec(code: str, job: tm.Job) -> JobSpec:
-            return JobSpec(job.name, code, trigger_ms=300, parallelism=2, master="local[2]", conf=FEW_ROWS, standby=True)
+            return JobSpec(job.name, code, trigger_ms=300, parallelism=2, master="local[2]", conf=FEW_ROWS, standby=standby)
 
         definitions = build_job_definitions(self.file, continuous=True, store=self.store.uri, spec=spec, alert_key=None)
         return self._launch(definitions, {"do": do})
@@ -257,7 +257,7 @@ def rewind_and_rescale(rides: Rides) -> None:
 def test_a_standby_takes_over_a_job_in_yaml_that_python_started(rides: Rides) -> None:
     for _ in range(3):
         rides.land()
-    assert rides.operate_in_python(start={})["lifecycle"] == "running"
+    assert rides.operate_in_python(standby=True, start={})["lifecycle"] == "running"
     assert rides.wait_for_all() == [2, 2]
     ready = ready_standby(run_folder(rides.store.uri, "rides").logs)
     killed = observe(rides.store, "rides", launchers_here()).handle
@@ -276,7 +276,7 @@ def test_a_standby_takes_over_a_job_in_yaml_that_python_started(rides: Rides) ->
     assert len(session_members(ready.pid)) > 1, "the JVM is in the driver's session"
     taken = observe(rides.store, "rides", launchers_here()).handle
     assert taken is not None
-    assert rides.operate_in_python(stop={})["lifecycle"] == "suspended"
+    assert rides.operate_in_python(standby=True, stop={})["lifecycle"] == "suspended"
     assert launchers_here()["local"].exit_code(taken) == FINISHED
     until(lambda: session_members(ready.pid) == (), "the end of all that it started")
     status = read_status(rides.store, "rides")

@@ -78,7 +78,7 @@ def test_every_type(spark: SparkSession, server: Server, schema: str, tmp_path: 
 
 @pytest.mark.parametrize("seed", new_seeds("changelogs in postgres"))
 def test_a_table_holds_what_the_changelog_says(spark: SparkSession, server: Server, schema: str, tmp_path: Path, seed: int) -> None:
-    given = list(changes(Random(seed), 5))
+    given = list(changes(Random(seed), 5 if PROFILE == "long" else 3))
     source = "k STRING, v INT, tags MAP<STRING, INT>, op STRING, t BIGINT"
     rows = tm.source("rows", tm.from_elements(epochs=given, schema=source), watermarks=tm.ascending(timestamp="t"))
     log = rows.as_changelog(["k"], operation="op").select("k", "v")
@@ -114,7 +114,7 @@ def test_windows_and_sessions_are_upserted_as_in_delta(spark: SparkSession, serv
     random = Random(5)
     given = [
         [{"k": random.choice([None, "a", "b"]), "v": random.randint(1, 9), "t": START + 1_000 * random.randint(0, 200)} for _ in range(12)]
-        for _ in range(6 if PROFILE == "long" else 4)
+        for _ in range(6 if PROFILE == "long" else 3)
     ]
     rows = tm.source("rows", tm.from_elements(epochs=given, schema="k STRING, v INT, t BIGINT"), watermarks=tm.ascending(timestamp="t"))
     keyed = rows.key_by("k")
