@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-BEFORE = 2 if PROFILE == "long" else 1
-"""So many epochs are the history: of two, if it is one, it has all that they have."""
+BEFORE = 2
+"""So many epochs are the history."""
 
 ROWS = "t BIGINT, id INT, k STRING, v INT, m DECIMAL(38, 10)"
 CHANGES = f"{ROWS}, op STRING"
@@ -53,7 +53,7 @@ def tables() -> tuple[list[list[Row]], list[list[Row]], list[Table]]:
     rows.delete((3,))
     rows.put(row(22, 8, "c", 6))
     others.put({"t": 23, "rid": 13, "k": "b", "w": 0})
-    epochs = [first, second] if BEFORE == 2 else [[[*one, *other] for one, other in zip(first, second, strict=True)]]
+    epochs = [first, second]
     if PROFILE == "long":
         epochs.append([rows.take(), others.take()])
     for number in (2, 6, 7):
