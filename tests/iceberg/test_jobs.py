@@ -145,7 +145,7 @@ def test_killed_around_a_publication(
     assert tables(lake) == (ordered(ADDED), ordered(HISTORY))
 
 
-def test_a_rewind_a_rescale_and_a_restore_without_a_rewind(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+def test_a_rewind_a_rescale_and_what_follows(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
     job = jobs.make_job(jobs.write_landing(tmp_path))
     run(job, spark, clock_of(0), max_epochs=1)
     tm.savepoints_of(job).take("good")
