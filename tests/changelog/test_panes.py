@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 SCHEMA = "at TIMESTAMP, k STRING, v INT"
-EPOCHS = 5 if PROFILE == "long" else 4
+EPOCHS = 5 if PROFILE == "long" else 3
 
 
 def elements(seed: int) -> list[list[tuple[datetime, str | None, int]]]:
