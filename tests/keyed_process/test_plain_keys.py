@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -24,7 +25,8 @@ from tidemark.spark.operators.keyed.columns import HASH, HASH_AGAIN, NEW, NOTE, 
 from tidemark.spark.operators.keyed.key_state import ErrorContext
 from tidemark.spark.operators.keyed.layout import Layout
 from tidemark.spark.operators.keyed.output_buffer import OutputBuffer
-from tidemark.spark.operators.keyed.packed_rows import DATA, PackTask, unpacked
+from tidemark.spark.operators.keyed.packed_input import times_of
+from tidemark.spark.operators.keyed.packed_rows import CLOCK, DATA, PackTask, unpacked
 from tidemark.spark.operators.keyed.packed_task import PackedKeyTask
 from tidemark.spark.operators.keyed.task import KeyTask
 from tidemark.spark.operators.keyed_process import plain_keys
@@ -64,6 +66,11 @@ def without_failures(world: World) -> World:
     return World(epochs, on_timers)
 
 
+def with_clock(batches: Iterator[pa.RecordBatch], clock: OperatorClock) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield batch.append_column(CLOCK, pa.array([times_of(clock)] * batch.num_rows, pa.list_(pa.int64())))
+
+
 class Tasks:
     """The tasks of an operator, one in each epoch, with the state that the ones before returned.
 
@@ -101,14 +108,14 @@ class Tasks:
             methods=("process",),
             by_batch=False,
             tags={tag.name: side_tags(self.node)[counter] for counter, tag in self.node.emitted_tags.items()},
-            times=times,
+            bound=times.bound,
             forgives=False,
             broadcast={},
         )
         errors = ErrorContext("uid", "Programs", "correct the function", "Programs")
-        task = KeyTask(function, clock, layout.keys, layout.arrow(layout.output), layout.shapes, errors)
+        task = partial(KeyTask, function, keys=layout.keys, schema=layout.arrow(layout.output), shapes=layout.shapes, errors=errors)
         packed = PackedKeyTask(task, layout.arrow(key_types(layout)), layout.arrow(layout.packed_output))
-        found = [row for batch in packed(self.input(rows)) for row in self.rows_of(batch)]
+        found = [row for batch in packed(with_clock(self.input(rows), clock)) for row in self.rows_of(batch)]
         return [json.dumps(row, default=str) for row in found]
 
     def input(self, rows: list[tuple[str, int, str]]) -> Iterator[pa.RecordBatch]:

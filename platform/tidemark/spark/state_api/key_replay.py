@@ -179,10 +179,10 @@ class KeyReplay:
         import pyarrow as pa
 
         with self._past.inputs_of(self._node, self._runtime) as inputs:
-            given = staged_rows(self._node, inputs)
-            if given is None:
+            keyed = {port: each.rows for port, each in inputs.items() if port in self._node.PORTS[: len(self._node.methods)]}
+            if not keyed:
                 return pa.table({}), ()
-            rows, _, columns = given
+            rows, _, columns = staged_rows(self._node, keyed)
             same = [F.col(quoted(stored)).eqNullSafe(F.lit(self._key[name])) for name, stored in keys_of_node(self._node).items()]
             for condition in same:
                 rows = rows.where(condition)

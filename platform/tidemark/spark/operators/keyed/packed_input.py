@@ -14,18 +14,20 @@ from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.spark.columns.arrow_batches import POSITION_PARTS, batches_of, has_python_step, position_parts, unwatched
 from tidemark.spark.columns.expressions import POSITION, quoted
 from tidemark.spark.columns.few_rows import in_one_task
-from tidemark.spark.columns.state_files import read_files, write_folder
+from tidemark.spark.columns.state_files import address_of, read_files, write_folder
 from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.spark.operators.base.tables import StateTables
 from tidemark.spark.operators.keyed.columns import HASH, NEW, TAG, VERSION
 from tidemark.spark.operators.keyed.input import FEW_ROWS, NO_OTHER_KEYS, Fed
 from tidemark.spark.operators.keyed.key_table import KeyTable, union_of
-from tidemark.spark.operators.keyed.packed_rows import DATA, HASHES, PACKED, PART, ROWS, PackTask
-from tidemark.spark.operators.keyed.task_run import have_small_rows, with_hashes
+from tidemark.spark.operators.keyed.packed_rows import CLOCK, DATA, HASHES, PACKED, PART, ROWS, PackTask
+from tidemark.spark.operators.keyed.task_run import hashes_of, have_small_rows, with_hashes
+from tidemark.spark.prepared.prepared_plan import WrittenRows
+from tidemark.spark.prepared.runtime_literals import literal
 from tidemark.state.log.parquet_files import ParquetSummary
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 _FEW_BYTES: Final = 64 * 1024 * 1024
 """Up to so many bytes of packed rows may go to a worker at once."""
@@ -71,22 +73,46 @@ class PackedInput:
         # Rows of no key are one key.
         self._parts = int(context.spark.conf.get("spark.sql.shuffle.partitions") or 1) if keys else 1
 
-    def stage(self, rows: DataFrame, tables: StateTables) -> Staged:
-        """Write the epoch's elements, packed; one Spark job."""
-        context, observation = self._context, Observation()
-        with unwatched(context.spark, small_rows=_are_small(rows)):
-            packed = self._packed(rows, NEW, self._parts, list_hashes=self._table.rows > FEW_ROWS)
-            counted = packed.observe(observation, F.expr(f"coalesce(sum({ROWS}), 0) AS rows"))
-            files = write_folder(counted, context.store, tables.new_folder(), compression="uncompressed", options=_FILES)
-        return Staged(tuple(files), int(observation.get["rows"]), self._parts)
+    @property
+    def shape(self) -> str:
+        """What of the frames of ``elements`` and ``rows`` differs between epochs, besides files and numbers."""
+        return f"{self._parts} {'few' if self._has_few else 'many'}"
 
-    def rows(self, staged: Staged, versions: T.StructType, clock: OperatorClock) -> Fed:
+    @property
+    def _has_few(self) -> bool:
+        return self._table.rows <= FEW_ROWS
+
+    def elements(self, rows: DataFrame, counts: Observation) -> DataFrame:
+        """Return the epoch's elements, packed, and counted."""
+        packed = self._packed(rows, NEW, self._parts, list_hashes=not self._has_few)
+        return packed.observe(counts, F.expr(f"coalesce(sum({ROWS}), 0) AS rows"))
+
+    def stage(self, packed: WrittenRows, tables: StateTables) -> Staged:
+        """Write the epoch's elements, which are packed, and counted first; one Spark job."""
+        files = write_folder(packed.frame, self._context.store, tables.new_folder(), compression="uncompressed", options=_FILES)
+        rows = packed.observed[0]["rows"]
+        return Staged(tuple(files), rows if isinstance(rows, int) else 0, self._parts)
+
+    def scans(self, staged: Staged) -> tuple[tuple[str, ...], ...]:
+        """Return the files of each scan of ``rows``; none where these are made by more than their files and the clock."""
+        stored = self._table.files
+        if not stored or not self._passes_all(staged):
+            return ()
+        store, given = self._context.store, [file.as_state_file(self._context.epoch) for file in staged.files]
+        return tuple(tuple(address_of(store, file) for file in files) for files in (given, stored) if files)
+
+    def _passes_all(self, staged: Staged) -> bool:
+        """Whether all stored keys are passed, which costs less than to look up most of them."""
+        return self._table.rows <= max(FEW_ROWS, staged.rows)
+
+    def rows(self, staged: Staged, versions: T.StructType, clock: OperatorClock, times: Sequence[int]) -> Fed:
         """Return packed elements and versions, each in its task; and the least deadlines and the oldest time of keys that are not passed.
 
         Args:
             staged: the epoch's elements.
             versions: the columns of keys' versions.
             clock: of the operator.
+            times: what is passed on of it (``times_of``), or what takes its place.
         """
         context, table = self._context, self._table
         parts, others = [], NO_OTHER_KEYS
@@ -98,12 +124,11 @@ class PackedInput:
         if table.files:
             read = table.read(versions)
             # A second task in Python to pack few of them would take longer than they do.
-            stored = with_hashes(in_one_task(read) if table.rows <= FEW_ROWS else read, self._keys)
-            # To pass all of them costs less than to look up most of them.
-            if table.rows > max(FEW_ROWS, staged.rows):
+            stored = with_hashes(in_one_task(read) if self._has_few else read, self._keys)
+            if not self._passes_all(staged):
                 stored, others = self._needed(stored, parts, clock)
             parts.append(self._packed(stored, VERSION, count))
-        return union_of(parts).repartitionById(count, F.col(PART)).select(TAG, DATA), others
+        return union_of(parts).repartitionById(count, F.col(PART)).select(TAG, DATA, _clock(times)), others
 
     @contextmanager
     def batch_limit(self, staged: Staged) -> Iterator[None]:
@@ -125,14 +150,24 @@ class PackedInput:
         return stored.join(union_of(wanted), HASH, "left_semi"), others
 
     def _packed(self, rows: DataFrame, tag: int, parts: int, *, list_hashes: bool = False) -> DataFrame:
-        hashed = rows if HASH in rows.columns else with_hashes(rows, self._keys)
-        if POSITION in rows.columns:
-            hashed = hashed.select(*(quoted(name) for name in hashed.columns if name != POSITION), *position_parts())
-        repeated = tuple(name for name, field in POSITION_PARTS.items() if name in hashed.columns and field.dataType == T.StringType())
+        names = rows.schema.names
+        hashes = () if HASH in names else (made.alias(name) for name, made in hashes_of(rows.schema, self._keys).items())
+        positions = position_parts() if POSITION in names else ()
+        repeated = tuple(name for name, field in POSITION_PARTS.items() if positions and field.dataType == T.StringType())
+        hashed = rows.select(*(quoted(name) for name in names if name != POSITION), *hashes, *positions)
         return hashed.mapInArrow(PackTask(tag, parts, list_hashes, repeated), PACKED)
 
 
-def _are_small(rows: DataFrame) -> bool:
+def times_of(clock: OperatorClock) -> tuple[int, int, int, int]:
+    """Return the numbers of a clock, as tasks take them."""
+    return clock.epoch, clock.before, clock.watermark, clock.processing_time
+
+
+def _clock(times: Sequence[int]) -> Column:
+    return F.expr(f"array({', '.join(map(literal, times))})").alias(CLOCK)
+
+
+def are_small(rows: DataFrame) -> bool:
     """Return whether rows have values of fixed size only, besides their position, and no step in Python before takes larger ones."""
     fixed = all(isinstance(field.dataType, _FIXED) or field.name == POSITION for field in rows.schema)
     return fixed and not has_python_step(rows)

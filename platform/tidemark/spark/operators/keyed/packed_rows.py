@@ -29,6 +29,9 @@ DATA: Final = "__tm_data"
 HASHES: Final = "__tm_hashes"
 """The hashes of the rows' keys, each once; null where nobody asks for them."""
 
+CLOCK: Final = "__tm_clock"
+"""The number of the epoch, and its times as ``OperatorClock`` has them, behind its domain."""
+
 VALUE_FIELDS: Final = (T.StructField(ROWS, T.LongType()), T.StructField(DATA, T.BinaryType()))
 
 PACKED: Final = T.StructType(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
+from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.spark.columns.arrow_batches import POSITION_PARTS
-from tidemark.spark.columns.expressions import POSITION, TIME
+from tidemark.spark.columns.expressions import POSITION, START, TIME
 from tidemark.spark.operators.keyed.columns import DUE, EPOCH, HASH, HASH_AGAIN, NOTE, STATE, TAG, TIMER, VERSION
 from tidemark.spark.operators.keyed.key_state import TaskStats
-from tidemark.spark.operators.keyed.packed_rows import DATA, ROWS, as_value, unpacked
+from tidemark.spark.operators.keyed.output_buffer import Shape
+from tidemark.spark.operators.keyed.packed_rows import CLOCK, DATA, ROWS, as_value, unpacked
 from tidemark.spark.operators.keyed.rows import ROWS_AT_ONCE, MarkedRun, runs_of_both, starts_of_runs
 from tidemark.spark.operators.keyed.settled_worker import settle_worker
 from tidemark.spark.operators.keyed.sorted_rows import MAX_BYTES, SortedRows, SortKeys
@@ -30,8 +33,10 @@ VALUE_BYTES: Final = 1024 * 1024
 class PackedKeyTask:
     """Processes the keys of a task; called by Spark in a worker.
 
+    The clock of the epoch comes with the packed rows, so that the task of each epoch is the same to Spark.
+
     Args:
-        task: processes sorted rows.
+        task: makes what processes sorted rows, from ``clock``.
         keys: the types of the key columns.
         output: the columns that it returns.
         within: columns by which elements of one time are ordered before their position.
@@ -39,7 +44,7 @@ class PackedKeyTask:
         sort_bytes: of elements, and of versions, that are in memory at once while they are sorted.
     """
 
-    task: KeyTask
+    task: Callable[..., KeyTask]
     keys: pa.Schema
     output: pa.Schema
     within: Sequence[str] = ()
@@ -48,22 +53,27 @@ class PackedKeyTask:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the output rows of the keys: those of state and counts as they are, others packed."""
-        for rows in self.task.process(lambda stats: self._runs(batches, stats)):
-            tag = rows.column(TAG)[0].as_py()
-            yield self._plain(rows) if tag == VERSION or tag >= NOTE else self._packed(tag, rows)
+        given = iter(batches)
+        first = next((batch for batch in given if batch.num_rows), None)
+        if first is not None:
+            clock = OperatorClock("event", *first.column(CLOCK)[0].as_py())
+            task = self.task(clock=clock)
+            for rows in task.process(lambda stats: self._runs(chain((first,), given), clock, stats)):
+                tag = rows.column(TAG)[0].as_py()
+                yield self._plain(tag, rows) if tag == VERSION or tag >= NOTE else self._packed(tag, rows, task.shapes[tag])
         settle_worker("keys")
 
-    def _plain(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def _plain(self, tag: int, rows: pa.RecordBatch) -> pa.RecordBatch:
         import pyarrow as pa
 
-        known, count = set(rows.schema.names), rows.num_rows
-        columns = [rows.column(each.name) if each.name in known else pa.nulls(count, each.type) for each in self.output]
+        # Files of state have bounds of the time at which their keys are due.
+        found = dict(zip(rows.schema.names, rows.columns, strict=True)) | ({START: rows.column(DUE)} if tag == VERSION else {})
+        columns = [found[each.name] if each.name in found else pa.nulls(rows.num_rows, each.type) for each in self.output]
         return pa.RecordBatch.from_arrays(columns, schema=self.output)
 
-    def _packed(self, tag: int, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def _packed(self, tag: int, rows: pa.RecordBatch, shape: Shape) -> pa.RecordBatch:
         import pyarrow as pa
 
-        shape = self.task.shapes[tag]
         names = {*shape.carried, *shape.made, *shape.results}
         whole = rows.select([name for name in rows.schema.names if name in names])
         size = max(1, whole.num_rows * VALUE_BYTES // max(whole.nbytes, 1))
@@ -72,7 +82,7 @@ class PackedKeyTask:
         columns = [pa.array(values.get(each.name, [None] * len(parts)), each.type) for each in self.output]
         return pa.RecordBatch.from_arrays(columns, schema=self.output)
 
-    def _runs(self, batches: Iterable[pa.RecordBatch], stats: TaskStats) -> Iterator[MarkedRun]:
+    def _runs(self, batches: Iterable[pa.RecordBatch], clock: OperatorClock, stats: TaskStats) -> Iterator[MarkedRun]:
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -88,7 +98,7 @@ class PackedKeyTask:
                     new.add(rows)
                     hashes.append(pc.unique(rows.column(HASH)))
         with_elements = pc.unique(pa.concat_arrays(hashes))
-        yield from runs_of_both(self._needed(versions, with_elements, stats), self._elements(new))
+        yield from runs_of_both(self._needed(versions, with_elements, clock, stats), self._elements(new))
 
     def _typed(self, rows: pa.Table) -> pa.Table:
         """Return rows whose keys have the same type, whatever their tag: fields of structs may differ in whether they can be null."""
@@ -98,12 +108,12 @@ class PackedKeyTask:
                 rows = rows.set_column(rows.column_names.index(field.name), field, column.cast(field.type))
         return rows
 
-    def _needed(self, versions: SortedRows, with_elements: pa.Array, stats: TaskStats) -> Iterator[pa.RecordBatch]:
+    def _needed(self, versions: SortedRows, with_elements: pa.Array, clock: OperatorClock, stats: TaskStats) -> Iterator[pa.RecordBatch]:
         """Yield the newest versions of keys that have elements or are due; count those of the others."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        clock, last = self.task.clock, None
+        last = None
         for table in versions.read():
             rows = _whole(table)
             first, end = (tuple(rows.column(name)[at].as_py() for name in (HASH, HASH_AGAIN)) for at in (0, rows.num_rows - 1))

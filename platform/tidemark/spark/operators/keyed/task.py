@@ -67,7 +67,7 @@ class TaskFunction(ABC):
     read_only: ClassVar[bool] = False
 
     @abstractmethod
-    def begin(self) -> AbstractContextManager[KeyFunction]:
+    def begin(self, clock: OperatorClock) -> AbstractContextManager[KeyFunction]:
         """Return the function of one task, begun before its first key and ended after its last, or where it fails."""
 
 
@@ -79,8 +79,9 @@ class KeyFunction(TaskFunction):
         """The columns of its kind in a key's version."""
         return ()
 
-    def begin(self) -> AbstractContextManager[KeyFunction]:
+    def begin(self, clock: OperatorClock) -> AbstractContextManager[KeyFunction]:
         """Return the same for each task."""
+        del clock
         return nullcontext(self)
 
     def end(self, out: OutputBuffer, place: Place) -> None:
@@ -132,7 +133,7 @@ class KeyTask:
             found = runs(stats)
             first = next(found, None)
             if first is not None:
-                function = task.enter_context(self.function.begin())
+                function = task.enter_context(self.function.begin(self.clock))
                 all_runs = chain((first,), found)
                 at_once = function.run_all(all_runs, KeysOfTask(self.keys, self.clock, out, stats, self.errors))
                 yield from self._run_keys(function, all_runs, out, stats) if at_once is None else at_once

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pyspark.sql import Observation
+from pyspark.sql import Observation, Row
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -39,12 +39,12 @@ from tidemark.spark.operators.keyed.columns import (
 )
 from tidemark.spark.operators.keyed.key_table import Counters
 from tidemark.spark.operators.keyed.packed_rows import DATA, ROWS, VALUE_FIELDS, UnpackTask, unpacked
-from tidemark.spark.prepared.prepared_plan import PassRows, is_writable
+from tidemark.spark.prepared.prepared_plan import PassRows, WrittenRows, is_writable
 from tidemark.state.log.parquet_files import ParquetSummary, read_parquet
 from tidemark.state.log.records import StateFile
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 Task = Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
@@ -59,6 +59,8 @@ _COUNTS = (
         for deadline, name in ((DUE, "due"), (TIMER, "timer"), (OLDEST, "oldest"))
     ),
 )
+
+_ALL_COUNTS: Final = "counts"
 
 _VALUES: Final = T.StructType([each for each in VALUE_FIELDS if each.name == DATA])
 
@@ -162,36 +164,52 @@ def run_task(
     """
     ordered = sorted_by_key(fed, keys)
     handed = ordered.select(*(quoted(name) for name in ordered.columns if name not in (SORT, EPOCH))).mapInArrow(task, columns)
+    observation = Observation()
+    frame = output_frame(handed, observation, counts=counts).withColumn(START, F.expr(f"if({TAG} = {VERSION}, {DUE}, {START})"))
     with unwatched(context.spark, small_rows=small_rows):
-        return write_output(handed, columns, context=context, tables=tables, counts=counts)
+        return written_output(WrittenRows(frame, lambda: [observation.get]), columns, context=context, tables=tables)
 
 
-def write_output(
-    handed: DataFrame,
+def output_frame(handed: DataFrame, observation: Observation, *, counts: Sequence[str] = (), packed: Iterable[int] = ()) -> DataFrame:
+    """Return the rows that tasks return without their notes, counted.
+
+    Args:
+        handed: the rows.
+        observation: takes the counts.
+        counts: additional aggregates over the output, as SQL.
+        packed: the tags of rows that are packed.
+    """
+    numbers = [f"sum(CASE WHEN {TAG} = {tag} THEN {ROWS} END) AS {_rows_of(tag)}" for tag in packed]
+    # As one value: each would be parsed, and passed to the JVM, on its own.
+    together = f"struct({', '.join((*_COUNTS, *counts, *numbers))}) AS {_ALL_COUNTS}"
+    return handed.observe(observation, F.expr(together)).where(f"{TAG} < {NOTE}")
+
+
+def written_output(
+    rows: WrittenRows,
     columns: T.StructType,
     *,
     context: OperatorContext,
     tables: StateTables,
-    counts: Sequence[str] = (),
     packed: Mapping[int, T.StructType] = MappingProxyType({}),
 ) -> TaskOutput:
-    """Write the rows that tasks return, each tag separately; one Spark job.
+    """Write what ``output_frame`` returned, each tag separately, with ``START`` as the time of files; one Spark job.
 
     The arguments are those of ``run_task``; ``packed`` are the columns of rows that are packed, by tag.
     """
-    observation = Observation()
-    numbers = [f"sum(CASE WHEN {TAG} = {tag} THEN {ROWS} END) AS {_rows_of(tag)}" for tag in packed]
-    observed = handed.observe(observation, *map(F.expr, (*_COUNTS, *counts, *numbers))).where(f"{TAG} < {NOTE}")
-    files_time = f"if({TAG} = {VERSION}, {DUE}, {START}) AS {START}"
-    named = observed.selectExpr(*(files_time if name == START else quoted(name) for name in columns.names))
     folder = tables.new_folder()
-    written = write_folder(named, context.store, folder, compression=STATE_COMPRESSION, time_column=START, apart=[TAG])
+    written = write_folder(rows.frame, context.store, folder, compression=STATE_COMPRESSION, time_column=START, apart=[TAG])
     crash_point("state-staged")
     files: dict[int, list[ParquetSummary]] = {}
     for file in written:
         tag = file.path.removeprefix(f"{folder}/").partition("/")[0].removeprefix(f"{TAG}=")
         files.setdefault(int(tag), []).append(file)
-    return TaskOutput({tag: tuple(found) for tag, found in files.items()}, observation.get, columns, packed)
+    return TaskOutput({tag: tuple(found) for tag, found in files.items()}, _counts_of(rows), columns, packed)
+
+
+def _counts_of(rows: WrittenRows) -> Mapping[str, object]:
+    found = rows.observed[0][_ALL_COUNTS]
+    return found.asDict() if isinstance(found, Row) else {}
 
 
 def _rows_of(tag: int) -> str:
@@ -213,7 +231,12 @@ def sorted_by_key(fed: DataFrame, keys: Sequence[str]) -> DataFrame:
 
 def with_hashes(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
     """Return rows with two hashes of their keys."""
+    return rows.withColumns(hashes_of(rows.schema, keys))
+
+
+def hashes_of(schema: T.StructType, keys: Sequence[str]) -> dict[str, Column]:
+    """Return two hashes of the keys of rows, by the columns that they are kept in."""
     # A hash ignores nulls: without their places (null, 1) and (1, null) would be one key.
-    named = ", ".join(part for key in keys for part in (quoted(key), *nulls_in(quoted(key), rows.schema[key].dataType)))
+    named = ", ".join(part for key in keys for part in (quoted(key), *nulls_in(quoted(key), schema[key].dataType)))
     first, second = (f"xxhash64({named})", f"hash({named})") if keys else ("0L", "0")
-    return rows.withColumns({HASH: F.expr(first), HASH_AGAIN: F.expr(second)})
+    return {HASH: F.expr(first), HASH_AGAIN: F.expr(second)}

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import StructField, StructType
 
 from tidemark.crashpoints import crash_point
 from tidemark.graph.operators.emitting import FAILED
 from tidemark.graph.operators.keyed_process.node import BroadcastProcessNode, KeyedProcessNode
 from tidemark.graph.operators.keyed_process.state_columns import value_column
-from tidemark.semantics.keyed_process.times import EpochTimes
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
-from tidemark.spark.columns.expressions import START, quoted
+from tidemark.spark.columns.expressions import quoted
+from tidemark.spark.columns.few_rows import FEW_ROWS
 from tidemark.spark.operators.base.contract import (
     InputCounts,
     Observed,
@@ -33,14 +33,15 @@ from tidemark.spark.operators.base.contract import (
 )
 from tidemark.spark.operators.base.tables import MAIN, StateTables
 from tidemark.spark.operators.keyed.columns import EPOCH, OUTPUT, STATE, VERSION, names_of
+from tidemark.spark.operators.keyed.input import NO_OTHER_KEYS
 from tidemark.spark.operators.keyed.key_state import ErrorContext
 from tidemark.spark.operators.keyed.key_table import Counters, KeyTable
 from tidemark.spark.operators.keyed.layout import Layout
-from tidemark.spark.operators.keyed.packed_input import PackedInput, Staged
+from tidemark.spark.operators.keyed.packed_input import PackedInput, Staged, times_of
 from tidemark.spark.operators.keyed.packed_task import PackedKeyTask
 from tidemark.spark.operators.keyed.rows import python_values
 from tidemark.spark.operators.keyed.task import KeyTask
-from tidemark.spark.operators.keyed.task_run import TaskOutput, write_output
+from tidemark.spark.operators.keyed.task_run import TaskOutput, output_frame, written_output
 from tidemark.spark.operators.keyed_process.broadcast import BroadcastMap, Entries
 from tidemark.spark.operators.keyed_process.columns import (
     EMPTIED_KEYS,
@@ -57,10 +58,10 @@ from tidemark.spark.operators.keyed_process.columns import (
 )
 from tidemark.spark.operators.keyed_process.layout import Elements, given_columns, keys_of_node, layout_of
 from tidemark.spark.operators.keyed_process.rows import emitted_rows, failed_rows
-from tidemark.spark.operators.keyed_process.staging import staged_rows
+from tidemark.spark.operators.keyed_process.staging import ElementStaging, adopt_versions
 from tidemark.spark.operators.keyed_process.stored_tables import stored_keys, stored_timers
 from tidemark.spark.operators.keyed_process.task import ProcessKeys
-from tidemark.spark.prepared.prepared_plan import PassRows
+from tidemark.spark.prepared.prepared_plan import PassRows, WrittenRows
 from tidemark.state.log.progress import OperatorProgress
 from tidemark.state.log.records import OperatorState
 
@@ -92,6 +93,7 @@ class KeyedProcessRuntime(OperatorRuntime):
         super().__init__(node)
         self._declared = node
         self.keys = keys_of_node(node)
+        self.staging = ElementStaging(node)
         self.broadcast = BroadcastMap(node, node.broadcast) if isinstance(node, BroadcastProcessNode) else None
         self.tags = side_tags(node)
         self.given = given_columns(node)
@@ -128,6 +130,7 @@ class KeyedProcessEpoch(OperatorEpoch):
         self._counters = dataclasses.replace(self._before, clock=context.processing_time)
         self._layout: Layout | None = None
         self._staged = Staged()
+        self._shape = "no elements"
         self._elements: Elements = ()
         self._ports: tuple[str, ...] = ()
         self._broadcast_rows = 0
@@ -136,23 +139,16 @@ class KeyedProcessEpoch(OperatorEpoch):
 
     def process_batch(self, inputs: Mapping[str, PortInput]) -> None:
         """Stage an epoch's input, so that it is read once; one Spark job. The rows of a broadcast stream are applied to its map at once."""
-        node = self.runtime.node
         if self.runtime.broadcast is not None and "broadcast" in inputs:
             self._broadcast_rows = self.runtime.broadcast.write(inputs["broadcast"].rows, self._tables, self.context)
-        given = staged_rows(node, inputs)
+        given = self.runtime.staging.stage(inputs, self.context, self._tables, self._packing())
         if given is not None:
-            rows, keys, self._elements = given
-            layout = layout_of(node, keys, self._elements, rows.schema)
-            self._adopt(layout)
+            layout = given.layout
             if layout.elements:
                 self.runtime.given = StructType([StructField(name, layout.fields[at].dataType) for name, at in layout.elements.items()])
-            self._staged = self._packing(layout).stage(rows.select(*map(quoted, layout.new.names)), self._tables)
-            self._layout = layout
+            self._elements, self._staged, self._layout, self._shape = given.elements, given.staged, layout, given.shape
         self._ports = tuple(inputs)
         crash_point("state-staged")
-
-    def _adopt(self, layout: Layout) -> None:
-        self._tables.adopt(StructType([*layout.versions, StructField(START, LongType())]))
 
     def _layout_of_state(self) -> Layout:
         """Return the columns in an epoch without input."""
@@ -160,7 +156,7 @@ class KeyedProcessEpoch(OperatorEpoch):
             raise ValueError("a deadline without state")
         keys = StructType([self._tables.schema[name] for name in self.runtime.keys.values()])
         layout = layout_of(self.runtime.node, keys)
-        self._adopt(layout)
+        adopt_versions(layout, self._tables)
         return layout
 
     @property
@@ -180,23 +176,41 @@ class KeyedProcessEpoch(OperatorEpoch):
         if not self._staged.files and not self._before.reached(clock):
             return None
         layout = self._layout or self._layout_of_state()
-        packing = self._packing(layout)
-        fed, others = packing.rows(self._staged, layout.versions, clock)
-        with packing.batch_limit(self._staged):
-            passed = write_output(
-                fed.mapInArrow(self._task(layout, clock), layout.packed_output),
-                layout.packed_output,
-                context=self.context,
-                tables=self._tables,
-                counts=[f"sum({column}) AS {name}" for name, column in _COUNTS.items()],
-                packed={tag: layout.columns_of(tag) for tag in layout.packed_tags},
-            )
+        passed, others = self._pass(layout, clock)
         self._layout, self._passed = layout, passed
         self._tables.add(passed.files.get(VERSION, ()), MAIN)
         self._counters = passed.counters(self._before, self.context.processing_time, others)
         self.context.store.delete(tuple(file.path for file in self._staged.files))
         self._staged = Staged()
         return self._results(passed, layout) if passed.rows(OUTPUT) else None
+
+    def _pass(self, layout: Layout, clock: OperatorClock) -> tuple[TaskOutput, tuple[int, int, int]]:
+        """Process the keys; return what the tasks wrote, and the least deadlines and the oldest time of keys that are not passed."""
+        packing, staged, others = self._packing(), self._staged, NO_OTHER_KEYS
+
+        def build(numbers: Sequence[int]) -> tuple[DataFrame, Sequence[Observation]]:
+            nonlocal others
+            fed, others = packing.rows(staged, layout.versions, clock, numbers)
+            handed, counts = fed.mapInArrow(self._task(layout), layout.packed_output), Observation()
+            numbers_of_keys = [f"sum({column}) AS {name}" for name, column in _COUNTS.items()]
+            return output_frame(handed, counts, counts=numbers_of_keys, packed=layout.packed_tags), [counts]
+
+        def write(rows: WrittenRows) -> TaskOutput:
+            packed = {tag: layout.columns_of(tag) for tag in layout.packed_tags}
+            return written_output(rows, layout.packed_output, context=self.context, tables=self._tables, packed=packed)
+
+        times = times_of(clock)
+        with packing.batch_limit(staged):
+            # A map that the function reads is a part of its task.
+            scans = packing.scans(staged) if self.runtime.broadcast is None else ()
+            name = f"keys {self.context.uid} {packing.shape} {self._shape}"
+            prepared = self.context.prepared.at_once(name) if staged.rows > FEW_ROWS else self.context.prepared[name]
+            found = prepared.rows(scans, times, build) if scans else None
+            if found is not None:
+                with prepared.refused_where_it_fails():
+                    return write(found), NO_OTHER_KEYS
+            frame, (counts,) = build(times)
+            return write(WrittenRows(frame, lambda: [counts.get])), others
 
     def _results(self, passed: TaskOutput, layout: Layout) -> Results:
         """Return the function's rows; few of them are read by the driver, or in one task by a plan that is kept."""
@@ -208,13 +222,12 @@ class KeyedProcessEpoch(OperatorEpoch):
         read = partial(passed.read_few, self.context, OUTPUT, layout.shapes[OUTPUT].results)
         return Results(rows, files=passed.few_files(self.context, OUTPUT), shape="results", read=read, several_tasks=True)
 
-    def _packing(self, layout: Layout) -> PackedInput:
-        return PackedInput(self.context, list(layout.keys.values()), self._keys)
+    def _packing(self) -> PackedInput:
+        return PackedInput(self.context, list(self.runtime.keys.values()), self._keys)
 
-    def _task(self, layout: Layout, clock: OperatorClock) -> PackedKeyTask:
-        """Return the task of an epoch."""
+    def _task(self, layout: Layout) -> PackedKeyTask:
+        """Return the task, the same for all epochs with the layout."""
         node, runtime = self.runtime.node, self.runtime
-        times = EpochTimes(clock.before, clock.watermark, runtime.bound, clock.processing_time)
         function = ProcessKeys(
             job=self.context.job,
             uid=node.uid or "",
@@ -228,12 +241,12 @@ class KeyedProcessEpoch(OperatorEpoch):
             methods=node.methods,
             by_batch=node.by_batch,
             tags={tag.name: runtime.tags[counter] for counter, tag in node.emitted_tags.items()},
-            times=times,
+            bound=runtime.bound,
             forgives=node.on_error is not None,
             broadcast=self._broadcast,
         )
         errors = ErrorContext(node.uid or "", node.function_name, "correct the function", node.function_name)
-        task = KeyTask(function, clock, layout.keys, layout.arrow(layout.output), layout.shapes, errors)
+        task = partial(KeyTask, function, keys=layout.keys, schema=layout.arrow(layout.output), shapes=layout.shapes, errors=errors)
         key_types = layout.arrow(StructType([layout.fields[column] for column in layout.keys.values()]))
         # Their position stays with elements that fail.
         return PackedKeyTask(task, key_types, layout.arrow(layout.packed_output), within=(INPUT,), with_position=node.on_error is not None)

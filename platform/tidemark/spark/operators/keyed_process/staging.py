@@ -2,32 +2,148 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Observation
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tidemark.errors import UserCodeError
 from tidemark.graph.operators.keyed_process.node import KeyedProcessNode
-from tidemark.spark.columns.expressions import POSITION, TIME, column, quoted
-from tidemark.spark.operators.base.contract import PortInput
+from tidemark.spark.columns.arrow_batches import unwatched
+from tidemark.spark.columns.expressions import POSITION, START, TIME, column, quoted
+from tidemark.spark.operators.base.contract import OperatorContext, PortInput
+from tidemark.spark.operators.base.tables import StateTables
+from tidemark.spark.operators.keyed.layout import Layout
+from tidemark.spark.operators.keyed.packed_input import PackedInput, Staged, are_small
 from tidemark.spark.operators.keyed_process.columns import INPUT
-from tidemark.spark.operators.keyed_process.layout import Elements, elements_of, keys_of_node
+from tidemark.spark.operators.keyed_process.layout import Elements, elements_of, keys_of_node, layout_of
+from tidemark.spark.prepared.prepared_pass import PreparedPass
+from tidemark.spark.prepared.prepared_plan import WrittenRows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def staged_rows(node: KeyedProcessNode, inputs: Mapping[str, PortInput]) -> tuple[DataFrame, T.StructType, Elements] | None:
-    """Return the rows to stage, the types of the keys, and the columns of elements by input; None where no input with keys has rows.
+@dataclass(frozen=True)
+class StagedElements:
+    """An epoch's elements, packed in files, with the operator's columns in the epoch; ``shape`` names what these depend on."""
+
+    layout: Layout
+    elements: Elements
+    staged: Staged
+    shape: str
+
+
+@dataclass(frozen=True)
+class _Shape:
+    layout: Layout
+    elements: Elements
+    small_rows: bool
+
+
+class ElementStaging:
+    """Stages the elements of a run's epochs; the plans of those that files are read for are kept between epochs.
+
+    Args:
+        node: the operator.
+    """
+
+    def __init__(self, node: KeyedProcessNode) -> None:
+        self._node = node
+        self._known: dict[str, _Shape] = {}
+
+    def stage(
+        self, inputs: Mapping[str, PortInput], context: OperatorContext, tables: StateTables, packing: PackedInput
+    ) -> StagedElements | None:
+        """Write an epoch's elements, so that they are read once; one Spark job. None where no input with keys has rows.
+
+        Args:
+            inputs: of the operator, by port.
+            context: of the epoch.
+            tables: of the operator, which take the columns of its state.
+            packing: of the epoch.
+
+        Raises:
+            UserCodeError: the keys of the two inputs are of other types.
+            StateMismatchError: a column of state would change its type.
+        """
+        ports = self._node.PORTS[: len(self._node.methods)]
+        given = {port: inputs[port].scanned or inputs[port] for port in ports if port in inputs}
+        if not given:
+            return None
+        shape = " ".join(["elements", context.uid, packing.shape, *(f"{port} {each.shape}" for port, each in given.items())])
+        if all(each.set_counts is not None and all(each.scans) for each in given.values()):
+            many = any(inputs[port].scanned is not None for port in given)
+            prepared = context.prepared.at_once(shape) if many else context.prepared[shape]
+            kept = self._stage_kept(prepared, given, context, tables, packing)
+            if kept is not None:
+                return kept
+        rows, keys, elements = staged_rows(self._node, {port: inputs[port].rows for port in given})
+        found = self._known[shape] = _Shape(layout_of(self._node, keys, elements, rows.schema), elements, are_small(rows))
+        adopt_versions(found.layout, tables)
+        counts = Observation()
+        with unwatched(context.spark, small_rows=found.small_rows):
+            packed = packing.elements(_in_order(rows, found.layout), counts)
+            staged = packing.stage(WrittenRows(packed, lambda: [counts.get]), tables)
+        return StagedElements(found.layout, found.elements, staged, shape)
+
+    def _stage_kept(
+        self,
+        prepared: PreparedPass,
+        given: Mapping[str, PortInput],
+        context: OperatorContext,
+        tables: StateTables,
+        packing: PackedInput,
+    ) -> StagedElements | None:
+        """Return the elements, staged by a plan that was kept; None where it has to be made as a DataFrame."""
+        known = self._known.get(prepared.name)
+        if known is None:
+            return None
+
+        def build(numbers: Sequence[int]) -> tuple[DataFrame, Sequence[Observation]]:
+            rows, observations, left = {}, [counts := Observation()], list(numbers)
+            for port, each in given.items():
+                rows[port], observed = each.build(tuple(left[: len(each.numbers)]))
+                left = left[len(each.numbers) :]
+                observations += observed
+            found, _, _ = staged_rows(self._node, rows)
+            return packing.elements(_in_order(found, known.layout), counts), observations
+
+        adopt_versions(known.layout, tables)
+        with unwatched(context.spark, small_rows=known.small_rows):
+            scans = [scan for each in given.values() for scan in each.scans]
+            packed = prepared.rows(scans, [number for each in given.values() for number in each.numbers], build)
+            if packed is None:
+                return None
+            with prepared.refused_where_it_fails():
+                staged = packing.stage(packed, tables)
+        observed = iter(packed.observed[1:])
+        for each in given.values():
+            if each.set_counts is not None:
+                each.set_counts(observed)
+        return StagedElements(known.layout, known.elements, staged, prepared.name)
+
+
+def adopt_versions(layout: Layout, tables: StateTables) -> None:
+    """Have an operator's tables take the columns of its keys' versions.
+
+    Raises:
+        StateMismatchError: a column would change its type.
+    """
+    tables.adopt(T.StructType([*layout.versions, T.StructField(START, T.LongType())]))
+
+
+def staged_rows(node: KeyedProcessNode, inputs: Mapping[str, DataFrame]) -> tuple[DataFrame, T.StructType, Elements]:
+    """Return the rows to stage of inputs with keys, by port, the types of the keys, and the columns of elements by input.
 
     Raises:
         UserCodeError: the keys of the two inputs are of other types.
     """
-    ports = node.PORTS[: len(node.methods)]
-    given = [inputs[port].rows if port in inputs else None for port in ports]
+    given = [inputs.get(port) for port in node.PORTS[: len(node.methods)]]
     elements = elements_of(node, [() if rows is None else rows.columns for rows in given])
     parts, keys = [], T.StructType()
     for number, (rows, columns, expressions) in enumerate(zip(given, elements, node.port_keys, strict=False)):
@@ -35,16 +151,19 @@ def staged_rows(node: KeyedProcessNode, inputs: Mapping[str, PortInput]) -> tupl
             continue
         named = zip(keys_of_node(node).values(), expressions, strict=True)
         made = [column(expression).alias(stored) for stored, (_, expression) in named]
-        types = rows.select(*made).schema
-        _require_same(node, keys, types)
-        keys = types
         kept = [F.col(quoted(name)).alias(stored) for name, stored in columns.items()]
         hidden = [F.col(name) for name in (TIME, POSITION) if name in rows.columns]
-        mark = [F.lit(number).alias(INPUT)] if len(ports) > 1 else []
+        mark = [F.lit(number).alias(INPUT)] if len(given) > 1 else []
         parts.append(rows.select(*made, *kept, *hidden, *mark))
-    if not parts:
-        return None
+        types = T.StructType(parts[-1].schema.fields[: len(made)])
+        _require_same(node, keys, types)
+        keys = types
     return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts), keys, elements
+
+
+def _in_order(rows: DataFrame, layout: Layout) -> DataFrame:
+    names = layout.new.names
+    return rows if rows.schema.names == names else rows.select(*map(quoted, names))
 
 
 def _require_same(node: KeyedProcessNode, first: T.StructType, second: T.StructType) -> None:

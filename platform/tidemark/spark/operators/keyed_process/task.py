@@ -20,6 +20,7 @@ from tidemark.semantics.keyed_process.plain_walk import PlainWalk
 from tidemark.semantics.keyed_process.times import EpochTimes
 from tidemark.semantics.keyed_process.walk import ElementWalk, Emitted, Failed, Output, OutputBatch, Walked
 from tidemark.semantics.user_lines import raised_at, source_of
+from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.spark.operators.keyed.columns import OUTPUT
 from tidemark.spark.operators.keyed.key_state import EMPTY_VERSION, Version, one_line, origin_of
 from tidemark.spark.operators.keyed.output_buffer import Block, OutputBuffer
@@ -59,7 +60,7 @@ class ProcessKeys(TaskFunction):
         methods: of the function, for an element of each input.
         by_batch: whether its one method takes elements in batches.
         tags: of rows of side outputs, by their names.
-        times: of the operator in the epoch.
+        bound: the greatest out-of-orderness bound of its sources, milliseconds.
         forgives: whether a call that fails is undone, and its element put aside.
         broadcast: maps that it reads, by name.
     """
@@ -76,7 +77,7 @@ class ProcessKeys(TaskFunction):
     methods: tuple[str, ...]
     by_batch: bool
     tags: Mapping[str, int]
-    times: EpochTimes
+    bound: int
     forgives: bool
     broadcast: Mapping[str, Mapping[Any, Any]]
 
@@ -87,12 +88,13 @@ class ProcessKeys(TaskFunction):
         return lasting and not self.by_batch and not self.forgives and len(self.methods) == 1
 
     @contextmanager
-    def begin(self) -> Iterator[KeyFunction]:
+    def begin(self, clock: OperatorClock) -> Iterator[KeyFunction]:
         """Open the function, and close it at the end."""
+        times = EpochTimes(clock.before, clock.watermark, self.bound, clock.processing_time)
         bound = BoundFunction(self.function, fields=self.fields, methods=self.methods)
         declared = declarations(self.states, self.types)
         make = BatchWalk if self.by_batch else PlainWalk if self.walks_plainly else ElementWalk
-        walk = make(bound, declared, frozenset(self.tags), self.times, forgives=self.forgives, broadcast=read_only(self.broadcast))
+        walk = make(bound, declared, frozenset(self.tags), times, forgives=self.forgives, broadcast=read_only(self.broadcast))
         with named_output(f"{self.job} {self.uid}", walk.context):
             try:
                 with self._named("open"):
@@ -148,7 +150,7 @@ class _OpenFunction(KeyFunction):
     def run(self, call: KeyCall) -> KeyRun:
         """Add the rows that the function emits for a key, and elements that failed; return the key's next version."""
         walked = self._walked
-        record = read_record(call.before.more, self.states, self.declared.times)
+        record = read_record(call.before.more, self.states, self.walk.times)
         timers, expired = _count_timers(record), walked.expired
         elements, emitted = self._walk(call, record)
         try:
