@@ -58,6 +58,7 @@ class PreparedPass:
         self._epochs = epochs
         self._failures = 0
         self._several = False
+        self._passed_on = False
         self._plan: PreparedPlan | None = None
 
     def run(self, paths: Sequence[Sequence[str]], numbers: Sequence[int], build: Build) -> PassRows | None:
@@ -82,9 +83,12 @@ class PreparedPass:
             self.refused = f"it failed: {first_line(error)}"
             raise
 
-    def rows(self, paths: Sequence[Sequence[str]], numbers: Sequence[int], build: Build) -> WrittenRows | None:
-        """Return the rows of a pass that several tasks write; arguments and None as of ``run``."""
-        self._several = True
+    def rows(self, paths: Sequence[Sequence[str]], numbers: Sequence[int], build: Build, *, passed_on: bool = False) -> WrittenRows | None:
+        """Return the rows of a pass that several tasks write; arguments and None as of ``run``.
+
+        Numbers that are only ``passed_on`` with the rows change nothing else in the plan, so that it need not be compared.
+        """
+        self._several, self._passed_on = True, passed_on
         return self._bound(paths, numbers, build, PreparedPlan.rows)
 
     def _bound(
@@ -117,7 +121,7 @@ class PreparedPass:
             plan = PreparedPlan(*build(tuple(bound)), several=self._several)
             if not self._several and not plan.writable:
                 self.refused = f"Arrow does not write {plan.schema.simpleString()}"
-            elif not plan.equals(build(numbers)[0], paths, bound):
+            elif not self._passed_on and not plan.equals(build(numbers)[0], paths, bound):
                 self.refused = "the plan differs between epochs by more than files and numbers"
             else:
                 return plan

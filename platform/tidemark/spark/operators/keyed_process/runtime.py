@@ -58,7 +58,7 @@ from tidemark.spark.operators.keyed_process.columns import (
 )
 from tidemark.spark.operators.keyed_process.layout import Elements, given_columns, keys_of_node, layout_of
 from tidemark.spark.operators.keyed_process.rows import emitted_rows, failed_rows
-from tidemark.spark.operators.keyed_process.staging import ElementStaging, adopt_versions
+from tidemark.spark.operators.keyed_process.staging import ElementStaging, StagedShape, adopt_versions
 from tidemark.spark.operators.keyed_process.stored_tables import stored_keys, stored_timers
 from tidemark.spark.operators.keyed_process.task import ProcessKeys
 from tidemark.spark.prepared.prepared_plan import PassRows, WrittenRows
@@ -93,7 +93,7 @@ class KeyedProcessRuntime(OperatorRuntime):
         super().__init__(node)
         self._declared = node
         self.keys = keys_of_node(node)
-        self.staging = ElementStaging(node)
+        self.shapes: dict[str, StagedShape] = {}
         self.broadcast = BroadcastMap(node, node.broadcast) if isinstance(node, BroadcastProcessNode) else None
         self.tags = side_tags(node)
         self.given = given_columns(node)
@@ -141,7 +141,8 @@ class KeyedProcessEpoch(OperatorEpoch):
         """Stage an epoch's input, so that it is read once; one Spark job. The rows of a broadcast stream are applied to its map at once."""
         if self.runtime.broadcast is not None and "broadcast" in inputs:
             self._broadcast_rows = self.runtime.broadcast.write(inputs["broadcast"].rows, self._tables, self.context)
-        given = self.runtime.staging.stage(inputs, self.context, self._tables, self._packing())
+        staging = ElementStaging(self.runtime.node, self.runtime.shapes, self.context, self._tables, self._packing())
+        given = staging.stage(inputs)
         if given is not None:
             layout = given.layout
             if layout.elements:
@@ -205,7 +206,7 @@ class KeyedProcessEpoch(OperatorEpoch):
             scans = packing.scans(staged) if self.runtime.broadcast is None else ()
             name = f"keys {self.context.uid} {packing.shape} {self._shape}"
             prepared = self.context.prepared.at_once(name) if staged.rows > FEW_ROWS else self.context.prepared[name]
-            found = prepared.rows(scans, times, build) if scans else None
+            found = prepared.rows(scans, times, build, passed_on=True) if scans else None
             if found is not None:
                 with prepared.refused_where_it_fails():
                     return write(found), NO_OTHER_KEYS

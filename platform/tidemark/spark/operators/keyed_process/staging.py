@@ -15,13 +15,13 @@ from tidemark.errors import UserCodeError
 from tidemark.graph.operators.keyed_process.node import KeyedProcessNode
 from tidemark.spark.columns.arrow_batches import unwatched
 from tidemark.spark.columns.expressions import POSITION, START, TIME, column, quoted
+from tidemark.spark.columns.few_rows import in_one_task
 from tidemark.spark.operators.base.contract import OperatorContext, PortInput
 from tidemark.spark.operators.base.tables import StateTables
 from tidemark.spark.operators.keyed.layout import Layout
 from tidemark.spark.operators.keyed.packed_input import PackedInput, Staged, are_small
 from tidemark.spark.operators.keyed_process.columns import INPUT
 from tidemark.spark.operators.keyed_process.layout import Elements, elements_of, keys_of_node, layout_of
-from tidemark.spark.prepared.prepared_pass import PreparedPass
 from tidemark.spark.prepared.prepared_plan import WrittenRows
 
 if TYPE_CHECKING:
@@ -39,70 +39,62 @@ class StagedElements:
 
 
 @dataclass(frozen=True)
-class _Shape:
+class StagedShape:
+    """What is known of elements before they are read, since those of an earlier epoch had the same shape."""
+
     layout: Layout
     elements: Elements
     small_rows: bool
 
 
+@dataclass(frozen=True)
 class ElementStaging:
-    """Stages the elements of a run's epochs; the plans of those that files are read for are kept between epochs.
+    """Stages the elements of an epoch; the plans over those that are read from files are kept between epochs.
 
     Args:
         node: the operator.
+        known: the shapes of elements in the run, by name; filled in.
+        context: of the epoch.
+        tables: of the operator, which take the columns of its state.
+        packing: of the epoch.
     """
 
-    def __init__(self, node: KeyedProcessNode) -> None:
-        self._node = node
-        self._known: dict[str, _Shape] = {}
+    node: KeyedProcessNode
+    known: dict[str, StagedShape]
+    context: OperatorContext
+    tables: StateTables
+    packing: PackedInput
 
-    def stage(
-        self, inputs: Mapping[str, PortInput], context: OperatorContext, tables: StateTables, packing: PackedInput
-    ) -> StagedElements | None:
-        """Write an epoch's elements, so that they are read once; one Spark job. None where no input with keys has rows.
-
-        Args:
-            inputs: of the operator, by port.
-            context: of the epoch.
-            tables: of the operator, which take the columns of its state.
-            packing: of the epoch.
+    def stage(self, inputs: Mapping[str, PortInput]) -> StagedElements | None:
+        """Write the elements of an operator's inputs, by port; one Spark job. None where no input with keys has rows.
 
         Raises:
             UserCodeError: the keys of the two inputs are of other types.
             StateMismatchError: a column of state would change its type.
         """
-        ports = self._node.PORTS[: len(self._node.methods)]
-        given = {port: inputs[port].scanned or inputs[port] for port in ports if port in inputs}
+        given = {port: inputs[port] for port in self.node.PORTS[: len(self.node.methods)] if port in inputs}
         if not given:
             return None
-        shape = " ".join(["elements", context.uid, packing.shape, *(f"{port} {each.shape}" for port, each in given.items())])
-        if all(each.set_counts is not None and all(each.scans) for each in given.values()):
-            many = any(inputs[port].scanned is not None for port in given)
-            prepared = context.prepared.at_once(shape) if many else context.prepared[shape]
-            kept = self._stage_kept(prepared, given, context, tables, packing)
+        # To read few rows takes less than another task does; nothing in Python comes before.
+        few = all(each.files for each in given.values())
+        scanned = {port: each.scanned or each for port, each in given.items()}
+        kind = ("elements", self.context.uid, self.packing.shape, "in one task" if few else "in several")
+        shape = " ".join([*kind, *(f"{port} {each.shape}" for port, each in scanned.items())])
+        if shape in self.known and all(each.set_counts is not None and all(each.scans) for each in scanned.values()):
+            kept = self._stage_kept(shape, scanned, few=few)
             if kept is not None:
                 return kept
-        rows, keys, elements = staged_rows(self._node, {port: inputs[port].rows for port in given})
-        found = self._known[shape] = _Shape(layout_of(self._node, keys, elements, rows.schema), elements, are_small(rows))
-        adopt_versions(found.layout, tables)
+        rows, keys, elements = staged_rows(self.node, {port: each.rows for port, each in given.items()})
+        found = self.known[shape] = StagedShape(layout_of(self.node, keys, elements, rows.schema), elements, are_small(rows))
         counts = Observation()
-        with unwatched(context.spark, small_rows=found.small_rows):
-            packed = packing.elements(_in_order(rows, found.layout), counts)
-            staged = packing.stage(WrittenRows(packed, lambda: [counts.get]), tables)
-        return StagedElements(found.layout, found.elements, staged, shape)
+        adopt_versions(found.layout, self.tables)
+        with unwatched(self.context.spark, small_rows=found.small_rows):
+            packed = WrittenRows(self._packed(rows, found.layout, counts, few=few), lambda: [counts.get])
+            return StagedElements(found.layout, found.elements, self.packing.stage(packed, self.tables), shape)
 
-    def _stage_kept(
-        self,
-        prepared: PreparedPass,
-        given: Mapping[str, PortInput],
-        context: OperatorContext,
-        tables: StateTables,
-        packing: PackedInput,
-    ) -> StagedElements | None:
+    def _stage_kept(self, shape: str, given: Mapping[str, PortInput], *, few: bool) -> StagedElements | None:
         """Return the elements, staged by a plan that was kept; None where it has to be made as a DataFrame."""
-        known = self._known.get(prepared.name)
-        if known is None:
-            return None
+        known = self.known[shape]
 
         def build(numbers: Sequence[int]) -> tuple[DataFrame, Sequence[Observation]]:
             rows, observations, left = {}, [counts := Observation()], list(numbers)
@@ -110,22 +102,28 @@ class ElementStaging:
                 rows[port], observed = each.build(tuple(left[: len(each.numbers)]))
                 left = left[len(each.numbers) :]
                 observations += observed
-            found, _, _ = staged_rows(self._node, rows)
-            return packing.elements(_in_order(found, known.layout), counts), observations
+            found, _, _ = staged_rows(self.node, rows)
+            return self._packed(found, known.layout, counts, few=few), observations
 
-        adopt_versions(known.layout, tables)
-        with unwatched(context.spark, small_rows=known.small_rows):
+        adopt_versions(known.layout, self.tables)
+        prepared = self.context.prepared[shape] if few else self.context.prepared.at_once(shape)
+        with unwatched(self.context.spark, small_rows=known.small_rows):
             scans = [scan for each in given.values() for scan in each.scans]
             packed = prepared.rows(scans, [number for each in given.values() for number in each.numbers], build)
             if packed is None:
                 return None
             with prepared.refused_where_it_fails():
-                staged = packing.stage(packed, tables)
+                staged = self.packing.stage(packed, self.tables)
         observed = iter(packed.observed[1:])
         for each in given.values():
             if each.set_counts is not None:
                 each.set_counts(observed)
-        return StagedElements(known.layout, known.elements, staged, prepared.name)
+        return StagedElements(known.layout, known.elements, staged, shape)
+
+    def _packed(self, rows: DataFrame, layout: Layout, counts: Observation, *, few: bool) -> DataFrame:
+        names = layout.new.names
+        ordered = rows if rows.schema.names == names else rows.select(*map(quoted, names))
+        return self.packing.elements(in_one_task(ordered) if few else ordered, counts)
 
 
 def adopt_versions(layout: Layout, tables: StateTables) -> None:
@@ -159,11 +157,6 @@ def staged_rows(node: KeyedProcessNode, inputs: Mapping[str, DataFrame]) -> tupl
         _require_same(node, keys, types)
         keys = types
     return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts), keys, elements
-
-
-def _in_order(rows: DataFrame, layout: Layout) -> DataFrame:
-    names = layout.new.names
-    return rows if rows.schema.names == names else rows.select(*map(quoted, names))
 
 
 def _require_same(node: KeyedProcessNode, first: T.StructType, second: T.StructType) -> None:
