@@ -40,8 +40,8 @@ class Passes:
         monkeypatch.setattr(PreparedPass, "COMPARED_ALWAYS", True)
 
     def _noted(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        def noted(prepared: PreparedPass, paths: Sequence[Sequence[str]], numbers: Sequence[int], build: Any) -> Any:
-            rows = method(prepared, paths, numbers, build)
+        def noted(prepared: PreparedPass, paths: Sequence[Sequence[str]], numbers: Sequence[int], build: Any, **more: bool) -> Any:
+            rows = method(prepared, paths, numbers, build, **more)
             if rows is not None:
                 self.ran.append(prepared.name)
             if prepared.refused is not None:

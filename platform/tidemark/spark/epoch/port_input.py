@@ -40,7 +40,7 @@ def port_input(plan: StatelessPlan, node: Node, runtime: OperatorRuntime) -> Por
     over = PortInput(build, counter, read.numbers, read.batch.scanned, " ".join(shape), set_counts)
     if read.batch.few_files:
         return over
-    return PortInput(lambda _: build(over.numbers), counter, alone=plan.reads_input_alone(node), scanned=over)
+    return PortInput(lambda _: build(over.numbers), counter, alone=plan.reads_input_alone(node), scanned=over, small=read.batch.small)
 
 
 def _frame(plan: StatelessPlan, node: Node, counter: RowCounter | None, runtime: OperatorRuntime) -> Frame:

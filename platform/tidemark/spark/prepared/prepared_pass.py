@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from py4j.protocol import Py4JError
@@ -70,18 +69,6 @@ class PreparedPass:
             build: makes the DataFrame.
         """
         return self._bound(paths, numbers, build, PreparedPlan.run)
-
-    @contextmanager
-    def refused_where_it_fails(self) -> Iterator[None]:
-        """Write the rows of the pass in the block: where it fails, the epoch fails, and the next attempt makes a DataFrame.
-
-        For passes that call the user's functions, which are not called twice in one attempt.
-        """
-        try:
-            yield
-        except (Py4JError, PySparkException) as error:
-            self.refused = f"it failed: {first_line(error)}"
-            raise
 
     def rows(self, paths: Sequence[Sequence[str]], numbers: Sequence[int], build: Build, *, passed_on: bool = False) -> WrittenRows | None:
         """Return the rows of a pass that several tasks write; arguments and None as of ``run``.

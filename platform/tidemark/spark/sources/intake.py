@@ -40,9 +40,9 @@ class SourceRows:
     """The rows of a source in an epoch, made into a DataFrame where that is needed.
 
     ``files`` are the ones that it reads, where they are small and are read in one task, and ``few_of_files`` says whether such files have
-    few rows; ``scanned`` are the ones that it reads by one scan, whatever their size. ``few`` is whether a source that is no folder is
-    known to have few rows. ``may_have_split`` is whether it may have the engine's column of splits; ``splits`` are those that it may have
-    rows of, where the source's position says so before they are read.
+    few rows; ``scanned`` are the ones that it reads by one scan, whatever their size, which may be ``small``. ``few`` is whether a source
+    that is no folder is known to have few rows. ``may_have_split`` is whether it may have the engine's column of splits; ``splits`` are
+    those that it may have rows of, where the source's position says so before they are read.
     """
 
     read: Callable[[], DataFrame]
@@ -52,6 +52,7 @@ class SourceRows:
     splits: tuple[str, ...] = ()
     few_of_files: Callable[[Iterable[str]], bool] = has_few_rows
     scanned: tuple[str, ...] = ()
+    small: bool = False
 
     @cached_property
     def rows(self) -> DataFrame:

@@ -192,7 +192,8 @@ def _rows_read(source: SourceNode, taken: EpochInput, *, few_tasks: bool) -> Dat
 
 
 def _rows_of_files(spark: SparkSession, source: SourceNode, taken: EpochInput, *, ordered: bool, few_tasks: bool) -> SourceRows:
-    paths, few = taken.files[source.name], few_tasks and taken.has_few_bytes(source.name)
+    paths, small = taken.files[source.name], taken.has_few_bytes(source.name)
+    few = few_tasks and small
 
     def read() -> DataFrame:
         rows = read_files_of_epoch(spark, source, paths, ordered=ordered)
@@ -202,7 +203,7 @@ def _rows_of_files(spark: SparkSession, source: SourceNode, taken: EpochInput, *
     if few_of_files is None:
         return SourceRows(read, may_have_split=False)
     files = tuple(paths)
-    return SourceRows(read, files if few else (), may_have_split=False, few_of_files=few_of_files, scanned=files)
+    return SourceRows(read, files if few else (), may_have_split=False, few_of_files=few_of_files, scanned=files, small=small)
 
 
 def _corrupt_by_all_columns(frame: DataFrame) -> DataFrame:

@@ -43,7 +43,8 @@ class PortInput:
     between epochs only by files and numbers. Of a pass over them that was prepared, ``set_counts`` takes the values of the observations
     that ``build`` returned, in their order. ``alone`` is whether they are computed from their source's files at each use: no frame that is
     kept in memory is behind them, which another port may read at the same time, and whose counts would then be those of neither.
-    ``scanned`` are the same rows with the files that they are read from, where these are many, so that a pass over them has several tasks.
+    ``scanned`` are the same rows with the files that they are read from, where these are many, so that a pass over them has several tasks;
+    ``small`` is whether these files are small, so that one task reads them as fast.
     """
 
     build: Build
@@ -55,6 +56,7 @@ class PortInput:
     several: tuple[tuple[str, ...], ...] = ()
     alone: bool = False
     scanned: PortInput | None = None
+    small: bool = False
 
     @property
     def scans(self) -> tuple[tuple[str, ...], ...]:

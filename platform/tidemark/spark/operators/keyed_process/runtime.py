@@ -208,8 +208,7 @@ class KeyedProcessEpoch(OperatorEpoch):
             prepared = self.context.prepared.at_once(name) if staged.rows > FEW_ROWS else self.context.prepared[name]
             found = prepared.rows(scans, times, build, passed_on=True) if scans else None
             if found is not None:
-                with prepared.refused_where_it_fails():
-                    return write(found), NO_OTHER_KEYS
+                return write(found), NO_OTHER_KEYS
             frame, (counts,) = build(times)
             return write(WrittenRows(frame, lambda: [counts.get])), others
 

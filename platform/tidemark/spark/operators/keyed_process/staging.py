@@ -75,8 +75,8 @@ class ElementStaging:
         given = {port: inputs[port] for port in self.node.PORTS[: len(self.node.methods)] if port in inputs}
         if not given:
             return None
-        # To read few rows takes less than another task does; nothing in Python comes before.
-        few = all(each.files for each in given.values())
+        # To read small files takes less than another task does; nothing in Python comes before.
+        few = all(each.small for each in given.values())
         scanned = {port: each.scanned or each for port, each in given.items()}
         kind = ("elements", self.context.uid, self.packing.shape, "in one task" if few else "in several")
         shape = " ".join([*kind, *(f"{port} {each.shape}" for port, each in scanned.items())])
@@ -112,8 +112,7 @@ class ElementStaging:
             packed = prepared.rows(scans, [number for each in given.values() for number in each.numbers], build)
             if packed is None:
                 return None
-            with prepared.refused_where_it_fails():
-                staged = self.packing.stage(packed, self.tables)
+            staged = self.packing.stage(packed, self.tables)
         observed = iter(packed.observed[1:])
         for each in given.values():
             if each.set_counts is not None:
