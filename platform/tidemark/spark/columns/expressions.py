@@ -44,6 +44,11 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def text_literal(text: str) -> str:
+    """Return a string as SQL, whatever characters it has, and however the session reads backslashes: it may come from data."""
+    return f"CAST(X'{text.encode().hex()}' AS STRING)"
+
+
 def is_name(expression: Expression) -> bool:
     """Whether an expression is only a column name, which cannot fail."""
     return isinstance(expression, str) and _NAME.fullmatch(expression.strip()) is not None and not expression.strip()[0].isdigit()

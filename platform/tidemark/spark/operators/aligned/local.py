@@ -20,6 +20,7 @@ from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMAR
 from tidemark.semantics.windows.local_windows import LocalWindows
 from tidemark.semantics.windows.slices import Slices
 from tidemark.spark.columns.expressions import START, TIME, quoted
+from tidemark.spark.frame_steps import FrameSteps
 from tidemark.spark.operators.aligned.local_time import first_instant, reading, zone_literal
 from tidemark.spark.operators.aligned.pre_aggregation import FIRST_START, Thresholds
 from tidemark.spark.operators.aligned.trigger_frames import TAKEN, TAKEN_LATE
@@ -88,10 +89,12 @@ class LocalRuntime(TriggeredRuntime):
         shift = (_FARTHEST // width + 1) * width - offset
         return f"({reading(TIME, self._zone)} + {shift}L) div {width}L * {width}L - {shift}L"
 
-    def started(self, rows: DataFrame, now: int) -> DataFrame:
+    def started(self, rows: DataFrame, now: int) -> FrameSteps:
         """Return rows with the start of their slice, and their zone if each has its own."""
-        zoned = rows if self.assigner.zone_by is None else rows.withColumn(ZONE, F.expr(self._zone_of(rows, self.assigner.zone_by)))
-        return zoned.withColumn(START, F.expr(self.start(now)))
+        zoned = FrameSteps(rows)
+        if self.assigner.zone_by is not None:
+            zoned.select("*", F.expr(self._zone_of(rows, self.assigner.zone_by)).alias(ZONE))
+        return zoned.select("*", f"{self.start(now)} AS {START}")
 
     def _zone_of(self, rows: DataFrame, text: str) -> str:
         """Return the SQL of a row's zone, which raises an error where there is none."""
@@ -115,8 +118,8 @@ class LocalRuntime(TriggeredRuntime):
         """Return groups with the end of the last window that covers them, or that came before."""
         # Groups of filtered rows have a start far from any time.
         start = f"if({START} >= {FIRST_START}L, {START}, 0L)"
-        last = groups.withColumn(_LOCAL_END, F.expr(last_end_sql(self.local, start)))
-        return last.withColumn(_LAST_END, F.expr(first_instant(_LOCAL_END, self._zone)))
+        last = FrameSteps(groups).select("*", f"{last_end_sql(self.local, start)} AS {_LOCAL_END}")
+        return last.select("*", f"{first_instant(_LOCAL_END, self._zone)} AS {_LAST_END}").frame()
 
     def accepted(self, bounds: Thresholds) -> str:
         """Return the condition of groups that a window accepts."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.spark.columns.expressions import POSITION, ROWS, START, quoted
 from tidemark.spark.operators.base.partials import Partials
@@ -141,7 +139,7 @@ class CountedMerging(SessionMerging):
         if rules.step:
             place = f"struct({START}, {POSITION})" if POSITION in ordered.columns else START
             extra.append(f"least(min({NEXT}), min_by({_FIRST_STEP}, if({_FIRST_STEP} IS NULL, NULL, {place}))) AS {NEXT}")
-        return self._with_kept(self._partials.grouped(ordered, SESSION, extra=list(map(F.expr, extra))))
+        return self._with_kept(self._partials.grouped(ordered, SESSION, extra=extra))
 
     def _in_turn(self, rows: DataFrame) -> DataFrame:
         """Return rows with values that depend on their order: the number of earlier elements, and the step that the first one sets."""
