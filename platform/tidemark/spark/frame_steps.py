@@ -72,7 +72,7 @@ class FrameSteps:
             # As DataFrame.observe sets them.
             jvm = self._observation._jvm = session.sparkContext._jvm  # noqa: SLF001
             observed = self._observation._jo = getattr(jvm, "org.apache.spark.sql.Observation")()  # noqa: SLF001
-        columns = [each._jc for each in self._columns] or None  # type: ignore[attr-defined]  # noqa: SLF001
+        columns = [each._jc for each in self._columns] or None  # noqa: SLF001
         steps = shared_object(session, __package__, _CLASS)
         return DataFrame(steps.after(self._rows._jdf, _STEP.join(self._steps), columns, observed), session)  # noqa: SLF001
 

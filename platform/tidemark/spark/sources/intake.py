@@ -237,7 +237,7 @@ def _milliseconds(node: SourceNode, batch: DataFrame, kinds: Mapping[str, T.Data
         raise ValueError("no timestamp expression")
     value = column(timestamp)
     # The schema is known, and an analysis of another frame takes milliseconds in each epoch.
-    found = kinds.get(timestamp) if isinstance(timestamp, str) else None
+    found = kinds.get(timestamp)
     kind = found or batch.select(value.alias("t")).schema["t"].dataType
     if isinstance(kind, T.TimestampType):
         return F.unix_millis(value)

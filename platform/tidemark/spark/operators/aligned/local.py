@@ -114,12 +114,12 @@ class LocalRuntime(TriggeredRuntime):
         # Other forms, such as +01:00, would be taken by Spark, and not as a fixed zone. Names are not looked up here: Spark does that.
         return f"CASE WHEN {zone} RLIKE '{ZONE_NAME}' THEN {zone} ELSE CAST(raise_error({odd}) AS STRING) END"
 
-    def bounded(self, groups: DataFrame) -> DataFrame:
+    def bounded(self, groups: FrameSteps) -> FrameSteps:
         """Return groups with the end of the last window that covers them, or that came before."""
         # Groups of filtered rows have a start far from any time.
         start = f"if({START} >= {FIRST_START}L, {START}, 0L)"
-        last = FrameSteps(groups).select("*", f"{last_end_sql(self.local, start)} AS {_LOCAL_END}")
-        return last.select("*", f"{first_instant(_LOCAL_END, self._zone)} AS {_LAST_END}").frame()
+        last = groups.select("*", f"{last_end_sql(self.local, start)} AS {_LOCAL_END}")
+        return last.select("*", f"{first_instant(_LOCAL_END, self._zone)} AS {_LAST_END}")
 
     def accepted(self, bounds: Thresholds) -> str:
         """Return the condition of groups that a window accepts."""
@@ -153,7 +153,7 @@ class LocalRuntime(TriggeredRuntime):
     def late_rows(self, rows: DataFrame, bounds: Thresholds, now: int) -> DataFrame:
         """Return the rows that no window accepts."""
         started = self.bounded(self.started(rows, now))
-        return started.where(f"NOT ({self.accepted(bounds)})").select(*(F.col(quoted(name)) for name in rows.columns))
+        return started.where(f"NOT ({self.accepted(bounds)})").select(*map(quoted, rows.columns)).frame()
 
     def in_windows_of(self, groups: DataFrame, bounds: Thresholds) -> DataFrame:
         """Return groups once for each window that accepts them, with its bounds and the number of elements that came when it was due."""

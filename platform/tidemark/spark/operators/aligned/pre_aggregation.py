@@ -14,7 +14,7 @@ from tidemark.crashpoints import crash_point
 from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.watermarks.shortfalls import least_kept
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
-from tidemark.spark.columns.expressions import ROW_STATUS, ROWS, START, TIME, quoted
+from tidemark.spark.columns.expressions import ROW_STATUS, ROWS, START, TIME
 from tidemark.spark.columns.row_counts import FILTERED_START, PASSING, RowCounter
 from tidemark.spark.frame_steps import FrameSteps
 from tidemark.spark.operators.base.contract import OperatorContext, PortInput
@@ -35,7 +35,7 @@ from tidemark.state.gc.compaction import CompactionPlan, plan_compaction
 from tidemark.state.log.records import OperatorState, StateFile
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 LATEST = "__tm_latest"
 FIRST_START = FILTERED_START + 10**6
@@ -114,7 +114,7 @@ class AlignedRuntime(WindowRuntime):
         del start
         return None
 
-    def bounded(self, groups: DataFrame) -> DataFrame:
+    def bounded(self, groups: FrameSteps) -> FrameSteps:
         """Return groups with the columns that the conditions below use."""
         return groups
 
@@ -176,9 +176,7 @@ class AlignedRuntime(WindowRuntime):
         missed = f"{late} AND NOT ({nowhere})" if nowhere else late
         last = None if end is None else f"{end} - 1L"
         shortfall = shortfall_sql(missed, last, runtime_literals(bounds.least_kept)[0])
-        columns = grouped.columns
-        groups = FrameSteps(grouped).select("*", f"{shortfall} AS {SHORTFALL}")
-        groups.observe(
+        groups = grouped.select("*", f"{shortfall} AS {SHORTFALL}").observe(
             observation,
             f"sum(CASE WHEN {kept} THEN {ROWS} END) AS accepted",
             f"sum(CASE WHEN {late} THEN {ROWS} END) AS late",
@@ -189,8 +187,8 @@ class AlignedRuntime(WindowRuntime):
             *window_metric(missed, self.window_of_late, end, ROWS),
             *(counter.group_metrics(LATEST, observation) if counter else ()),
         )
-        state = [quoted(name) for name in columns if name not in (ROWS, LATEST)]
-        return self.in_windows_of(groups.where(kept).select(*state, *self.marks(fired, bounds, epoch)).frame(), bounds)
+        state = f"* EXCEPT ({ROWS}, {SHORTFALL}{f', {LATEST}' if counter else ''})"
+        return self.in_windows_of(groups.where(kept).select(state, *self.marks(fired, bounds, epoch)).frame(), bounds)
 
     def in_windows_of(self, groups: DataFrame, bounds: Thresholds) -> DataFrame:
         """Return the state rows of groups: the groups, or one row for each window that they are in."""
@@ -212,12 +210,12 @@ class AlignedRuntime(WindowRuntime):
             most_late=most_late(of_windows),
         )
 
-    def _grouped(self, rows: DataFrame, now: int) -> DataFrame:
+    def _grouped(self, rows: DataFrame, now: int) -> FrameSteps:
         keyed = self.started(rows, now)
-        keys = [*self.partials.key_columns, START, *self.grouped_by]
-        return keyed.group(keys, *self.partials.creations, f"count(1) AS {ROWS}", *self.further).frame()
+        keys: list[str | Column] = [*self.partials.key_columns, START, *self.grouped_by]
+        return keyed.group(keys, *self.partials.creations, f"count(1) AS {ROWS}", *self.further)
 
-    def _grouped_with_filtered(self, rows: DataFrame, now: int) -> DataFrame:
+    def _grouped_with_filtered(self, rows: DataFrame, now: int) -> FrameSteps:
         passing = f"{ROW_STATUS} = {PASSING}"
         with_status = FrameSteps(rows).select(
             *(f"if({passing}, {name}, NULL) AS {name}" for name in sorted(self.partials.columns_read)),
@@ -225,7 +223,7 @@ class AlignedRuntime(WindowRuntime):
             TIME,
         )
         counts = (f"count(1) AS {ROWS}", f"max({TIME}) AS {LATEST}", *self.further)
-        return with_status.group([*self.partials.key_columns, START], *self.partials.creations, *counts).frame()
+        return with_status.group([*self.partials.key_columns, START], *self.partials.creations, *counts)
 
 
 class AlignedEpoch(WindowEpoch):

@@ -59,7 +59,7 @@ class IntervalJoinFrames:
         span = self.rule.span(side)
         return epoch, watermark, watermark - span, least_kept(watermark, span)
 
-    def judged(self, side: Side, rows: DataFrame, columns: SideColumns, numbers: Sequence[int]) -> DataFrame:
+    def judged(self, side: Side, rows: DataFrame, columns: SideColumns, numbers: Sequence[int]) -> FrameSteps:
         """Return a side's rows of an epoch as in state, with ``LATE_ROW`` and ``SHORTFALL``.
 
         Args:
@@ -75,7 +75,7 @@ class IntervalJoinFrames:
         engine = [f"{TIME} AS {START}", f"{now} AS {EPOCH}", f"{seen} AS {SEEN}"]
         is_late = self.is_late(last)
         late = [f"{is_late} AS {LATE_ROW}", f"{shortfall_sql(is_late, TIME, least)} AS {SHORTFALL}"]
-        return FrameSteps(rows).select(*key_values(self.node, side), *values, *engine, *late).frame()
+        return FrameSteps(rows).select(*key_values(self.node, side), *values, *engine, *late)
 
     @staticmethod
     def is_late(last: int) -> str:
@@ -83,17 +83,17 @@ class IntervalJoinFrames:
         return f"{TIME} <= {runtime_literals(last, varying=TIME)[0]}"
 
     @staticmethod
-    def counted(judged: DataFrame, observation: Observation) -> DataFrame:
+    def counted(judged: FrameSteps, observation: Observation) -> FrameSteps:
         """Return the same rows; the observation will have the numbers of all rows and of late ones, and the shortfalls of these."""
         metrics = ("count(1) AS judged", f"count_if({LATE_ROW}) AS late", *shortfall_metrics())
-        return FrameSteps(judged).observe(observation, *metrics).frame()
+        return judged.observe(observation, *metrics)
 
-    def kept(self, side: Side, judged: DataFrame) -> DataFrame:
+    def kept(self, side: Side, judged: FrameSteps) -> DataFrame:
         """Return the accepted rows that are kept: those with a null in their key only for their outer row."""
-        accepted = judged.where(f"NOT {LATE_ROW}").drop(LATE_ROW, SHORTFALL)
-        if self.rule.keeps_null(side):
-            return accepted
-        return accepted.where(" AND ".join(f"{quoted(key)} IS NOT NULL" for key in key_columns(self.node)))
+        accepted = judged.where(f"NOT {LATE_ROW}").select(f"* EXCEPT ({LATE_ROW}, {SHORTFALL})")
+        if not self.rule.keeps_null(side):
+            accepted.where(" AND ".join(f"{quoted(key)} IS NOT NULL" for key in key_columns(self.node)))
+        return accepted.frame()
 
     @staticmethod
     def gone(rows: DataFrame, bounds: Sequence[int], epoch: int) -> DataFrame:

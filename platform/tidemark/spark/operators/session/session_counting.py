@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.spark.columns.expressions import POSITION, ROWS, START, quoted
+from tidemark.spark.frame_steps import FrameSteps
 from tidemark.spark.operators.base.partials import Partials
 from tidemark.spark.operators.base.tables import StateTables
 from tidemark.spark.operators.session.session_input import END
@@ -97,9 +98,9 @@ class CountedState(SessionState):
             *(name for name in (ASKED, EPOCH) if name in rows.columns),
         )
 
-    def written(self, merged: DataFrame, epoch: int, watermark: int) -> DataFrame:  # noqa: ARG002
+    def written(self, merged: FrameSteps, epoch: int, watermark: int) -> DataFrame:  # noqa: ARG002
         """Return sessions as they are stored."""
-        return merged.selectExpr(*self.columns, f"{runtime_literals(epoch)[0]} AS {EPOCH}", *KEPT)
+        return merged.select(*self.columns, f"{runtime_literals(epoch)[0]} AS {EPOCH}", *KEPT).frame()
 
 
 class CountedMerging(SessionMerging):

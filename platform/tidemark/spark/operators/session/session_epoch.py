@@ -181,7 +181,7 @@ class SessionEpoch(WindowEpoch):
         worth_it = stored > FEW_ROWS and touched_before * FEW_TOUCHED <= self._open_before
         return worth_it and stored <= MANY_OUT_OF_DATE * max(self._open_before, FEW_ROWS)
 
-    def _observed(self, merged: DataFrame, observation: Observation, *, touched: bool) -> DataFrame:
+    def _observed(self, merged: DataFrame, observation: Observation, *, touched: bool) -> FrameSteps:
         """Return merged sessions, counted. Computes columns first: an observation is interpreted per row, a projection compiled."""
         late, taken = f"{SESSION} < 0", f"{SESSION} > 0 AND {ROWS} > 0"
         counts = {
@@ -204,7 +204,7 @@ class SessionEpoch(WindowEpoch):
         found = [f"{function}({columns[name]}) AS {name}" for name, (function, _) in counts.items() if function]
         further = (*shortfall_metrics(ROWS), *window_metric(late, START, END, ROWS))
         starts = newest(columns["late_starts"], "late_starts")
-        return counted.observe(observation, f"sum({ROWS}) AS rows", *found, starts, *further).frame()
+        return counted.observe(observation, f"sum({ROWS}) AS rows", *found, starts, *further)
 
     def _counted(self, observation: Observation, files: Sequence[StateFile], *, touched: bool) -> ElementCounts:
         found = observation.get
