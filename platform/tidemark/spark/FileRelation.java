@@ -3,15 +3,17 @@ import java.util.List;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.errors.QueryCompilationErrors;
+import org.apache.spark.sql.execution.datasources.FileFormat;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.InMemoryFileIndex;
 import org.apache.spark.sql.execution.datasources.NoopCache$;
+import org.apache.spark.sql.execution.datasources.json.JsonFileFormat;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * A DataFrame over Parquet files of known columns, without what Spark's reader does first: it looks for patterns in paths, for tables and
+ * A DataFrame over files of known columns, without what Spark's reader does first: it looks for patterns in paths, for tables and
  * sources of that name, for folders, and for columns.
  *
  * <p>Written for the Java of Janino, Spark's own compiler: no type parameters, no lambdas.
@@ -23,12 +25,13 @@ public final class FileRelation {
    * The rows of files.
    *
    * @param session that reads them
+   * @param json whether they are JSON, and not Parquet
    * @param paths of the files, separated by NUL, each once
    * @param columns as JSON
    * @param options names and values of the reader's, separated by NUL
    * @throws Exception Spark's for a path that does not exist, where a file is missing
    */
-  public Object read(SparkSession session, String paths, String columns, String options) throws Exception {
+  public Object read(SparkSession session, boolean json, String paths, String columns, String options) throws Exception {
     String[] each = paths.split(SEPARATOR);
     List listed = new ArrayList();
     for (int i = 0; i < each.length; i++) {
@@ -49,9 +52,9 @@ public final class FileRelation {
     if (index.allFiles().size() != each.length) {
       throw missing(session, listed);
     }
+    FileFormat format = json ? (FileFormat) new JsonFileFormat() : (FileFormat) new ParquetFileFormat();
     HadoopFsRelation relation =
-        new HadoopFsRelation(
-            index, index.partitionSchema(), schema.asNullable(), scala.Option.empty(), new ParquetFileFormat(), settings, session);
+        new HadoopFsRelation(index, index.partitionSchema(), schema.asNullable(), scala.Option.empty(), format, settings, session);
     return session.baseRelationToDataFrame(relation);
   }
 

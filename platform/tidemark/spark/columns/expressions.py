@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, StructType
 
 from tidemark.graph.model.nodes import Expression
+from tidemark.spark.frame_steps import FrameSteps
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -42,6 +43,11 @@ _NAME = re.compile(r"\w+|`[^`]+`")
 def quoted(name: str) -> str:
     """Return a column name as an SQL identifier, whatever characters it has."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def text_literal(text: str) -> str:
+    """Return a string as SQL, whatever characters it has, and however the session reads backslashes: it may come from data."""
+    return f"CAST(X'{text.encode().hex()}' AS STRING)"
 
 
 def is_name(expression: Expression) -> bool:
@@ -102,4 +108,4 @@ def visible_of(names: Sequence[str]) -> list[str]:
 
 def visible_part(rows: DataFrame) -> DataFrame:
     """Return rows without the engine's columns."""
-    return rows.drop(*(name for name in rows.columns if name not in visible_of(rows.columns)))
+    return FrameSteps(rows).select(*map(quoted, visible_of(rows.columns))).frame()

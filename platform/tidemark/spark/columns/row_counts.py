@@ -17,10 +17,11 @@ from pyspark.sql import functions as F
 
 from tidemark.graph.model.nodes import SourceNode
 from tidemark.semantics.watermarks.watermarks import SplitObservation
-from tidemark.spark.columns.expressions import ROW_STATUS, ROWS, SPLIT, START, TIME
+from tidemark.spark.columns.expressions import ROW_STATUS, ROWS, SPLIT, START, TIME, text_literal
+from tidemark.spark.frame_steps import FrameSteps
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 MAX_OBSERVED_SPLITS = 16
 """Beyond so many splits their maxima come from a small groupBy instead, since an observation is interpreted per row."""
@@ -89,11 +90,15 @@ class RowCounter:
 
     def attach(self, rows: DataFrame) -> DataFrame:
         """Return the DataFrame with the observation; the first action on it, or on a frame made from it, counts."""
-        self._columns = rows.columns
-        return rows.observe(self._observation, *self._expressions(self._columns))
+        return self.attached(rows, rows.columns).frame()
 
-    def group_metrics(self, latest: str, observation: Observation) -> list[Column]:
-        """Return the metrics to add to an observation of grouped rows, which becomes this counter's.
+    def attached(self, rows: DataFrame, columns: Sequence[str]) -> FrameSteps:
+        """Return the same for further steps; ``columns`` are the DataFrame's."""
+        self._columns = columns
+        return FrameSteps(rows).observe(self._observation, *self._expressions(columns))
+
+    def group_metrics(self, latest: str, observation: Observation) -> list[str]:
+        """Return the metrics, as SQL, to add to an observation of grouped rows, which becomes this counter's.
 
         Only for rows without splits. ``latest`` names the column with each group's latest event time.
         """
@@ -103,8 +108,8 @@ class RowCounter:
         counts |= {f"{_STATUS}{status}": f"{START} = {FILTERED_START + status}L" for status in self._statuses if status != PASSING}
         if self._source is not None:
             counts["rows_0"] = good
-        summed = [F.expr(f"sum(CASE WHEN {rows} THEN {ROWS} END) AS {name}") for name, rows in counts.items()]
-        return [*summed, F.expr(f"max(CASE WHEN {good} THEN {latest} END) AS time_0")]
+        summed = [f"sum(CASE WHEN {rows} THEN {ROWS} END) AS {name}" for name, rows in counts.items()]
+        return [*summed, f"max(CASE WHEN {good} THEN {latest} END) AS time_0"]
 
     def set_counts(self, observed: Mapping[str, object]) -> None:
         """Set the counts to the values of this counter's metrics, or of ``group_metrics``, which a pass without a DataFrame observed."""
@@ -119,13 +124,13 @@ class RowCounter:
 
     def recount(self, rows: DataFrame) -> RowCounts:
         """Count again, exactly, by a separate aggregation; for when tasks were run twice."""
-        self._found = self._read(rows.agg(*self._expressions(self._columns)).first().asDict())  # type: ignore[union-attr]
+        self._found = self._read(FrameSteps(rows).group((), *self._expressions(self._columns)).frame().first().asDict())  # type: ignore[union-attr]
         return self._found
 
-    def _expressions(self, columns: Sequence[str]) -> list[Column]:
-        metrics = [F.expr(f"count(1) AS {_TOTAL}")]
+    def _expressions(self, columns: Sequence[str]) -> list[str]:
+        metrics = [f"count(1) AS {_TOTAL}"]
         if ROW_STATUS in columns:
-            metrics += [F.expr(f"count_if({ROW_STATUS} = {status}) AS {_STATUS}{status}") for status in self._statuses]
+            metrics += [f"count_if({ROW_STATUS} = {status}) AS {_STATUS}{status}" for status in self._statuses]
         if self._source is None:
             return metrics
         good = f"{ROW_STATUS} <> {MALFORMED}"
@@ -135,10 +140,10 @@ class RowCounter:
             return metrics + _of_split("0", good)
         split = f"coalesce({SPLIT}, '')"
         for number, name in enumerate(self._splits):
-            metrics += _of_split(str(number), f"{good} AND {split} = {_literal(name)}")
-        known = ", ".join(map(_literal, self._splits))
+            metrics += _of_split(str(number), f"{good} AND {split} = {text_literal(name)}")
+        known = ", ".join(map(text_literal, self._splits))
         unknown = f"{good} AND {split} NOT IN ({known})" if known else good
-        return [*metrics, F.expr(f"count_if({unknown}) AS {_UNKNOWN}")]
+        return [*metrics, f"count_if({unknown}) AS {_UNKNOWN}"]
 
     def _read(self, values: Mapping[str, object]) -> RowCounts:
         numbers = {name: value if isinstance(value, int) else 0 for name, value in values.items()}
@@ -172,13 +177,5 @@ def observe_splits(rows: DataFrame, source: SourceNode) -> dict[str, SplitObserv
     }
 
 
-def _literal(text: str) -> str:
-    """Return a string as SQL, whatever characters it has, and however the session reads backslashes: it may come from data."""
-    return f"CAST(X'{text.encode().hex()}' AS STRING)"
-
-
-def _of_split(key: str, rows: str) -> list[Column]:
-    return [
-        F.expr(f"count_if({rows}) AS rows_{key}"),
-        F.expr(f"max(CASE WHEN {rows} THEN {TIME} END) AS time_{key}"),
-    ]
+def _of_split(key: str, rows: str) -> list[str]:
+    return [f"count_if({rows}) AS rows_{key}", f"max(CASE WHEN {rows} THEN {TIME} END) AS time_{key}"]

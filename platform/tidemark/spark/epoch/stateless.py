@@ -6,7 +6,7 @@ the pass covers every filter, and expressions after a filter are not evaluated f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
@@ -54,6 +54,7 @@ from tidemark.spark.epoch.changelog_rows import converted
 from tidemark.spark.epoch.determinism import is_deterministic, require_repeatable
 from tidemark.spark.epoch.functions import apply_function
 from tidemark.spark.epoch.topology import FUSABLE, Topology, looked_up, may_be_nondeterministic
+from tidemark.spark.frame_steps import FrameSteps
 from tidemark.spark.sources.intake import FIRST_FILTER, Intake
 from tidemark.spark.sources.malformed import malformed_rows
 
@@ -187,7 +188,8 @@ class StatelessPlan:
         if isinstance(node, SideOutputNode | StatefulNode):
             return self._boundary(node)
         marked = self.rows_and_filtered(node)
-        return _passing(self._new_row_counter(node).attach(marked))
+        columns = marked.columns
+        return _of_status(PASSING, self._new_row_counter(node).attached(marked, columns), columns)
 
     def _new_row_counter(self, node: Node) -> RowCounter:
         start, filters = self._topology.fused_path(node)
@@ -233,7 +235,8 @@ class StatelessPlan:
 
     def passing_rows(self, node: Node) -> DataFrame:
         """Return the node's passing rows without a count."""
-        return _passing(self.rows_and_filtered(node))
+        marked = self.rows_and_filtered(node)
+        return _of_status(PASSING, FrameSteps(marked), marked.columns)
 
     def reads_input_alone(self, node: Node) -> bool:
         """Whether the rows of a node are computed from a source's files at each use, with only filters and expressions."""
@@ -245,8 +248,7 @@ class StatelessPlan:
             return self._intakes[node.name].rows
         if not isinstance(node, FUSABLE):
             return self._boundary(node).withColumn(ROW_STATUS, F.lit(PASSING))
-        parent = node.input
-        return self._step(node, self._before(parent))
+        return self._step(node, self._before(node.input))
 
     def _before(self, parent: Node) -> DataFrame:
         """Return the rows that a pass continues with; where several consumers share them, a new pass begins."""
@@ -352,8 +354,7 @@ class StatelessPlan:
             return malformed_rows(self._intakes[emitter.name])
         if isinstance(emitter, FilterNode):
             marked = self.rows_and_filtered(emitter)
-            names = [name for name in marked.columns if name not in (ROW_STATUS, CORRUPT)]
-            return marked.where(F.col(ROW_STATUS) == self.status_of(emitter)).select(*map(quoted, names))
+            return _of_status(self.status_of(emitter), FrameSteps(marked), marked.columns)
         if isinstance(emitter, StatefulNode):
             return self._side_rows(emitter, emitter.counter_of(node.tag), self._looked_up_in(emitter))
         raise TypeError(type(emitter).__name__)
@@ -382,9 +383,9 @@ class StatelessPlan:
         return found
 
 
-def _passing(marked: DataFrame) -> DataFrame:
-    names = [name for name in marked.columns if name not in (ROW_STATUS, CORRUPT)]
-    return marked.where(f"{ROW_STATUS} = {PASSING}").select(*map(quoted, names))
+def _of_status(status: int, marked: FrameSteps, columns: Sequence[str]) -> DataFrame:
+    names = (quoted(name) for name in columns if name not in (ROW_STATUS, CORRUPT))
+    return marked.where(f"{ROW_STATUS} = {status}").select(*names).frame()
 
 
 def _guarded(expression: Expression, passing: Column) -> Column:

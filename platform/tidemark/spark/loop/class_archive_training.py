@@ -36,7 +36,12 @@ _WINDOWS: Mapping[str, WindowAssigner] = {
     "sliding": sliding("2 hours", "30 minutes"),
     "sessions": session(gap="5 minutes"),
 }
-_CLASSES = (("tidemark.spark", "FileRelation"), ("tidemark.spark.prepared", "PreparedPlan"), ("tidemark.spark.resources", "ResourceMeter"))
+_CLASSES = (
+    ("tidemark.spark", "FileRelation"),
+    ("tidemark.spark", "FrameSteps"),
+    ("tidemark.spark.prepared", "PreparedPlan"),
+    ("tidemark.spark.resources", "ResourceMeter"),
+)
 _EXIT_SECONDS = 300
 
 

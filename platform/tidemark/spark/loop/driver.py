@@ -47,7 +47,7 @@ from tidemark.spark.sources.planning.source_planner import PlannedJob
 from tidemark.spark.sources.record_texts import RecordTexts
 from tidemark.spark.sources.requested_intake import IntakeShare, RequestedIntake
 from tidemark.spark.sources.source_ends import filled, maybe_backlogged, with_malformed_rows
-from tidemark.spark.sources.sources import open_sources, rows_of_epoch
+from tidemark.spark.sources.sources import check_sources, open_sources, rows_of_epoch
 from tidemark.spark.state_api.schema_probe import port_types, prepare_session
 from tidemark.state.log.epoch_intent import EpochIntent, read_intent, write_intent
 from tidemark.state.log.joblog import Driver
@@ -237,7 +237,7 @@ class JobDriver:
 
     def planner(self) -> EpochPlanner:
         """Return what plans this run's epochs, if it ``plans_epochs``; raises as ``streaming`` does."""
-        self.streaming()  # stores elements, and raises what is wrong with a source
+        check_sources(self.session, self._limit_intake(), self._elements, ordered=self._ordered, offsets=self._offsets)
         job = PlannedJob.of(self.job.name, self._store, self.lineage, self.next_epoch, self._planned)
         return EpochPlanner(self.session, self._topology.sources, job, checkpoint=self.checkpoint, head=self.head)
 

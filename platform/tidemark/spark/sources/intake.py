@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Final
@@ -14,11 +14,24 @@ from tidemark.errors import SourceError
 from tidemark.graph.model.nodes import SourceNode
 from tidemark.graph.model.source_specs import DeltaTableSpec, FilesSpec, FormatSpec
 from tidemark.semantics.watermarks.event_time import MAX_EVENT_TIME, MIN_EVENT_TIME
-from tidemark.spark.columns.expressions import CORRUPT, POSITION, RAW, ROW_STATUS, SPLIT, TIME, VALUE, column, quoted, visible_of
+from tidemark.spark.columns.expressions import (
+    CORRUPT,
+    POSITION,
+    RAW,
+    ROW_STATUS,
+    SPLIT,
+    TIME,
+    VALUE,
+    column,
+    quoted,
+    text_literal,
+    visible_of,
+)
 from tidemark.spark.columns.few_rows import has_few_rows
 from tidemark.spark.columns.row_counts import MALFORMED, PASSING
 from tidemark.spark.columns.schemas import may_forbid_nulls, struct_of
-from tidemark.spark.prepared.runtime_literals import runtime_literals
+from tidemark.spark.frame_steps import FrameSteps
+from tidemark.spark.prepared.runtime_literals import literal, runtime_literals
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -144,24 +157,24 @@ def prepare_batch(
 
 
 def _with_status(intake: Intake, batch: DataFrame, *more: str) -> DataFrame:
-    node, names = intake.node, batch.columns
-    strategy = node.watermarks
-    time = F.lit(intake.processing_time).cast("bigint") if strategy.timestamp is None else _milliseconds(node, batch)
-    hidden = [time.alias(TIME)]
+    node, strategy = intake.node, intake.node.watermarks
+    kinds = {field.name: field.dataType for field in batch.schema}
+    names = list(kinds)
+    now = f"{literal(intake.processing_time)} AS {TIME}"
+    hidden: list[str | Column] = [now if strategy.timestamp is None else _milliseconds(node, batch, kinds).alias(TIME)]
     if SPLIT in names:
-        hidden.append(F.col(SPLIT))
+        hidden.append(SPLIT)
     elif strategy.split_by is not None:
-        hidden.append(F.col(quoted(strategy.split_by)).cast("string").alias(SPLIT))
+        hidden.append(f"CAST({quoted(strategy.split_by)} AS STRING) AS {SPLIT}")
     if intake.ordered:
-        hidden.append(_position(node, names).alias(POSITION))
-    kept = [F.col(quoted(name)) for name in visible_of(names)]
-    corrupt = [F.col(CORRUPT)] if CORRUPT in names else []
-    raw = [F.col(name) for name in (RAW, *more) if name in names]
-    timed = batch.select(*kept, *corrupt, *raw, *hidden)
+        hidden.append(f"{_position(node, names)} AS {POSITION}")
+    corrupt = [CORRUPT] if CORRUPT in names else []
+    raw = [name for name in (RAW, *more) if name in names]
+    timed = FrameSteps(batch).select(*map(quoted, visible_of(names)), *corrupt, *raw, *hidden)
     bound = runtime_literals(intake.latest, varying=TIME)[0] if intake.strict else f"{MAX_EVENT_TIME}L"
     conditions = [f"{TIME} BETWEEN {MIN_EVENT_TIME}L AND {bound}", *(f"({present})" for _, present in required_values(node))]
     good = " AND ".join([*conditions, f"{CORRUPT} IS NULL"] if corrupt else conditions)
-    return timed.withColumn(ROW_STATUS, F.expr(f"if({good}, {PASSING}, {MALFORMED})"))
+    return timed.select("*", f"if({good}, {PASSING}, {MALFORMED}) AS {ROW_STATUS}").frame()
 
 
 def required_values(node: SourceNode) -> Sequence[tuple[str, str]]:
@@ -219,13 +232,13 @@ def _items(kind: T.DataType, value: str) -> Sequence[tuple[str, T.DataType]]:
     return ()
 
 
-def _milliseconds(node: SourceNode, batch: DataFrame) -> Column:
+def _milliseconds(node: SourceNode, batch: DataFrame, kinds: Mapping[str, T.DataType]) -> Column:
     timestamp = node.watermarks.timestamp
     if timestamp is None:
         raise ValueError("no timestamp expression")
     value = column(timestamp)
     # The schema is known, and an analysis of another frame takes milliseconds in each epoch.
-    found = next((field.dataType for field in batch.schema if field.name == timestamp), None)
+    found = kinds.get(timestamp)
     kind = found or batch.select(value.alias("t")).schema["t"].dataType
     if isinstance(kind, T.TimestampType):
         return F.unix_millis(value)
@@ -243,14 +256,13 @@ def _milliseconds(node: SourceNode, batch: DataFrame) -> Column:
     )
 
 
-def _position(node: SourceNode, names: list[str]) -> Column:
-    """Return a struct<string, bigint, bigint> that orders rows of equal event time: partition and offset, or path and row."""
-    origin = F.concat_ws(":", F.lit(node.name), F.col(PATH)) if PATH in names else F.lit(node.name)
-    row = F.col(ROW) if ROW in names else F.monotonically_increasing_id()
-    if BLOCK in names:
-        block = F.col(BLOCK)
-    else:
+def _position(node: SourceNode, names: Sequence[str]) -> str:
+    """Return SQL of a struct<string, bigint, bigint> that orders rows of equal event time: partition and offset, or path and row."""
+    name = text_literal(node.name)
+    origin = f"concat_ws(':', {name}, {PATH})" if PATH in names else name
+    block, row = BLOCK, ROW if ROW in names else "monotonically_increasing_id()"
+    if BLOCK not in names:
         # Spread, so that rows made of a row have room for their numbers.
         bits = _ELEMENT_BITS if ROW in names else _PARTITION_BITS
-        block, row = F.shiftright(row, bits), row.bitwiseAND((1 << bits) - 1)
-    return F.struct(origin.alias("origin"), block.cast("bigint").alias("block"), row.cast("bigint").alias("row"))
+        block, row = f"shiftright({row}, {bits})", f"({row} & {(1 << bits) - 1}L)"
+    return f"struct({origin} AS origin, CAST({block} AS BIGINT) AS block, CAST({row} AS BIGINT) AS row)"

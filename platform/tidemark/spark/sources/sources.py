@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,8 @@ from tidemark.spark.columns.expressions import CORRUPT, SOURCE, SPLIT, quoted
 from tidemark.spark.columns.few_rows import has_few_lines, has_few_records, has_few_rows, in_one_task
 from tidemark.spark.columns.schemas import may_forbid_nulls, nullable, struct_of
 from tidemark.spark.env.file_systems import readable
+from tidemark.spark.file_relation import read_json, read_parquet
+from tidemark.spark.frame_steps import FrameSteps
 from tidemark.spark.sources.delta_tables.table_rows import table_schema
 from tidemark.spark.sources.elements import store_elements
 from tidemark.spark.sources.epoch_input import EpochInput
@@ -39,11 +42,14 @@ from tidemark.state.log.offset_log import log_offset, positions
 from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
 _NEVER_TOO_OLD = "36500d"
 MARKS_CORRUPT = ("json", "csv")
+_FILE_POSITION = (f"_metadata.file_path AS {PATH}", f"_metadata.file_block_start AS {BLOCK}")
+_KNOWN = {"parquet": read_parquet, "json": read_json}
+"""Formats of files that are read by one call."""
 
 
 def open_source(
@@ -65,9 +71,10 @@ def open_source(
     """
     spec = node.spec
     reader = spark.readStream.name(node.name)
-    try:
+    with _opening(node):
         if isinstance(spec, ElementsSpec):
-            return _elements(reader, node, spec, elements, read)
+            folder, schema = _stored(node, spec, elements, read)
+            return reader.format("parquet").schema(schema).options(maxFilesPerTrigger="1", maxFileAge=_NEVER_TOO_OLD).load(folder)
         if isinstance(spec, FilesSpec):
             return _files(reader, node, spec, readable(spark, spec.path), ordered=ordered)
         if isinstance(spec, RateSpec):
@@ -79,10 +86,16 @@ def open_source(
             return _no_stream(reader, captured_schema(spec))
         given = resolved(node, spec)
         return _format(reader, given if position is None or given.format.lower() != KAFKA else resumed(given))
+
+
+@contextmanager
+def _opening(node: SourceNode) -> Iterator[None]:
+    try:
+        yield
     except (PySparkException, Py4JJavaError) as error:
         raise SourceError(
             f"source {node.name!r} cannot be opened: {first_line(error)}",
-            fix=connector_missing(spec, str(error)) or "check the path, the format's name and its options",
+            fix=connector_missing(node.spec, str(error)) or "check the path, the format's name and its options",
             uid=node.name,
             place=node.place,
         ) from without_secrets(error)
@@ -119,6 +132,21 @@ def open_sources(
     )
 
 
+def check_sources(
+    spark: SparkSession, sources: Sequence[SourceNode], elements: JobStore, *, ordered: Collection[str], offsets: str
+) -> None:
+    """Store elements, and raise what is wrong with a source, for epochs that need no query; arguments and errors as of ``open_sources``."""
+    before = positions(offsets)
+    for source in sources:
+        position = before.get(source.name)
+        read = log_offset(position) + 1
+        if isinstance(source.spec, ElementsSpec):
+            with _opening(source):
+                _stored(source, source.spec, elements, read)
+        else:
+            open_source(spark, source, elements, ordered=source.name in ordered, read=read, position=position)
+
+
 def reads_files(node: SourceNode) -> bool:
     """Whether an epoch's rows are read from its files directly, instead of from the batch of a query.
 
@@ -127,21 +155,38 @@ def reads_files(node: SourceNode) -> bool:
     return isinstance(node.spec, ElementsSpec | FilesSpec)
 
 
-def read_files_of_epoch(spark: SparkSession, node: SourceNode, paths: Sequence[str], *, ordered: bool) -> DataFrame:
+def read_files_of_epoch(spark: SparkSession, node: SourceNode, paths: Sequence[str], *, ordered: bool) -> FrameSteps:
     """Return the rows of the files that an epoch reads, with every column also of records that could not be parsed."""
     spec = node.spec
-    reader = spark.read
-    if isinstance(spec, FilesSpec):
-        schema, options = _columns_and_options(spec)
+    if isinstance(spec, ElementsSpec):
+        schema = struct_of(spec.schema).add(StructField(ROW, LongType()))
+        return FrameSteps(read_parquet(spark, paths, schema, {}) if _is_plain(spec, paths) else spark.read.schema(schema).parquet(*paths))
+    if not isinstance(spec, FilesSpec):
+        raise TypeError(type(spec).__name__)
+    schema, options = _columns_and_options(spec)
+    if spec.format in _KNOWN and not spec.options and _is_plain(spec, paths):
+        frame, names = _KNOWN[spec.format](spark, paths, schema, options), schema.names
+    else:
+        reader = spark.read
         if not any(character in spec.path for character in PATTERN_CHARACTERS):
             reader = reader.option("basePath", readable(spark, spec.path))
         frame = reader.format(spec.format).schema(schema).options(**options).load([escaped(path) for path in paths])
-        if ordered:
-            frame = frame.select(*map(quoted, frame.columns), *_file_position())
-        return _corrupt_by_all_columns(frame) if spec.format in MARKS_CORRUPT else frame
-    if isinstance(spec, ElementsSpec):
-        return reader.schema(struct_of(spec.schema).add(StructField(ROW, LongType()))).parquet(*paths)
-    raise TypeError(type(spec).__name__)
+        names = frame.columns
+    rows = FrameSteps(frame)
+    if ordered:
+        rows, names = rows.select("*", *_FILE_POSITION), [*names, PATH, BLOCK]
+    if spec.format not in MARKS_CORRUPT:
+        return rows
+    # Corrupt records can be told only by reading all columns: of fewer columns Spark considers fewer records corrupt.
+    nulls = ", ".join(f"int({quoted(name)} IS NULL)" for name in names if name != CORRUPT)
+    # It is always true, which Spark's optimizer does not know.
+    corrupt = f"if(greatest(0, 0, {nulls}) >= 0, {CORRUPT}, NULL) AS {CORRUPT}"
+    return rows.select(*(corrupt if name == CORRUPT else quoted(name) for name in names))
+
+
+def _is_plain(spec: ElementsSpec | FilesSpec, paths: Sequence[str]) -> bool:
+    """Whether Spark's reader makes nothing of a source's files but rows of their columns: no partitions, no types of tables only."""
+    return "char" not in (spec.schema or "").lower() and not any("=" in path for path in paths)
 
 
 def rows_of_epoch(
@@ -197,20 +242,13 @@ def _rows_of_files(spark: SparkSession, source: SourceNode, taken: EpochInput, *
 
     def read() -> DataFrame:
         rows = read_files_of_epoch(spark, source, paths, ordered=ordered)
-        return in_one_task(rows) if few else rows
+        return (rows.in_one_task() if few else rows).frame()
 
     few_of_files = _few_of_files(source.spec)
     if few_of_files is None:
         return SourceRows(read, may_have_split=False)
     files = tuple(paths)
     return SourceRows(read, files if few else (), may_have_split=False, few_of_files=few_of_files, scanned=files, small=small)
-
-
-def _corrupt_by_all_columns(frame: DataFrame) -> DataFrame:
-    """Return rows that can be told to be corrupt only by reading all columns: of fewer columns Spark considers fewer records corrupt."""
-    nulls = ", ".join(f"int({quoted(name)} IS NULL)" for name in frame.columns if name != CORRUPT)
-    # It is always true, which Spark's optimizer does not know.
-    return frame.withColumn(CORRUPT, F.expr(f"if(greatest(0, 0, {nulls}) >= 0, {CORRUPT}, NULL)"))
 
 
 def _few_of_files(spec: SourceSpec) -> Callable[[Iterable[str]], bool] | None:
@@ -263,11 +301,7 @@ def _files(reader: DataStreamReader, node: SourceNode, spec: FilesSpec, path: st
     options.setdefault("maxFileAge", _NEVER_TOO_OLD)
     _require_folder(node, spec.path)
     frame = reader.format(spec.format).schema(schema).options(**options).load(path)
-    return frame.select(*map(quoted, frame.columns), *_file_position()) if ordered else frame
-
-
-def _file_position() -> list[Column]:
-    return [F.col("_metadata.file_path").alias(PATH), F.col("_metadata.file_block_start").alias(BLOCK)]
+    return frame.selectExpr("*", *_FILE_POSITION) if ordered else frame
 
 
 def escaped(path: str) -> str:
@@ -315,8 +349,7 @@ def _with_origin(spec: SourceSpec, frame: DataFrame) -> DataFrame:
     return frame.withColumns({SPLIT: split, PATH: F.col("topic"), BLOCK: F.col("partition"), ROW: F.col("offset")})
 
 
-def _elements(reader: DataStreamReader, node: SourceNode, spec: ElementsSpec, store: JobStore, read: int) -> DataFrame:
+def _stored(node: SourceNode, spec: ElementsSpec, store: JobStore, read: int) -> tuple[str, StructType]:
+    """Store a source's elements; return their folder and their columns."""
     schema = struct_of(spec.schema).add(StructField(ROW, LongType()))
-    folder = store_elements(node, spec, schema, store=store, read=read)
-    options = {"maxFilesPerTrigger": "1", "maxFileAge": _NEVER_TOO_OLD}
-    return reader.format("parquet").schema(schema).options(**options).load(folder)
+    return store_elements(node, spec, schema, store=store, read=read), schema

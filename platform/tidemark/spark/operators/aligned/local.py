@@ -20,6 +20,7 @@ from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMAR
 from tidemark.semantics.windows.local_windows import LocalWindows
 from tidemark.semantics.windows.slices import Slices
 from tidemark.spark.columns.expressions import START, TIME, quoted
+from tidemark.spark.frame_steps import FrameSteps
 from tidemark.spark.operators.aligned.local_time import first_instant, reading, zone_literal
 from tidemark.spark.operators.aligned.pre_aggregation import FIRST_START, Thresholds
 from tidemark.spark.operators.aligned.trigger_frames import TAKEN, TAKEN_LATE
@@ -88,10 +89,12 @@ class LocalRuntime(TriggeredRuntime):
         shift = (_FARTHEST // width + 1) * width - offset
         return f"({reading(TIME, self._zone)} + {shift}L) div {width}L * {width}L - {shift}L"
 
-    def started(self, rows: DataFrame, now: int) -> DataFrame:
+    def started(self, rows: DataFrame, now: int) -> FrameSteps:
         """Return rows with the start of their slice, and their zone if each has its own."""
-        zoned = rows if self.assigner.zone_by is None else rows.withColumn(ZONE, F.expr(self._zone_of(rows, self.assigner.zone_by)))
-        return zoned.withColumn(START, F.expr(self.start(now)))
+        zoned = FrameSteps(rows)
+        if self.assigner.zone_by is not None:
+            zoned.select("*", F.expr(self._zone_of(rows, self.assigner.zone_by)).alias(ZONE))
+        return zoned.select("*", f"{self.start(now)} AS {START}")
 
     def _zone_of(self, rows: DataFrame, text: str) -> str:
         """Return the SQL of a row's zone, which raises an error where there is none."""
@@ -111,12 +114,12 @@ class LocalRuntime(TriggeredRuntime):
         # Other forms, such as +01:00, would be taken by Spark, and not as a fixed zone. Names are not looked up here: Spark does that.
         return f"CASE WHEN {zone} RLIKE '{ZONE_NAME}' THEN {zone} ELSE CAST(raise_error({odd}) AS STRING) END"
 
-    def bounded(self, groups: DataFrame) -> DataFrame:
+    def bounded(self, groups: FrameSteps) -> FrameSteps:
         """Return groups with the end of the last window that covers them, or that came before."""
         # Groups of filtered rows have a start far from any time.
         start = f"if({START} >= {FIRST_START}L, {START}, 0L)"
-        last = groups.withColumn(_LOCAL_END, F.expr(last_end_sql(self.local, start)))
-        return last.withColumn(_LAST_END, F.expr(first_instant(_LOCAL_END, self._zone)))
+        last = groups.select("*", f"{last_end_sql(self.local, start)} AS {_LOCAL_END}")
+        return last.select("*", f"{first_instant(_LOCAL_END, self._zone)} AS {_LAST_END}")
 
     def accepted(self, bounds: Thresholds) -> str:
         """Return the condition of groups that a window accepts."""
@@ -150,7 +153,7 @@ class LocalRuntime(TriggeredRuntime):
     def late_rows(self, rows: DataFrame, bounds: Thresholds, now: int) -> DataFrame:
         """Return the rows that no window accepts."""
         started = self.bounded(self.started(rows, now))
-        return started.where(f"NOT ({self.accepted(bounds)})").select(*(F.col(quoted(name)) for name in rows.columns))
+        return started.where(f"NOT ({self.accepted(bounds)})").select(*map(quoted, rows.columns)).frame()
 
     def in_windows_of(self, groups: DataFrame, bounds: Thresholds) -> DataFrame:
         """Return groups once for each window that accepts them, with its bounds and the number of elements that came when it was due."""

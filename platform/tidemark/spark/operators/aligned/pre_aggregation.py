@@ -9,14 +9,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Observation
-from pyspark.sql import functions as F
 
 from tidemark.crashpoints import crash_point
 from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.watermarks.shortfalls import least_kept
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
-from tidemark.spark.columns.expressions import ROW_STATUS, ROWS, START, TIME, quoted
+from tidemark.spark.columns.expressions import ROW_STATUS, ROWS, START, TIME
 from tidemark.spark.columns.row_counts import FILTERED_START, PASSING, RowCounter
+from tidemark.spark.frame_steps import FrameSteps
 from tidemark.spark.operators.base.contract import OperatorContext, PortInput
 from tidemark.spark.operators.base.late_metrics import (
     SHORTFALL,
@@ -35,7 +35,7 @@ from tidemark.state.gc.compaction import CompactionPlan, plan_compaction
 from tidemark.state.log.records import OperatorState, StateFile
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 LATEST = "__tm_latest"
 FIRST_START = FILTERED_START + 10**6
@@ -95,9 +95,9 @@ class AlignedRuntime(WindowRuntime):
         """Columns of ``started`` rows by which they are grouped besides the keys and the start."""
         return ()
 
-    def started(self, rows: DataFrame, now: int) -> DataFrame:
+    def started(self, rows: DataFrame, now: int) -> FrameSteps:
         """Return rows with the start of their slice."""
-        return rows.withColumn(START, F.expr(self.start(now)))
+        return FrameSteps(rows).select("*", f"{self.start(now)} AS {START}")
 
     @property
     def time_column(self) -> str:
@@ -114,7 +114,7 @@ class AlignedRuntime(WindowRuntime):
         del start
         return None
 
-    def bounded(self, groups: DataFrame) -> DataFrame:
+    def bounded(self, groups: FrameSteps) -> FrameSteps:
         """Return groups with the columns that the conditions below use."""
         return groups
 
@@ -176,18 +176,19 @@ class AlignedRuntime(WindowRuntime):
         missed = f"{late} AND NOT ({nowhere})" if nowhere else late
         last = None if end is None else f"{end} - 1L"
         shortfall = shortfall_sql(missed, last, runtime_literals(bounds.least_kept)[0])
-        groups = grouped.withColumn(SHORTFALL, F.expr(shortfall)).observe(
+        groups = grouped.select("*", f"{shortfall} AS {SHORTFALL}").observe(
             observation,
-            F.expr(f"sum(CASE WHEN {kept} THEN {ROWS} END) AS accepted"),
-            F.expr(f"sum(CASE WHEN {late} THEN {ROWS} END) AS late"),
-            F.expr(f"count_if({kept}) AS groups"),
-            F.expr(f"count_if({fired} AND {kept}) AS refired"),
-            F.expr(f"collect_set(CASE WHEN {late} THEN {self.window_of_late} END) AS late_starts"),
-            *map(F.expr, (*shortfall_metrics(ROWS), *window_metric(missed, self.window_of_late, end, ROWS))),
+            f"sum(CASE WHEN {kept} THEN {ROWS} END) AS accepted",
+            f"sum(CASE WHEN {late} THEN {ROWS} END) AS late",
+            f"count_if({kept}) AS groups",
+            f"count_if({fired} AND {kept}) AS refired",
+            f"collect_set(CASE WHEN {late} THEN {self.window_of_late} END) AS late_starts",
+            *shortfall_metrics(ROWS),
+            *window_metric(missed, self.window_of_late, end, ROWS),
             *(counter.group_metrics(LATEST, observation) if counter else ()),
         )
-        state = [quoted(name) for name in grouped.columns if name not in (ROWS, LATEST)]
-        return self.in_windows_of(groups.where(kept).selectExpr(*state, *self.marks(fired, bounds, epoch)), bounds)
+        state = f"* EXCEPT ({ROWS}, {SHORTFALL}{f', {LATEST}' if counter else ''})"
+        return self.in_windows_of(groups.where(kept).select(state, *self.marks(fired, bounds, epoch)).frame(), bounds)
 
     def in_windows_of(self, groups: DataFrame, bounds: Thresholds) -> DataFrame:
         """Return the state rows of groups: the groups, or one row for each window that they are in."""
@@ -209,20 +210,20 @@ class AlignedRuntime(WindowRuntime):
             most_late=most_late(of_windows),
         )
 
-    def _grouped(self, rows: DataFrame, now: int) -> DataFrame:
+    def _grouped(self, rows: DataFrame, now: int) -> FrameSteps:
         keyed = self.started(rows, now)
-        counts = map(F.expr, (f"count(1) AS {ROWS}", *self.further))
-        return keyed.groupBy(*self.partials.key_columns, START, *self.grouped_by).agg(*self.partials.creations, *counts)
+        keys: list[str | Column] = [*self.partials.key_columns, START, *self.grouped_by]
+        return keyed.group(keys, *self.partials.creations, f"count(1) AS {ROWS}", *self.further)
 
-    def _grouped_with_filtered(self, rows: DataFrame, now: int) -> DataFrame:
+    def _grouped_with_filtered(self, rows: DataFrame, now: int) -> FrameSteps:
         passing = f"{ROW_STATUS} = {PASSING}"
-        with_status = rows.selectExpr(
+        with_status = FrameSteps(rows).select(
             *(f"if({passing}, {name}, NULL) AS {name}" for name in sorted(self.partials.columns_read)),
             f"if({passing}, {self.start(now)}, {FILTERED_START}L + {ROW_STATUS}) AS {START}",
             TIME,
         )
-        counts = map(F.expr, (f"count(1) AS {ROWS}", f"max({TIME}) AS {LATEST}", *self.further))
-        return with_status.groupBy(*self.partials.key_columns, START).agg(*self.partials.creations, *counts)
+        counts = (f"count(1) AS {ROWS}", f"max({TIME}) AS {LATEST}", *self.further)
+        return with_status.group([*self.partials.key_columns, START], *self.partials.creations, *counts)
 
 
 class AlignedEpoch(WindowEpoch):

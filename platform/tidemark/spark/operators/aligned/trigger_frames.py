@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
 from tidemark.graph.operators.window.execution import rule_of
 from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.triggers.builtin_triggers import EventTimeTrigger, PurgingTrigger, default_trigger
@@ -131,7 +129,7 @@ class TriggerFrames(AlignedRuntime):
         first = f"min(struct({EPOCH}, {FIRST_TIME})).{FIRST_TIME} AS {FIRST_TIME}"
         kept = (first, f"max({NEWEST}) AS {NEWEST}", f"min({EPOCH}) AS {EPOCH}")
         counts = (f"sum({TAKEN}) AS {TAKEN}", f"sum({TAKEN_LATE}) AS {TAKEN_LATE}")
-        return self.partials.grouped(state, START, END, extra=[*map(F.expr, (*kept, *counts)), *extra])
+        return self.partials.grouped(state, START, END, extra=[*kept, *counts, *extra])
 
     @property
     def result_order(self) -> str:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
@@ -22,15 +21,13 @@ from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, clamp_waterm
 from tidemark.semantics.windows.assigners import Tumbling
 from tidemark.spark.columns.expressions import POSITION, START, TIME
 from tidemark.spark.columns.state_files import overlapping
+from tidemark.spark.frame_steps import FrameSteps
 from tidemark.spark.operators.aligned.pre_aggregation import FIRST_START, AlignedEpoch, AlignedRuntime, Thresholds
 from tidemark.spark.operators.base.contract import Observed, OperatorContext, Results
 from tidemark.spark.operators.base.tables import count_in_spans, shared_span, stagings
 from tidemark.spark.operators.base.windows import MAX_LISTED_WINDOWS, Panes
 from tidemark.spark.prepared.runtime_literals import runtime_literals
 from tidemark.state.log.records import OperatorState, StateFile
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 ON_TIME = "__tm_on_time"
 LATE_PANES = "__tm_late_panes"
@@ -80,9 +77,9 @@ class TumblingRuntime(AlignedRuntime):
         """Return the columns that determine a window's number of panes: one at its end, one per epoch that refires it."""
         return [f"if({fired}, 0, 1) AS {ON_TIME}", f"if({fired}, 1, 0) AS {LATE_PANES}"]
 
-    def merge(self, state: DataFrame, *, extra: Sequence[Column] = ()) -> DataFrame:
+    def merge(self, state: DataFrame, *, extra: Sequence[str] = ()) -> DataFrame:
         """Return state rows merged to one per key and window; for firing and for compaction."""
-        panes = (F.expr(f"max({ON_TIME}) AS {ON_TIME}"), F.expr(f"CAST(sum({LATE_PANES}) AS INT) AS {LATE_PANES}"))
+        panes = (f"max({ON_TIME}) AS {ON_TIME}", f"CAST(sum({LATE_PANES}) AS INT) AS {LATE_PANES}")
         return self.partials.grouped(state, START, extra=(*panes, *extra))
 
     @staticmethod
@@ -100,7 +97,7 @@ class TumblingRuntime(AlignedRuntime):
     def touched(self, state: DataFrame, added: DataFrame, expired: int, due: int) -> DataFrame:
         """Return, merged, the windows that are not expired, have fired up to ``due`` and accepted late rows in this epoch."""
         marked = (self.between(rows, expired + 1, due).withColumn(_TOUCHED, F.lit(flag)) for rows, flag in ((state, 0), (added, 1)))
-        merged = self.merge(reduce(DataFrame.unionByName, marked), extra=[F.expr(f"max({_TOUCHED}) AS {_TOUCHED}")])
+        merged = self.merge(reduce(DataFrame.unionByName, marked), extra=[f"max({_TOUCHED}) AS {_TOUCHED}"])
         return merged.where(f"{_TOUCHED} = 1").drop(_TOUCHED)
 
     def results(self, merged: DataFrame, due: int, observation: Observation) -> DataFrame:
@@ -110,13 +107,13 @@ class TumblingRuntime(AlignedRuntime):
         """
         late = f"{START} <= {runtime_literals(due)[0]}"
         # Counted first, so that unused columns of a result are not computed.
-        counted = merged.observe(
+        counted = FrameSteps(merged).observe(
             observation,
-            F.expr(f"count_if(NOT ({late})) AS on_time"),
-            F.expr(f"count_if({late}) AS late"),
-            F.expr(f"collect_set(CASE WHEN {late} THEN {START} END) AS refired"),
+            f"count_if(NOT ({late})) AS on_time",
+            f"count_if({late}) AS late",
+            f"collect_set(CASE WHEN {late} THEN {START} END) AS refired",
         )
-        return counted.selectExpr(
+        results = counted.select(
             *self.partials.key_results,
             f"timestamp_millis({START}) AS window_start",
             f"timestamp_millis({START} + {self.size}L) AS window_end",
@@ -126,6 +123,7 @@ class TumblingRuntime(AlignedRuntime):
             f"{START} + {self.size - 1}L AS {TIME}",
             f"struct('{self.node.uid}' AS origin, {START} AS block, {self.partials.key_hash} AS row) AS {POSITION}",
         )
+        return results.frame()
 
 
 class TumblingEpoch(AlignedEpoch):

@@ -7,11 +7,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from tidemark.graph.model.aggregates import Aggregate, Partial
 from tidemark.graph.model.nodes import Expression
 from tidemark.graph.operators.state_names import key_column, partial_column
 from tidemark.spark.columns.expressions import POSITION, TIME, column, is_name, key_hash, quoted
+from tidemark.spark.frame_steps import FrameSteps
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -85,15 +87,12 @@ class Partials:
         order = f"struct({TIME}, {POSITION})"
         return [F.expr(partial.create.format(order=order)).alias(name) for name, _, partial in self._each()]
 
-    def merges(self, state: DataFrame) -> list[Column]:
-        """Return expressions that merge the partials of rows of state, in a groupBy."""
+    def grouped(self, state: DataFrame, *by: str, extra: Sequence[str | Column] = ()) -> DataFrame:
+        """Return rows of state merged to one per key and the columns ``by``."""
         # Spark widens the sum of a decimal; a state column keeps the type it was created with.
         types = {field.name: field.dataType for field in state.schema}
-        return [F.expr(_filled(partial.merge, columns)).cast(types[name]).alias(name) for name, columns, partial in self._each()]
-
-    def grouped(self, state: DataFrame, *by: str, extra: Sequence[Column] = ()) -> DataFrame:
-        """Return rows of state merged to one per key and the columns ``by``."""
-        return state.groupBy(*map(quoted, self.keys), *by).agg(*self.merges(state), *extra)
+        merges = [_as(types[name], _filled(partial.merge, columns), name) for name, columns, partial in self._each()]
+        return FrameSteps(state).group([*map(quoted, self.keys), *by], *merges, *extra).frame()
 
     @cached_property
     def can_run(self) -> bool:
@@ -148,6 +147,13 @@ class Partials:
             for name, aggregate in self.node.aggregates
             for partial in aggregate.partials
         ]
+
+
+def _as(kind: T.DataType, sql: str, name: str) -> str | Column:
+    """Return an expression as a column of a type."""
+    if isinstance(kind, T.NumericType):
+        return f"CAST({sql} AS {kind.simpleString()}) AS {quoted(name)}"
+    return F.expr(sql).cast(kind).alias(name)
 
 
 def _filled(template: str, columns: dict[str, str]) -> str:

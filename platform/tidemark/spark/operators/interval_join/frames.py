@@ -16,6 +16,7 @@ from tidemark.graph.operators.interval_join.node import IntervalJoinNode
 from tidemark.semantics.joins.interval import SIDES, IntervalJoin, Side, other_side
 from tidemark.semantics.watermarks.shortfalls import least_kept
 from tidemark.spark.columns.expressions import START, TIME, quoted, visible_of
+from tidemark.spark.frame_steps import FrameSteps
 from tidemark.spark.operators.base.late_metrics import SHORTFALL, shortfall_metrics, shortfall_sql
 from tidemark.spark.operators.interval_join.columns import EPOCH, SEEN, SideColumns, key_columns, key_values, side_column
 from tidemark.spark.prepared.runtime_literals import runtime_literals
@@ -58,7 +59,7 @@ class IntervalJoinFrames:
         span = self.rule.span(side)
         return epoch, watermark, watermark - span, least_kept(watermark, span)
 
-    def judged(self, side: Side, rows: DataFrame, columns: SideColumns, numbers: Sequence[int]) -> DataFrame:
+    def judged(self, side: Side, rows: DataFrame, columns: SideColumns, numbers: Sequence[int]) -> FrameSteps:
         """Return a side's rows of an epoch as in state, with ``LATE_ROW`` and ``SHORTFALL``.
 
         Args:
@@ -70,11 +71,11 @@ class IntervalJoinFrames:
         epoch, watermark, last, kept = numbers
         now, seen, least = runtime_literals(epoch, watermark, kept, varying=TIME)
         own = {name.lower(): name for name in visible_of(rows.columns)}
-        values = [F.col(quoted(own[name.lower()])).alias(columns.stored(name)) for name in columns.names]
-        engine = [F.col(TIME).alias(START), F.expr(f"{now} AS {EPOCH}"), F.expr(f"{seen} AS {SEEN}")]
+        values = [f"{quoted(own[name.lower()])} AS {quoted(columns.stored(name))}" for name in columns.names]
+        engine = [f"{TIME} AS {START}", f"{now} AS {EPOCH}", f"{seen} AS {SEEN}"]
         is_late = self.is_late(last)
-        late = [F.expr(f"{is_late} AS {LATE_ROW}"), F.expr(f"{shortfall_sql(is_late, TIME, least)} AS {SHORTFALL}")]
-        return rows.select(*key_values(self.node, side), *values, *engine, *late)
+        late = [f"{is_late} AS {LATE_ROW}", f"{shortfall_sql(is_late, TIME, least)} AS {SHORTFALL}"]
+        return FrameSteps(rows).select(*key_values(self.node, side), *values, *engine, *late)
 
     @staticmethod
     def is_late(last: int) -> str:
@@ -82,16 +83,17 @@ class IntervalJoinFrames:
         return f"{TIME} <= {runtime_literals(last, varying=TIME)[0]}"
 
     @staticmethod
-    def counted(judged: DataFrame, observation: Observation) -> DataFrame:
+    def counted(judged: FrameSteps, observation: Observation) -> FrameSteps:
         """Return the same rows; the observation will have the numbers of all rows and of late ones, and the shortfalls of these."""
-        return judged.observe(observation, *map(F.expr, ("count(1) AS judged", f"count_if({LATE_ROW}) AS late", *shortfall_metrics())))
+        metrics = ("count(1) AS judged", f"count_if({LATE_ROW}) AS late", *shortfall_metrics())
+        return judged.observe(observation, *metrics)
 
-    def kept(self, side: Side, judged: DataFrame) -> DataFrame:
+    def kept(self, side: Side, judged: FrameSteps) -> DataFrame:
         """Return the accepted rows that are kept: those with a null in their key only for their outer row."""
-        accepted = judged.where(f"NOT {LATE_ROW}").drop(LATE_ROW, SHORTFALL)
-        if self.rule.keeps_null(side):
-            return accepted
-        return accepted.where(" AND ".join(f"{quoted(key)} IS NOT NULL" for key in key_columns(self.node)))
+        accepted = judged.where(f"NOT {LATE_ROW}").select(f"* EXCEPT ({LATE_ROW}, {SHORTFALL})")
+        if not self.rule.keeps_null(side):
+            accepted.where(" AND ".join(f"{quoted(key)} IS NOT NULL" for key in key_columns(self.node)))
+        return accepted.frame()
 
     @staticmethod
     def gone(rows: DataFrame, bounds: Sequence[int], epoch: int) -> DataFrame:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.spark.columns.expressions import POSITION, ROWS, START, quoted
+from tidemark.spark.frame_steps import FrameSteps
 from tidemark.spark.operators.base.partials import Partials
 from tidemark.spark.operators.base.tables import StateTables
 from tidemark.spark.operators.session.session_input import END
@@ -99,9 +98,9 @@ class CountedState(SessionState):
             *(name for name in (ASKED, EPOCH) if name in rows.columns),
         )
 
-    def written(self, merged: DataFrame, epoch: int, watermark: int) -> DataFrame:  # noqa: ARG002
+    def written(self, merged: FrameSteps, epoch: int, watermark: int) -> DataFrame:  # noqa: ARG002
         """Return sessions as they are stored."""
-        return merged.selectExpr(*self.columns, f"{runtime_literals(epoch)[0]} AS {EPOCH}", *KEPT)
+        return merged.select(*self.columns, f"{runtime_literals(epoch)[0]} AS {EPOCH}", *KEPT).frame()
 
 
 class CountedMerging(SessionMerging):
@@ -141,7 +140,7 @@ class CountedMerging(SessionMerging):
         if rules.step:
             place = f"struct({START}, {POSITION})" if POSITION in ordered.columns else START
             extra.append(f"least(min({NEXT}), min_by({_FIRST_STEP}, if({_FIRST_STEP} IS NULL, NULL, {place}))) AS {NEXT}")
-        return self._with_kept(self._partials.grouped(ordered, SESSION, extra=list(map(F.expr, extra))))
+        return self._with_kept(self._partials.grouped(ordered, SESSION, extra=extra))
 
     def _in_turn(self, rows: DataFrame) -> DataFrame:
         """Return rows with values that depend on their order: the number of earlier elements, and the step that the first one sets."""

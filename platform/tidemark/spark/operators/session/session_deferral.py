@@ -18,6 +18,7 @@ from tidemark.crashpoints import crash_point
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK, clamp_watermark
 from tidemark.spark.columns.expressions import ROWS, quoted
 from tidemark.spark.columns.state_files import overlapping
+from tidemark.spark.frame_steps import FrameSteps
 from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.spark.operators.base.tables import MAIN, stagings
 from tidemark.spark.operators.session.session_epoch import FEW_TOUCHED, OPEN, TAKEN, SessionEpoch
@@ -137,7 +138,7 @@ class DeferringSessionEpoch(SessionEpoch):
         self._merging.further = ()
         merged = self._merging.merged(deferred, super()._stored(main, deferred), MIN_WATERMARK)
         held = Observation()
-        written = merged.where(f"{SESSION} > 0 AND {ROWS} > 0").observe(held, F.expr(f"sum({HELD}) AS held"))
+        written = FrameSteps(merged).where(f"{SESSION} > 0 AND {ROWS} > 0").observe(held, f"sum({HELD}) AS held")
         files = self.tables.write(self._state.written(written, self.context.epoch, before))
         self.tables.drop(deferred_files)
         if self.counts is not None:

@@ -21,6 +21,7 @@ from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMAR
 from tidemark.spark.columns.expressions import ROW_STATUS, ROWS, START, column, quoted
 from tidemark.spark.columns.row_counts import PASSING, RowCounter
 from tidemark.spark.columns.state_files import overlapping
+from tidemark.spark.frame_steps import FrameSteps
 from tidemark.spark.operators.base.contract import Observed, OperatorContext, PortInput
 from tidemark.spark.operators.base.late_metrics import (
     SHORTFALL,
@@ -41,8 +42,6 @@ from tidemark.state.gc.compaction import CompactionPlan, plan_compaction
 from tidemark.state.log.records import OperatorState, StateFile
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
-
     from tidemark.spark.operators.session.session_runtime import SessionRuntime
 
 FEW_ROWS = 100_000
@@ -167,7 +166,8 @@ class SessionEpoch(WindowEpoch):
         """Return the input as sessions, grouped first where that leaves far fewer rows; assumed to do so until known."""
         now, made, counters = self.context.processing_time, self.runtime.input, self.context.before.counters
         if made.can_be_single and (made.gap is None or counters.get(TAKEN, 0) < MANY_IN_BUCKET * counters.get(_BUCKETS, 0)):
-            return made.single(rows if counter is None else counter.attach(rows).where(f"{ROW_STATUS} = {PASSING}"), now)
+            passing = rows if counter is None else counter.attached(rows, rows.columns).where(f"{ROW_STATUS} = {PASSING}").frame()
+            return made.single(passing, now)
         return made.grouped(rows, now, self._alone) if counter is None else made.grouped_with_filtered(rows, now, self._alone, counter)
 
     @property
@@ -181,7 +181,7 @@ class SessionEpoch(WindowEpoch):
         worth_it = stored > FEW_ROWS and touched_before * FEW_TOUCHED <= self._open_before
         return worth_it and stored <= MANY_OUT_OF_DATE * max(self._open_before, FEW_ROWS)
 
-    def _observed(self, merged: DataFrame, observation: Observation, *, touched: bool) -> DataFrame:
+    def _observed(self, merged: DataFrame, observation: Observation, *, touched: bool) -> FrameSteps:
         """Return merged sessions, counted. Computes columns first: an observation is interpreted per row, a projection compiled."""
         late, taken = f"{SESSION} < 0", f"{SESSION} > 0 AND {ROWS} > 0"
         counts = {
@@ -200,10 +200,11 @@ class SessionEpoch(WindowEpoch):
         columns = {name: f"__tm_count_{name}" for name in counts}
         least = runtime_literals(least_kept(self.context.before.watermark, self.runtime.lateness))[0]
         shortfall = f"{shortfall_sql(late, f'{END} - 1L', least)} AS {SHORTFALL}"
-        counted = merged.selectExpr("*", shortfall, *(f"{sql} AS {columns[name]}" for name, (_, sql) in counts.items()))
-        found = [F.expr(f"{function}({columns[name]}) AS {name}") for name, (function, _) in counts.items() if function]
-        further = map(F.expr, (*shortfall_metrics(ROWS), *window_metric(late, START, END, ROWS)))
-        return counted.observe(observation, F.expr(f"sum({ROWS}) AS rows"), *found, newest(columns["late_starts"], "late_starts"), *further)
+        counted = FrameSteps(merged).select("*", shortfall, *(f"{sql} AS {columns[name]}" for name, (_, sql) in counts.items()))
+        found = [f"{function}({columns[name]}) AS {name}" for name, (function, _) in counts.items() if function]
+        further = (*shortfall_metrics(ROWS), *window_metric(late, START, END, ROWS))
+        starts = newest(columns["late_starts"], "late_starts")
+        return counted.observe(observation, f"sum({ROWS}) AS rows", *found, starts, *further)
 
     def _counted(self, observation: Observation, files: Sequence[StateFile], *, touched: bool) -> ElementCounts:
         found = observation.get
@@ -316,9 +317,9 @@ class SessionEpoch(WindowEpoch):
         return self.tables.snapshot(self.watermark, {_EXPIRED: self.expired, **self._found})
 
 
-def newest(start: str, name: str) -> Column:
-    """Return the newest starts, up to ``MAX_LISTED_WINDOWS``, without nulls."""
-    return F.expr(f"max_by({start}, {start}, {MAX_LISTED_WINDOWS}) AS {name}")
+def newest(start: str, name: str) -> str:
+    """Return the newest starts, up to ``MAX_LISTED_WINDOWS``, without nulls, as SQL."""
+    return f"max_by({start}, {start}, {MAX_LISTED_WINDOWS}) AS {name}"
 
 
 def _rows_within(file: StateFile, low: int, high: int) -> int:

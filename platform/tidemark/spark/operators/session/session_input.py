@@ -21,12 +21,13 @@ from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.windows.assigners import DynamicSession, Session
 from tidemark.spark.columns.expressions import POSITION, ROW_STATUS, ROWS, START, TIME
 from tidemark.spark.columns.row_counts import FILTERED_START, PASSING, RowCounter
+from tidemark.spark.frame_steps import FrameSteps
 from tidemark.spark.operators.aligned.pre_aggregation import FIRST_START, LATEST
 from tidemark.spark.operators.base.partials import Partials
 from tidemark.spark.prepared.runtime_literals import runtime_literals
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 END = "__tm_end"
 MAX_GAP_MS = 2**53
@@ -71,7 +72,7 @@ class SessionInput:
     def bounded(self, rows: DataFrame, now: int) -> DataFrame:
         """Return rows with the bounds of the session of each row alone; ``now`` is the epoch's processing time."""
         start = self._start(now)
-        return rows.withColumn(START, F.expr(start)).withColumn(END, F.expr(f"{START} + {self._gap(rows)}"))
+        return FrameSteps(rows).select("*", f"{start} AS {START}").select("*", f"{START} + {self._gap(rows)} AS {END}").frame()
 
     def may_be_late(self, expired_end: int) -> str:
         """Return the condition of bounded rows whose lateness depends on others; ``expired_end`` is the last end without state.
@@ -92,40 +93,40 @@ class SessionInput:
     def grouped_with_filtered(self, rows: DataFrame, now: int, expired_end: int, counter: RowCounter) -> DataFrame:
         """Return the same for the passing ones of rows with a status, and count all of them by group; only where ``can_fuse_counts``."""
         passing = f"{ROW_STATUS} = {PASSING}"
-        with_status = rows.selectExpr(
+        with_status = FrameSteps(rows).select(
             *(f"if({passing}, {name}, NULL) AS {name}" for name in sorted(self._partials.columns_read)),
             # Far from any other time, so that filtered rows are in separate groups.
             f"if({passing}, {self._start(now)}, {FILTERED_START}L + {ROW_STATUS}) AS {START}",
             TIME,
         )
         observation = Observation()
-        groups = self._grouped(
-            with_status.withColumn(END, F.expr(f"{START} + {self.gap}L")), expired_end, F.expr(f"max({TIME}) AS {LATEST}")
-        )
+        bounded = with_status.select("*", f"{START} + {self.gap}L AS {END}").frame()
+        groups = FrameSteps(self._grouped(bounded, expired_end, f"max({TIME}) AS {LATEST}"))
         counted = groups.observe(observation, *counter.group_metrics(LATEST, observation))
-        return counted.where(f"{START} >= {FIRST_START}L").drop(LATEST)
+        return counted.where(f"{START} >= {FIRST_START}L").frame().drop(LATEST)
 
     def _start(self, now: int) -> str:
         return TIME if self._assigner.domain == "event" else runtime_literals(now, varying=TIME)[0]
 
-    def _grouped(self, bounded: DataFrame, expired_end: int, *more: Column) -> DataFrame:
+    def _grouped(self, bounded: DataFrame, expired_end: int, *more: str) -> DataFrame:
         # Filtered rows are in separate groups: their start is far from any time, and must not be used in arithmetic.
         safe = f"({END} > {runtime_literals(expired_end, varying=START)[0]} AND {START} >= {FIRST_START}L)"
-        bounds = [F.expr(f"min({START}) AS {START}"), F.expr(f"max({END}) AS {END}"), F.expr(f"count(1) AS {ROWS}")]
+        bounds = [f"min({START}) AS {START}", f"max({END}) AS {END}", f"count(1) AS {ROWS}"]
         if self.gap:
             # Odd numbers are buckets, even ones elements that may be late.
             slot = f"if({safe}, 2 * ({START} - pmod({START}, {self.gap}L)) + 1, 2 * {START})"
             by = [_SLOT]
-            slotted = bounded.withColumn(_SLOT, F.expr(slot))
+            slotted = FrameSteps(bounded).select("*", f"{slot} AS {_SLOT}")
         else:
             # Rows of the same time: whatever their gaps, their sessions overlap.
             by = [_SLOT, _ALONE]
-            slotted = bounded.withColumn(_SLOT, F.col(START)).withColumn(_ALONE, F.expr(f"if({safe}, NULL, {END})"))
+            slotted = FrameSteps(bounded).select("*", f"{START} AS {_SLOT}", f"if({safe}, NULL, {END}) AS {_ALONE}")
             if POSITION in bounded.columns:
                 by.append(_AT)
-                slotted = slotted.withColumn(_AT, F.expr(f"if({safe}, NULL, {POSITION})"))
-                bounds.append(F.expr(f"min({POSITION}) AS {POSITION}"))
-        return slotted.groupBy(*self._partials.key_columns, *by).agg(*self._partials.creations, *bounds, *more).drop(*by)
+                slotted.select("*", f"if({safe}, NULL, {POSITION}) AS {_AT}")
+                bounds.append(f"min({POSITION}) AS {POSITION}")
+        groups = slotted.group([*self._partials.key_columns, *by], *self._partials.creations, *bounds, *more)
+        return groups.frame().drop(*by)
 
     def single(self, rows: DataFrame, now: int) -> DataFrame:
         """Return the same as ``grouped``, each row by itself; only where ``can_be_single``."""
@@ -133,14 +134,15 @@ class SessionInput:
         made = bounded.groupBy(*self._partials.key_columns).agg(*self._partials.creations).schema
         single = self._single or {}
         order = [POSITION] if self.gap is None and POSITION in rows.columns else []
-        return bounded.select(
+        rows_alone = FrameSteps(bounded).select(
             *self._partials.key_columns,
             *(F.expr(single[name]).cast(made[name].dataType).alias(name) for name in self._partials.columns),
             START,
             END,
-            F.expr(f"1L AS {ROWS}"),
+            f"1L AS {ROWS}",
             *order,
         )
+        return rows_alone.frame()
 
     def _gap(self, rows: DataFrame) -> str:
         """Return the SQL of an element's gap in milliseconds, which raises an error where it is not valid."""

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.spark.columns.expressions import POSITION, ROWS, START, quoted
+from tidemark.spark.frame_steps import FrameSteps
 from tidemark.spark.operators.base.partials import Partials
 from tidemark.spark.operators.session.session_input import END
 from tidemark.spark.prepared.runtime_literals import literal, runtime_literals
@@ -131,18 +132,19 @@ class SessionMerging:
         numbered = self.numbered(fresh, stored, expired_end)
         extra = [f"min({START}) AS {START}", f"max({END}) AS {END}", f"sum({ROWS}) AS {ROWS}"]
         if stored is None:
-            merged = self._partials.grouped(numbered, SESSION, extra=list(map(F.expr, extra)))
-            return merged.selectExpr("*", f"0L AS {HELD}", *(_NO_PANES if self._remembers else ()))
+            merged = self._partials.grouped(numbered, SESSION, extra=extra)
+            return FrameSteps(merged).select("*", f"0L AS {HELD}", *(_NO_PANES if self._remembers else ())).frame()
         extra += [f"count_if({ROWS} = 0) AS {HELD}", *(MERGED_PANES if self._remembers else ()), *self.further]
-        return self._partials.grouped(numbered, SESSION, extra=list(map(F.expr, extra)))
+        return self._partials.grouped(numbered, SESSION, extra=extra)
 
     def numbered(self, fresh: DataFrame, stored: DataFrame | None, expired_end: int) -> DataFrame:
         """Return the rows of the input and of state with their ``SESSION``; arguments as for ``merged``."""
         rows = fresh if stored is None else fresh.unionByName(stored.withColumn(ROWS, F.expr("0L")), allowMissingColumns=True)
         found = classify_rows(rows, self.keys, expired_end, stored)
-        classified = found.rows.selectExpr("*", f"{found.late} AS {_LATE}").selectExpr("*", f"NOT {_LATE} AND {found.begins} AS {_BEGINS}")
+        classified = FrameSteps(found.rows).select("*", f"{found.late} AS {_LATE}")
+        classified.select("*", f"NOT {_LATE} AND {found.begins} AS {_BEGINS}")
         number = f"sum(if({_BEGINS}, 1L, 0L)) OVER ({found.order} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
         # Where gaps differ, late elements of one time may end at different times.
         differ = f"xxhash64({START}, {END}) | {literal(MIN_WATERMARK)}"
         late = differ if POSITION in found.rows.columns else f"{START} + {LATE_SESSIONS}L"
-        return classified.selectExpr("*", f"if({_LATE}, {late}, {number}) AS {SESSION}").where(f"{END} IS NOT NULL")
+        return classified.select("*", f"if({_LATE}, {late}, {number}) AS {SESSION}").where(f"{END} IS NOT NULL").frame()

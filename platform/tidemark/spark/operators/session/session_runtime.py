@@ -7,12 +7,12 @@ This is the runtime, without state of an epoch; ``session_epoch`` is the operato
 from __future__ import annotations
 
 from pyspark.sql import DataFrame, Observation
-from pyspark.sql import functions as F
 
 from tidemark.graph.operators.window.node import WindowNode
 from tidemark.semantics.watermarks.watermarks import clamp_watermark
 from tidemark.spark.columns.expressions import POSITION, START, TIME
 from tidemark.spark.columns.replaced_sessions import NOTHING_REPLACED, replaced_sessions
+from tidemark.spark.frame_steps import FrameSteps
 from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.spark.operators.base.partials import Partials
 from tidemark.spark.operators.base.windows import WindowRuntime
@@ -69,7 +69,7 @@ class SessionRuntime(WindowRuntime):
         """
         late = f"{END} - 1 <= {runtime_literals(fired)[0]}"
         remembered = PANES in sessions.columns
-        rows = sessions.selectExpr(
+        rows = FrameSteps(sessions).select(
             *self.partials.key_results,
             f"timestamp_millis({START}) AS window_start",
             f"timestamp_millis({END}) AS window_end",
@@ -81,8 +81,8 @@ class SessionRuntime(WindowRuntime):
             f"struct('{self.node.uid}' AS origin, {START} AS block, {self.partials.key_hash} AS row) AS {POSITION}",
         )
         again = "CASE WHEN pane_timing = 'LATE' THEN unix_millis(window_start) END"
-        counts = [F.expr("count(1) AS panes"), F.expr("count_if(pane_timing = 'LATE') AS late"), newest(again, "refired")]
-        return rows.observe(observation, *(counts if remembered else counts[:1]))
+        counts = ["count(1) AS panes", "count_if(pane_timing = 'LATE') AS late", newest(again, "refired")]
+        return rows.observe(observation, *(counts if remembered else counts[:1])).frame()
 
 
 def least_end(state: OperatorState, first: int) -> int | None:

@@ -19,6 +19,7 @@ from pyspark.sql.types import StructField
 
 from tidemark.spark.columns.expressions import ROWS, START, quoted
 from tidemark.spark.columns.schemas import struct_of
+from tidemark.spark.frame_steps import FrameSteps
 from tidemark.spark.operators.base.partials import Partials
 from tidemark.spark.operators.base.tables import StateTables, stagings
 from tidemark.spark.operators.session.session_input import END
@@ -105,11 +106,11 @@ class SessionState:
             f"{GROWN} AND NOT {fired} AS {GROWN}",
         )
 
-    def written(self, merged: DataFrame, epoch: int, watermark: int) -> DataFrame:
+    def written(self, merged: FrameSteps, epoch: int, watermark: int) -> DataFrame:
         """Return merged sessions as they are stored, before their epoch fires; ``watermark`` is that after the epoch before."""
         number, before = runtime_literals(epoch, watermark)
         marks = [f"{ROWS} > 0 OR {END} - 1 > {before} AS {PENDING}", PANES, OUT, GROWN] if self._remembers else []
-        return merged.selectExpr(*self.columns, f"{number} AS {EPOCH}", *marks)
+        return merged.select(*self.columns, f"{number} AS {EPOCH}", *marks).frame()
 
     @property
     def columns(self) -> list[str]:

@@ -19,6 +19,7 @@ from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMAR
 from tidemark.spark.columns.expressions import POSITION, START, TIME, quoted
 from tidemark.spark.columns.replaced_sessions import replaced_sessions
 from tidemark.spark.columns.state_files import overlapping
+from tidemark.spark.frame_steps import FrameSteps
 from tidemark.spark.operators.aligned.firing_rules import Times
 from tidemark.spark.operators.base.contract import Observed, OperatorContext
 from tidemark.spark.operators.base.stored_columns import require_partials
@@ -145,14 +146,14 @@ class TriggeredSessionEpoch(SessionEpoch):
             f"{FIRED} AS {ASKED}",
         )
         self._panes = Observation()
-        counted = fired.observe(
+        counted = FrameSteps(fired).observe(
             self._panes,
-            F.expr(f"count_if(NOT {due}) AS early"),
-            F.expr(f"count_if({due} AND NOT {due_before}) AS on_time"),
-            F.expr(f"count_if({due_before}) AS late"),
+            f"count_if(NOT {due}) AS early",
+            f"count_if({due} AND NOT {due_before}) AS on_time",
+            f"count_if({due_before}) AS late",
             newest(f"CASE WHEN {due_before} THEN {START} END", "refired"),
         )
-        written = self.tables.write(counted)
+        written = self.tables.write(counted.frame())
         if self._ahead is not None:
             self._read_next(self._ahead)
         crash_point("state-staged")

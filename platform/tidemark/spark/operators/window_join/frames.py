@@ -20,6 +20,7 @@ from tidemark.semantics.watermarks.shortfalls import least_kept
 from tidemark.semantics.windows.slices import Slices
 from tidemark.spark.columns.expressions import START, TIME, quoted, visible_of
 from tidemark.spark.columns.few_rows import in_one_task
+from tidemark.spark.frame_steps import FrameSteps
 from tidemark.spark.operators.base.late_metrics import SHORTFALL, last_end_sql, shortfall_sql
 from tidemark.spark.operators.interval_join.columns import (
     EPOCH,
@@ -98,16 +99,16 @@ class WindowJoinFrames:
         epoch, watermark, expired, following, kept = numbers
         now, seen, accepting, least = runtime_literals(epoch, watermark, following, kept, varying=TIME)
         own = {name.lower(): name for name in visible_of(rows.columns)}
-        values = [F.col(quoted(own[name.lower()])).alias(columns.stored(name)) for name in columns.names]
+        values = [f"{quoted(own[name.lower()])} AS {quoted(columns.stored(name))}" for name in columns.names]
         late = [f"{self.is_late(expired)} AS {LATE_ROW}", f"{self._shortfall(expired, least)} AS {SHORTFALL}"]
-        engine = [F.col(TIME), *map(F.expr, (f"{now} AS {EPOCH}", f"{seen} AS {SEEN}", *late))]
-        judged = IntervalJoinFrames.counted(rows.select(*key_values(self.node, side), *values, *engine), observation)
-        accepted = judged.where(f"NOT {LATE_ROW}")
+        judged = FrameSteps(rows).select(*key_values(self.node, side), *values, TIME, f"{now} AS {EPOCH}", f"{seen} AS {SEEN}", *late)
+        accepted = IntervalJoinFrames.counted(judged, observation).where(f"NOT {LATE_ROW}")
         if not self.rule.keeps_null(side):
-            accepted = accepted.where(" AND ".join(f"{quoted(key)} IS NOT NULL" for key in self._keys))
+            accepted.where(" AND ".join(f"{quoted(key)} IS NOT NULL" for key in self._keys))
         low, ends = f"greatest({TIME} + 1L, {accepting})", self.slices.ends
         first = f"{low} + pmod({self.slices.last_end(0)}L - ({low}), {ends}L)"
-        return accepted.withColumn(START, F.expr(f"explode(sequence({first}, {self._last_end}, {ends}L))")).drop(TIME, LATE_ROW, SHORTFALL)
+        ends_of = f"explode(sequence({first}, {self._last_end}, {ends}L)) AS {START}"
+        return accepted.select(f"* EXCEPT ({TIME}, {LATE_ROW}, {SHORTFALL})", ends_of).frame()
 
     def is_late(self, expired: int) -> str:
         """Return SQL of whether a row of the input is late: its windows end by the last expired end, or it is between windows."""
