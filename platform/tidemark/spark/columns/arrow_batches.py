@@ -54,9 +54,9 @@ def has_python_step(rows: DataFrame) -> bool:
     return bool(plan.containsPattern(jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()))
 
 
-def position_parts() -> list[Column]:
-    """Return the position of a row as plain columns."""
-    return [F.col(f"{POSITION}.{field.name}").alias(name) for name, field in POSITION_PARTS.items()]
+def position_parts() -> list[str]:
+    """Return SQL of the position of a row as plain columns."""
+    return [f"{POSITION}.{field.name} AS {name}" for name, field in POSITION_PARTS.items()]
 
 
 def position_of_parts(row: str = POSITION_ROW) -> Column:

@@ -14,6 +14,7 @@ from tidemark.spark.columns.expressions import MAX_PIECES, POSITION, hidden_of, 
 from tidemark.spark.columns.schemas import struct_of
 from tidemark.spark.columns.typed_batches import MisfitColumnError, typed_batch
 from tidemark.spark.columns.user_values import MisfitError, coerce_batch
+from tidemark.spark.frame_steps import FrameSteps
 from tidemark.spark.operators.keyed.rows import not_utf8
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def apply_function(node: FunctionNode, rows: DataFrame, name: str) -> DataFrame:
     has_positions = POSITION in engine
     if has_positions:
         plain = [column for column in engine if column != POSITION]
-        rows = rows.select(*map(quoted, visible), *plain, *position_parts())
+        rows = FrameSteps(rows).select(*map(quoted, visible), *plain, *position_parts()).frame()
     hidden = [column for column in rows.columns if column not in visible]
     made = struct_of(node.schema)
     schema = StructType([*made.fields, *(rows.schema[column] for column in hidden)])

@@ -16,6 +16,7 @@ from tidemark.graph.operators.state_names import element_column
 from tidemark.spark.columns.arrow_batches import POSITION_PARTS, POSITION_ROW, position_of_parts, position_parts
 from tidemark.spark.columns.expressions import MAX_PIECES, POSITION, TIME, quoted, visible_of
 from tidemark.spark.columns.schemas import nullable, struct_of
+from tidemark.spark.frame_steps import FrameSteps
 from tidemark.spark.operators.keyed.columns import ACCEPTED, NOTE, OUTPUT, TAG, result_column
 from tidemark.spark.operators.keyed.output_buffer import Shape
 
@@ -139,7 +140,7 @@ class ElementLayout:
     def flat(self, rows: DataFrame) -> DataFrame:
         """Return rows of the input with the columns that a task reads."""
         elements = [F.col(quoted(name)).alias(stored) for name, stored in self._names.items()]
-        return rows.select(*elements, TIME, *(position_parts() if self.places else ()))
+        return FrameSteps(rows).select(*elements, TIME, *(position_parts() if self.places else ())).frame()
 
     def emitted_rows(self, rows: DataFrame, tag: int) -> DataFrame:
         """Return what was written under a tag as rows of the stream, with the hidden time and position."""

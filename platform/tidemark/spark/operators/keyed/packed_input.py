@@ -15,6 +15,7 @@ from tidemark.spark.columns.arrow_batches import POSITION_PARTS, batches_of, has
 from tidemark.spark.columns.expressions import POSITION, quoted
 from tidemark.spark.columns.few_rows import in_one_task
 from tidemark.spark.columns.state_files import address_of, read_files, write_folder
+from tidemark.spark.frame_steps import FrameSteps
 from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.spark.operators.base.tables import StateTables
 from tidemark.spark.operators.keyed.columns import HASH, NEW, TAG, VERSION
@@ -82,10 +83,10 @@ class PackedInput:
     def _has_few(self) -> bool:
         return self._table.rows <= FEW_ROWS
 
-    def elements(self, rows: DataFrame, counts: Observation) -> DataFrame:
-        """Return the epoch's elements, packed, and counted."""
-        packed = self._packed(rows, NEW, self._parts, list_hashes=not self._has_few)
-        return packed.observe(counts, F.expr(f"coalesce(sum({ROWS}), 0) AS rows"))
+    def elements(self, rows: DataFrame, counts: Observation, *, in_one: bool) -> DataFrame:
+        """Return the epoch's elements, packed, in one task or several, and counted."""
+        packed = self._packed(rows, NEW, self._parts, list_hashes=not self._has_few, in_one=in_one)
+        return FrameSteps(packed).observe(counts, f"coalesce(sum({ROWS}), 0) AS rows").frame()
 
     def stage(self, packed: WrittenRows, tables: StateTables) -> Staged:
         """Write the epoch's elements, which are packed, and counted first; one Spark job."""
@@ -149,12 +150,13 @@ class PackedInput:
             return stored.where("false"), others
         return stored.join(union_of(wanted), HASH, "left_semi"), others
 
-    def _packed(self, rows: DataFrame, tag: int, parts: int, *, list_hashes: bool = False) -> DataFrame:
+    def _packed(self, rows: DataFrame, tag: int, parts: int, *, list_hashes: bool = False, in_one: bool = False) -> DataFrame:
         names = rows.schema.names
-        hashes = () if HASH in names else (made.alias(name) for name, made in hashes_of(rows.schema, self._keys).items())
+        hashes = () if HASH in names else hashes_of(rows.schema, self._keys)
         positions = position_parts() if POSITION in names else ()
         repeated = tuple(name for name, field in POSITION_PARTS.items() if positions and field.dataType == T.StringType())
-        hashed = rows.select(*(quoted(name) for name in names if name != POSITION), *hashes, *positions)
+        steps = FrameSteps(rows).in_one_task() if in_one else FrameSteps(rows)
+        hashed = steps.select(*(quoted(name) for name in names if name != POSITION), *hashes, *positions).frame()
         return hashed.mapInArrow(PackTask(tag, parts, list_hashes, repeated), PACKED)
 
 

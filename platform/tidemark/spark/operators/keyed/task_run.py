@@ -19,6 +19,7 @@ from tidemark.spark.columns.expressions import POSITION, START, nulls_in, quoted
 from tidemark.spark.columns.few_rows import UNPACKED_BYTES, driver_can_read, driver_can_unpack
 from tidemark.spark.columns.schemas import no_rows
 from tidemark.spark.columns.state_files import address_of, read_files, write_folder
+from tidemark.spark.frame_steps import FrameSteps
 from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.spark.operators.base.tables import STATE_COMPRESSION, StateTables
 from tidemark.spark.operators.keyed.columns import (
@@ -44,7 +45,7 @@ from tidemark.state.log.parquet_files import ParquetSummary, read_parquet
 from tidemark.state.log.records import StateFile
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 Task = Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
@@ -182,7 +183,7 @@ def output_frame(handed: DataFrame, observation: Observation, *, counts: Sequenc
     numbers = [f"sum(CASE WHEN {TAG} = {tag} THEN {ROWS} END) AS {_rows_of(tag)}" for tag in packed]
     # As one value: each would be parsed, and passed to the JVM, on its own.
     together = f"struct({', '.join((*_COUNTS, *counts, *numbers))}) AS {_ALL_COUNTS}"
-    return handed.observe(observation, F.expr(together)).where(f"{TAG} < {NOTE}")
+    return FrameSteps(handed).observe(observation, together).where(f"{TAG} < {NOTE}").frame()
 
 
 def written_output(
@@ -231,12 +232,12 @@ def sorted_by_key(fed: DataFrame, keys: Sequence[str]) -> DataFrame:
 
 def with_hashes(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
     """Return rows with two hashes of their keys."""
-    return rows.withColumns(hashes_of(rows.schema, keys))
+    return FrameSteps(rows).select("*", *hashes_of(rows.schema, keys)).frame()
 
 
-def hashes_of(schema: T.StructType, keys: Sequence[str]) -> dict[str, Column]:
-    """Return two hashes of the keys of rows, by the columns that they are kept in."""
+def hashes_of(schema: T.StructType, keys: Sequence[str]) -> tuple[str, str]:
+    """Return SQL of two hashes of the keys of rows."""
     # A hash ignores nulls: without their places (null, 1) and (1, null) would be one key.
     named = ", ".join(part for key in keys for part in (quoted(key), *nulls_in(quoted(key), schema[key].dataType)))
     first, second = (f"xxhash64({named})", f"hash({named})") if keys else ("0L", "0")
-    return {HASH: F.expr(first), HASH_AGAIN: F.expr(second)}
+    return f"{first} AS {HASH}", f"{second} AS {HASH_AGAIN}"

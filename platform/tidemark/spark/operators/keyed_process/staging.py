@@ -8,14 +8,13 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Observation
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tidemark.errors import UserCodeError
 from tidemark.graph.operators.keyed_process.node import KeyedProcessNode
 from tidemark.spark.columns.arrow_batches import unwatched
 from tidemark.spark.columns.expressions import POSITION, START, TIME, column, quoted
-from tidemark.spark.columns.few_rows import in_one_task
+from tidemark.spark.frame_steps import FrameSteps
 from tidemark.spark.operators.base.contract import OperatorContext, PortInput
 from tidemark.spark.operators.base.tables import StateTables
 from tidemark.spark.operators.keyed.layout import Layout
@@ -122,7 +121,7 @@ class ElementStaging:
     def _packed(self, rows: DataFrame, layout: Layout, counts: Observation, *, few: bool) -> DataFrame:
         names = layout.new.names
         ordered = rows if rows.schema.names == names else rows.select(*map(quoted, names))
-        return self.packing.elements(in_one_task(ordered) if few else ordered, counts)
+        return self.packing.elements(ordered, counts, in_one=few)
 
 
 def adopt_versions(layout: Layout, tables: StateTables) -> None:
@@ -141,17 +140,17 @@ def staged_rows(node: KeyedProcessNode, inputs: Mapping[str, DataFrame]) -> tupl
         UserCodeError: the keys of the two inputs are of other types.
     """
     given = [inputs.get(port) for port in node.PORTS[: len(node.methods)]]
-    elements = elements_of(node, [() if rows is None else rows.columns for rows in given])
+    elements = elements_of(node, [() if rows is None else rows.schema.names for rows in given])
     parts, keys = [], T.StructType()
     for number, (rows, columns, expressions) in enumerate(zip(given, elements, node.port_keys, strict=False)):
         if rows is None:
             continue
         named = zip(keys_of_node(node).values(), expressions, strict=True)
         made = [column(expression).alias(stored) for stored, (_, expression) in named]
-        kept = [F.col(quoted(name)).alias(stored) for name, stored in columns.items()]
-        hidden = [F.col(name) for name in (TIME, POSITION) if name in rows.columns]
-        mark = [F.lit(number).alias(INPUT)] if len(given) > 1 else []
-        parts.append(rows.select(*made, *kept, *hidden, *mark))
+        kept = [f"{quoted(name)} AS {quoted(stored)}" for name, stored in columns.items()]
+        hidden = [name for name in (TIME, POSITION) if name in rows.schema.names]
+        mark = [f"{number} AS {INPUT}"] if len(given) > 1 else []
+        parts.append(FrameSteps(rows).select(*made, *kept, *hidden, *mark).frame())
         types = T.StructType(parts[-1].schema.fields[: len(made)])
         _require_same(node, keys, types)
         keys = types
