@@ -10,7 +10,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, StructType
 
 from tidemark.graph.model.nodes import Expression
-from tidemark.spark.frame_steps import FrameSteps
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -108,4 +107,4 @@ def visible_of(names: Sequence[str]) -> list[str]:
 
 def visible_part(rows: DataFrame) -> DataFrame:
     """Return rows without the engine's columns."""
-    return FrameSteps(rows).select(*map(quoted, visible_of(rows.columns))).frame()
+    return rows.drop(*(name for name in rows.columns if name not in visible_of(rows.columns)))
