@@ -72,7 +72,7 @@ LISTED = tm.python_aggregate(
 )
 WEIGHTED = tm.sql_aggregate(
     partials={
-        "weight": ("sum(by)", "sum({weight})"),
+        "weight": ("sum(by)", "sum({weight}) -- of all"),
         "total": ("sum(by * near)", "sum({total})"),
         "newest": ("max_by(named_struct('order', {order}, 's', s), {order})", "max_by({newest}, {newest}.order)"),
     },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -150,3 +151,41 @@ def test_a_function_that_fails_is_not_called_again(tmp_path: Path, spark: SparkS
     totals = stream_of(tmp_path / "in").key_by("k").process(Totals, returns=RETURNS).uid("totals")
     tm.run(job_of(tmp_path, totals), spark=spark)
     assert results(tmp_path / "out") == expected()
+
+
+class Days:
+    """Emits the day of each element, and keeps the newest."""
+
+    day = tm.value_state("STRING")
+
+    def process(self, element: Row, ctx: tm.ProcessContext) -> Iterator[Row]:
+        self.day.update(element["day"] or "none")
+        ctx.timer_service().register_event_time_timer(ctx.timestamp + 1)
+        yield {"v": element["v"], "day": self.day.value()}
+
+    def on_timer(self, timestamp: int, ctx: tm.ProcessContext) -> Iterator[Row]:
+        del ctx
+        yield {"v": -timestamp, "day": self.day.value()}
+
+
+def test_a_plan_over_plain_files_does_not_read_those_whose_folders_name_values(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes = Passes(monkeypatch)
+    passes.after(0)
+    # Of the fourth file all rows are rejected, while timers of the third are due.
+    for number in range(6):
+        folder = tmp_path / "in" / ("day=1" if number > 3 else "")
+        folder.mkdir(parents=True, exist_ok=True)
+        times = pa.array([10 * number], pa.timestamp("ms", "UTC"))
+        file = folder / f"{number}.parquet"
+        pq.write_table(pa.table({"k": [1], "at": times, "v": [number if number != 3 else 100]}), file)
+        os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
+    files = tm.files(str(tmp_path / "in"), format="parquet", schema="k BIGINT, at TIMESTAMP, v BIGINT, day STRING", max_files_per_epoch=1)
+    rows = tm.source("rows", files, watermarks=tm.ascending(timestamp="at"))
+    days = rows.filter("v < 100").key_by("k").process(Days, returns="v BIGINT, day STRING").uid("days")
+    tm.run(job_of(tmp_path, days), spark=spark)
+    elements = [(0, "none"), (1, "none"), (2, "none"), (4, "1"), (5, "1")]
+    assert results(tmp_path / "out") == sorted([*elements, (-1, "none"), (-11, "none"), (-21, "none"), (-41, "1")])
+    assert len([name for name in passes.ran if name.startswith("keys days")]) == 5
+    assert not passes.refused

@@ -63,6 +63,11 @@ public final class FrameSteps {
   }
 
   private static Column column(String part, List columns) {
-    return part.startsWith(COLUMN) ? (Column) columns.get(Integer.parseInt(part.substring(1))) : functions.expr(part);
+    if (part.startsWith(COLUMN)) {
+      return (Column) columns.get(Integer.parseInt(part.substring(1)));
+    }
+    // As SQL a quoted name is a pattern with spark.sql.parser.quotedRegexColumnNames.
+    boolean quoted = part.length() > 2 && part.startsWith("`") && part.indexOf('`', 1) == part.length() - 1;
+    return quoted ? functions.col(part) : functions.expr(part);
   }
 }

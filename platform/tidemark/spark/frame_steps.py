@@ -25,7 +25,7 @@ _COLUMN: Final = "\2"
 
 
 class FrameSteps:
-    """Steps on a DataFrame, which are taken when ``frame`` is called; each method adds one, as the DataFrame's of that name does.
+    """Steps on a DataFrame, which are taken when ``frame`` is called; each method adds one in place, as the DataFrame's of that name does.
 
     A column is SQL or a Column. An expression of a user's is a Column, unless it is a name: behind it an alias may be in a comment.
 
@@ -48,7 +48,7 @@ class FrameSteps:
         return self._add("where", self._part(condition))
 
     def group(self, keys: Sequence[str | Column], *aggregates: str | Column) -> FrameSteps:
-        """Group the rows by the keys, each the name of a column, and compute aggregates; the result has both."""
+        """Group the rows by the keys, and compute aggregates; the result has both."""
         return self._add("group", str(len(keys)), *map(self._part, (*keys, *aggregates)))
 
     def observe(self, observation: Observation, *metrics: str | Column) -> FrameSteps:

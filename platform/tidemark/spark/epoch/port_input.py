@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from tidemark.graph.model.nodes import Node
 from tidemark.spark.columns.row_counts import MAX_OBSERVED_SPLITS, RowCounter
@@ -10,6 +12,9 @@ from tidemark.spark.epoch.determinism import require_repeatable
 from tidemark.spark.epoch.stateless import StatelessPlan
 from tidemark.spark.operators.base.contract import OperatorRuntime, PortInput
 from tidemark.spark.prepared.prepared_pass import Frame
+
+_IN_FOLDERS: Final = re.compile(r"/([^/\n]+=)[^/\n]*(?=/)")
+"""Columns whose values are in the names of folders: ``year=`` of ``/year=2024/``."""
 
 
 def port_input(plan: StatelessPlan, node: Node, runtime: OperatorRuntime) -> PortInput:
@@ -36,6 +41,8 @@ def port_input(plan: StatelessPlan, node: Node, runtime: OperatorRuntime) -> Por
     # A counter of the rows has the known splits in its expressions, unless they are many.
     splits = plan.splits_of(read.node)
     shape += [f"splits {splits if len(splits) <= MAX_OBSERVED_SPLITS else 'many'}"] if counter is None and read.has_splits else []
+    # The reader of a kept plan knows the columns that are in the names of folders.
+    shape += sorted(set(_IN_FOLDERS.findall("\n".join(read.batch.scanned))))
     shape += ["one task"] if read.batch.files and not read.batch.few_files else []
     over = PortInput(build, counter, read.numbers, read.batch.scanned, " ".join(shape), set_counts)
     if read.batch.few_files:

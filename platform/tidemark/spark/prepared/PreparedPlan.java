@@ -79,9 +79,12 @@ public final class PreparedPlan {
     }
   }
 
-  /** The names of the observations of the newest ``rows``, which were written, each followed by its row of values. */
+  /** The names of the observations of the newest ``rows``, which were written, each followed by its row of values; asked for once. */
   public Object[] observed() {
-    return observed(newest);
+    Object[] found = observed(newest);
+    // It holds on to what it shuffled.
+    newest = null;
+    return found;
   }
 
   /** Whether a DataFrame's plan is this one, bound to the files and numbers. */

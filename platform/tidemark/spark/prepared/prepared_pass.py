@@ -14,7 +14,7 @@ from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.prepared.prepared_plan import PassRows, PreparedPlan, WrittenRows
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Observation
+    from pyspark.sql import DataFrame, Observation, SparkSession
 
 logger = logging.getLogger("tidemark")
 
@@ -70,11 +70,22 @@ class PreparedPass:
         """
         return self._bound(paths, numbers, build, PreparedPlan.run)
 
-    def rows(self, paths: Sequence[Sequence[str]], numbers: Sequence[int], build: Build, *, passed_on: bool = False) -> WrittenRows | None:
+    def rows(
+        self,
+        paths: Sequence[Sequence[str]],
+        numbers: Sequence[int],
+        build: Build,
+        *,
+        passed_on: bool = False,
+        session: SparkSession | None = None,
+    ) -> WrittenRows | None:
         """Return the rows of a pass that several tasks write; arguments and None as of ``run``.
 
-        Numbers that are only ``passed_on`` with the rows change nothing else in the plan, so that it need not be compared.
+        Numbers that are only ``passed_on`` with the rows change nothing else in the plan, so that it need not be compared. A plan has the
+        settings of its session: one that was made in another than ``session`` is made again.
         """
+        if session is not None and self._plan is not None and not self._plan.belongs_to(session):
+            self._plan = None
         self._several, self._passed_on = True, passed_on
         return self._bound(paths, numbers, build, PreparedPlan.rows)
 

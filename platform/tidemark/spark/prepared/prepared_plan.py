@@ -25,7 +25,7 @@ from tidemark.spark.compiled_java import new_object
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
-    from pyspark.sql import Observation, Row
+    from pyspark.sql import Observation, Row, SparkSession
 
 _SEPARATOR: Final = "\0"
 _SCAN_SEPARATOR: Final = "\1"
@@ -93,6 +93,10 @@ class PreparedPlan:
     def writable(self) -> bool:
         """Whether its rows can be written to Parquet from Arrow as Spark would write them."""
         return is_writable(self.schema)
+
+    def belongs_to(self, session: SparkSession) -> bool:
+        """Whether a session made it."""
+        return bool(self._session._jsparkSession == session._jsparkSession)  # noqa: SLF001
 
     def equals(self, frame: DataFrame, paths: Sequence[Sequence[str]], numbers: Mapping[int, int]) -> bool:
         """Whether this plan, bound, is that of a DataFrame; arguments as of ``run``."""

@@ -150,9 +150,9 @@ class Partials:
 
 
 def _as(kind: T.DataType, sql: str, name: str) -> str | Column:
-    """Return an expression as a column of a type."""
+    """Return an expression as a column of a type; a user's may end in a comment."""
     if isinstance(kind, T.NumericType):
-        return f"CAST({sql} AS {kind.simpleString()}) AS {quoted(name)}"
+        return f"CAST({sql}\n AS {kind.simpleString()}) AS {quoted(name)}"
     return F.expr(sql).cast(kind).alias(name)
 
 

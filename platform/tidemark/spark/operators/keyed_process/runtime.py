@@ -204,9 +204,9 @@ class KeyedProcessEpoch(OperatorEpoch):
         with packing.batch_limit(staged):
             # A map that the function reads is a part of its task.
             scans = packing.scans(staged) if self.runtime.broadcast is None else ()
-            name = f"keys {self.context.uid} {packing.shape} {self._shape}"
+            name = f"keys {self.context.uid} {packing.shape} {staged.parts} {len(scans)} {self._shape}"
             prepared = self.context.prepared.at_once(name) if staged.rows > FEW_ROWS else self.context.prepared[name]
-            found = prepared.rows(scans, times, build, passed_on=True) if scans else None
+            found = prepared.rows(scans, times, build, passed_on=True, session=self.context.spark) if scans else None
             if found is not None:
                 return write(found), NO_OTHER_KEYS
             frame, (counts,) = build(times)

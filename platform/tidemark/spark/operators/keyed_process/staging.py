@@ -29,12 +29,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StagedElements:
-    """An epoch's elements, packed in files, with the operator's columns in the epoch; ``shape`` names what these depend on."""
+    """An epoch's elements, packed in files, with the operator's columns in the epoch."""
 
     layout: Layout
     elements: Elements
     staged: Staged
-    shape: str
+
+    @property
+    def shape(self) -> str:
+        """What of the pass over keys depends on them, besides files."""
+        return f"{self.layout.new.simpleString()} {list(map(dict, self.elements))}"
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,7 @@ class ElementStaging:
         adopt_versions(found.layout, self.tables)
         with unwatched(self.context.spark, small_rows=found.small_rows):
             packed = WrittenRows(self._packed(rows, found.layout, counts, few=few), lambda: [counts.get])
-            return StagedElements(found.layout, found.elements, self.packing.stage(packed, self.tables), shape)
+            return StagedElements(found.layout, found.elements, self.packing.stage(packed, self.tables))
 
     def _stage_kept(self, shape: str, given: Mapping[str, PortInput], *, few: bool) -> StagedElements | None:
         """Return the elements, staged by a plan that was kept; None where it has to be made as a DataFrame."""
@@ -108,7 +112,8 @@ class ElementStaging:
         prepared = self.context.prepared[shape] if few else self.context.prepared.at_once(shape)
         with unwatched(self.context.spark, small_rows=known.small_rows):
             scans = [scan for each in given.values() for scan in each.scans]
-            packed = prepared.rows(scans, [number for each in given.values() for number in each.numbers], build)
+            numbers = [number for each in given.values() for number in each.numbers]
+            packed = prepared.rows(scans, numbers, build, session=self.context.spark)
             if packed is None:
                 return None
             staged = self.packing.stage(packed, self.tables)
@@ -116,7 +121,7 @@ class ElementStaging:
         for each in given.values():
             if each.set_counts is not None:
                 each.set_counts(observed)
-        return StagedElements(known.layout, known.elements, staged, shape)
+        return StagedElements(known.layout, known.elements, staged)
 
     def _packed(self, rows: DataFrame, layout: Layout, counts: Observation, *, few: bool) -> DataFrame:
         names = layout.new.names
