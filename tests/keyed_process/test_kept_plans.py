@@ -108,7 +108,7 @@ def test_elements_are_staged_and_keys_processed_by_plans_that_are_kept(
     assert [epoch.operators["totals"].rows_in for epoch in epochs if epoch.rows_in] == [9] * FILES
     assert not passes.refused
     staged, processed = ([name for name in passes.ran if name.startswith(f"{kind} totals")] for kind in ("elements", "keys"))
-    # The first epoch tells the columns, and has no state.
+    # The columns are known from the first epoch, which has no state.
     assert len(staged) == len(processed) == FILES - 1
     assert all(("in several" in name) == many for name in staged)
 

@@ -159,7 +159,7 @@ def read_files_of_epoch(spark: SparkSession, node: SourceNode, paths: Sequence[s
     """Return the rows of the files that an epoch reads, with every column also of records that could not be parsed."""
     spec = node.spec
     if isinstance(spec, ElementsSpec):
-        schema = struct_of(spec.schema).add(StructField(ROW, LongType()))
+        schema = _element_columns(spec)
         return FrameSteps(read_parquet(spark, paths, schema, {}) if _is_plain(spec, paths) else spark.read.schema(schema).parquet(*paths))
     if not isinstance(spec, FilesSpec):
         raise TypeError(type(spec).__name__)
@@ -177,7 +177,7 @@ def read_files_of_epoch(spark: SparkSession, node: SourceNode, paths: Sequence[s
         rows, names = rows.select("*", *_FILE_POSITION), [*names, PATH, BLOCK]
     if spec.format not in MARKS_CORRUPT:
         return rows
-    # Corrupt records can be told only by reading all columns: of fewer columns Spark considers fewer records corrupt.
+    # All columns have to be read to find corrupt records: of fewer columns Spark considers fewer records corrupt.
     nulls = ", ".join(f"int({quoted(name)} IS NULL)" for name in names if name != CORRUPT)
     # It is always true, which Spark's optimizer does not know.
     corrupt = f"if(greatest(0, 0, {nulls}) >= 0, {CORRUPT}, NULL) AS {CORRUPT}"
@@ -351,5 +351,9 @@ def _with_origin(spec: SourceSpec, frame: DataFrame) -> DataFrame:
 
 def _stored(node: SourceNode, spec: ElementsSpec, store: JobStore, read: int) -> tuple[str, StructType]:
     """Store a source's elements; return their folder and their columns."""
-    schema = struct_of(spec.schema).add(StructField(ROW, LongType()))
+    schema = _element_columns(spec)
     return store_elements(node, spec, schema, store=store, read=read), schema
+
+
+def _element_columns(spec: ElementsSpec) -> StructType:
+    return struct_of(spec.schema).add(StructField(ROW, LongType()))

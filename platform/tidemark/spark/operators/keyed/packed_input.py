@@ -13,7 +13,6 @@ from pyspark.sql import types as T
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.spark.columns.arrow_batches import POSITION_PARTS, batches_of, has_python_step, position_parts, unwatched
 from tidemark.spark.columns.expressions import POSITION, quoted
-from tidemark.spark.columns.few_rows import in_one_task
 from tidemark.spark.columns.state_files import address_of, read_files, write_folder
 from tidemark.spark.frame_steps import FrameSteps
 from tidemark.spark.operators.base.contract import OperatorContext
@@ -124,11 +123,10 @@ class PackedInput:
             parts.append(read_files(context.spark, context.store, files, PACKED))
         if table.files:
             read = table.read(versions)
-            # A second task in Python to pack few of them would take longer than they do.
-            stored = with_hashes(in_one_task(read) if self._has_few else read, self._keys)
             if not self._passes_all(staged):
-                stored, others = self._needed(stored, parts, clock)
-            parts.append(self._packed(stored, VERSION, count))
+                read, others = self._needed(with_hashes(read, self._keys), parts, clock)
+            # A second task in Python to pack few of them would take longer than they do.
+            parts.append(self._packed(read, VERSION, count, in_one=self._has_few))
         return union_of(parts).repartitionById(count, F.col(PART)).select(TAG, DATA, _clock(times)), others
 
     @contextmanager
