@@ -179,7 +179,7 @@ class KeyReplay:
         import pyarrow as pa
 
         with self._past.inputs_of(self._node, self._runtime) as inputs:
-            keyed = {port: each.rows for port, each in inputs.items() if port in self._node.PORTS[: len(self._node.methods)]}
+            keyed = {port: each.rows for port, each in inputs.items() if port in self._node.element_ports}
             if not keyed:
                 return pa.table({}), ()
             rows, _, columns = staged_rows(self._node, keyed)

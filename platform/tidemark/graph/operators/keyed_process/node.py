@@ -31,6 +31,11 @@ class KeyedProcessNode(EmittingNode):
     PORTS: ClassVar[tuple[str, ...]] = ("elements",)
 
     @property
+    def element_ports(self) -> tuple[str, ...]:
+        """The ports whose elements the function is called with, in the order of its methods: all but that of a broadcast stream."""
+        return self.PORTS[: len(self.methods)]
+
+    @property
     def port_keys(self) -> tuple[tuple[tuple[str, Expression], ...], ...]:
         """The key of the one input, ``elements``."""
         return (self.keys,)

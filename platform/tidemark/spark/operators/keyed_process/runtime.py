@@ -268,7 +268,7 @@ class KeyedProcessEpoch(OperatorEpoch):
         total = [0 if passed is None else passed.count(name) for name in ("accepted", "late")]
         second = [0 if passed is None else passed.count(name) for name in ("second_accepted", "second_failed")]
         first = [one - other for one, other in zip(total, second, strict=True)]
-        for port, (accepted, failed) in zip(node.PORTS[: len(node.methods)], (first, second), strict=False):
+        for port, (accepted, failed) in zip(node.element_ports, (first, second), strict=False):
             found[port] = InputCounts(accepted, {FAILED: failed} if node.on_error is not None else {})
         return {port: counts for port, counts in found.items() if port in self._ports}
 

@@ -75,7 +75,7 @@ class ElementStaging:
             UserCodeError: the keys of the two inputs are of other types.
             StateMismatchError: a column of state would change its type.
         """
-        given = {port: inputs[port] for port in self.node.PORTS[: len(self.node.methods)] if port in inputs}
+        given = {port: inputs[port] for port in self.node.element_ports if port in inputs}
         if not given:
             return None
         # To read small files takes less than another task does; nothing in Python comes before.
@@ -144,7 +144,7 @@ def staged_rows(node: KeyedProcessNode, inputs: Mapping[str, DataFrame]) -> tupl
     Raises:
         UserCodeError: the keys of the two inputs are of other types.
     """
-    given = [inputs.get(port) for port in node.PORTS[: len(node.methods)]]
+    given = [inputs.get(port) for port in node.element_ports]
     elements = elements_of(node, [() if rows is None else rows.schema.names for rows in given])
     parts, keys = [], T.StructType()
     for number, (rows, columns, expressions) in enumerate(zip(given, elements, node.port_keys, strict=False)):
