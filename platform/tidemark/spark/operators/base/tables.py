@@ -26,7 +26,7 @@ from tidemark.state.log.records import OperatorState, StateFile
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-STATE_COMPRESSION = "lz4"
+STATE_COMPRESSION = "lz4_raw"
 HASHING = "hashing "
 """How the hashes of a table's rows were made is one of the operator's counters, by the table's name behind this."""
 
