@@ -165,6 +165,17 @@ FIRST = "SELECT {outer} FROM (SELECT id, row_number() OVER (PARTITION BY zone OR
             "SELECT r.id FROM rides r JOIN fares f ON r.id = f.ride AND f.at >= r.at AND f.at < r.at + INTERVAL 1 HOUR",
             "the bound f.at < r.at + INTERVAL '1' HOUR of the times of a join is not inclusive",
         ),
+        # Names that are nearly those of columns and tables.
+        (
+            "SELECT mile FROM rides",
+            "no column mile; did you mean rides.miles? The columns are: rides.id, rides.zone, rides.at, rides.miles",
+        ),
+        ("SELECT zone FROM rides WHERE Mils > 2", "there is no column Mils; did you mean rides.miles?"),
+        ("SELECT zone, sum(r.mils) AS n FROM rides r GROUP BY zone", "Fix: write r.miles"),
+        ("SELECT f.fare FROM rides r JOIN fares f ON r.id = f.rid", "there is no column f.rid; did you mean f.ride?"),
+        ("SELECT f.fare FROM rides r JOIN fares f ON z.ids = f.ride", "there is no column z.ids; did you mean r.id?"),
+        ("SELECT id FROM ridez", "no table 'ridez'; did you mean 'rides'? The tables are: rides, fares"),
+        ("SELECT id FROM ridez", "Fix: write rides, or pass the stream: tm.sql(..., ridez=stream)"),
         # Functions that nothing has.
         (
             "SELECT zone,\n  uper(zone) AS z FROM rides",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -207,9 +208,11 @@ class _Query:
             raise self._site.refused(f"{shown(table)} is no table of the query", f"the tables are: {', '.join(self._tables)}")
         stream = self._tables.get(table.name.lower())
         if stream is None:
+            near = difflib.get_close_matches(table.name.lower(), self._tables, n=1)
+            hint, other = (f"; did you mean {near[0]!r}? The", f"write {near[0]}, or ") if near else ("; the", "")
             raise self._site.refused(
-                f"there is no table {table.name!r}; the tables are: {', '.join(self._tables) or 'none'}",
-                f"pass the stream: tm.sql(..., {table.name}=stream)",
+                f"there is no table {table.name!r}{hint} tables are: {', '.join(self._tables) or 'none'}",
+                f"{other}pass the stream: tm.sql(..., {table.name}=stream)",
             )
         return Relation.of(stream, table.alias or table.name, self._site)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -25,6 +26,11 @@ class SqlColumn:
     name: str
     actual: str
     refused: tuple[str, str] | None = None
+
+    @property
+    def qualified(self) -> str:
+        """The name behind that of its table, where it has one."""
+        return f"{self.table}.{self.name}" if self.table else self.name
 
 
 @dataclass(frozen=True)
@@ -95,11 +101,12 @@ class Relation:
                 raise site.refused(*found[0].refused)
             return found[0]
         if not found:
-            known = ", ".join(f"{each.table}.{each.name}" if each.table else each.name for each in self.columns)
-            field = column.table and self._named(_column(column.table))
+            known = ", ".join(each.qualified for each in self.columns)
+            field, near = column.table and self._named(_column(column.table)), self._nearest(column)
+            hint = f"; did you mean {near}? The" if near and not field else "; the"
+            advice = f"the field of a struct is written ({column.table}).{column.name}" if field else "name one of them"
             raise site.refused(
-                f"there is no column {shown(column)}; the columns are: {known}",
-                f"the field of a struct is written ({column.table}).{column.name}" if field else "name one of them",
+                f"there is no column {shown(column)}{hint} columns are: {known}", f"write {near}" if near and not field else advice
             )
         tables = ", ".join(each.table for each in found)
         raise site.refused(f"{shown(column)} is a column of several tables: {tables}", f"write {found[0].table}.{column.name}")
@@ -112,6 +119,13 @@ class Relation:
         name, table = column.name.lower(), column.table.lower()
         known = self.of_tables if table else self.columns
         return [each for each in known if each.name.lower() == name and (not table or each.table.lower() == table)]
+
+    def _nearest(self, column: exp.Column) -> str | None:
+        """Return the column whose name is most like that of one that there is not, of the same table where that is named."""
+        of_table = [each for each in self.of_tables if each.table.lower() == column.table.lower()] if column.table else []
+        known = {each.name.lower(): each for each in reversed(of_table or self.columns)}
+        near = difflib.get_close_matches(column.name.lower(), known, n=1)
+        return known[near[0]].qualified if near else None
 
     def star(self, table: str, site: QuerySite) -> Sequence[exp.Expr]:
         """Return the columns that a star means.
