@@ -102,12 +102,12 @@ class Relation:
             return found[0]
         if not found:
             known = ", ".join(each.qualified for each in self.columns)
-            field, near = column.table and self._named(_column(column.table)), self._nearest(column)
-            hint = f"; did you mean {near}? The" if near and not field else "; the"
-            advice = f"the field of a struct is written ({column.table}).{column.name}" if field else "name one of them"
-            raise site.refused(
-                f"there is no column {shown(column)}{hint} columns are: {known}", f"write {near}" if near and not field else advice
-            )
+            hint, fix = "; the", "name one of them"
+            if column.table and self._named(_column(column.table)):
+                fix = f"the field of a struct is written ({column.table}).{column.name}"
+            elif near := self._nearest(column):
+                hint, fix = f"; did you mean {near}? The", f"write {near}"
+            raise site.refused(f"there is no column {shown(column)}{hint} columns are: {known}", fix)
         tables = ", ".join(each.table for each in found)
         raise site.refused(f"{shown(column)} is a column of several tables: {tables}", f"write {found[0].table}.{column.name}")
 
