@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tidemark.graph.api.streams import Stream
 from tidemark.graph.checks.schema_inference import schema_of
+from tidemark.graph.model.schema import Schema
 from tidemark.graph.sql.refusals import QuerySite, shown
 
 if TYPE_CHECKING:
@@ -123,9 +123,9 @@ class Relation:
     def _nearest(self, column: exp.Column) -> str | None:
         """Return the column whose name is most like that of one that there is not, of the same table where that is named."""
         of_table = [each for each in self.of_tables if each.table.lower() == column.table.lower()] if column.table else []
-        known = {each.name.lower(): each for each in reversed(of_table or self.columns)}
-        near = difflib.get_close_matches(column.name.lower(), known, n=1)
-        return known[near[0]].qualified if near else None
+        known = of_table or self.columns
+        near = Schema.of((each.name, None) for each in known).nearest(column.name)
+        return None if near is None else next(each.qualified for each in known if each.name.lower() == near.lower())
 
     def star(self, table: str, site: QuerySite) -> Sequence[exp.Expr]:
         """Return the columns that a star means.

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 STATE_COMPRESSION = "lz4_raw"
+"""LZ4 in the framing that Parquet defines: Spark's ``lz4`` is Hadoop's, with larger buffers for each page (ADR 73)."""
+
 HASHING = "hashing "
 """How the hashes of a table's rows were made is one of the operator's counters, by the table's name behind this."""
 
