@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tidemark.semantics.keyed_process.batch_walk import BatchWalk, ElementBatch
 from tidemark.semantics.keyed_process.context import ProcessContext, Row
-from tidemark.semantics.keyed_process.key_record import KeyRecord, Timer
+from tidemark.semantics.keyed_process.key_record import KeyRecord
 from tidemark.semantics.keyed_process.states import State
 from tidemark.semantics.keyed_process.times import EpochTimes
 from tidemark.semantics.keyed_process.walk import ElementWalk, Failed, Process, Walked
@@ -56,7 +56,7 @@ class Seen:
 
 
 def record(timers: set[int]) -> KeyRecord:
-    return KeyRecord({}, {"event": {Timer(time) for time in timers}, "processing": set()})
+    return KeyRecord({}, {"event": {(time, "") for time in timers}, "processing": set()})
 
 
 @settings(max_examples=400, deadline=None)

@@ -42,7 +42,7 @@ def test_programs(program: Program) -> None:
     reference.run()
     facts, record, walked = run_walk(program)
     assert facts == reference.facts
-    timers = {(domain, timer.time, timer.name) for domain, kept in record.timers.items() for timer in kept}
+    timers = {(domain, time, name or None) for domain, kept in record.timers.items() for time, name in kept}
     assert timers == set(reference.kept.timers)
     for name, entries in reference.kept.states.items():
         stored = record.states.get(name)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Final, NamedTuple
 
 from tidemark.semantics.keyed_process.declarations import StateDeclaration
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
@@ -18,15 +16,8 @@ A plain tuple: one is made for each element, which takes a named one six times a
 """
 
 
-class Timer(NamedTuple):
-    """A timer: when it is due, and its name, None for one without."""
-
-    time: int
-    name: str | None = None
-
-
-NEW_TIMER: Final = partial(tuple.__new__, Timer)
-"""Makes a timer of a time and a name, in a third of the time of ``Timer``."""
+Timer = tuple[int, str]
+"""When a timer is due, and its name, empty for one without. Timers fire in their order; a plain tuple for the same reason."""
 
 
 Stored = Entry | list[Entry] | dict[object, Entry]
@@ -47,7 +38,7 @@ class KeyRecord:
 
     def next_timer(self, domain: TimeDomain) -> int | None:
         """Return the time of the first timer of a domain, None without any."""
-        return min((timer.time for timer in self.timers[domain]), default=None)
+        return min(self.timers[domain])[0] if self.timers[domain] else None
 
     def deadlines(self, declarations: Mapping[str, StateDeclaration]) -> tuple[int | None, int | None]:
         """Return the watermark and the processing time at which the key has something to do without an element, None for never.

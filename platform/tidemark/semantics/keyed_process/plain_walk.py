@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
 from types import GeneratorType
 from typing import Final
 
@@ -18,12 +20,15 @@ ROWS_HELD: Final = 5_000
 EmittedRow = tuple[str | None, Row, int]
 """A row: its side output, None for the main one, its columns, and its event time."""
 
+More = Callable[[], "More | None"]
+"""Goes on after a pause; returns the same again at the next one, None at the end. Most keys have none, so that they need no generator."""
+
 
 class PlainWalk(ElementWalk):
     """Does what ``ElementWalk`` does, for functions of one input, without lifetimes, and without undoing calls that fail.
 
     What a function emits is added to ``emitted``, which the caller takes at each pause and after each key. For each key ``begin`` is
-    called, then ``process`` once for each part of its elements, then ``finish``.
+    called, then ``process`` once for each part of its elements, then ``finish``; these return None, or, where they paused, what goes on.
     """
 
     def __post_init__(self) -> None:
@@ -35,7 +40,7 @@ class PlainWalk(ElementWalk):
         self._name = name_of(self._input)
 
     def begin(self, key: Mapping[str, object], record: KeyRecord) -> None:
-        """Begin with a key; its record is changed until ``finish`` is used up, and may be the same one for several keys."""
+        """Begin with a key; its record is changed until ``finish`` has ended, and may be the same one for several keys."""
         timers = self._timers
         if record is not self._record:
             self._record = record
@@ -47,37 +52,16 @@ class PlainWalk(ElementWalk):
         self.row = None
         self._context.begin_key(key, timers)
 
-    def process(self, rows: Sequence[Row], times: Sequence[int], walked: Walked) -> Iterator[None]:
-        """Process elements of the key, and the timers that are due before each; yield at each pause."""
-        now, context, function, emitted = self._now, self._context, self._input, self.emitted
-        event, processing, at = self._timers.event_queue, self._timers.processing_queue, self.times.processing_time
-        before, after, behind, pending = self.times.before, self.times.watermark, self.times.bound + 1, self._pending
+    def process(self, rows: Sequence[Row], times: Sequence[int], walked: Walked) -> More | None:
+        """Process elements of the key, and the timers that are due before each."""
         walked.elements += len(rows)
-        for row, time in zip(rows, times, strict=True):
-            # As ``times.watermark_at(time)``, without a call for each element.
-            watermark = time - behind
-            watermark = watermark if watermark < after else after  # noqa: FURB136
-            watermark = watermark if watermark > before else before  # noqa: FURB136
-            now.watermark = watermark
-            if (event and event[0][0] <= watermark) or (processing and processing[0][0] <= at):
-                yield from self._fire_all(walked)
-            self.row, now.timestamp = row, time
-            returned = function(row, context)
-            if returned is not None:
-                rest = self._take(returned, self._name, time)
-                while rest is not None:
-                    yield
-                    rest = self._take_more(rest, self._name, time)
-            elif pending:
-                self._take_sides(time)
-            if len(emitted) >= ROWS_HELD:
-                yield
+        return self._process_all(zip(rows, times, strict=True), walked)
 
-    def finish(self, walked: Walked) -> Iterator[None] | tuple[()]:
-        """Fire what is due at the end of the key's epoch; yield at each pause."""
+    def finish(self, walked: Walked) -> More | None:
+        """Fire what is due at the end of the key's epoch."""
         now = self._now
         now.watermark = self.times.watermark
-        return self._fire_all(walked) if self._timers.are_due(now) else ()
+        return self._fire_all(walked, {}) if self._timers.are_due(now) else None
 
     def end_keys(self) -> None:
         """Have states and timers belong to no key again."""
@@ -86,37 +70,68 @@ class PlainWalk(ElementWalk):
         for state in self._handles:
             state.begin_key(None)
 
-    def _fire_all(self, walked: Walked) -> Iterator[None]:
+    def _process_all(self, elements: Iterator[tuple[Row, int]], walked: Walked) -> More | None:
+        now, context, function, name, emitted = self._now, self._context, self._input, self._name, self.emitted
+        event, processing, at = self._timers.event_queue, self._timers.processing_queue, self.times.processing_time
+        before, after, behind, pending = self.times.before, self.times.watermark, self.times.bound + 1, self._pending
+        for row, time in elements:
+            # As ``times.watermark_at(time)``, without a call for each element.
+            watermark = time - behind
+            watermark = watermark if watermark < after else after  # noqa: FURB136
+            watermark = watermark if watermark > before else before  # noqa: FURB136
+            now.watermark = watermark
+            if (event and event[0][0] <= watermark) or (processing and processing[0][0] <= at):
+                more = self._fire_all(walked, {})
+                if more is not None:
+                    return partial(then, more, partial(self._process_all, chain(((row, time),), elements), walked))
+            self.row, now.timestamp = row, time
+            returned = function(row, context)
+            if returned is not None:
+                more = self._take(enumerate(returned if type(returned) is GeneratorType else parts_of(returned, name)), name, time)
+                if more is not None:
+                    return partial(then, more, partial(self._process_all, elements, walked))
+            elif pending:
+                self._take_sides(time)
+            if len(emitted) >= ROWS_HELD:
+                return partial(self._process_all, elements, walked)
+        return None
+
+    def _fire_all(self, walked: Walked, latest: dict[TimeDomain, int], standing: int = 0) -> More | None:
+        """Fire timers that are due; ``latest`` are the times of those that fired by domain, ``standing`` how many did not move on."""
         now, context, due, on_timer = self._now, self._context, self._timers.due, self.function.on_timer
-        pending, emitted, latest = self._pending, self.emitted, dict[TimeDomain, int]()
-        fired = standing = 0
+        pending, emitted = self._pending, self.emitted
         while (found := due(now)) is not None:
             domain, (time, name) = found
             if domain not in latest or time > latest[domain]:
                 latest[domain] = time
             else:
                 standing = self._standing(standing, time)
-            fired += 1
-            self.timer, context.timer_name, context.time_domain, now.timestamp = time, name, domain, time
+            walked.fired += 1
+            self.timer, context.timer_name, context.time_domain, now.timestamp = time, name or None, domain, time
             returned = on_timer(time, context)
             if returned is not None:
-                rest = self._take(returned, "on_timer", time)
-                while rest is not None:
-                    yield
-                    rest = self._take_more(rest, "on_timer", time)
+                more = self._take(
+                    enumerate(returned if type(returned) is GeneratorType else parts_of(returned, "on_timer")), "on_timer", time
+                )
+                if more is not None:
+                    return partial(then, partial(self._end_timer, more), partial(self._fire_all, walked, latest, standing))
             elif pending:
                 self._take_sides(time)
             self.timer = context.timer_name = context.time_domain = None
             if len(emitted) >= ROWS_HELD:
-                yield
-        walked.fired += fired
+                return partial(self._fire_all, walked, latest, standing)
+        return None
 
-    def _take(self, returned: object, name: str, time: int) -> Iterator[tuple[int, Row]] | None:
-        """Take the rows that a call returned; return what is left of them where there were too many to hold, else None."""
-        rows = returned if type(returned) is GeneratorType else parts_of(returned, name)
-        return self._take_more(enumerate(rows), name, time)
+    def _end_timer(self, more: More) -> More | None:
+        """Go on with the rows of a timer, which ends with them."""
+        further = more()
+        if further is not None:
+            return partial(self._end_timer, further)
+        self.timer = self._context.timer_name = self._context.time_domain = None
+        return None
 
-    def _take_more(self, rows: Iterator[tuple[int, Row]], name: str, time: int) -> Iterator[tuple[int, Row]] | None:
+    def _take(self, rows: Iterator[tuple[int, Row]], name: str, time: int) -> More | None:
+        """Take numbered rows that a call returned."""
         pending, emitted = self._pending, self.emitted
         for number, row in rows:
             if type(row) is not dict or number >= MAX_ROWS:
@@ -126,7 +141,7 @@ class PlainWalk(ElementWalk):
             # The function may go on with the same dict.
             emitted.append((None, dict(row), time))
             if len(emitted) >= ROWS_HELD:
-                return rows
+                return partial(self._take, rows, name, time)
         if pending:
             self._take_sides(time)
         return None
@@ -134,3 +149,9 @@ class PlainWalk(ElementWalk):
     def _take_sides(self, time: int) -> None:
         for tag, row in self._context.take_outputs():
             self.emitted.append((tag, row, time))
+
+
+def then(more: More, following: More) -> More | None:
+    """Go on with what paused, and then with what follows."""
+    further = more()
+    return following() if further is None else partial(then, further, following)

@@ -6,12 +6,10 @@ import heapq
 from collections.abc import Mapping
 from functools import partial
 
-from tidemark.semantics.keyed_process.key_record import NEW_TIMER, KeyRecord, Timer
+from tidemark.semantics.keyed_process.key_record import KeyRecord, Timer
 from tidemark.semantics.keyed_process.states import Undo
 from tidemark.semantics.keyed_process.times import Now
 from tidemark.semantics.windows.windows import TimeDomain
-
-_Queued = tuple[int, bool, str]
 
 
 class KeyTimers:
@@ -29,8 +27,8 @@ class KeyTimers:
         self._event: set[Timer] = set()
         self._named: dict[TimeDomain, dict[str, Timer]] = {"event": {}, "processing": {}}
         # Timers that were deleted since stay in the queue, and are passed over.
-        self.event_queue: list[_Queued] = []
-        self.processing_queue: list[_Queued] = []
+        self.event_queue: list[Timer] = []
+        self.processing_queue: list[Timer] = []
 
     def begin_key(self, record: KeyRecord) -> None:
         """Make them the timers of a key."""
@@ -42,34 +40,34 @@ class KeyTimers:
         if timers["processing"] or self.processing_queue or self._named["processing"]:
             self._begin("processing", self.processing_queue, timers["processing"])
 
-    def _begin(self, domain: TimeDomain, queue: list[_Queued], timers: set[Timer]) -> None:
+    def _begin(self, domain: TimeDomain, queue: list[Timer], timers: set[Timer]) -> None:
         named = self._named[domain]
         if queue:
             queue.clear()
         if named:
             named.clear()
         if timers:
-            queue.extend(sorted(map(_queued, timers)))
-            named.update({timer.name: timer for timer in timers if timer.name is not None})
+            queue.extend(sorted(timers))
+            named.update({timer[1]: timer for timer in timers if timer[1]})
 
     def register(self, domain: TimeDomain, time: int, name: str | None = None) -> None:
         """Set a timer."""
         if name is not None and name in self._named[domain]:
             self._remove(domain, self._named[domain][name])
-        self._add(domain, NEW_TIMER((time, name)))
+        self._add(domain, (time, name or ""))
 
     def register_event_time(self, time: int) -> None:
         """Set a timer of event time without a name, as most are; this is ``register``, without further calls."""
-        timer: Timer = NEW_TIMER((time, None))
+        timer = time, ""
         if timer not in self._event:
             self._event.add(timer)
-            heapq.heappush(self.event_queue, (time, False, ""))
+            heapq.heappush(self.event_queue, timer)
             if self._undo is not None:
                 self._undo.append(partial(self._take, "event", timer))
 
     def delete(self, domain: TimeDomain, time: int | None, name: str | None = None) -> None:
         """Delete a timer, if there is one: the one with a name, or the one at a time."""
-        found = self._named[domain].get(name) if name is not None else None if time is None else Timer(time)
+        found = self._named[domain].get(name) if name is not None else None if time is None else (time, "")
         if found is not None:
             self._remove(domain, found)
 
@@ -86,34 +84,29 @@ class KeyTimers:
         queue, at = self.event_queue, now.watermark
         # As ``_next``, without a call for each timer.
         while queue and queue[0][0] <= at:
-            time, named, name = heapq.heappop(queue)
-            timer = NEW_TIMER((time, name if named else None))
+            timer = heapq.heappop(queue)
             if timer in self._event:
-                if named:
+                if timer[1]:
                     self._take("event", timer)
                 else:
                     self._event.discard(timer)
                 return "event", timer
         return None
 
-    def _next(self, domain: TimeDomain, queue: list[_Queued], at: int) -> Timer | None:
+    def _next(self, domain: TimeDomain, queue: list[Timer], at: int) -> Timer | None:
         """Take the next timer of a domain; nothing takes that back."""
         timers = self._timers[domain]
         while queue and queue[0][0] <= at:
-            time, named, name = heapq.heappop(queue)
-            timer: Timer = NEW_TIMER((time, name if named else None))
+            timer = heapq.heappop(queue)
             if timer in timers:
-                if named:
-                    self._take(domain, timer)
-                else:
-                    timers.discard(timer)
+                self._take(domain, timer)
                 return timer
         return None
 
     def next_event_time(self) -> int | None:
         """Return the time of the first timer of event time, None without any."""
         queue = self.event_queue
-        while queue and Timer(queue[0][0], queue[0][2] if queue[0][1] else None) not in self._timers["event"]:
+        while queue and queue[0] not in self._timers["event"]:
             heapq.heappop(queue)
         return queue[0][0] if queue else None
 
@@ -132,17 +125,12 @@ class KeyTimers:
             self._undo.append(partial(self._put, domain, timer))
 
     def _put(self, domain: TimeDomain, timer: Timer) -> None:
-        time, name = timer
         self._timers[domain].add(timer)
-        if name is not None:
-            self._named[domain][name] = timer
-        heapq.heappush(self.event_queue if domain == "event" else self.processing_queue, (time, name is not None, name or ""))
+        if timer[1]:
+            self._named[domain][timer[1]] = timer
+        heapq.heappush(self.event_queue if domain == "event" else self.processing_queue, timer)
 
     def _take(self, domain: TimeDomain, timer: Timer) -> None:
         self._timers[domain].discard(timer)
-        if timer.name is not None and self._named[domain].get(timer.name) == timer:
-            del self._named[domain][timer.name]
-
-
-def _queued(timer: Timer) -> _Queued:
-    return timer.time, timer.name is not None, timer.name or ""
+        if timer[1] and self._named[domain].get(timer[1]) == timer:
+            del self._named[domain][timer[1]]

@@ -41,8 +41,9 @@ class ProcessFunction(Protocol):
         """The methods that process an element, one for each input."""
         ...
 
-    def on_timer(self, timestamp: int, ctx: ProcessContext) -> Iterable[Row] | None:
-        """Handle a timer that fires."""
+    @property
+    def on_timer(self) -> Callable[[int, ProcessContext], Iterable[Row] | None]:
+        """The method that handles a timer that fires."""
         ...
 
 
@@ -182,7 +183,7 @@ class KeyWalk(ABC, Generic[E]):
             else:
                 standing = self._standing(standing, time)
             walked.fired += 1
-            self.timer, context.timer_name, context.time_domain, now.timestamp = time, name, domain, time
+            self.timer, context.timer_name, context.time_domain, now.timestamp = time, name or None, domain, time
             if undo is None:
                 returned = on_timer(time, context)
                 if returned is not None or pending:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -225,6 +225,7 @@ class TracedFunction(BoundFunction):
         super().__init__(function, fields=fields, methods=methods)
         self.calls: list[ReplayedCall] = []
         self.inputs = tuple(map(self._noted, self.inputs))
+        self.on_timer = self._noted_timer(self.on_timer)
 
     def _noted(self, method: Callable[..., Any]) -> Callable[..., Any]:
         name = name_of(method)
@@ -237,10 +238,12 @@ class TracedFunction(BoundFunction):
         noted.__name__ = name
         return noted
 
-    def on_timer(self, timestamp: int, ctx: ProcessContext) -> Iterable[Row] | None:
-        """Note and handle a timer."""
-        self.calls.append(ReplayedCall("on_timer", timestamp, ctx.current_watermark(), timer_name=ctx.timer_name))
-        return super().on_timer(timestamp, ctx)
+    def _noted_timer(self, on_timer: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(timestamp: int, ctx: ProcessContext) -> object:
+            self.calls.append(ReplayedCall("on_timer", timestamp, ctx.current_watermark(), timer_name=ctx.timer_name))
+            return on_timer(timestamp, ctx)
+
+        return noted
 
     def take(self, emitted: Emitted) -> None:
         """Note what the newest call emitted."""
@@ -265,7 +268,7 @@ def _values(record: KeyRecord) -> dict[str, object]:
 
 
 def _timers(record: KeyRecord) -> Timers:
-    found = [(domain, timer.time, timer.name) for domain, timers in record.timers.items() for timer in timers]
+    found = [(domain, time, name or None) for domain, timers in record.timers.items() for time, name in timers]
     return tuple(sorted(found, key=lambda each: (each[1], each[0], each[2] or "")))
 
 

@@ -214,10 +214,10 @@ class PureKeyedProcess:
         """Return a row per timer: its key, ``domain``, when it is ``due``, and its ``name``."""
         domains: Sequence[TimeDomain] = ("event", "processing")
         return [
-            {**dict(zip(self._names, key, strict=True)), "domain": domain, "due": _instant(timer.time), "name": timer.name}
+            {**dict(zip(self._names, key, strict=True)), "domain": domain, "due": _instant(due), "name": name or None}
             for key, record in self._kept.keys.items()
             for domain in domains
-            for timer in sorted(record.timers[domain], key=lambda each: (each.time, each.name or ""))
+            for due, name in sorted(record.timers[domain])
         ]
 
     def snapshot(self) -> object:

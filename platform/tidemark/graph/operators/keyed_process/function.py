@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
 from tidemark.errors import UserCodeError
 from tidemark.graph.operators.keyed_process.descriptors import STATES
-from tidemark.semantics.keyed_process.context import ProcessContext, Row
+from tidemark.semantics.keyed_process.context import ProcessContext
 from tidemark.semantics.keyed_process.states import State, ValueState
 
 
@@ -54,7 +54,7 @@ class BoundFunction:
         self._has_attributes = hasattr(function, "__dict__") and not isinstance(function, FunctionType)
         found: list[Any] = [getattr(function, name, function) for name in methods]
         self.inputs: tuple[Callable[..., Any], ...] = tuple(found)
-        self._on_timer: Callable[..., Any] | None = getattr(function, "on_timer", None)
+        self.on_timer: Callable[..., Any] = getattr(function, "on_timer", self._no_timers)
 
     def open(self, ctx: ProcessContext) -> None:
         """Call the user's ``open``, once per task."""
@@ -74,13 +74,7 @@ class BoundFunction:
         if self._has_attributes:
             vars(self._function)[STATES] = states
 
-    def on_timer(self, timestamp: int, ctx: ProcessContext) -> Iterable[Row] | None:
-        """Handle a timer.
-
-        Raises:
-            UserCodeError: the function sets timers, and has no ``on_timer``.
-        """
-        if self._on_timer is None:
-            name = getattr(self._function, "__name__", type(self._function).__name__)
-            raise UserCodeError(f"{name} sets timers and has no on_timer", fix="give it on_timer(self, timestamp, ctx)")
-        return self._on_timer(timestamp, ctx)  # type: ignore[no-any-return]
+    def _no_timers(self, _timestamp: int, _ctx: ProcessContext) -> None:
+        """Refuse a timer of a function that has no ``on_timer``."""
+        name = getattr(self._function, "__name__", type(self._function).__name__)
+        raise UserCodeError(f"{name} sets timers and has no on_timer", fix="give it on_timer(self, timestamp, ctx)")

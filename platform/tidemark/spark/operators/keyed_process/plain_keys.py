@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 from tidemark.errors import TidemarkError, UserCodeError
 from tidemark.semantics.keyed_process.declarations import StateDeclaration
 from tidemark.semantics.keyed_process.key_record import KeyRecord
-from tidemark.semantics.keyed_process.plain_walk import ROWS_HELD, EmittedRow, PlainWalk
+from tidemark.semantics.keyed_process.plain_walk import ROWS_HELD, EmittedRow, More, PlainWalk, then
 from tidemark.semantics.keyed_process.walk import Walked
 from tidemark.spark.columns.expressions import TIME
 from tidemark.spark.operators.keyed.columns import OUTPUT, VERSION
@@ -96,16 +97,34 @@ class PlainKeys:
             if values is not seen:
                 seen, keys = values, self._keys_of(values)
             key = {name: column[start] for name, column in keys}
-            yield from self._processed(mark, place, key, before, record)
-            if emitted.is_full:
-                yield from emitted.batches()
-            if out.is_full:
-                yield from out.remaining_batches()
+            try:
+                # Most keys begin without state, and take turns with one record.
+                kept = read_record(before.more, self.function.states, walk.times) if before.more else record
+                timers = 0 if kept is record else _count_timers(kept)
+                walk.begin(key, kept)
+                more = self._walk(mark)
+                while more is not None:
+                    yield from emitted.taken(place, key)
+                    more = more()
+                emitted.end_key(place, key)
+                if before.state is not None or not kept.is_empty:
+                    self._end(before, self.function.version(kept, timers), place)
+                    _clear(record)
+            except Exception as error:  # noqa: BLE001  # it is raised again
+                self._fail(error, key)
+            if emitted.is_full or out.is_full:
+                yield from self._full_batches()
         walk.end_keys()
         yield from emitted.batches()
         if place is not None:
             self.task.stats.leave(EMPTY_VERSION, place)
         self.task.stats.count(accepted=self.walked.elements, refused=0)
+
+    def _full_batches(self) -> Iterator[pa.RecordBatch]:
+        if self._emitted.is_full:
+            yield from self._emitted.batches()
+        if self.task.out.is_full:
+            yield from self.task.out.remaining_batches()
 
     def _take_version(self, mark: tuple[int, int]) -> Version:
         """Return the newest version of the key that is next, and go on to its elements, or the next key."""
@@ -120,35 +139,19 @@ class PlainKeys:
         """Return whether the rows that are next are of a key."""
         return self._ahead is not None and self._ahead[0] == mark
 
-    def _processed(
-        self, mark: tuple[int, int], place: Place, key: Mapping[str, object], before: Version, empty: KeyRecord
-    ) -> Iterator[pa.RecordBatch]:
-        """Process the elements and timers of a key; yield what it has emitted where that is too much."""
-        walk, emitted, run = self.walk, self._emitted, self._ahead
-        try:
-            # Most keys begin without state, and take turns with one record.
-            kept = read_record(before.more, self.function.states, walk.times) if before.more else empty
-            timers = 0 if kept is empty else _count_timers(kept)
-            walk.begin(key, kept)
-            while run is not None and run[0] == mark:
-                _, _, start, stop, values = run[1]
-                # An error of reading them is of no element.
-                walk.row = None
-                times: Any = values[TIME][start:stop]
-                for _ in walk.process(values.rows(self.columns)[start:stop], times, self.walked):
-                    yield from emitted.taken(place, key)
-                run = self._ahead = next(self._following, None)
-            for _ in walk.finish(self.walked):
-                yield from emitted.taken(place, key)
-            emitted.end_key(place, key)
-            if before.state is not None or not kept.is_empty:
-                self._end(before, self.function.version(kept, timers), place)
-                _clear(empty)
-        except Exception as error:
-            named = self._named(error, key)
-            if named is error:
-                raise
-            raise named from error
+    def _walk(self, mark: tuple[int, int]) -> More | None:
+        """Process the elements of a key, which are next, and its timers."""
+        walk = self.walk
+        while (ahead := self._ahead) is not None and ahead[0] == mark:
+            self._ahead = next(self._following, None)
+            _, _, start, stop, values = ahead[1]
+            # An error of reading them is of no element.
+            walk.row = None
+            times: Any = values[TIME][start:stop]
+            more = walk.process(values.rows(self.columns)[start:stop], times, self.walked)
+            if more is not None:
+                return partial(then, more, partial(self._walk, mark))
+        return walk.finish(self.walked)
 
     def _end(self, before: Version, after: Version, place: Place) -> None:
         self.function.emptied += after.state is None
@@ -160,11 +163,11 @@ class PlainKeys:
         except UserCodeError as error:
             raise UserCodeError(error.what, fix=error.fix, uid=self.task.errors.uid) from None
 
-    def _named(self, error: Exception, key: Mapping[str, object]) -> Exception:
-        """Return the error to raise for one of a key; one of the engine's, of an operator, stays as it is."""
+    def _fail(self, error: Exception, key: Mapping[str, object]) -> NoReturn:
+        """Raise the error of a key; one of the engine's, of an operator, stays as it is."""
         if isinstance(error, TidemarkError) and error.uid is not None:
-            return error
-        return self.task.errors.of(self.function.described(error, self.walk.row), key)
+            raise error
+        raise self.task.errors.of(self.function.described(error, self.walk.row), key) from error
 
 
 class _Part(NamedTuple):

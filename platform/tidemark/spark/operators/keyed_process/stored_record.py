@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tidemark.semantics.keyed_process.declarations import StateDeclaration
-from tidemark.semantics.keyed_process.key_record import KeyRecord, Stored, Timer
+from tidemark.semantics.keyed_process.key_record import KeyRecord, Stored
 from tidemark.semantics.keyed_process.times import EpochTimes
 from tidemark.semantics.windows.windows import TimeDomain
 from tidemark.spark.operators.keyed_process.conversions import same_key
@@ -34,7 +34,7 @@ def read_record(values: Sequence[Any], declarations: Mapping[str, StateDeclarati
                 record.states[name] = stored
     for domain, timers in zip(_DOMAINS, columns, strict=True):
         if timers:
-            record.timers[domain] = {Timer(timer["time"], timer["name"]) for timer in timers}
+            record.timers[domain] = {(timer["time"], timer["name"] or "") for timer in timers}
     return record
 
 
@@ -71,9 +71,5 @@ def write_record(record: KeyRecord, declarations: Mapping[str, StateDeclaration]
             values += [] if declared.ttl is None else [stored[1]]
     for domain in _DOMAINS:
         timers = record.timers[domain]
-        values.append([{"time": time, "name": name} for time, name in sorted(timers, key=_in_order)] if timers else None)
+        values.append([{"time": time, "name": name or None} for time, name in sorted(timers)] if timers else None)
     return tuple(values)
-
-
-def _in_order(timer: Timer) -> tuple[int, bool, str]:
-    return timer.time, timer.name is not None, timer.name or ""
