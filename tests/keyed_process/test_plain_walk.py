@@ -12,7 +12,7 @@ from tests.keyed_process.programs import Cut, Interpreter, Ops, Program, program
 from tests.keyed_process.reference import Fact, Reference
 from tidemark.semantics.keyed_process import plain_walk
 from tidemark.semantics.keyed_process.key_record import KeyRecord, entries_of
-from tidemark.semantics.keyed_process.plain_walk import PlainWalk
+from tidemark.semantics.keyed_process.plain_walk import More, PlainWalk
 from tidemark.semantics.keyed_process.times import EpochTimes
 from tidemark.semantics.keyed_process.walk import Walked
 
@@ -51,13 +51,16 @@ def facts_of(walk: PlainWalk, record: KeyRecord, cut: Cut, walked: Walked, *, at
         facts.extend((tag or "main", time, row) for tag, row, time in walk.emitted)
         walk.emitted.clear()
 
+    def go_on(more: More | None) -> None:
+        while more is not None:
+            take()
+            more = more()
+
     walk.begin({"k": "x"}, record)
     for start in range(0, len(cut.elements), at_once):
         part = cut.elements[start : start + at_once]
-        for _ in walk.process([{"ops": ops} for _, ops in part], [time for time, _ in part], walked):
-            take()
-    for _ in walk.finish(walked):
-        take()
+        go_on(walk.process([{"ops": ops} for _, ops in part], [time for time, _ in part], walked))
+    go_on(walk.finish(walked))
     take()
     return facts
 
