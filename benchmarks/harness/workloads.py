@@ -7,7 +7,7 @@ from typing import Literal
 
 from benchmarks.data.fares import FaresPlan, Plan
 from benchmarks.data.growth import EPOCH_MS, GrowthPlan, Stage
-from benchmarks.harness.engines import ENGINES, FUNCTION_ENGINES, Engine
+from benchmarks.harness.engines import ENGINES, FUNCTION_ENGINES, LARGE_FUNCTION_ENGINES, Engine
 from benchmarks.harness.shapes import Shape
 
 Measure = Literal["throughput", "epochs", "growth"]
@@ -111,6 +111,8 @@ def standard_workloads(rows: int, *, epochs: int = MANY_EPOCHS) -> tuple[Workloa
         _throughput("session-1k", _SESSIONS, FaresPlan(rows, 1_000, breaks=BREAKS), _warm(rows, 1_000, breaks=BREAKS), rounds=2),
         _throughput("session-200k", _SESSIONS, FaresPlan(rows, 200_000), _warm(rows, 200_000), rounds=2),
         _functions("function-1k", FaresPlan(rows // 10, 1_000), _warm(rows // 10, 1_000)),
+        # The engines whose time allows it, with as many fares in an epoch as windows have.
+        _functions("function-1k-large", FaresPlan(rows, 1_000), _warm(rows // 10, 1_000), rounds=1, engines=LARGE_FUNCTION_ENGINES),
         _functions("function-200k", FaresPlan(rows // 10, 200_000), _warm(rows // 20, 200_000)),
         _small_epochs(),
         _growing("growing-windows", Shape("tumbling", "30 days")),
@@ -129,12 +131,14 @@ def _throughput(
     return Workload(name, "throughput", shape, fares, warm, 4, title, rounds=rounds, engines=engines)
 
 
-def _functions(name: str, fares: FaresPlan, warm: FaresPlan) -> Workload:
+def _functions(
+    name: str, fares: FaresPlan, warm: FaresPlan, *, rounds: int = 2, engines: tuple[Engine, ...] = FUNCTION_ENGINES
+) -> Workload:
     title = (
         f"{fares.total_rows:,} fares of {fares.drivers:,} drivers, counted by hour in a process function in Python with state and timers, "
         f"{fares.files} files, 4 of them per epoch, after a warm-up of {warm.files} epochs"
     )
-    return Workload(name, "throughput", _HOURLY, fares, warm, 4, title, rounds=2, engines=FUNCTION_ENGINES)
+    return Workload(name, "throughput", _HOURLY, fares, warm, 4, title, rounds=rounds, engines=engines)
 
 
 def _small_epochs() -> Workload:

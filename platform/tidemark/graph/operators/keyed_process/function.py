@@ -54,7 +54,7 @@ class BoundFunction:
         self._has_attributes = hasattr(function, "__dict__") and not isinstance(function, FunctionType)
         found: list[Any] = [getattr(function, name, function) for name in methods]
         self.inputs: tuple[Callable[..., Any], ...] = tuple(found)
-        self.on_timer: Callable[..., Any] = getattr(function, "on_timer", self._no_timers)
+        self.on_timer: Callable[..., Any] = getattr(function, "on_timer", None) or self._no_timers
 
     def open(self, ctx: ProcessContext) -> None:
         """Call the user's ``open``, once per task."""
