@@ -72,7 +72,7 @@ class BatchWalk(KeyWalk[ElementBatch]):
             if returned is not None or context.pending_outputs:
                 yield from self._outputs(returned, name_of(process), newest)
             return
-        failure, emitted = self._attempt(partial(process, batch.rows), newest)
+        failure, emitted = self._attempt(partial(process, batch.rows), newest, name_of(process))
         if failure is None:
             yield from emitted
         elif stop - start == 1:

@@ -17,7 +17,7 @@ A plain tuple: one is made for each element, which takes a named one six times a
 
 
 Timer = tuple[int, str]
-"""When a timer is due, and its name, empty for one without. Timers fire in their order; a plain tuple for the same reason."""
+"""When a timer is due, and its name, empty for one without. They fire in the order of these tuples, plain as entries are."""
 
 
 Stored = Entry | list[Entry] | dict[object, Entry]

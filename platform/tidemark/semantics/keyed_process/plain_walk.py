@@ -70,11 +70,12 @@ class PlainWalk(ElementWalk):
         for state in self._handles:
             state.begin_key(None)
 
-    def _process_all(self, elements: Iterator[tuple[Row, int]], walked: Walked) -> More | None:
+    def _process_all(self, elements: Iterator[tuple[Row, int]], walked: Walked, first: tuple[Row, int] | None = None) -> More | None:
+        """Process elements, ``first`` before all others."""
         now, context, function, name, emitted = self._now, self._context, self._input, self._name, self.emitted
         event, processing, at = self._timers.event_queue, self._timers.processing_queue, self.times.processing_time
         before, after, behind, pending = self.times.before, self.times.watermark, self.times.bound + 1, self._pending
-        for row, time in elements:
+        for row, time in elements if first is None else chain((first,), elements):
             # As ``times.watermark_at(time)``, without a call for each element.
             watermark = time - behind
             watermark = watermark if watermark < after else after  # noqa: FURB136
@@ -83,7 +84,7 @@ class PlainWalk(ElementWalk):
             if (event and event[0][0] <= watermark) or (processing and processing[0][0] <= at):
                 more = self._fire_all(walked, {})
                 if more is not None:
-                    return partial(then, more, partial(self._process_all, chain(((row, time),), elements), walked))
+                    return partial(then, more, partial(self._process_all, elements, walked, (row, time)))
             self.row, now.timestamp = row, time
             returned = function(row, context)
             if returned is not None:
@@ -152,6 +153,6 @@ class PlainWalk(ElementWalk):
 
 
 def then(more: More, following: More) -> More | None:
-    """Go on with what paused, and then with what follows."""
+    """Go on with what paused, and after another pause, since its last call may have emitted many rows, with what follows."""
     further = more()
-    return following() if further is None else partial(then, further, following)
+    return following if further is None else partial(then, further, following)

@@ -206,19 +206,19 @@ class KeyWalk(ABC, Generic[E]):
 
     def _forgiving(self, call: partial[Any], row: Row | None, time: int, walked: Walked) -> Iterator[Emitted]:
         """Yield what a call emits, or, if it fails, that; ``row`` is its element, None for a timer."""
-        failure, emitted = self._attempt(call, time)
+        failure, emitted = self._attempt(call, time, "on_timer" if row is None else name_of(call.func))
         if failure is None:
             yield from emitted
         else:
             walked.failed += 1
             yield Failed(row, time, failure)
 
-    def _attempt(self, call: partial[Any], time: int) -> tuple[str | None, list[Emitted]]:
+    def _attempt(self, call: partial[Any], time: int, name: str) -> tuple[str | None, list[Emitted]]:
         """Return why a call failed, None if it did not, and what it emitted; what a failed one changed is undone."""
         undo: Undo = [] if self._undo is None else self._undo
         undo.clear()
         try:
-            return None, list(self._outputs(call(self._context), name_of(call.func), time))
+            return None, list(self._outputs(call(self._context), name, time))
         except Exception as error:  # noqa: BLE001  # whatever the user's function raises
             while undo:
                 undo.pop()()

@@ -54,7 +54,8 @@ class BoundFunction:
         self._has_attributes = hasattr(function, "__dict__") and not isinstance(function, FunctionType)
         found: list[Any] = [getattr(function, name, function) for name in methods]
         self.inputs: tuple[Callable[..., Any], ...] = tuple(found)
-        self.on_timer: Callable[..., Any] = getattr(function, "on_timer", None) or self._no_timers
+        on_timer = getattr(function, "on_timer", None)
+        self.on_timer: Callable[..., Any] = self._no_timers if on_timer is None else on_timer
 
     def open(self, ctx: ProcessContext) -> None:
         """Call the user's ``open``, once per task."""

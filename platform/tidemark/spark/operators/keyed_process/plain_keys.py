@@ -143,10 +143,10 @@ class PlainKeys:
         """Process the elements of a key, which are next, and its timers."""
         walk = self.walk
         while (ahead := self._ahead) is not None and ahead[0] == mark:
+            # An error of reading elements is of none.
+            walk.row = None
             self._ahead = next(self._following, None)
             _, _, start, stop, values = ahead[1]
-            # An error of reading them is of no element.
-            walk.row = None
             times: Any = values[TIME][start:stop]
             more = walk.process(values.rows(self.columns)[start:stop], times, self.walked)
             if more is not None:
