@@ -53,7 +53,7 @@ class WithoutTimers(Assigned):
 @pytest.mark.parametrize("held", [1, 2, 5_000])
 def test_a_timer_whose_rows_are_taken_in_parts_stays_the_one_that_fires(held: int) -> None:
     walk = PlainWalk(BoundFunction(Emitting()), {}, frozenset(), TIMES)
-    rows = []
+    rows: list[Mapping[str, object]] = []
     with mock.patch.object(plain_walk, "ROWS_HELD", held):
         walk.begin(KEY, KeyRecord())
         assert walk.process([{"n": 1}], [10], Walked()) is None
