@@ -32,7 +32,6 @@ StartEngine = Literal["spark-as-installed"]
 Engine = WindowEngine | FunctionEngine | StartEngine
 ENGINES: Final[tuple[Engine, ...]] = get_args(WindowEngine)
 FUNCTION_ENGINES: Final[tuple[Engine, ...]] = get_args(FunctionEngine)
-LARGE_FUNCTION_ENGINES: Final[tuple[Engine, ...]] = ("tidemark-process", "tidemark-process-batch", "spark-tws-rows")
 START_ENGINES: Final[tuple[Engine, ...]] = get_args(StartEngine)
 """Stock Spark without any setting of Tidemark's, which only the workload of starts has: its JVM starts without an archive of classes."""
 KNOWN_ENGINES: Final = (*ENGINES, *FUNCTION_ENGINES, *START_ENGINES)

@@ -7,7 +7,7 @@ from typing import Literal
 
 from benchmarks.data.fares import FaresPlan, Plan
 from benchmarks.data.growth import EPOCH_MS, GrowthPlan, Stage
-from benchmarks.harness.engines import ENGINES, FUNCTION_ENGINES, LARGE_FUNCTION_ENGINES, Engine
+from benchmarks.harness.engines import ENGINES, FUNCTION_ENGINES, Engine
 from benchmarks.harness.shapes import Shape
 
 Measure = Literal["throughput", "epochs", "growth"]
@@ -112,7 +112,13 @@ def standard_workloads(rows: int, *, epochs: int = MANY_EPOCHS) -> tuple[Workloa
         _throughput("session-200k", _SESSIONS, FaresPlan(rows, 200_000), _warm(rows, 200_000), rounds=2),
         _functions("function-1k", FaresPlan(rows // 10, 1_000), _warm(rows // 10, 1_000)),
         # The engines whose time allows it, with as many fares in an epoch as windows have.
-        _functions("function-1k-large", FaresPlan(rows, 1_000), _warm(rows // 10, 1_000), rounds=1, engines=LARGE_FUNCTION_ENGINES),
+        _functions(
+            "function-1k-large",
+            FaresPlan(rows, 1_000),
+            _warm(rows // 10, 1_000),
+            rounds=1,
+            engines=("tidemark-process", "tidemark-process-batch", "spark-tws-rows"),
+        ),
         _functions("function-200k", FaresPlan(rows // 10, 200_000), _warm(rows // 20, 200_000)),
         _small_epochs(),
         _growing("growing-windows", Shape("tumbling", "30 days")),

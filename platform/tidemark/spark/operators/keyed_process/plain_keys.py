@@ -123,8 +123,7 @@ class PlainKeys:
     def _full_batches(self) -> Iterator[pa.RecordBatch]:
         if self._emitted.is_full:
             yield from self._emitted.batches()
-        if self.task.out.is_full:
-            yield from self.task.out.remaining_batches()
+        yield from self.task.out.full_batches()
 
     def _take_version(self, mark: tuple[int, int]) -> Version:
         """Return the newest version of the key that is next, and go on to its elements, or the next key."""
