@@ -10,8 +10,9 @@ import pyarrow as pa
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tidemark.semantics.keyed_process.batch_walk import BatchWalk, ElementBatch
+from tidemark.semantics.keyed_process.batch_walk import BatchWalk
 from tidemark.semantics.keyed_process.context import ProcessContext, Row
+from tidemark.semantics.keyed_process.element_batches import ElementBatch
 from tidemark.semantics.keyed_process.key_record import KeyRecord
 from tidemark.semantics.keyed_process.states import State
 from tidemark.semantics.keyed_process.times import EpochTimes
@@ -69,7 +70,7 @@ def test_elements_and_timers_come_in_the_same_order(times: list[int], timers: se
     walked, walked_in_batches = Walked(), Walked()
     assert not list(ElementWalk(one_by_one, {}, frozenset(), epoch).run({}, record(timers), rows, walked))
     instants = pa.array(times, pa.int64())
-    batch = ElementBatch(pa.RecordBatch.from_arrays([instants], ["at"]), instants)
+    batch = ElementBatch(pa.RecordBatch.from_arrays([instants], ["at"]), instants, 0)
     assert not list(BatchWalk(in_batches, {}, frozenset(), epoch).run({}, record(timers), [batch], walked_in_batches))
     assert in_batches.facts == one_by_one.facts
     assert walked_in_batches == walked
@@ -90,7 +91,7 @@ def test_an_element_that_python_cannot_read_is_put_aside_alone() -> None:
     seen, instants, walked = Decoding(), pa.array([1, 2, 3], pa.int64()), Walked()
     ends = pa.array([0, 1, 3, 6], pa.int32()).buffers()[1]
     lines = pa.Array.from_buffers(pa.string(), 3, [None, ends, pa.py_buffer(b"ab\xe9ccc")])
-    batch = ElementBatch(pa.RecordBatch.from_arrays([instants, lines], ["at", "line"]), instants)
+    batch = ElementBatch(pa.RecordBatch.from_arrays([instants, lines], ["at", "line"]), instants, 0)
     walk = BatchWalk(seen, {}, frozenset(), EpochTimes(0, 10, 0, 0), forgives=True)
     (failed,) = walk.run({}, record(set()), [batch], walked)
     assert isinstance(failed, Failed)

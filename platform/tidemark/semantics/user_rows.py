@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import date, datetime
+from decimal import Decimal
 from functools import partial
-from types import GeneratorType
+from types import GeneratorType, NoneType
 from typing import Any, Final
 
 from tidemark.errors import TidemarkError, UserCodeError
@@ -14,6 +16,41 @@ Row = Mapping[str, Any]
 
 MAX_ROWS: Final = 1_000_000
 """A call that emits more rows is held for one that never ends."""
+
+
+_PLAIN: Final = frozenset({int, float, str, bool, bytes, NoneType, datetime, date, Decimal})
+"""Types of most values, which cannot be changed."""
+
+
+def own_row(row: Row) -> dict[str, Any]:
+    """Return a copy of a row that a function emitted, which may go on with its dict, and with lists and dicts in it.
+
+    >>> path = [1]
+    >>> row = own_row({"path": path})
+    >>> path.append(2)
+    >>> row
+    {'path': [1]}
+    """
+    for value in row.values():
+        if type(value) not in _PLAIN:
+            return {name: copied(each) for name, each in row.items()}
+    return dict(row)
+
+
+def copied(value: Any) -> Any:  # noqa: ANN401
+    """Return a value with copies of all in it that can be changed."""
+    if type(value) in _PLAIN:
+        return value
+    if isinstance(value, list):
+        return [copied(item) for item in value]
+    if type(value) is tuple:
+        # An entry of a map, which is a list of keys and values.
+        return tuple(copied(item) for item in value)
+    if isinstance(value, dict):
+        return {name: item if type(item) in _PLAIN else copied(item) for name, item in value.items()}
+    # Of arrays of numpy, sets and bytes that can be changed.
+    copy = getattr(value, "copy", None)
+    return copy() if callable(copy) else value
 
 
 def name_of(function: object) -> str:
@@ -38,7 +75,7 @@ def rows_of(returned: object, name: str) -> Iterator[Row]:
     """
     for number, row in enumerate(parts_of(returned, name)):
         require_row(row, number, name)
-        yield dict(row)
+        yield own_row(row)
 
 
 def parts_of(returned: Any, name: str) -> Iterable[Any]:  # noqa: ANN401 - whatever the function returns
@@ -78,7 +115,7 @@ def one_row(returned: object, name: str) -> Row:
     """
     if not isinstance(returned, Mapping):
         raise UserCodeError(f"{name} returned {returned!r}, not a row", fix="return a dict of column names and values")
-    return dict(returned)
+    return own_row(returned)
 
 
 def describe_failure(error: BaseException) -> str:

@@ -7,28 +7,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tidemark.errors import UserCodeError
 from tidemark.semantics.keyed_process.context import Row
+from tidemark.semantics.keyed_process.element_batches import ElementBatch, batches_of_key
 from tidemark.semantics.keyed_process.walk import Emitted, Failed, KeyWalk, Output, OutputBatch, Walked
-from tidemark.semantics.user_rows import name_of, require_row, rows_of
+from tidemark.semantics.user_rows import name_of, own_row, require_row, rows_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-class ElementBatch(NamedTuple):
-    """Elements of a key in the order of their times: their columns, and these times."""
-
-    rows: pa.RecordBatch
-    times: pa.Int64Array
-
-    def part(self, start: int, stop: int) -> ElementBatch:
-        """Return some of the elements."""
-        if stop - start == len(self.times):
-            return self
-        return ElementBatch(self.rows.slice(start, stop - start), self.times.slice(start, stop - start))
 
 
 class BatchWalk(KeyWalk[ElementBatch]):
@@ -36,16 +24,18 @@ class BatchWalk(KeyWalk[ElementBatch]):
 
     A batch ends before an element at whose watermark a timer is due that is set when the batch begins; timers that the call itself sets
     fire after it. The watermark of a call is that at its first element, so that an element is late exactly where it is when the function
-    takes it alone. ``start`` is the number of the first element of a call in its batch.
+    takes it alone. ``start`` is the number of the first element of a call among all of the key's epoch.
     """
 
     start = 0
+    _first = 0
 
     def _process(self, elements: Iterable[ElementBatch], walked: Walked) -> Iterator[Emitted]:
         now, times, timers = self._now, self.times, self._timers
-        for batch in elements:
+        self.start = self._first = 0
+        for batch in batches_of_key(elements):
             instants: list[int] = batch.times.to_pylist()
-            start = self.start = 0
+            start = 0
             while start < len(instants):
                 now.watermark = times.watermark_at(instants[start])
                 if timers.are_due(now):
@@ -53,7 +43,9 @@ class BatchWalk(KeyWalk[ElementBatch]):
                 stop = self._stop(instants, start)
                 walked.elements += stop - start
                 yield from self._call(batch, start, stop, walked)
-                start = self.start = stop
+                start = stop
+                self.start = self._first + stop
+            self._first += len(instants)
 
     def _stop(self, instants: Sequence[int], start: int) -> int:
         """Return the number of the first element before which a timer fires, given the times of all."""
@@ -66,7 +58,7 @@ class BatchWalk(KeyWalk[ElementBatch]):
     def _call(self, elements: ElementBatch, start: int, stop: int, walked: Walked) -> Iterator[Emitted]:
         batch, process, context = elements.part(start, stop), self.function.inputs[0], self._context
         newest = batch.times[-1].as_py()
-        self.start, self._now.timestamp, context.timestamps = start, newest, batch.times
+        self.start, self._now.timestamp, context.timestamps = self._first + start, newest, batch.times
         if self._undo is None:
             returned = process(batch.rows, context)
             if returned is not None or context.pending_outputs:
@@ -96,7 +88,7 @@ class BatchWalk(KeyWalk[ElementBatch]):
                 yield OutputBatch(None, rows, time if times is None else times)
             else:
                 require_row(each, 0, name)
-                yield Output(None, dict(each), time)
+                yield Output(None, own_row(each), time)
         if pending:
             yield from self._tagged(time)
 

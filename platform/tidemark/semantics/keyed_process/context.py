@@ -10,6 +10,7 @@ from tidemark.errors import UserCodeError
 from tidemark.semantics.keyed_process.broadcast_maps import NO_MAPS
 from tidemark.semantics.keyed_process.timers import KeyTimers
 from tidemark.semantics.keyed_process.times import Now
+from tidemark.semantics.user_rows import own_row
 from tidemark.semantics.windows.windows import TimeDomain
 
 if TYPE_CHECKING:
@@ -140,8 +141,7 @@ class ProcessContext:
             )
         if type(row) is not dict and not isinstance(row, Mapping) and not hasattr(row, "num_rows"):
             raise UserCodeError(f"the side output {name!r} is given {row!r} as a row", fix="give a dict of column names and values")
-        # The function may go on with the same dict.
-        self._outputs.append((name, row if hasattr(row, "num_rows") else dict(row)))
+        self._outputs.append((name, row if hasattr(row, "num_rows") else own_row(row)))
 
     def begin_key(self, key: Mapping[str, object] | None, timers: KeyTimers | None) -> None:
         """Set the key that is processed, None between keys."""

@@ -11,7 +11,7 @@ from typing import Final
 from tidemark.semantics.keyed_process.context import Row
 from tidemark.semantics.keyed_process.key_record import KeyRecord
 from tidemark.semantics.keyed_process.walk import ElementWalk, Walked
-from tidemark.semantics.user_rows import MAX_ROWS, name_of, parts_of, require_row
+from tidemark.semantics.user_rows import MAX_ROWS, name_of, own_row, parts_of, require_row
 from tidemark.semantics.windows.windows import TimeDomain
 
 ROWS_HELD: Final = 5_000
@@ -139,8 +139,7 @@ class PlainWalk(ElementWalk):
                 require_row(row, number, name)
             if pending:
                 self._take_sides(time)
-            # The function may go on with the same dict.
-            emitted.append((None, dict(row), time))
+            emitted.append((None, own_row(row), time))
             if len(emitted) >= ROWS_HELD:
                 return partial(self._take, rows, name, time)
         if pending:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tidemark.errors import CorruptStoreError, TidemarkError, UserCodeError
 from tidemark.semantics.triggers.panes import PaneTiming
 from tidemark.semantics.user_lines import raised_at
+from tidemark.semantics.user_rows import own_row
 from tidemark.semantics.watermarks.lateness import is_expired
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.semantics.windows.state_values import from_json, to_json
@@ -107,7 +108,7 @@ def call_function(function: WindowFunction, elements: Sequence[Row], context: Wi
     where = f"window function {getattr(function, '__qualname__', type(function).__qualname__)}"
     try:
         for row in _rows(function(elements, context), where):
-            yield dict(row)
+            yield own_row(row)
     except TidemarkError:
         raise
     except Exception as error:

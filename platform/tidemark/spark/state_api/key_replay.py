@@ -14,10 +14,11 @@ from pyspark.sql import functions as F
 from tidemark.errors import EngineError
 from tidemark.graph.operators.keyed_process.function import BoundFunction
 from tidemark.graph.operators.keyed_process.node import KeyedProcessNode
-from tidemark.semantics.keyed_process.batch_walk import BatchWalk, ElementBatch
+from tidemark.semantics.keyed_process.batch_walk import BatchWalk
 from tidemark.semantics.keyed_process.broadcast_maps import read_only
 from tidemark.semantics.keyed_process.context import ProcessContext, Row
 from tidemark.semantics.keyed_process.declarations import StateDeclaration
+from tidemark.semantics.keyed_process.element_batches import ElementBatch
 from tidemark.semantics.keyed_process.key_record import KeyRecord, entries_of
 from tidemark.semantics.keyed_process.times import EpochTimes
 from tidemark.semantics.keyed_process.walk import ElementWalk, Emitted, Failed, OutputBatch, Walked
@@ -215,7 +216,7 @@ class KeyReplay:
         for batch in named.to_batches(max_chunksize=ROWS_AT_ONCE):
             first = times.slice(0, batch.num_rows).combine_chunks()
             times = times.slice(batch.num_rows)
-            yield ElementBatch(batch, first)
+            yield ElementBatch(batch, first, batch.nbytes)
 
 
 class TracedFunction(BoundFunction):

@@ -16,8 +16,9 @@ from tidemark.graph.operators.emitting import FAILED, emitted_counter
 from tidemark.graph.operators.keyed_process.descriptors import StateDescriptor
 from tidemark.graph.operators.keyed_process.function import BoundFunction
 from tidemark.graph.operators.keyed_process.node import BroadcastProcessNode, KeyedProcessNode
-from tidemark.semantics.keyed_process.batch_walk import BatchWalk, ElementBatch
+from tidemark.semantics.keyed_process.batch_walk import BatchWalk
 from tidemark.semantics.keyed_process.broadcast_maps import NO_MAPS, read_only
+from tidemark.semantics.keyed_process.element_batches import ElementBatch
 from tidemark.semantics.keyed_process.key_record import KeyRecord
 from tidemark.semantics.keyed_process.states import STATES, begin_lifetimes
 from tidemark.semantics.keyed_process.times import EpochTimes, Now
@@ -163,7 +164,7 @@ class PureKeyedProcess:
         types = {} if schema is None else {each.name: arrow_type(each.type) for each in schema.columns if each.type is not None}
         arrays = {name: pa.array([row.get(name) for row, _, _ in elements], types.get(name)) for name in elements[0][0]}
         rows = pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
-        return [ElementBatch(rows, pa.array([time for _, time, _ in elements], pa.int64()))]
+        return [ElementBatch(rows, pa.array([time for _, time, _ in elements], pa.int64()), rows.nbytes)]
 
     def _failure(self, failed: Failed) -> dict[str, object]:
         if len(self._node.methods) == 1:

@@ -50,10 +50,11 @@ class Place:
 class BatchValues:
     """The columns of a batch as Python values, each made at its first use: a batch may have thousands of keys."""
 
-    __slots__ = ("_batch", "_found", "_named", "_rows", "_tuples")
+    __slots__ = ("_batch", "_bytes", "_found", "_named", "_rows", "_tuples")
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._batch = batch
+        self._bytes: int | None = None
         self._found: dict[str, list[object]] = {}
         self._rows: tuple[Mapping[str, str], list[dict[str, object]]] | None = None
         self._named: tuple[Mapping[str, str], pa.RecordBatch] | None = None
@@ -67,6 +68,13 @@ class BatchValues:
             except UnicodeDecodeError as error:
                 raise not_utf8(error) from None
         return found
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the batch, counted at their first use."""
+        if self._bytes is None:
+            self._bytes = self._batch.nbytes
+        return self._bytes
 
     def rows(self, columns: Mapping[str, str]) -> list[dict[str, object]]:
         """Return all rows as dicts, made at their first use; ``columns`` are names in the batch by names in the dicts."""

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
-from tidemark.semantics.keyed_process.batch_walk import BatchWalk, ElementBatch, first_row
+from tidemark.semantics.keyed_process.batch_walk import BatchWalk, first_row
 from tidemark.semantics.keyed_process.context import Row
+from tidemark.semantics.keyed_process.element_batches import ElementBatch
 from tidemark.semantics.keyed_process.walk import Walked
 from tidemark.spark.columns.expressions import TIME
 from tidemark.spark.operators.keyed.columns import NEW
@@ -88,27 +89,31 @@ class ElementRows:
 
 
 class ElementBatches:
-    """The elements in batches, as Arrow passes them to the task.
+    """The elements in batches, as they come to the task.
 
     Args:
         rows: of the key.
         columns: of elements by their names in the stream.
-        walk: which knows the number of the element that is processed in its batch.
+        walk: which knows the number of the element that is processed among those of the key.
     """
 
     def __init__(self, rows: KeyRows, columns: Mapping[str, str], walk: BatchWalk) -> None:
         self._rows = rows
         self._columns = columns
         self._walk = walk
-        self._run: Run | None = None
+        self._runs: list[tuple[int, Run]] = []
         self.taken = [0]
         self.failed = [0]
 
     def __iter__(self) -> Iterator[ElementBatch]:
         for run in self._rows.of(NEW):
-            self._run = run
+            # Nobody asks for elements before the call that runs.
+            while len(self._runs) > 1 and self._runs[1][0] <= self._walk.start:
+                self._runs.pop(0)
+            self._runs.append((self.taken[0], run))
             self.taken[0] += run.stop - run.start
-            yield ElementBatch(run.batch_of(self._columns), run.batch.column(TIME).slice(run.start, run.stop - run.start))
+            times = run.batch.column(TIME).slice(run.start, run.stop - run.start)
+            yield ElementBatch(run.batch_of(self._columns), times, run.all.nbytes)
 
     def fail(self) -> None:
         """Count an element that failed."""
@@ -122,13 +127,21 @@ class ElementBatches:
     @property
     def row(self) -> Row | None:
         """The first element of the call, None before any."""
-        if self._run is None:
+        if not self._runs:
             return None
-        return first_row(self._run.batch_of(self._columns).slice(self._walk.start, 1))
+        run, number = self._newest()
+        return first_row(run.batch_of(self._columns).slice(number, 1))
 
     @property
     def place(self) -> Place:
         """The place of the first element of the call."""
-        if self._run is None:
+        run, number = self._newest()
+        return Place(run.batch, run.start + number)
+
+    def _newest(self) -> tuple[Run, int]:
+        """Return the first element of the call: its run, and its number there."""
+        start = self._walk.start
+        found = [(run, start - first) for first, run in self._runs if first <= start]
+        if not found:
             raise ValueError("no element was taken")
-        return Place(self._run.batch, self._run.start + self._walk.start)
+        return found[-1]

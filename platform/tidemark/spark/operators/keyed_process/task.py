@@ -156,6 +156,9 @@ class _OpenFunction(KeyFunction):
         try:
             yield from self._add(emitted, elements, call)
         except Exception as error:
+            # Rows of other keys may not fit their columns, whose error says so.
+            if isinstance(error, TidemarkError) and error.uid is not None:
+                raise
             raise self.described(error, elements.row) from error
         after = self.version(record, timers)
         if after.state is None and call.before.state is not None:
