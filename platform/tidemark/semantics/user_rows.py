@@ -1,8 +1,10 @@
-"""What a user's function returned, as rows; and what it raised, as text."""
+"""What a user's function is given and returned, as rows; and what it raised, as text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import date, datetime
+from decimal import Decimal
 from functools import partial
 from types import GeneratorType
 from typing import Any, Final
@@ -14,6 +16,27 @@ Row = Mapping[str, Any]
 
 MAX_ROWS: Final = 1_000_000
 """A call that emits more rows is held for one that never ends."""
+
+_FLAT: Final = frozenset({int, float, str, bool, bytes, datetime, date, Decimal, type(None)})
+"""Types of most values in dicts, which need no copy."""
+
+
+def copied(value: Any) -> Any:  # noqa: ANN401  # of the same type
+    """Return a row or another value whose lists and dicts are new ones; what else there is in a column cannot be changed.
+
+    >>> element = {"zone": "N", "fares": [2.5]}
+    >>> copied(element)["fares"].append(7.0)
+    >>> element
+    {'zone': 'N', 'fares': [2.5]}
+    """
+    if isinstance(value, dict):
+        return {name: item if type(item) in _FLAT else copied(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [copied(item) for item in value]
+    if type(value) is tuple:
+        # An entry of a map, which is a list of keys and values.
+        return tuple(copied(item) for item in value)
+    return value
 
 
 def name_of(function: object) -> str:

@@ -10,6 +10,7 @@ from tidemark.errors import UserCodeError
 from tidemark.semantics.keyed_process.declarations import Aggregation, StateDeclaration, StateTtl
 from tidemark.semantics.keyed_process.key_record import Entry, KeyRecord, Stored, entries_of
 from tidemark.semantics.keyed_process.times import EpochTimes, Now
+from tidemark.semantics.user_rows import copied
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 
 Undo = list[Callable[[], None]]
@@ -301,22 +302,6 @@ STATES: Mapping[str, type[State]] = {
     "reducing": AggregatingState,
     "aggregating": AggregatingState,
 }
-
-
-_PLAIN: Final = frozenset({int, float, str, bool, bytes, type(None)})
-"""Types of most values in dicts, which need no copy."""
-
-
-def copied(value: Any) -> Any:  # noqa: ANN401
-    """Return a value whose lists and dicts are new ones; what else there is in a column cannot be changed."""
-    if type(value) is list:
-        return [copied(item) for item in value]
-    if type(value) is tuple:
-        # An entry of a map, which is a list of keys and values.
-        return tuple(copied(item) for item in value)
-    if isinstance(value, dict):
-        return {name: item if type(item) in _PLAIN else copied(item) for name, item in value.items()}
-    return value
 
 
 def begin_lifetimes(record: KeyRecord, declarations: Mapping[str, StateDeclaration], times: EpochTimes) -> None:
