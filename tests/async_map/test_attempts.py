@@ -45,7 +45,7 @@ def test_the_error_of_an_attempt_before_the_time_ran_out_is_shown() -> None:
         if attempts == 1:
             raise ConnectionError("refused")
         try:
-            return await asyncio.sleep(5)
+            await asyncio.sleep(5)
         finally:
             raise LookupError("the client was closed")
 
