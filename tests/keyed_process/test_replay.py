@@ -175,6 +175,23 @@ def test_a_changed_function_says_what_it_would_have_kept(spark: SparkSession, st
     assert "the timer ('event', 250, 'quiet') is set, and was not" in second.differences
 
 
+class Broken(Quiet):
+    """Fails when it is opened, and when it is closed."""
+
+    def open(self, ctx: tm.ProcessContext) -> None:
+        del ctx
+        raise LookupError("there is no table of rates")
+
+    def close(self) -> None:
+        raise AttributeError("rates")
+
+
+@pytest.mark.spark
+def test_a_function_that_fails_says_so_whatever_its_close_does(spark: SparkSession, store: Path) -> None:
+    with pytest.raises(LookupError, match="no table of rates"):
+        replayed(spark, job_of(store, Broken), "quiet", "b", 2)
+
+
 @pytest.mark.spark
 def test_what_cannot_be_replayed(spark: SparkSession, store: Path) -> None:
     job = job_of(store)

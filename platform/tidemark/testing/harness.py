@@ -15,6 +15,7 @@ from tidemark.graph.model.call_site import call_site
 from tidemark.graph.model.nodes import OutputTag, StatefulNode
 from tidemark.graph.operators.registry import kind_of
 from tidemark.semantics.changelog.row_kinds import NAMES
+from tidemark.semantics.user_rows import copied
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.testing.elements import InputColumns
 from tidemark.testing.operators.contract import Arrived, Emitted, Folds, Row
@@ -38,6 +39,9 @@ class OperatorHarness:
 
     Elements passed between two calls of ``advance_watermark`` are one epoch: they are processed in order of event time, then in the order
     passed, and are late by the watermark of the epoch before. Keys and arguments must be column names, since no SQL is evaluated.
+
+    Where a process function, or one over elements, raises an exception, the epoch has no effects: state, timers, counts and the watermark
+    are as before. Its elements are gone.
 
     Args:
         stream: the result of the operator's ``.uid(...)``; its rows are the operator's.
@@ -139,7 +143,7 @@ class OperatorHarness:
                 f"operation={operation!r} is no change of a row", fix=f"write one of: {', '.join(NAMES)}", uid=self._node.uid, place=place
             )
         self._columns.check(chosen, row, place)
-        self._arrived.append(Arrived(chosen, dict(row), self._time(at), (len(self._arrived),), NAMES[operation]))
+        self._arrived.append(Arrived(chosen, copied(dict(row)), self._time(at), (len(self._arrived),), NAMES[operation]))
 
     def set_processing_time(self, at: int | datetime) -> None:
         """Set the processing time of the epoch that ``advance_watermark`` ends."""
@@ -176,28 +180,30 @@ class OperatorHarness:
         self._watermark, self._processing_time = snapshot.watermark, snapshot.processing_time
 
     def _end_epoch(self, watermark: int) -> list[dict[str, object]]:
+        arrived, self._arrived = sorted(self._arrived, key=lambda each: (each.time, each.position)), []
+        after, counts = max(self._watermark, watermark), Counter({"in": len(arrived), "accepted": len(arrived)})
+        side: dict[str, list[dict[str, object]]] = {}
         self._operator.begin_epoch(self._processing_time)
-        for element in sorted(self._arrived, key=lambda each: (each.time, each.position)):
+        for element in arrived:
             counter = self._operator.process(element)
-            self._counts["in"] += 1
-            self._counts[counter or "accepted"] += 1
             if counter is not None:
-                self._side[counter].append(dict(element.row))
-        self._arrived.clear()
-        self._watermark = max(self._watermark, watermark)
+                counts.update({counter: 1, "accepted": -1})
+                side.setdefault(counter, []).append(dict(element.row))
         try:
-            emitted = self._operator.end_epoch(self._watermark)
+            emitted = self._operator.end_epoch(after)
         except KeyError as error:
             missed = self._columns.misses(error)
             if missed is None:
                 raise
             raise missed from error
-        rows, counts = self._operator.take_side_rows()
-        for counter, found in rows.items():
+        rows, aside = self._operator.take_side_rows()
+        for counter, number in aside.items():
+            counts.update({counter: number, "accepted": -number})
+        # Only here, since all effects of an epoch land, or none.
+        self._watermark = after
+        self._counts.update(counts)
+        for counter, found in (*side.items(), *rows.items()):
             self._side[counter] += found
-        for counter, number in counts.items():
-            self._counts[counter] += number
-            self._counts["accepted"] -= number
         self._emitted += emitted
         return [each.row for each in emitted]
 

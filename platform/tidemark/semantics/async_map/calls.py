@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.durations import format_duration
-from tidemark.semantics.user_rows import Row, describe_failure
+from tidemark.semantics.user_rows import Row, copied, describe_failure
 
 E = TypeVar("E")
 
@@ -30,7 +30,7 @@ class AsyncSettings:
 
     Args:
         ordered: whether results come in the order of the elements; else as they are ready.
-        timeout_ms: for an element, all its attempts and pauses together.
+        timeout_ms: for an element, all its attempts and pauses together; a result that comes later is none.
         capacity: the number of elements in flight at once.
         retries: how often a call that fails is repeated.
         backoff_ms: the pause before the first repetition; each further one is twice as long.
@@ -204,26 +204,41 @@ class AsyncCalls:
             self._ready.append(self._flights.popleft().answer)  # type: ignore[arg-type]
 
     async def _attempt_all(self, row: Row, element: E) -> Answer[E]:
-        settings = self._settings
+        settings, scope = self._settings, asyncio.timeout(self._settings.timeout_ms / 1000)
         last: BaseException | None = None
         attempts = 0
         try:
-            async with asyncio.timeout(settings.timeout_ms / 1000):
+            async with scope:
                 while True:
                     attempts += 1
-                    try:
-                        return Answer(element, await self._call(row), None, attempts)
-                    except Exception as error:  # noqa: BLE001  # whatever the user's function raises
+                    value, error = await self._attempt(row)
+                    if error is not None and not scope.expired():
                         last = error
-                    if attempts > settings.retries:
-                        return Answer(element, None, last, attempts)
+                    if self._is_late(scope):
+                        break
+                    if error is None or attempts > settings.retries or self._closing:
+                        return Answer(element, value, error, attempts)
                     await asyncio.sleep(settings.backoff_ms * 2 ** (attempts - 1) / 1000)
         except TimeoutError:
-            return Answer(element, None, TimedOut(last, settings.timeout_ms), attempts)
+            pass
         except asyncio.CancelledError:
             if self._closing:
                 raise
-            return Answer(element, None, CancelledItself(), attempts)
+            if not scope.expired():
+                return Answer(element, None, CancelledItself(), attempts)
+        return Answer(element, None, TimedOut(last, settings.timeout_ms), attempts)
+
+    async def _attempt(self, row: Row) -> tuple[object, BaseException | None]:
+        """Return the result of a call, or its error; the call may do with the row what it wants."""
+        try:
+            return await self._call(copied(row)), None
+        except Exception as error:  # noqa: BLE001  # whatever the user's function raises
+            return None, error
+
+    def _is_late(self, scope: asyncio.Timeout) -> bool:
+        """Return whether the time of an element is over: its scope cancels only once, and not where the call blocked the loop."""
+        deadline = scope.when()
+        return scope.expired() or (deadline is not None and self._loop.time() >= deadline)
 
     def close(self) -> None:
         """Cancel what is in flight, and close the loop."""

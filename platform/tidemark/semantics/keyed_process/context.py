@@ -69,7 +69,7 @@ class ProcessContext:
     ``timer_name`` is the name of the timer that fires, None in ``process`` and for a timer without one; ``time_domain`` is ``event`` or
     ``processing`` where a timer fires, else None. ``timestamps`` are the event times of the elements of ``process_batch``, as
     ``pyarrow.Int64Array``; ``timestamp`` is that of the last of them. ``state`` has the states that were declared beside the function.
-    ``broadcast`` has the map of a broadcast stream by its name; it cannot be changed.
+    ``broadcast`` has the map of a broadcast stream by its name; it cannot be changed, nor can its values.
     """
 
     state: Any

@@ -31,6 +31,11 @@ class KeyRecord:
     states: dict[str, Stored] = field(default_factory=dict)
     timers: dict[TimeDomain, set[Timer]] = field(default_factory=lambda: {"event": set(), "processing": set()})
 
+    def copy(self) -> KeyRecord:
+        """Return a record whose changes are not this one's; values themselves are never changed, but replaced."""
+        states = {name: stored if isinstance(stored, tuple) else stored.copy() for name, stored in self.states.items()}
+        return KeyRecord(states, {domain: set(timers) for domain, timers in self.timers.items()})
+
     @property
     def is_empty(self) -> bool:
         """Whether nothing is kept, so that the key need not be."""

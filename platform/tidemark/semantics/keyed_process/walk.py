@@ -17,7 +17,7 @@ from tidemark.semantics.keyed_process.key_record import KeyRecord
 from tidemark.semantics.keyed_process.states import STATES, State, Undo, begin_lifetimes, drop_expired
 from tidemark.semantics.keyed_process.timers import KeyTimers
 from tidemark.semantics.keyed_process.times import EpochTimes, Now
-from tidemark.semantics.user_rows import MAX_ROWS, describe_failure, name_of, own_row, parts_of, require_row
+from tidemark.semantics.user_rows import MAX_ROWS, copied, describe_failure, name_of, own_row, parts_of, require_row
 from tidemark.semantics.windows.windows import TimeDomain
 
 if TYPE_CHECKING:
@@ -266,5 +266,5 @@ class ElementWalk(KeyWalk[tuple[Row, int, int]]):
                     yield from self._outputs(returned, name_of(inputs[number]), time)
             else:
                 # What the function does to the element is undone, too.
-                for each in self._forgiving(partial(inputs[number], dict(row)), row, time, walked):
+                for each in self._forgiving(partial(inputs[number], copied(row)), row, time, walked):
                     yield each._replace(number=number) if isinstance(each, Failed) else each

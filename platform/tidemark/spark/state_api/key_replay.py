@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from tidemark.errors import EngineError
 from tidemark.graph.operators.keyed_process.function import BoundFunction
 from tidemark.graph.operators.keyed_process.node import KeyedProcessNode
+from tidemark.semantics.closing import closing
 from tidemark.semantics.keyed_process.batch_walk import BatchWalk
 from tidemark.semantics.keyed_process.broadcast_maps import read_only
 from tidemark.semantics.keyed_process.context import ProcessContext, Row
@@ -167,12 +168,10 @@ class KeyReplay:
         else:
             rows = ElementWalk(function, self._declared, tags, times, **settings)  # type: ignore[arg-type]
             context, emitted = rows.context, rows.run(self._key, record, self._elements(), walked)
-        function.open(context)
-        try:
+        with closing(function.close):
+            function.open(context)
             for each in emitted:
                 function.take(each)
-        finally:
-            function.close()
         return function.calls
 
     def _table(self) -> tuple[pa.Table, tuple[Mapping[str, str], ...]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -12,8 +13,10 @@ import pyarrow as pa
 from tidemark.errors import UserCodeError
 from tidemark.graph.operators.element_process.node import BroadcastElementProcessNode, ElementProcessNode
 from tidemark.graph.operators.emitting import FAILED, emitted_counter
+from tidemark.semantics.closing import closing
 from tidemark.semantics.element_process.calls import ElementCalls, Failure
 from tidemark.semantics.keyed_process.broadcast_maps import NO_MAPS, read_only
+from tidemark.semantics.user_rows import copied
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.spark.columns.user_values import MisfitError, coerce_batch
 from tidemark.testing.arrow_types import arrow_schema
@@ -42,8 +45,9 @@ class PureElements:
         self._failed = 0
 
     def begin_epoch(self, processing_time: int) -> None:
-        """Fix the epoch's processing time."""
+        """Fix the epoch's processing time, and forget what an epoch that failed has left."""
         self._processing_time = processing_time
+        self._arrived, self._side, self._failed = [], {}, 0
 
     def process(self, element: Arrived) -> str | None:
         """Take an element."""
@@ -110,10 +114,11 @@ class PureElementProcess(PureElements):
         self._node = node
 
     def end_epoch(self, watermark: int) -> list[Emitted]:
-        """Apply the epoch's broadcast elements, then call the function for the others; return its rows."""
+        """Apply the epoch's broadcast elements, then call the function for the others; return its rows. If it fails, all is as before."""
         # As a task of the engine, which is sent the function as the job declares it.
         node, function = self._node, copy.deepcopy(self._node.function)
         method: Callable[..., object] = getattr(function, node.method, function)  # type: ignore[arg-type]
+        kept = _Kept(dict(self._kept.broadcast), max(watermark, self._kept.watermark))
         calls = ElementCalls(
             method,
             node.method,
@@ -121,27 +126,27 @@ class PureElementProcess(PureElements):
             watermark=self._kept.watermark,
             processing_time=self._processing_time,
             forgives=node.on_error is not None,
-            broadcast=self._apply_broadcasts(),
+            broadcast=self._apply_broadcasts(kept.broadcast),
         )
-        elements, self._arrived = [each for each in self._arrived if each.port == "elements"], []
-        self._kept.watermark = max(watermark, self._kept.watermark)
+        elements = [each for each in self._arrived if each.port == "elements"]
         emitted: list[Emitted] = []
-        if not elements:
-            return emitted
-        _call(function, "open", calls.context)
-        try:
-            for each in elements:
-                made = calls.call(dict(each.row), each.time)
-                if isinstance(made, Failure):
-                    self._fail(each.row, made.error)
-                else:
-                    for tag, row in made:
-                        self._emit(tag, each.row if tag is None and node.keeps_elements else row, each.time, emitted)
-        finally:
-            _call(function, "close")
+        if elements:
+            with closing(partial(_call, function, "close")):
+                _call(function, "open", calls.context)
+                for each in elements:
+                    self._process(calls, each, emitted)
+        self._kept = kept
         return emitted
 
-    def _apply_broadcasts(self) -> Mapping[str, Mapping[Any, Any]]:
+    def _process(self, calls: ElementCalls, element: Arrived, emitted: list[Emitted]) -> None:
+        made = calls.call(copied(element.row), element.time)
+        if isinstance(made, Failure):
+            self._fail(element.row, made.error)
+        else:
+            for tag, row in made:
+                self._emit(tag, element.row if tag is None and self._node.keeps_elements else row, element.time, emitted)
+
+    def _apply_broadcasts(self, broadcast: dict[object, object]) -> Mapping[str, Mapping[Any, Any]]:
         """Write the map; return it by its name, none where there is no broadcast stream."""
         node = self._node
         if not isinstance(node, BroadcastElementProcessNode):
@@ -150,10 +155,10 @@ class PureElementProcess(PureElements):
         for row in (each.row for each in self._arrived if each.port == "broadcast"):
             key = value_of(spec.key, row, what="the broadcast key", node=node)
             if spec.removes is not None and value_of(spec.removes, row, what="broadcast removes", node=node) is True:
-                self._kept.broadcast.pop(key, None)
+                broadcast.pop(key, None)
             else:
-                self._kept.broadcast[key] = {name: row.get(name) for name in names}
-        return read_only({spec.name: self._kept.broadcast})
+                broadcast[key] = {name: row.get(name) for name in names}
+        return read_only({spec.name: broadcast})
 
 
 def _call(function: object, name: str, *arguments: object) -> None:

@@ -16,6 +16,7 @@ from tidemark.graph.operators.emitting import FAILED, emitted_counter
 from tidemark.graph.operators.keyed_process.descriptors import StateDescriptor
 from tidemark.graph.operators.keyed_process.function import BoundFunction
 from tidemark.graph.operators.keyed_process.node import BroadcastProcessNode, KeyedProcessNode
+from tidemark.semantics.closing import closing
 from tidemark.semantics.keyed_process.batch_walk import BatchWalk
 from tidemark.semantics.keyed_process.broadcast_maps import NO_MAPS, read_only
 from tidemark.semantics.keyed_process.element_batches import ElementBatch
@@ -69,8 +70,9 @@ class PureKeyedProcess:
         self._failed = 0
 
     def begin_epoch(self, processing_time: int) -> None:
-        """Fix the epoch's processing time."""
+        """Fix the epoch's processing time, and forget what an epoch that failed has left."""
         self._processing_time = processing_time
+        self._arrived, self._broadcasts, self._side, self._failed = {}, [], {}, 0
 
     def process(self, element: Arrived) -> str | None:
         """Take an element, whose turn comes when the watermark is known."""
@@ -83,7 +85,7 @@ class PureKeyedProcess:
         self._arrived.setdefault(key, []).append((element.row, element.time, number))
         return None
 
-    def _apply_broadcasts(self) -> Mapping[str, Mapping[object, object]]:
+    def _apply_broadcasts(self, broadcast: dict[object, object]) -> Mapping[str, Mapping[object, object]]:
         """Write the map; return it by its name, none where there is no broadcast stream."""
         node = self._node
         if not isinstance(node, BroadcastProcessNode):
@@ -92,40 +94,37 @@ class PureKeyedProcess:
         for row in self._broadcasts:
             key = value_of(spec.key, row, what="the broadcast key", node=node)
             if spec.removes is not None and value_of(spec.removes, row, what="broadcast removes", node=node) is True:
-                self._kept.broadcast.pop(key, None)
+                broadcast.pop(key, None)
             else:
-                self._kept.broadcast[key] = {name: row.get(name) for name in names}
-        self._broadcasts = []
-        return read_only({spec.name: self._kept.broadcast})
+                broadcast[key] = {name: row.get(name) for name in names}
+        return read_only({spec.name: broadcast})
 
     def end_epoch(self, watermark: int) -> list[Emitted]:
-        """Walk through the keys that have elements or are due; return the function's rows."""
-        watermark = max(watermark, self._kept.watermark)
-        times = EpochTimes(self._kept.watermark, watermark, self._bound, self._processing_time)
+        """Walk through the keys that have elements or are due; return the function's rows. If it fails, all is as before."""
+        before = self._kept
+        kept = _Kept(dict(before.keys), dict(before.broadcast), max(watermark, before.watermark))
+        times = EpochTimes(before.watermark, kept.watermark, self._bound, self._processing_time)
         # As a task of the engine, which is sent the function as the job declares it.
         node = self._node
         function = BoundFunction(copy.deepcopy(node.function), fields=node.fields, methods=node.methods)
-        forgives, broadcast = node.on_error is not None, self._apply_broadcasts()
+        forgives, broadcast = node.on_error is not None, self._apply_broadcasts(kept.broadcast)
         make = BatchWalk if node.by_batch else ElementWalk
         walk = make(function, self._states, frozenset(self._sides), times, forgives=forgives, broadcast=broadcast)
         emitted: list[Emitted] = []
-        due = [key for key, record in self._kept.keys.items() if self._is_due(record, watermark)]
-        function.open(walk.context)
-        try:
+        due = [key for key, record in before.keys.items() if self._is_due(record, kept.watermark)]
+        with closing(function.close):
+            function.open(walk.context)
             for key in dict.fromkeys((*self._arrived, *due)):
-                emitted += self._walk(walk, key)
-        finally:
-            function.close()
-            self._arrived = {}
-        self._kept.watermark = watermark
+                emitted += self._walk(walk, key, kept.keys)
+        self._kept = kept
         return emitted
 
     def _is_due(self, record: KeyRecord, watermark: int) -> bool:
         event, processing = record.deadlines(self._states)
         return (event is not None and event <= watermark) or (processing is not None and processing <= self._processing_time)
 
-    def _walk(self, walk: ElementWalk | BatchWalk, key: Key) -> list[Emitted]:
-        record = self._kept.keys.setdefault(key, KeyRecord())
+    def _walk(self, walk: ElementWalk | BatchWalk, key: Key, records: dict[Key, KeyRecord]) -> list[Emitted]:
+        record = records[key] = records[key].copy() if key in records else KeyRecord()
         emitted = []
         # Of elements of one time those of the first input come first.
         elements = sorted(self._arrived.get(key, ()), key=lambda each: (each[1], each[2]))
@@ -146,7 +145,7 @@ class PureKeyedProcess:
                 else:
                     self._side.setdefault(counter, []).append(row)
         if record.is_empty:
-            del self._kept.keys[key]
+            del records[key]
         return emitted
 
     def _rows_of(self, emitted: Output | OutputBatch, schema: pa.Schema) -> list[tuple[dict[str, object], int]]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidemark.errors import UserCodeError
 from tidemark.graph.operators.async_map.function import call_of, lifecycle
 from tidemark.semantics.async_map.calls import Answer, AsyncCalls, AsyncSettings
+from tidemark.semantics.closing import closing
 from tidemark.semantics.user_rows import Row, describe_failure, one_row
 from tidemark.spark.operators.elements.layout import FAILED_ROW
 from tidemark.spark.operators.elements.task import Origin, failed_call, named, rows_of_batch
@@ -94,15 +96,14 @@ class AsyncElements:
     def _opened(self) -> Iterator[AsyncCalls]:
         """Open the function on the event loop of the task, and close it at the end."""
         calls = AsyncCalls(call_of(self.function), self.settings)
-        failed = True
-        try:
+        with closing(partial(self._close, calls)):
             self._complete(calls, "open")
             yield calls
-            failed = False
-        finally:
-            with suppress(Exception) if failed else nullcontext(), calls:
-                calls.cancel()
-                self._complete(calls, "close")
+
+    def _close(self, calls: AsyncCalls) -> None:
+        with calls:
+            calls.cancel()
+            self._complete(calls, "close")
 
     def _complete(self, calls: AsyncCalls, name: str) -> None:
         method = lifecycle(self.function, name)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tidemark.semantics.closing import closing
 from tidemark.semantics.element_process.calls import ElementCalls, Failure, Method
 from tidemark.semantics.keyed_process.broadcast_maps import read_only
 from tidemark.semantics.user_rows import Row
@@ -107,14 +109,9 @@ class ProcessElements:
             forgives=self.forgives,
             broadcast=read_only(self.broadcast),
         )
-        failed = True
-        try:
+        with closing(partial(self._call, "close")):
             self._call("open", calls.context)
             yield calls
-            failed = False
-        finally:
-            with suppress(Exception) if failed else nullcontext():
-                self._call("close")
 
     def _call(self, name: str, *arguments: object) -> None:
         method = getattr(self.function, name, None)

@@ -12,6 +12,7 @@ from tidemark.errors import TidemarkError, UserCodeError
 from tidemark.graph.expressions.expression_text import shortened
 from tidemark.graph.operators.keyed_process.descriptors import StateDescriptor
 from tidemark.graph.operators.keyed_process.function import BoundFunction
+from tidemark.semantics.closing import closing
 from tidemark.semantics.keyed_process.batch_walk import BatchWalk
 from tidemark.semantics.keyed_process.broadcast_maps import read_only
 from tidemark.semantics.keyed_process.declarations import StateDeclaration
@@ -95,14 +96,11 @@ class ProcessKeys(TaskFunction):
         declared = declarations(self.states, self.types)
         make = BatchWalk if self.by_batch else PlainWalk if self.walks_plainly else ElementWalk
         walk = make(bound, declared, frozenset(self.tags), times, forgives=self.forgives, broadcast=read_only(self.broadcast))
-        with named_output(f"{self.job} {self.uid}", walk.context):
-            try:
-                with self._named("open"):
-                    bound.open(walk.context)
-                yield _OpenFunction(self, walk, declared)
-            finally:
-                with self._named("close"):
-                    bound.close()
+        # As a decorator ``_named`` names the errors of a call.
+        with named_output(f"{self.job} {self.uid}", walk.context), closing(self._named("close")(bound.close)):
+            with self._named("open"):
+                bound.open(walk.context)
+            yield _OpenFunction(self, walk, declared)
 
     @contextmanager
     def _named(self, method: str) -> Iterator[None]:
