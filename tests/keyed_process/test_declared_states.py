@@ -126,6 +126,34 @@ class Upper:
     Last = value_state("DOUBLE")
 
 
+class Shared:
+    low = high = value_state("BIGINT")
+
+
+LIMIT = value_state("BIGINT")
+
+
+class Under:
+    limit = LIMIT
+
+
+class Under2(Under):
+    """Takes the states of its parent."""
+
+
+class Over:
+    limit = LIMIT
+
+
+class Renamed:
+    bound = LIMIT
+
+
+@pytest.mark.parametrize("function", [Under(), Under2(), Over()])
+def test_a_state_of_one_name_may_be_of_several_classes(function: object) -> None:
+    assert list(declared_states(function, None, PLACE)) == ["limit"]
+
+
 @pytest.mark.parametrize(
     ("declare", "message"),
     [
@@ -139,6 +167,8 @@ class Upper:
         (lambda: state_ttl("0 days"), "state_ttl of zero length keeps nothing"),
         (lambda: state_ttl("1 day", domain="wall"), "state_ttl(domain='wall') is no time"),  # type: ignore[arg-type]
         (lambda: declared_states(Badly(), {"last": value_state("INT")}, PLACE), "the state 'last' is declared in the class and in state="),
+        (lambda: declared_states(Shared(), None, PLACE), "the states 'low' and 'high' are one object"),
+        (lambda: declared_states(Renamed(), None, PLACE), "the states 'limit' and 'bound' are one object"),
         (lambda: declared_states(Upper(), None, PLACE), "process(state=...) has columns 'last' and 'Last'"),
         (lambda: declared_states(beside, {"__tm_x": value_state("INT")}, PLACE), "process(state=...) has column '__tm_x'"),
         (lambda: declared_states(beside, {"last": "DOUBLE"}, PLACE), "process(state={'last': 'DOUBLE'}) is neither states by name nor a"),

@@ -16,7 +16,8 @@ from tidemark.spark.operators.keyed_process.conversions import conversion, decla
 
 TOTAL = pa.struct([("total", pa.float64()), ("n", pa.int64()), ("tags", pa.list_(pa.string()))])
 CONVERT = conversion(TOTAL, "the state 'hours'")
-FLAT = conversion(pa.struct([("total", pa.float64()), ("n", pa.int32()), ("name", pa.string())]), "the state 'flat'")
+FLAT_TYPE = pa.struct([("total", pa.float64()), ("n", pa.int32()), ("name", pa.string())])
+FLAT = conversion(FLAT_TYPE, "the state 'flat'")
 KEY_TYPES = {"BIGINT": pa.int64(), "STRING": pa.string(), "DOUBLE": pa.float64(), "BINARY": pa.binary(), "BOOLEAN": pa.bool_()}
 
 
@@ -73,6 +74,34 @@ def test_values_of_numbers_and_texts(given: dict[str, object], found: dict[str, 
 def test_values_of_numbers_and_texts_that_do_not_fit(given: dict[str, object]) -> None:
     with pytest.raises(UserCodeError, match="the state 'flat' is given"):
         FLAT(given)
+
+
+HALF = "\ud83d"
+"""As JSON may have it; it cannot be written."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.string(), HALF),
+        (pa.list_(pa.string()), ["a", HALF]),
+        (FLAT_TYPE, {"total": 1.5, "n": 1, "name": HALF}),
+        (TOTAL, {"total": 1.5, "n": 1, "tags": [HALF]}),
+        (pa.map_(pa.string(), pa.int64()), {HALF: 1}),
+    ],
+)
+def test_texts_that_cannot_be_written_are_refused_at_the_call(kind: pa.DataType, value: object) -> None:
+    with pytest.raises(UserCodeError, match="the state 's' is given"):
+        conversion(kind, "the state 's'")(value)
+
+
+def test_texts_of_all_scripts_are_taken() -> None:
+    assert FLAT({"total": 1.5, "n": 1, "name": "ä\U0001f600"})["name"] == "ä\U0001f600"
+    state = map_state("STRING")
+    state.put("ä\U0001f600", 1)
+    assert state.get("ä\U0001f600") == 1
+    with pytest.raises(UserCodeError, match="a key of the state 'm'"):
+        state.put(HALF, 1)
 
 
 def map_state(key: str) -> MapState:

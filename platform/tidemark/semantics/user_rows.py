@@ -17,9 +17,6 @@ Row = Mapping[str, Any]
 MAX_ROWS: Final = 1_000_000
 """A call that emits more rows is held for one that never ends."""
 
-_FLAT: Final = frozenset({int, float, str, bool, bytes, datetime, date, Decimal, type(None)})
-"""Types of most values in dicts, which need no copy."""
-
 
 _PLAIN: Final = frozenset({int, float, str, bool, bytes, NoneType, datetime, date, Decimal})
 """Types of most values, which cannot be changed."""
@@ -61,6 +58,21 @@ def copied(value: Any) -> Any:  # noqa: ANN401
     # Of arrays of numpy, sets and bytes that can be changed.
     copy = getattr(value, "copy", None)
     return copy() if callable(copy) else value
+
+
+def is_text(value: str) -> bool:
+    r"""Return whether a text can be written: half of a surrogate pair, as JSON may have it, cannot.
+
+    >>> is_text("ä"), is_text("\ud83d")
+    (True, False)
+    """
+    if value.isascii():
+        return True
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def name_of(function: object) -> str:

@@ -30,6 +30,10 @@ class BatchWalk(KeyWalk[ElementBatch]):
     start = 0
     _first = 0
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._context.takes_batches = True
+
     def _process(self, elements: Iterable[ElementBatch], walked: Walked) -> Iterator[Emitted]:
         now, times, timers = self._now, self.times, self._timers
         self.start = self._first = 0

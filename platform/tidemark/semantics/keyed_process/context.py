@@ -10,7 +10,7 @@ from tidemark.errors import UserCodeError
 from tidemark.semantics.keyed_process.broadcast_maps import NO_MAPS
 from tidemark.semantics.keyed_process.timers import KeyTimers
 from tidemark.semantics.keyed_process.times import Now
-from tidemark.semantics.user_rows import own_row
+from tidemark.semantics.user_rows import is_text, own_row
 from tidemark.semantics.windows.windows import TimeDomain
 
 if TYPE_CHECKING:
@@ -68,8 +68,9 @@ class ProcessContext:
 
     ``timer_name`` is the name of the timer that fires, None in ``process`` and for a timer without one; ``time_domain`` is ``event`` or
     ``processing`` where a timer fires, else None. ``timestamps`` are the event times of the elements of ``process_batch``, as
-    ``pyarrow.Int64Array``; ``timestamp`` is that of the last of them. ``state`` has the states that were declared beside the function.
-    ``broadcast`` has the map of a broadcast stream by its name; it cannot be changed, nor can its values.
+    ``pyarrow.Int64Array``; ``timestamp`` is that of the last of them. ``takes_batches`` is whether it is ``process_batch`` that is called,
+    which may emit batches of rows. ``state`` has the states that were declared beside the function. ``broadcast`` has the map of a
+    broadcast stream by its name; it cannot be changed, nor can its values.
     """
 
     state: Any
@@ -78,6 +79,7 @@ class ProcessContext:
         self.timer_name: str | None = None
         self.time_domain: TimeDomain | None = None
         self.timestamps: Any = None
+        self.takes_batches = False
         self.broadcast = broadcast
         self._now = now
         self._tags = tags
@@ -139,9 +141,13 @@ class ProcessContext:
             raise UserCodeError(
                 f"there is no side output {name!r}", fix=f"declare it: side_outputs={{tag: 'k STRING'}}; there are: {known}"
             )
-        if type(row) is not dict and not isinstance(row, Mapping) and not hasattr(row, "num_rows"):
-            raise UserCodeError(f"the side output {name!r} is given {row!r} as a row", fix="give a dict of column names and values")
-        self._outputs.append((name, row if hasattr(row, "num_rows") else own_row(row)))
+        if type(row) is dict or isinstance(row, Mapping):
+            self._outputs.append((name, own_row(row)))
+        elif self.takes_batches and hasattr(row, "num_rows"):
+            self._outputs.append((name, row))
+        else:
+            shown = f"a {type(row).__name__}" if hasattr(row, "num_rows") else repr(row)
+            raise UserCodeError(f"the side output {name!r} is given {shown} as a row", fix="give a dict of column names and values")
 
     def begin_key(self, key: Mapping[str, object] | None, timers: KeyTimers | None) -> None:
         """Set the key that is processed, None between keys."""
@@ -166,7 +172,7 @@ def _time(time: object) -> int:
 
 
 def _name(name: object) -> str | None:
-    if name is not None and (not isinstance(name, str) or not name):
+    if name is not None and (not isinstance(name, str) or not name or not is_text(name)):
         raise UserCodeError(f"a timer's name is {name!r}, not a text", fix="give a text, or leave it out")
     return name
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from types import GeneratorType
@@ -217,9 +218,15 @@ class KeyWalk(ABC, Generic[E]):
         """Return why a call failed, None if it did not, and what it emitted; what a failed one changed is undone."""
         undo: Undo = [] if self._undo is None else self._undo
         undo.clear()
+        returned = None
         try:
-            return None, list(self._outputs(call(self._context), name, time))
+            returned = call(self._context)
+            return None, list(self._outputs(returned, name, time))
         except Exception as error:  # noqa: BLE001  # whatever the user's function raises
+            if type(returned) is GeneratorType:
+                # What it does at its end is undone, too.
+                with suppress(Exception):
+                    returned.close()
             while undo:
                 undo.pop()()
             self._context.take_outputs()

@@ -22,7 +22,8 @@ def check_process(node: KeyedProcessNode, given: Schema | None) -> None:
     """
     _check_function(node)
     _check_state_names(node)
-    check_emitted(node, "process", given)
+    # Elements of two inputs that failed are put aside as JSON, in columns of their own.
+    check_emitted(node, "process", given if len(node.methods) == 1 else None)
 
 
 def _check_function(node: KeyedProcessNode) -> None:

@@ -41,7 +41,8 @@ class StateDescriptor:
     _attribute: str = dataclasses.field(default="", init=False, repr=False)
 
     def __set_name__(self, owner: builtins.type[object], name: str) -> None:
-        object.__setattr__(self, "_attribute", name)
+        # The first of several names, which ``declared_states`` refuses.
+        object.__setattr__(self, "_attribute", self._attribute or name)
 
     def __get__(self, instance: object, owner: builtins.type[object]) -> Any:  # noqa: ANN401  # the handle's type depends on the kind
         if instance is None:
@@ -71,6 +72,11 @@ class StateDescriptor:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
+    def attribute(self) -> str:
+        """The name of the attribute, of several the first; empty for one that is none."""
+        return self._attribute
+
+    @property
     def functions(self) -> tuple[Any, ...]:
         """The user's functions in it."""
         return () if self.aggregation is None else self.aggregation.functions
@@ -95,6 +101,13 @@ def declared_states(function: object, state: object, place: str) -> dict[str, St
     found = {
         name: value for each in reversed(type(function).__mro__) for name, value in vars(each).items() if isinstance(value, StateDescriptor)
     }
+    for name, descriptor in found.items():
+        if descriptor.attribute != name:
+            raise DefinitionError(
+                f"the states {descriptor.attribute!r} and {name!r} are one object, so that each would have the values of the other",
+                fix=f"declare each: {name} = tm.{descriptor.kind}_state(...)",
+                place=descriptor.place or place,
+            )
     for name, descriptor in _of_argument(state, place).items():
         if name in found:
             raise DefinitionError(

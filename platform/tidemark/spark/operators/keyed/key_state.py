@@ -78,6 +78,7 @@ class TaskStats:
 
     def __init__(self, out: OutputBuffer) -> None:
         self._out = out
+        self._has_fractions = out.has_fractions(VERSION)
         self._due: int | None = None
         self._timer: int | None = None
         self._oldest: int | None = None
@@ -102,7 +103,8 @@ class TaskStats:
 
     def replace(self, before: Version, after: Version, epoch: int, place: Place) -> None:
         """Write a key's next version, and count the change in the number of keys."""
-        if after != before:
+        # 0.0 is equal to -0.0, and is another value.
+        if after != before or (self._has_fractions and repr(after.more) != repr(before.more)):
             made = after.more or (before.more and (None,) * len(before.more))
             self._out.add(VERSION, place, (*after[:4], epoch, *made))
         self.leave(after, place)

@@ -119,6 +119,11 @@ class OutputBuffer:
         if len(self._batches) >= MAX_BATCHES:
             self.is_full = True
 
+    def has_fractions(self, tag: int) -> bool:
+        """Return whether a tag's rows have columns of floating-point numbers, or of such in others, which the task makes."""
+        made = self._shapes[tag].made if tag in self._shapes else ()
+        return any(kind in str(self._schema.field(name).type) for name in made for kind in ("double", "float"))
+
     def result_schema(self, tag: int) -> pa.Schema:
         """Return the columns of a tag's results as the function names them."""
         import pyarrow as pa

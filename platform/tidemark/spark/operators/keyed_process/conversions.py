@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tidemark.errors import UserCodeError
 from tidemark.graph.operators.keyed_process.descriptors import StateDescriptor
 from tidemark.semantics.keyed_process.declarations import StateDeclaration
+from tidemark.semantics.user_rows import is_text
 from tidemark.spark.columns.typed_batches import MisfitColumnError, typed_by_name
 from tidemark.spark.columns.user_values import MisfitError, coerce_values
 
@@ -102,6 +103,8 @@ def _direct(kind: pa.DataType, other: Callable[[Any], Any]) -> Callable[[Any], A
     import pyarrow as pa
 
     plain = _KINDS.get(str(kind))
+    if plain is str:
+        return lambda value: value if type(value) is str and is_text(value) else other(value)
     if plain is not None:
         return lambda value: value if type(value) is plain else other(value)
     if pa.types.is_signed_integer(kind):
@@ -132,6 +135,8 @@ def _direct_struct(kind: pa.DataType, other: Callable[[Any], Any]) -> Callable[[
         return None
     # Values of these types are taken as they are, without a call: it is done for each element.
     plain = [(field.name, *_plain(field.type), direct) for field, direct in fields]
+    # A text may be none that can be written.
+    plain = [(name, None if taken is str else taken, bound, direct) for name, taken, bound, direct in plain]
 
     def convert(value: object) -> object:
         if type(value) is not dict or len(value) != len(plain):
