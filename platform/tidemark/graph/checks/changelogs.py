@@ -68,6 +68,15 @@ def expires(node: Node) -> bool:
     return any(isinstance(found, StatefulNode) and kind_of(found).expires(found) for found in walk((node,)))
 
 
+def is_declared(node: Node) -> bool:
+    """Return whether a changelog's rows come from one that users declare, and not from an operator's state, which has all of them."""
+    while not isinstance(node, ChangelogNode | StatefulNode):
+        if not node.inputs:
+            return False
+        node = node.inputs[0]
+    return isinstance(node, ChangelogNode)
+
+
 def _derive(node: Node) -> tuple[str, ...] | None:
     match node:
         case ChangelogNode():

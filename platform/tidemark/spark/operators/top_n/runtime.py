@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from tidemark.crashpoints import crash_point
-from tidemark.graph.checks.changelogs import expires
+from tidemark.graph.checks.changelogs import expires, is_declared
 from tidemark.graph.operators.state_names import element_column
 from tidemark.graph.operators.top_n.node import TopNode
 from tidemark.spark.columns.changes import WEIGHT
@@ -53,7 +53,9 @@ class TopOfChangelog(OperatorRuntime):
         super().__init__(node)
         self.frames = TopFrames(node)
         # Where rows expire, a change may be of a row that is there no more, or not yet gone.
-        self.counts_rows = node.ttl is not None or any(map(expires, node.inputs))
+        self.come_again = node.ttl is not None or any(map(expires, node.inputs))
+        # A declared changelog may begin with changes of rows that never came, so that its changes do not say how many rows there are.
+        self.counts_rows = self.come_again or any(map(is_declared, node.inputs))
 
     def begin(self, context: OperatorContext) -> TopOfChangelogEpoch:
         """Return the operator at work on an epoch."""
@@ -100,7 +102,7 @@ class TopOfChangelogEpoch(OperatorEpoch):
         few = staged.few and contents.stored_rows <= FEW_ROWS
         changes = frames.ordered_stored(staged.rows)
         together = in_one_task(changes) if few and stored is None else changes
-        self._results = frames.changes(stored, together, again=self.runtime.counts_rows)
+        self._results = frames.changes(stored, together, again=self.runtime.come_again)
         if not self.runtime.counts_rows:
             self._tables.added = contents.write(staged.rows, context.epoch)
             self._living += observation.get["added"]
@@ -168,7 +170,11 @@ class TopOfChangelogEpoch(OperatorEpoch):
 
     def compact(self) -> Callable[[], None] | None:
         """Drop all files where no row is left; return the work that merges others, None where there is nothing to merge."""
-        return None if self._tables.empty else self._contents(self._stored_columns).compact(self._living)
+        if self._tables.empty:
+            return None
+        # An earlier build counted changes of declared changelogs, whose number may be too small.
+        living = max(1, self._living) if self.runtime.counts_rows else self._living
+        return self._contents(self._stored_columns).compact(living)
 
     def stored_tables(self) -> Mapping[str, DataFrame]:
         """Return ``rows``: all rows of the changelog."""
