@@ -83,6 +83,28 @@ def test_state_is_shown_and_survives_changes_of_the_job(spark: SparkSession, tmp
         runs.run({name: stream for name, stream in streams(wider).items() if name == "top"} | {"latest": other(wider)})
 
 
+@pytest.mark.spark
+def test_changes_of_rows_that_never_were_leave_the_others_in_the_state(spark: SparkSession, tmp_path: Path) -> None:
+    update = [(7, "a", 10, "-U"), (7, "a", 20, "+U")]
+    delete = [(1, "b", 10, "+I"), (2, "b", 20, "-D"), (1, "c", 5, "+I"), (2, "c", 6, "-D")]
+    later = [(3, "a", 5, "+I"), (3, "b", 5, "+I"), (4, "c", 9, "+I")]
+    given = [[(number, *row) for row in rows] for number, rows in enumerate([update + delete, later])]
+    schema = "t BIGINT, id INT, zone STRING, v INT, op STRING"
+    rows = tm.source("rows", tm.from_elements(epochs=given, schema=schema), watermarks=tm.ascending(timestamp="t"))
+    best = rows.as_changelog(["zone", "id"], operation="op").select("zone", "id", "v")
+    streams = {
+        "places": best.top_n(1, by=["zone"], order="v DESC", rank="place").uid("places"),
+        "rows": best.top_n(1, by=["zone"], order="v DESC").uid("rows"),
+    }
+    histories = Histories(spark, tmp_path).run(streams)
+    places = contents_of(histories["places"], ["zone", "place"], leave_out=["place"])
+    assert places == contents_of(histories["rows"], ["zone", "id"])
+    assert [sorted((row["zone"], row["id"], row["v"]) for row in rows) for rows in places] == [
+        [("a", 7, 20), ("b", 1, 10), ("c", 1, 5)],
+        [("a", 7, 20), ("b", 1, 10), ("c", 4, 9)],
+    ]
+
+
 def other(stream: tm.Stream) -> tm.Stream:
     """Return the newest rows by another key."""
     return stream.latest(by="v").uid("latest")

@@ -169,12 +169,9 @@ class TopOfChangelogEpoch(OperatorEpoch):
         return stored_columns(self._tables, self.runtime.frames.ttl)
 
     def compact(self) -> Callable[[], None] | None:
-        """Drop all files where no row is left; return the work that merges others, None where there is nothing to merge."""
-        if self._tables.empty:
-            return None
-        # An earlier build counted changes of declared changelogs, whose number may be too small.
-        living = max(1, self._living) if self.runtime.counts_rows else self._living
-        return self._contents(self._stored_columns).compact(living)
+        """Return the work that merges files and drops outdated rows, None where there is nothing to merge."""
+        # Changes of rows that never were make the number wrong, also in stored state: it is no reason to drop files.
+        return None if self._tables.empty else self._contents(self._stored_columns).compact(max(1, self._living))
 
     def stored_tables(self) -> Mapping[str, DataFrame]:
         """Return ``rows``: all rows of the changelog."""
@@ -187,7 +184,7 @@ class TopOfChangelogEpoch(OperatorEpoch):
 
     def progress(self, common: OperatorProgress) -> OperatorProgress:
         """Return the operator's progress, with the number of rows that it keeps, and how many expired."""
-        return dataclasses.replace(common, keys=self._living, keys_expired=self._expired, state_expired=self._expired)
+        return dataclasses.replace(common, keys=max(0, self._living), keys_expired=self._expired, state_expired=self._expired)
 
     def snapshot(self) -> OperatorState:
         """Return the operator's state after this epoch."""
