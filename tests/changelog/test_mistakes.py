@@ -99,6 +99,9 @@ STEPS: dict[str, tuple[Written, str, str]] = {
         "uses 'today'",
         "before the stream",
     ),
+    "tomorrow by a function": (lambda: changes().filter("to_date('tomorrow') > date(at)"), "uses 'tomorrow'", "before the stream"),
+    "yesterday beside a time": (lambda: changes().filter("at >= 'yesterday'"), "uses 'yesterday'", "before the stream"),
+    "today among times": (lambda: changes().filter("date(at) IN ('2026-01-01', ' Today ')"), "uses ' Today '", "before the stream"),
     "a random key": (lambda: changes().key_by(r="rand()").aggregate(n=tm.count()), "key 'r' = .* uses 'rand'", "before the stream"),
     "a random argument": (lambda: changes().aggregate_all(n=tm.sum("price * rand()")), "aggregate 'n' .* uses 'rand'", "before the stream"),
     "a random order": (lambda: changes().top_n(1, order="rand()", rank="r"), "top_n order .* uses 'rand'", "before the stream"),
@@ -117,6 +120,11 @@ def test_a_step_that_is_none_over_changelogs(what: str) -> None:
     written, message, fix = STEPS[what]
     with pytest.raises(DefinitionError, match=rf"{message}.*test_mistakes\.py:\d+.*Fix: .*{fix}"):
         written()
+
+
+def test_a_text_that_names_a_day_may_be_a_text() -> None:
+    kept = changes().filter("zone = 'today' AND op IN ('now', 'x') AND concat(zone, 'tomorrow') <> ''")
+    assert kept.with_columns(day="if(zone = 'a', 'today', zone)", first="at >= 'epoch'").aggregate_all(n=tm.count())
 
 
 DECLARED: dict[str, tuple[Written, type[DefinitionError], str]] = {

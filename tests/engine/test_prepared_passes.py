@@ -209,6 +209,21 @@ def test_plans_whose_rows_differ_each_time_are_not_kept(spark: SparkSession, tmp
         assert reason in passes.refused[f"process {uid}"]
 
 
+def test_no_plan_is_kept_where_the_parser_of_sql_may_read_a_day(spark: SparkSession, tmp_path: Path, passes: Passes) -> None:
+    bench = Bench(spark, tmp_path, rides(2), "k STRING, t BIGINT, fare DOUBLE")
+
+    def declare(rows: tm.Stream) -> Streams:
+        past = rows.filter("date '2000-01-01' < DATE 'Yesterday'").key_by("k").window(tm.tumbling("1 minute"))
+        return {"panes": past.aggregate(n=tm.count()).uid("w")}
+
+    passes.after(0)
+    _, found = bench.run("job", declare)
+    assert found["panes"]
+    assert passes.ran == []
+    assert passes.refused
+    assert set(passes.refused.values()) == {"'Yesterday' may be another day in each epoch"}
+
+
 def test_a_pass_has_the_settings_of_its_session_in_its_task(spark: SparkSession, tmp_path: Path, passes: Passes) -> None:
     """How dates are parsed is asked for where they are."""
     lenient = spark.newSession()

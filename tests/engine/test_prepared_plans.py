@@ -52,6 +52,17 @@ def test_a_plan_of_several_tasks_or_other_sources_is_refused(spark: SparkSession
         prepared_plan.PreparedPlan(spark.range(3).coalesce(1))
 
 
+@pytest.mark.parametrize(
+    "condition", ["d >= to_date('today')", "d < ' Tomorrow'", "CAST(d AS TIMESTAMP) < CAST(concat('n', 'ow') AS TIMESTAMP)"]
+)
+def test_a_plan_that_has_the_day_on_which_it_was_made_is_refused(spark: SparkSession, tmp_path: Path, condition: str) -> None:
+    pq.write_table(pa.table({"d": pa.array([0], pa.date32()), "text": ["today"]}), tmp_path / "1.parquet")
+    rows = spark.read.schema("d DATE, text STRING").parquet(f"file://{tmp_path}/1.parquet").coalesce(1)
+    assert prepared_plan.PreparedPlan(rows.where("text = 'today' AND d < '2000-01-01'")).schema == rows.schema
+    with pytest.raises(Exception, match="each run has other values of"):
+        prepared_plan.PreparedPlan(rows.where(condition))
+
+
 def test_a_plan_of_several_tasks_makes_rows_that_are_written(spark: SparkSession, tmp_path: Path) -> None:
     for number in range(3):
         pq.write_table(pa.table({"v": [number, number + 10, number]}), tmp_path / f"{number}.parquet")

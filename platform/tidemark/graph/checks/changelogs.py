@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from tidemark.errors import ColumnError, DefinitionError, ExpressionError
@@ -32,6 +33,9 @@ from tidemark.graph.model.nodes import (
 from tidemark.graph.operators.keys import check_key_column
 from tidemark.graph.operators.latest.checks import check_ordered
 from tidemark.graph.operators.registry import kind_of
+
+if TYPE_CHECKING:
+    from sqlglot.expressions import Expr
 
 _known: WeakKeyDictionary[Node, tuple[str, ...] | None] = WeakKeyDictionary()
 
@@ -152,9 +156,14 @@ def check_changelog(node: Node) -> None:
 
 def _check_expressions(node: Node) -> None:
     """Check that a row has the same values when it is taken back as when it was added."""
+    schemas = [schema_of(child) for child in node.inputs]
+
+    def is_time(part: Expr) -> bool:
+        return any((type_of(part, schema) or "").startswith(("DATE", "TIMESTAMP")) for schema in schemas)
+
     for site, text in node_expressions(node):
         try:
-            found = changing_function(parse_sql(text, site))
+            found = changing_function(parse_sql(text, site), is_time)
         except ExpressionError:
             # Texts of aggregates with places for their arguments.
             continue

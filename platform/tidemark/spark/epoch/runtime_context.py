@@ -9,6 +9,8 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from tidemark.clock import Clock
+from tidemark.graph.checks.node_expressions import node_expressions
+from tidemark.graph.expressions.determinism import names_the_time
 from tidemark.graph.operators.registry import stored_state
 from tidemark.spark.columns.few_rows import runs_python
 from tidemark.spark.epoch.background_jobs import run_at_once, thread_pool
@@ -36,7 +38,7 @@ class RuntimeContext:
 
     ``store`` is the job's folder; ``runtimes`` are by ``id(node)``, ``definitions`` by uid as they are recorded, ``sinks`` by output name.
     ``nondeterministic`` says which nodes could return other rows when read again; filled in as epochs need it. ``expected`` are the side
-    outputs that had rows in the epoch before. ``pool`` are the threads for background work. ``prepared`` are the passes over few rows,
+    outputs that had rows in the epoch before. ``pool`` are the threads for background work.
     ``first_epochs`` says which epochs interpret their expressions.
     ``port_types`` returns the columns of each operator's inputs, by its name and port, the engine's own among them.
     """
@@ -50,7 +52,6 @@ class RuntimeContext:
     nondeterministic: dict[int, bool] = field(default_factory=dict)
     expected: set[str] = field(default_factory=set)
     pool: ThreadPoolExecutor = field(default_factory=thread_pool)
-    prepared: PreparedPasses = field(default_factory=PreparedPasses)
     first_epochs: FirstEpochs = field(default_factory=FirstEpochs)
     port_types: PortTypes = dict
 
@@ -58,6 +59,13 @@ class RuntimeContext:
     def native(self) -> bool:
         """Whether no function of the user's runs in Python workers, so that few rows are processed in one task."""
         return not runs_python(self.topology.nodes)
+
+    @cached_property
+    def prepared(self) -> PreparedPasses:
+        """The passes whose plans are kept; none where texts are read as the day on which a plan is made."""
+        texts = (text for node in self.topology.nodes for _, text in node_expressions(node))
+        found = next(filter(None, map(names_the_time, texts)), None)
+        return PreparedPasses(None if found is None else f"{found!r} may be another day in each epoch")
 
     @cached_property
     def schedule(self) -> EpochSchedule:

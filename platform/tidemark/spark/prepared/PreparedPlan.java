@@ -5,16 +5,19 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.UUID;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.ExprId;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.MonotonicallyIncreasingID;
 import org.apache.spark.sql.catalyst.expressions.Nondeterministic;
+import org.apache.spark.sql.catalyst.expressions.RuntimeReplaceable;
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
@@ -32,6 +35,8 @@ import org.apache.spark.sql.execution.datasources.FileIndex;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.InMemoryFileIndex;
 import org.apache.spark.sql.execution.datasources.NoopCache$;
+import org.apache.spark.sql.types.DatetimeType;
+import org.apache.spark.sql.types.StringType;
 
 /**
  * The physical plan of a DataFrame that reads nothing but files, and is run again over other files and with other numbers.
@@ -354,13 +359,29 @@ public final class PreparedPlan {
 
   /** Finds an expression with other values each time; numbers of rows begin anew in each run. */
   private static final class Varying extends scala.runtime.AbstractPartialFunction {
+    private static final List TIMES = Arrays.asList("now", "today", "tomorrow", "yesterday");
+
     private Expression found;
 
     public boolean isDefinedAt(Object expression) {
-      if (found == null && expression instanceof Nondeterministic && !(expression instanceof MonotonicallyIncreasingID)) {
+      boolean varies = expression instanceof Nondeterministic && !(expression instanceof MonotonicallyIncreasingID);
+      // Functions such as to_date stand for a cast.
+      boolean stands = expression instanceof RuntimeReplaceable;
+      Object meant = stands ? ((RuntimeReplaceable) expression).replacement() : expression;
+      if (found == null && (varies || (meant instanceof Cast && namesTheTime((Cast) meant)))) {
         found = (Expression) expression;
       }
       return false;
+    }
+
+    /** Whether a text becomes the day or the time that it is when the plan is made. */
+    private static boolean namesTheTime(Cast cast) {
+      Expression child = cast.child();
+      if (!(cast.dataType() instanceof DatetimeType) || !(child.dataType() instanceof StringType) || !child.foldable()) {
+        return false;
+      }
+      Object text = child.eval(null);
+      return text != null && TIMES.contains(text.toString().trim().toLowerCase(Locale.ROOT));
     }
 
     public Object applyOrElse(Object expression, scala.Function1 other) {

@@ -130,20 +130,27 @@ class PreparedPass:
 
 
 class PreparedPasses:
-    """The passes of a run, by name."""
+    """The passes of a run, by name.
 
-    def __init__(self) -> None:
+    Args:
+        refused: why none of them is prepared.
+    """
+
+    def __init__(self, refused: str | None = None) -> None:
         self._passes: dict[str, PreparedPass] = {}
+        self._refused = refused
 
     def __getitem__(self, name: str) -> PreparedPass:
-        if name not in self._passes:
-            self._passes[name] = PreparedPass(name)
-        return self._passes[name]
+        return self._pass(name, 0)
 
     def at_once(self, name: str) -> PreparedPass:
         """Return a pass over many rows, whose plan is made in the first epoch that has it: to make it costs less than the epoch."""
+        return self._pass(name, _AT_ONCE)
+
+    def _pass(self, name: str, epochs: int) -> PreparedPass:
         if name not in self._passes:
-            self._passes[name] = PreparedPass(name, _AT_ONCE)
+            self._passes[name] = PreparedPass(name, epochs)
+            self._passes[name].refused = self._refused
         return self._passes[name]
 
 
