@@ -83,12 +83,30 @@ def test_an_epoch_that_failed_runs_again_with_its_version(spark: SparkSession, t
     tm.clear_memory(f"{tmp_path}/out")
 
 
+def map_columns(path: Path) -> None:
+    """Have the columns of a table map to other names in its files, as by a setting of readers of version 2, which have no features."""
+    log = path / "_delta_log" / f"{0:020}.json"
+    actions = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    for action in actions:
+        if "protocol" in action:
+            action["protocol"] = {"minReaderVersion": 2, "minWriterVersion": 5}
+        if "metaData" in action:
+            schema = json.loads(action["metaData"]["schemaString"])
+            for number, field in enumerate(schema["fields"], 1):
+                field["metadata"] = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": f"col-{number}"}
+            settings = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "2"}
+            action["metaData"] |= {"schemaString": json.dumps(schema), "configuration": settings}
+    log.write_text("\n".join(map(json.dumps, actions)), encoding="utf-8")
+
+
 @pytest.mark.spark
-@pytest.mark.parametrize("mistake", ["missing", "columns", "clash", "types", "declared"])
+@pytest.mark.parametrize("mistake", ["missing", "columns", "clash", "types", "declared", "mapped"])
 def test_what_only_the_table_says(spark: SparkSession, tmp_path: Path, mistake: str) -> None:
     path = tmp_path / "names"
     if mistake != "missing":
         write_deltalake(str(path), pa.table({"k": ["a"], "n": [1]}))
+    if mistake == "mapped":
+        map_columns(path)
     given = elements([row(1, "a")], schema=SCHEMA)
     table = tm.delta_table(str(path))
     made: dict[str, Callable[[], tuple[tm.Stream, str]]] = {
@@ -97,6 +115,7 @@ def test_what_only_the_table_says(spark: SparkSession, tmp_path: Path, mistake: 
         "clash": lambda: (given.lookup(table, on="k"), "both sides have a column 'n'"),
         "types": lambda: (given.select("n").lookup(table, on="n"), "compares 'n' of type INT with 'n' of type BIGINT"),
         "declared": lambda: (given.lookup(tm.delta_table(str(path), schema="k STRING, m INT"), on="k"), "column 'm' of table"),
+        "mapped": lambda: (given.select("k").lookup(table, on="k"), "needs columnMapping to be read.*Fix: write the table without"),
     }
     stream, message = made[mistake]()
     with pytest.raises(tm.TidemarkError, match=f"(?s){message}"):

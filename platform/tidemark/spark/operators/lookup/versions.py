@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -19,14 +19,12 @@ from tidemark.locations import Location
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.columns.schemas import no_rows, nullable
 from tidemark.spark.operators.lookup.databases import database_rows
+from tidemark.spark.sources.delta_tables.logged_versions import unreadable_features
 from tidemark.state.encoding.redaction import without_secrets
 from tidemark.state.store.store import JobStore, ListedFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-_READ_FEATURES: Final = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "typeWidening"})
-"""Features of a Delta table that need nothing of a reader of its files."""
 
 
 @dataclass(frozen=True)
@@ -91,10 +89,11 @@ class TableReader:
         return spark.read.schema(schema).option("basePath", root).parquet(*(f"{root}/{path}" for path in paths))
 
     def _require_readable(self, table: DeltaTable, paths: list[str]) -> None:
-        features = set(table.protocol().reader_features or ()) - _READ_FEATURES
-        if features:
-            raise self._error(f"needs {', '.join(sorted(features))} to be read", "write the table without these features")
-        partitions = table.metadata().partition_columns
+        metadata = table.metadata()
+        lacking = unreadable_features(table.protocol().reader_features or (), metadata.configuration)
+        if lacking:
+            raise self._error(f"needs {', '.join(lacking)} to be read", "write the table without these features")
+        partitions = metadata.partition_columns
         if any("://" in path for path in paths):
             raise self._error("has files outside its folder", "copy the table: a shallow clone has no files of its own")
         odd = next((path for path in paths if any(f"{name}=" not in unquote(path) for name in partitions)), None)
