@@ -124,7 +124,8 @@ def test_a_step_that_is_none_over_changelogs(what: str) -> None:
 
 def test_a_text_that_names_a_day_may_be_a_text() -> None:
     kept = changes().filter("zone = 'today' AND op IN ('now', 'x') AND concat(zone, 'tomorrow') <> ''")
-    assert kept.with_columns(day="if(zone = 'a', 'today', zone)", first="at >= 'epoch'").aggregate_all(n=tm.count())
+    found = kept.with_columns(day="if(zone = 'a', 'today', zone)", first="at >= 'epoch'").aggregate_all(n=tm.count())
+    assert found.uid("n").node.uid == "n"
 
 
 DECLARED: dict[str, tuple[Written, type[DefinitionError], str]] = {

@@ -61,7 +61,7 @@ def _becomes_time(literal: exp.Literal, is_time: Callable[[exp.Expr], bool]) -> 
 
     parent = literal.parent
     if isinstance(parent, exp.Predicate | exp.In | exp.Between | exp.Coalesce):
-        return any(is_time(part) for part in parent.iter_expressions() if part is not literal)
+        return any(map(is_time, parent.iter_expressions()))
     return isinstance(parent, exp.Cast | exp.TsOrDsToDate) or (parent is not None and function_name(parent) in _TO_TIME)
 
 
