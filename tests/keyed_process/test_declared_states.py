@@ -149,6 +149,17 @@ class Renamed:
     bound = LIMIT
 
 
+class Later:
+    pass
+
+
+def test_a_state_may_be_set_as_an_attribute_of_a_class() -> None:
+    Later.last = value_state("BIGINT", default=3)  # type: ignore[attr-defined]
+    assert list(declared_states(Later(), None, PLACE)) == ["last"]
+    with pytest.raises(DefinitionError, match="the state 'last' is read where there is no key"):
+        _ = Later().last  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize("function", [Under(), Under2(), Over()])
 def test_a_state_of_one_name_may_be_of_several_classes(function: object) -> None:
     assert list(declared_states(function, None, PLACE)) == ["limit"]

@@ -78,6 +78,19 @@ def test_wrong_calls_are_refused(function: Callable[..., None], message: str) ->
             assert message in str(failed["error"])
 
 
+def shows_half(element: Row, ctx: tm.ProcessContext) -> None:
+    del element, ctx
+    raise ValueError("no " + json.loads('"\\ud83d"'))
+
+
+def test_what_a_failed_call_says_can_be_written() -> None:
+    harness = OperatorHarness(KEYED.process(shows_half, returns="n BIGINT", on_error=FAILED).uid("p"))
+    harness.process({"k": "a", "t": 5, "ops": ""}, at=5)
+    harness.advance_watermark(10)
+    (failed,) = harness.side_output(FAILED)
+    assert str(failed["error"]).startswith("ValueError: no \\ud83d (at ")
+
+
 class Both:
     """A function of two inputs."""
 

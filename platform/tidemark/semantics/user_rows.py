@@ -144,4 +144,6 @@ def describe_failure(error: BaseException) -> str:
     """Return what a function raised, and the user's line."""
     what = error.what if isinstance(error, TidemarkError) else f"{type(error).__name__}: {error}"
     place = raised_at(error)
-    return what if place is None else f"{what} (at {place})"
+    shown = what if place is None else f"{what} (at {place})"
+    # It is written as a text, and may show one that cannot be.
+    return shown if is_text(shown) else shown.encode(errors="backslashreplace").decode()

@@ -102,6 +102,8 @@ def declared_states(function: object, state: object, place: str) -> dict[str, St
         name: value for each in reversed(type(function).__mro__) for name, value in vars(each).items() if isinstance(value, StateDescriptor)
     }
     for name, descriptor in found.items():
+        # One that was set as an attribute of the class later has no name yet.
+        descriptor.__set_name__(type(function), name)
         if descriptor.attribute != name:
             raise DefinitionError(
                 f"the states {descriptor.attribute!r} and {name!r} are one object, so that each would have the values of the other",
