@@ -13,6 +13,7 @@ import pytest
 import tidemark as tm
 from tests.group_aggregate.test_contents import run
 from tests.group_aggregate.worlds import World, alike, changelog, fold, grouped, some
+from tidemark.state.log.progress import EpochProgress
 from tidemark.testing import ManualClock
 
 if TYPE_CHECKING:
@@ -96,3 +97,26 @@ def test_expired_groups_begin_again_and_are_not_deleted(spark: SparkSession, tmp
     for name in made:
         assert _shown(f"{tmp_path}/{name}", ["k", "n", "most", "vs"]) == wanted, name
     assert expired[:4] == [0, 0, 1, 0]
+
+
+@pytest.mark.spark
+def test_a_lifetime_that_is_added_later_reaches_the_groups_that_are_there(spark: SparkSession, tmp_path: Path) -> None:
+    first = [[(_at(0), 1, "a", 5), (_at(0), 2, "b", 1)]]
+    later = [[(_at(5), 3, "b", 1)], [(_at(12), 4, "b", 1)], [(_at(16), 5, "c", 1)], [(_at(17), 6, "a", 6), (_at(17), 7, "b", 1)]]
+    clock, expired = ManualClock(1_800_000_000_000), dict[str, list[int]](event=[], processing=[])
+
+    def after(epoch: EpochProgress) -> None:
+        clock.advance(4_000)
+        for name, counts in expired.items():
+            counts.append(epoch.operators[name].keys_expired)
+
+    for epochs, ttl in ((first, {}), (first + later, {name: tm.state_ttl("10 seconds", domain=name) for name in expired})):
+        rows = tm.source("rows", tm.from_elements(epochs=epochs, schema=SCHEMA), watermarks=tm.ascending(timestamp="at"))
+        made = {name: rows.key_by("k").aggregate(ttl=ttl.get(name), n=tm.count(), vs=tm.collect_list("v")).uid(name) for name in expired}
+        outputs = {name: tm.memory(stream, f"{tmp_path}/{name}") for name, stream in made.items()}
+        job = tm.Job("grown", outputs=outputs, store=str(tmp_path / "store"))
+        tm.run(job, spark=spark, clock=clock, handle_signals=False, on_epoch=after)
+    for name in expired:
+        last = [row for row in _shown(f"{tmp_path}/{name}", ["k", "n", "vs"]) if row[0] == 4]
+        assert last == [(4, "insert", "a", 1, [6]), (4, "update", "b", 4, [1, 1, 1, 1])], name
+    assert expired == {"event": [0, 0, 0, 1, 0], "processing": [0, 0, 0, 0, 1]}

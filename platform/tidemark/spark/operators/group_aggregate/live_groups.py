@@ -48,7 +48,7 @@ def live_groups(layout: GroupLayout, schema: T.StructType, state: GroupState, ex
 
 
 def expired_at(ttl: StateTtl | None, context: OperatorContext, first: int) -> str:
-    """Return SQL of whether a group has expired before an epoch; ``first`` is the first watermark that there was."""
+    """Return SQL of whether a group has expired before an epoch; ``first`` is the first time that there was, as of ``effective_due``."""
     if ttl is None:
         return "false"
     clock = context.before.watermark if ttl.domain == "event" else context.processing_time

@@ -43,7 +43,7 @@ from tidemark.spark.operators.group_aggregate.lookups import NUMBER_BEFORE, ROW_
 from tidemark.spark.operators.group_aggregate.pass_counts import PassCounts
 from tidemark.spark.operators.group_aggregate.passes import GroupPasses
 from tidemark.spark.operators.group_aggregate.prepared_groups import PreparedGroups
-from tidemark.spark.operators.group_aggregate.state import AFTER_INPUT, BEFORE_INPUT, WHOLE, GroupState, written_dues
+from tidemark.spark.operators.group_aggregate.state import AFTER_INPUT, BEFORE_INPUT, WHOLE, GroupState, first_counter, written_dues
 from tidemark.spark.operators.group_aggregate.write_once import WriteOncePass, WrittenGroups, changes_most
 from tidemark.spark.operators.keyed.key_table import Counters
 from tidemark.spark.prepared.prepared_plan import PassRows
@@ -56,10 +56,9 @@ if TYPE_CHECKING:
 FEW_OF: Final = 8
 """Where an epoch changes fewer than one of so many stored groups, it costs less to find out which these are than to read all."""
 
-FIRST_WATERMARK: Final = "first_watermark"
 VALUES: Final = "values"
 KEPT: Final = "rows"
-"""Counters: the first watermark that there was, the numbers of counted values and of kept rows."""
+"""Counters: the numbers of counted values and of kept rows."""
 
 
 class GroupAggregateRuntime(OperatorRuntime):
@@ -124,7 +123,7 @@ class GroupAggregateEpoch(OperatorEpoch):
         counters = context.before.counters
         self._before = Counters.of(counters)
         self._counters = dataclasses.replace(self._before, clock=context.processing_time)
-        self._first = counters.get(FIRST_WATERMARK, MIN_WATERMARK)
+        self._first = counters.get(first_counter(runtime.node.ttl), MIN_WATERMARK)
         self._living = {name: counters.get(name, 0) for name in (VALUES, KEPT)}
         self._staged: list[StagedRows] = []
         self._passes: GroupPasses | None = None
@@ -292,8 +291,9 @@ class GroupAggregateEpoch(OperatorEpoch):
         due = self._before.timer
         if due <= clock and self._state().groups.files:
             due = self._expire(clock, BEFORE_INPUT)
-        if self._ports:
+        if self._ports or self._first == MIN_WATERMARK:
             due = min(due, clock + ttl.ms)
+        self._first = clock if self._first == MIN_WATERMARK else self._first
         self._counters = dataclasses.replace(self._counters, timer=due)
 
     def _expire_by_watermark(self, watermark: int) -> None:
@@ -396,5 +396,5 @@ class GroupAggregateEpoch(OperatorEpoch):
             staged.delete()
         self._staged = []
         living = self._living if self._counters.keys else dict.fromkeys(self._living, 0)
-        first = {} if self._first == MIN_WATERMARK else {FIRST_WATERMARK: self._first}
+        first = {} if self._first == MIN_WATERMARK else {first_counter(self.runtime.node.ttl): self._first}
         return self._tables.snapshot(self.watermark, {**self._counters.named(), **living, **first, **self._whole})

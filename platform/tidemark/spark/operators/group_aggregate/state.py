@@ -187,7 +187,7 @@ class GroupState:
         Args:
             ttl: of the operator.
             clock: the watermark, or the processing time.
-            first: the first watermark that there was.
+            first: the first time of its domain that there was.
             part: whether it comes before or after what input changed.
         """
         due = effective_due(ttl, first)
@@ -225,12 +225,21 @@ class GroupState:
         return partial(run_in_order, some) if some else None
 
 
+def first_counter(ttl: StateTtl | None) -> str:
+    """Return the counter that has the first time of a lifetime's domain, empty without a lifetime."""
+    return "" if ttl is None else {"event": "first_watermark", "processing": "first_clock"}[ttl.domain]
+
+
 def effective_due(ttl: StateTtl, first: int) -> str:
-    """Return SQL of when a group's state expires, null for never; ``first`` is the first watermark that there was."""
-    if ttl.domain == "processing":
-        return PROCESSING_DUE
+    """Return SQL of when a group's state expires, null for never; state without a time lives from the first one.
+
+    Args:
+        ttl: of the operator.
+        first: the first time of its domain that there was.
+    """
+    due = EVENT_DUE if ttl.domain == "event" else PROCESSING_DUE
     begun = "NULL" if first == MIN_WATERMARK else literal(min(first, MAX_WATERMARK - ttl.ms) + ttl.ms)
-    return f"if({EVENT_DUE} = {literal(MIN_WATERMARK)}, {begun}, {EVENT_DUE})"
+    return f"coalesce(nullif({due}, {literal(MIN_WATERMARK)}), CAST({begun} AS BIGINT))"
 
 
 def written_dues(ttl: StateTtl | None, clock: int) -> tuple[str, str]:
