@@ -110,7 +110,10 @@ def test_a_lifetime_that_is_added_later_reaches_the_groups_that_are_there(spark:
         for name, counts in expired.items():
             counts.append(epoch.operators[name].keys_expired)
 
-    for epochs, ttl in ((first, {}), (first + later, {name: tm.state_ttl("10 seconds", domain=name) for name in expired})):
+    for epochs, ttl in (
+        (first, {}),
+        (first + later, {name: tm.state_ttl("10 seconds", domain="event" if name == "event" else "processing") for name in expired}),
+    ):
         rows = tm.source("rows", tm.from_elements(epochs=epochs, schema=SCHEMA), watermarks=tm.ascending(timestamp="at"))
         made = {name: rows.key_by("k").aggregate(ttl=ttl.get(name), n=tm.count(), vs=tm.collect_list("v")).uid(name) for name in expired}
         outputs = {name: tm.memory(stream, f"{tmp_path}/{name}") for name, stream in made.items()}
