@@ -53,7 +53,7 @@ def test_a_plan_of_several_tasks_or_other_sources_is_refused(spark: SparkSession
 
 
 @pytest.mark.parametrize(
-    "condition", ["d >= to_date('today')", "d < ' Tomorrow'", "CAST(d AS TIMESTAMP) < CAST(concat('n', 'ow') AS TIMESTAMP)"]
+    "condition", ["d >= to_date('today')", "d < ' Tomorrow UTC'", "CAST(d AS TIMESTAMP) < CAST(concat('n', 'ow') AS TIMESTAMP)"]
 )
 def test_a_plan_that_has_the_day_on_which_it_was_made_is_refused(spark: SparkSession, tmp_path: Path, condition: str) -> None:
     pq.write_table(pa.table({"d": pa.array([0], pa.date32()), "text": ["today"]}), tmp_path / "1.parquet")

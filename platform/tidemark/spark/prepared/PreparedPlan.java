@@ -381,7 +381,8 @@ public final class PreparedPlan {
         return false;
       }
       Object text = child.eval(null);
-      return text != null && TIMES.contains(text.toString().trim().toLowerCase(Locale.ROOT));
+      // A time zone may follow.
+      return text != null && TIMES.contains(text.toString().trim().toLowerCase(Locale.ROOT).split("\\P{Alpha}", 2)[0]);
     }
 
     public Object applyOrElse(Object expression, scala.Function1 other) {
