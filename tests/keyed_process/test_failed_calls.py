@@ -51,6 +51,21 @@ def test_what_a_generator_does_at_its_end_is_undone() -> None:
     assert (harness.state(), harness.timers(), harness.side_output(SIDE)) == ([], [], [])
 
 
+def test_what_a_generator_without_a_key_emits_at_its_end_is_dropped() -> None:
+    def leaves(element: Row, ctx: tm.ProcessContext) -> Iterator[Any]:
+        try:
+            yield element["t"] if element["k"] == "a" else {"n": 2}
+        finally:
+            ctx.output(SIDE, {"n": element["t"]})
+
+    stream = read("rows").process(leaves, returns="n BIGINT", side_outputs={SIDE: "n BIGINT"}, on_error=FAILED)
+    harness = OperatorHarness(stream)
+    for time, key in enumerate("ab"):
+        harness.process({"k": key, "t": time, "ops": ""}, at=time)
+    assert harness.advance_watermark(10) == [{"n": 2}]
+    assert harness.side_output(SIDE) == [{"n": 1}]
+
+
 def emits_batch(element: Row, ctx: tm.ProcessContext) -> None:
     ctx.output(SIDE, pa.RecordBatch.from_pydict({"n": [element["t"]]}))
 

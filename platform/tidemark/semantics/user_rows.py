@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import date, datetime
 from decimal import Decimal
 from functools import partial
@@ -138,6 +139,13 @@ def one_row(returned: object, name: str) -> Row:
     if not isinstance(returned, Mapping):
         raise UserCodeError(f"{name} returned {returned!r}, not a row", fix="return a dict of column names and values")
     return own_row(returned)
+
+
+def end_call(returned: object) -> None:
+    """End a call that failed, whose generator may wait: what it does at its end is a part of the call, and an error there hides none."""
+    if type(returned) is GeneratorType:
+        with suppress(Exception):
+            returned.close()
 
 
 def describe_failure(error: BaseException) -> str:

@@ -9,7 +9,7 @@ from tidemark.errors import UserCodeError
 from tidemark.semantics.element_process.context import ElementContext
 from tidemark.semantics.keyed_process.broadcast_maps import NO_MAPS
 from tidemark.semantics.keyed_process.times import Now
-from tidemark.semantics.user_rows import Row, describe_failure, one_row, rows_of
+from tidemark.semantics.user_rows import Row, describe_failure, end_call, one_row, rows_of
 
 Method = Literal["process", "map", "flat_map", "filter"]
 """What a function is: ``process`` and ``flat_map`` return rows, ``map`` returns one, ``filter`` whether the element stays."""
@@ -71,16 +71,18 @@ class ElementCalls:
         """
         self._now.timestamp = time
         if not self._forgives:
-            return self._emitted(row)
+            return self._emitted(self._function(row, self.context), row)
+        returned = None
         try:
-            return list(self._emitted(row))
+            returned = self._function(row, self.context)
+            return list(self._emitted(returned, row))
         except Exception as error:  # noqa: BLE001  # whatever the user's function raises
+            end_call(returned)
             self.context.take_outputs()
             return Failure(describe_failure(error))
 
-    def _emitted(self, row: Row) -> Iterator[Emitted]:
+    def _emitted(self, returned: object, row: Row) -> Iterator[Emitted]:
         context = self.context
-        returned = self._function(row, context)
         for each in self._rows(returned, row):
             if context.pending_outputs:
                 yield from map(Emitted._make, context.take_outputs())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from types import GeneratorType
@@ -18,7 +17,7 @@ from tidemark.semantics.keyed_process.key_record import KeyRecord
 from tidemark.semantics.keyed_process.states import STATES, State, Undo, begin_lifetimes, drop_expired
 from tidemark.semantics.keyed_process.timers import KeyTimers
 from tidemark.semantics.keyed_process.times import EpochTimes, Now
-from tidemark.semantics.user_rows import MAX_ROWS, copied, describe_failure, name_of, own_row, parts_of, require_row
+from tidemark.semantics.user_rows import MAX_ROWS, copied, describe_failure, end_call, name_of, own_row, parts_of, require_row
 from tidemark.semantics.windows.windows import TimeDomain
 
 if TYPE_CHECKING:
@@ -223,10 +222,7 @@ class KeyWalk(ABC, Generic[E]):
             returned = call(self._context)
             return None, list(self._outputs(returned, name, time))
         except Exception as error:  # noqa: BLE001  # whatever the user's function raises
-            if type(returned) is GeneratorType:
-                # What it does at its end is undone, too.
-                with suppress(Exception):
-                    returned.close()
+            end_call(returned)
             while undo:
                 undo.pop()()
             self._context.take_outputs()
