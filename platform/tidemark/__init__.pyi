@@ -106,6 +106,8 @@ from .semantics.triggers.triggers import QuietTrigger as QuietTrigger
 from .semantics.triggers.triggers import Trigger as Trigger
 from .semantics.triggers.triggers import TriggerContext as TriggerContext
 from .semantics.triggers.triggers import TriggerResult as TriggerResult
+from .semantics.watermarks.watermarks import MAX_WATERMARK as MAX_WATERMARK
+from .semantics.watermarks.watermarks import MIN_WATERMARK as MIN_WATERMARK
 from .semantics.windows.windows import Window as Window
 from .spark.loop.late_publication import rewind as rewind
 from .spark.loop.run import RunResult as RunResult

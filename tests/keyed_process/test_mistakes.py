@@ -300,6 +300,20 @@ def test_a_generator_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "have it end" in caught.value.fix
 
 
+class EachMinute(Calls):
+    def on_timer(self, timestamp: int, ctx: tm.ProcessContext) -> None:
+        ctx.timer_service().register_event_time_timer(timestamp + 60_000)
+
+
+def test_a_timer_that_sets_itself_again_at_the_end_of_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidemark.semantics.keyed_process.walk.MAX_FIRINGS_AT_END", 1_000)
+    harness = OperatorHarness(processed(EachMinute(timer)))
+    harness.process({"k": "a", "at": 1, "v": 5}, at=1)
+    harness.advance_watermark(10_000_000)
+    with pytest.raises(UserCodeError, match=r"1,000 of these fired, and the next is at 70080005"):
+        harness.end_input()
+
+
 def test_a_key_cannot_be_changed() -> None:
     def change(_self: object, ctx: tm.ProcessContext) -> None:
         wrong(ctx.current_key)["k"] = "b"

@@ -11,6 +11,7 @@ from hypothesis import given
 
 from tests.keyed_process.programs import Interpreter, Program, programs
 from tests.keyed_process.reference import Fact, Reference
+import tidemark as tm
 from tidemark.errors import UserCodeError
 from tidemark.graph.operators.keyed_process.function import BoundFunction
 from tidemark.semantics.keyed_process import walk as walks
@@ -118,6 +119,39 @@ def test_a_timer_that_moves_on_may_fire_often(monkeypatch: pytest.MonkeyPatch) -
         yield {"at": at}
 
     assert len(emitted(Calls(process, later), watermark=1_000)) == 996
+
+
+@pytest.mark.parametrize("forgives", [False, True])
+def test_timers_that_set_others_at_the_end_of_input_end_with_an_error(*, forgives: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walks, "MAX_FIRINGS_AT_END", 50)
+
+    def process(_row: Row | None, ctx: ProcessContext) -> None:
+        for at in range(5, 65):
+            ctx.timer_service().register_event_time_timer(at)
+
+    def later(at: int, ctx: ProcessContext) -> None:
+        ctx.timer_service().register_event_time_timer(at + 60_000)
+
+    with pytest.raises(UserCodeError, match=r"timers of the key \{'k': 'x'\} set others at the end of input") as caught:
+        emitted(Calls(process, later), watermark=tm.MAX_WATERMARK, forgives=forgives)
+    # Those that were set before do not count: 60, and 50 more.
+    assert f"the next is at {5 + 50 + 60_000}" in caught.value.what
+    assert "ctx.current_watermark() < tm.MAX_WATERMARK" in caught.value.fix
+
+
+def test_timers_that_are_set_while_there_is_input_end_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walks, "MAX_FIRINGS_AT_END", 50)
+
+    def process(_row: Row | None, ctx: ProcessContext) -> None:
+        for at in range(5, 65):
+            ctx.timer_service().register_event_time_timer(at)
+
+    def later(at: int, ctx: ProcessContext) -> Iterator[Row]:
+        yield {"at": at}
+        if ctx.current_watermark() < tm.MAX_WATERMARK:
+            ctx.timer_service().register_event_time_timer(at + 60_000)
+
+    assert len(emitted(Calls(process, later), watermark=tm.MAX_WATERMARK)) == 60
 
 
 def test_so_may_timers_that_late_elements_set_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -26,6 +26,7 @@ from tidemark.semantics.triggers.trigger_scope import MergeScope, TriggerScope
 from tidemark.semantics.triggers.triggers import QuietTrigger, Trigger, TriggerContext, TriggerResult
 from tidemark.semantics.triggers.window_state import WindowState
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
+from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.semantics.windows.assigners import CountWindows, GlobalWindows, Session, Tumbling
 from tidemark.semantics.windows.windows import Window
 
@@ -184,6 +185,22 @@ def test_a_timer_that_is_set_anew_whenever_it_fires_is_an_error() -> None:
     with pytest.raises(UserCodeError, match=r"Forever sets its event-time timer at 3 again each time it fires.*Fix: set the next"):
         DueTimers(Forever(), WindowState(WINDOW, event={3}), CLOCK).fire()
     assert MAX_FIRINGS == 1_000
+
+
+def test_a_timer_that_sets_the_next_one_is_an_error_at_the_end_of_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidemark.semantics.triggers.trigger_calls.MAX_FIRINGS_AT_END", 50)
+
+    @dataclass(frozen=True)
+    class EachMinute(QuietTrigger):
+        def on_event_time(self, time: int, window: Window, context: TriggerContext) -> TriggerResult:  # noqa: ARG002
+            context.register_event_time_timer(time + 60_000)
+            return TriggerResult.FIRE
+
+    state = WindowState(WINDOW, event={3})
+    DueTimers(EachMinute(), state, replace(CLOCK, watermark=60_000_000)).fire()
+    assert state.event == {60_000_003}
+    with pytest.raises(UserCodeError, match=r"EachMinute sets timers at the end of input.*the next is at 63060003.*context.watermark <"):
+        DueTimers(EachMinute(), state, replace(CLOCK, watermark=MAX_WATERMARK)).fire()
 
 
 def test_timers_fire_event_time_first_in_order_of_time() -> None:

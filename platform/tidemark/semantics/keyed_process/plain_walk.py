@@ -61,7 +61,7 @@ class PlainWalk(ElementWalk):
         """Fire what is due at the end of the key's epoch."""
         now = self._now
         now.watermark = self.times.watermark
-        return self._fire_all(walked, {}) if self._timers.are_due(now) else None
+        return self._fire_all(walked, {}, 0, self._limit(walked)) if self._timers.are_due(now) else None
 
     def end_keys(self) -> None:
         """Have states and timers belong to no key again."""
@@ -82,7 +82,7 @@ class PlainWalk(ElementWalk):
             watermark = watermark if watermark > before else before  # noqa: FURB136
             now.watermark = watermark
             if (event and event[0][0] <= watermark) or (processing and processing[0][0] <= at):
-                more = self._fire_all(walked, {})
+                more = self._fire_all(walked, {}, 0, self._limit(walked))
                 if more is not None:
                     return partial(then, more, partial(self._process_all, elements, walked, (row, time)))
             self.row, now.timestamp = row, time
@@ -97,8 +97,15 @@ class PlainWalk(ElementWalk):
                 return partial(self._process_all, elements, walked)
         return None
 
-    def _fire_all(self, walked: Walked, latest: dict[TimeDomain, int], standing: int = 0) -> More | None:
-        """Fire timers that are due; ``latest`` are the times of those that fired by domain, ``standing`` how many did not move on."""
+    def _fire_all(self, walked: Walked, latest: dict[TimeDomain, int], standing: int, limit: float) -> More | None:
+        """Fire timers that are due.
+
+        Args:
+            walked: is added to.
+            latest: the times of those that fired, by domain.
+            standing: how many did not move on.
+            limit: how many firings of the task there may have been at the end.
+        """
         now, context, due, on_timer = self._now, self._context, self._timers.due, self.function.on_timer
         pending, emitted = self._pending, self.emitted
         while (found := due(now)) is not None:
@@ -108,6 +115,8 @@ class PlainWalk(ElementWalk):
             else:
                 standing = self._standing(standing, time)
             walked.fired += 1
+            if walked.fired > limit:
+                raise self._endless(time)
             self.timer, context.timer_name, context.time_domain, now.timestamp = time, name or None, domain, time
             returned = on_timer(time, context)
             if returned is not None:
@@ -115,12 +124,12 @@ class PlainWalk(ElementWalk):
                     enumerate(returned if type(returned) is GeneratorType else parts_of(returned, "on_timer")), "on_timer", time
                 )
                 if more is not None:
-                    return partial(then, partial(self._end_timer, more), partial(self._fire_all, walked, latest, standing))
+                    return partial(then, partial(self._end_timer, more), partial(self._fire_all, walked, latest, standing, limit))
             elif pending:
                 self._take_sides(time)
             self.timer = context.timer_name = context.time_domain = None
             if len(emitted) >= ROWS_HELD:
-                return partial(self._fire_all, walked, latest, standing)
+                return partial(self._fire_all, walked, latest, standing, limit)
         return None
 
     def _end_timer(self, more: More) -> More | None:

@@ -71,6 +71,10 @@ class KeyTimers:
         if found is not None:
             self._remove(domain, found)
 
+    def count(self) -> int:
+        """Return how many timers there are."""
+        return sum(map(len, self._timers.values()))
+
     def are_due(self, now: Now) -> bool:
         """Return whether there may be a timer that is due."""
         event, processing = self.event_queue, self.processing_queue

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
@@ -18,6 +19,7 @@ from tidemark.semantics.keyed_process.states import STATES, State, Undo, begin_l
 from tidemark.semantics.keyed_process.timers import KeyTimers
 from tidemark.semantics.keyed_process.times import EpochTimes, Now
 from tidemark.semantics.user_rows import MAX_ROWS, copied, describe_failure, end_call, name_of, own_row, parts_of, require_row
+from tidemark.semantics.watermarks.watermark_strategy import MAX_WATERMARK
 from tidemark.semantics.windows.windows import TimeDomain
 
 if TYPE_CHECKING:
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 
 MAX_FIRINGS: Final = 100_000
 """So many firings of a key between two elements may be of timers that are due no later than one that fired before."""
+
+MAX_FIRINGS_AT_END: Final = 1_000_000
+"""So many timers of a key that are set at the end of input may fire: each is due at once, so that one that sets itself again has no end."""
 
 Process = Callable[[Any, ProcessContext], "Iterable[Any] | None"]
 
@@ -173,7 +178,7 @@ class KeyWalk(ABC, Generic[E]):
 
     def _fire(self, walked: Walked) -> Iterator[Emitted]:
         undo, now, context, timers, on_timer = self._undo, self._now, self._context, self._timers, self.function.on_timer
-        pending, standing = self._pending, 0
+        pending, standing, limit = self._pending, 0, self._limit(walked)
         latest: dict[TimeDomain, int] = {}
         while (due := timers.due(now)) is not None:
             domain, (time, name) = due
@@ -183,6 +188,8 @@ class KeyWalk(ABC, Generic[E]):
             else:
                 standing = self._standing(standing, time)
             walked.fired += 1
+            if walked.fired > limit:
+                raise self._endless(time)
             self.timer, context.timer_name, context.time_domain, now.timestamp = time, name or None, domain, time
             if undo is None:
                 returned = on_timer(time, context)
@@ -194,11 +201,26 @@ class KeyWalk(ABC, Generic[E]):
                 yield from self._forgiving(partial(on_timer, time), None, time, walked)
             self.timer = context.timer_name = context.time_domain = None
 
+    def _limit(self, walked: Walked) -> float:
+        """Return how many firings there may have been when those that are due now are done; they end by themselves but at the end of input."""
+        if self._now.watermark < MAX_WATERMARK:
+            return inf
+        return walked.fired + self._timers.count() + MAX_FIRINGS_AT_END
+
+    def _endless(self, time: int) -> UserCodeError:
+        """Return the error of timers that go on after the end of input."""
+        self.timer, key = time, dict(self._context.current_key)
+        return UserCodeError(
+            f"timers of the key {key} set others at the end of input, where each is due at once: "
+            f"{MAX_FIRINGS_AT_END:,} of these fired, and the next is at {time}",
+            fix="set a timer in on_timer only while there is input: if ctx.current_watermark() < tm.MAX_WATERMARK",
+        )
+
     def _standing(self, before: int, time: int) -> int:
         """Count a firing that does not move on; refuse one too many."""
         if before < MAX_FIRINGS:
             return before + 1
-        key = dict(self._context.current_key)
+        self.timer, key = time, dict(self._context.current_key)
         raise UserCodeError(
             f"timers of the key {key} fired more than {MAX_FIRINGS:,} times between two elements, at {time} or before",
             fix="have on_timer set a later time than the one that it is called with",

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from math import inf
 from typing import Final
 
 from tidemark.errors import UserCodeError
 from tidemark.semantics.triggers.triggers import Trigger, TriggerResult, TriggerValue
 from tidemark.semantics.triggers.window_state import WindowState
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
+from tidemark.semantics.watermarks.watermark_strategy import MAX_WATERMARK
 from tidemark.semantics.windows.windows import TimeDomain, Window
+
+MAX_FIRINGS_AT_END: Final = 100_000
+"""So many timers of a window that its trigger sets at the end of input may fire, where each is due at once."""
 
 MAX_FIRINGS: Final = 1_000
 """How often one timer may fire in an epoch: with a trigger that sets it again each time the epoch would never end."""
@@ -81,12 +86,13 @@ class DueTimers:
         self._clock = clock
         self._context = StoredContext(state, clock, clock.watermark)
         self._fired: Counter[tuple[TimeDomain, int]] = Counter()
+        self._left = len(state.event) + len(state.processing) + MAX_FIRINGS_AT_END if clock.watermark >= MAX_WATERMARK else inf
 
     def fire(self) -> TriggerResult:
         """Fire until none is due; return the combined result.
 
         Raises:
-            UserCodeError: the trigger sets a timer again and again that has fired in this epoch, which would not end.
+            UserCodeError: the trigger sets timers again and again that have fired in this epoch, or at the end of input, which would not end.
         """
         result = TriggerResult.CONTINUE
         while True:
@@ -106,6 +112,13 @@ class DueTimers:
     def _take(self, domain: TimeDomain, time: int) -> None:
         timers = self._state.event if domain == "event" else self._state.processing
         timers.discard(time)
+        self._left -= 1
+        if self._left < 0:
+            raise UserCodeError(
+                f"{self._trigger.describe()} sets timers at the end of input, where each is due at once: {MAX_FIRINGS_AT_END:,} of "
+                f"these fired, and the next is at {time}",
+                fix="set a timer only while there is input: if context.watermark < tm.MAX_WATERMARK",
+            )
         self._fired[domain, time] += 1
         if self._fired[domain, time] > MAX_FIRINGS:
             raise UserCodeError(
