@@ -66,6 +66,15 @@ class OddDefault:
     n: int = "none"  # type: ignore[assignment]
 
 
+def method(name: str) -> object:
+    """Return a function that has another method, too."""
+
+    def called_by_nothing(self: object, given: object, ctx: object) -> None:
+        """Take as many arguments as the method that is meant."""
+
+    return type("Has", (Nothing,), {name: called_by_nothing})()
+
+
 def wrong(value: object) -> Any:
     """Pass for any type, as a caller without a type checker would."""
     return value
@@ -151,6 +160,21 @@ DEFINITIONS: dict[str, tuple[Callable[[], object], str, str]] = {
         lambda: checked(KEYED.connect(READ.key_by("v")).process(Pairs(), returns=ROWS).uid("told")),
         "BIGINT",
         "CAST",
+    ),
+    "Flink's name of a timer's method": (
+        lambda: checked(processed(method("onTimer"))),
+        "whose method 'onTimer' is called by nothing",
+        "name it on_timer(self, timestamp, ctx)",
+    ),
+    "a method of connected streams": (
+        lambda: checked(processed(method("process1"))),
+        "whose method 'process1' is called by nothing",
+        "connect two streams",
+    ),
+    "Flink's name of a method of two": (
+        lambda: KEYED.connect(KEYED).process(method("processElement2"), returns=ROWS),
+        "whose method 'processElement2' is called by nothing",
+        "name it process2(self, element, ctx)",
     ),
     "one method for two inputs": (
         lambda: KEYED.connect(KEYED).process(Nothing(), returns=ROWS),
@@ -274,6 +298,24 @@ CALLS: dict[str, tuple[object, str, str]] = {
     "a value of no type": (of(lambda *_: [{"v": object()}]), "(object) as 'v', which does not fit BIGINT", "types in returns"),
     "an unknown broadcast map": (of(lambda _, ctx: ctx.broadcast["nope"]), "there is no broadcast map 'nope'", "no broadcast stream"),
     "a changed broadcast map": (of(lambda _, ctx: ctx.broadcast.update(a={})), "which it can only read", "through the broadcast stream"),
+    "a tag behind its row": (
+        of(lambda _, ctx: ctx.output({"v": 1}, TAG)),
+        "the side output is {'v': 1}, not a tag",
+        "ctx.output(tag, row)",
+    ),
+    "Flink's name of the key": (of(lambda _, ctx: ctx.getCurrentKey()), "the context has no 'getCurrentKey'", "write ctx.current_key"),
+    "Flink's name of the watermark": (
+        of(lambda _, ctx: ctx.timer_service().currentWatermark()),
+        "the timer service has no 'currentWatermark'",
+        "write ctx.timer_service().current_watermark()",
+    ),
+    "Flink's name of a timer": (
+        of(lambda _, ctx: ctx.timer_service().registerEventTimeTimer(5)),
+        "the timer service has no 'registerEventTimeTimer'",
+        "write ctx.timer_service().register_event_time_timer()",
+    ),
+    "get of a value": (of(lambda me, _: me.last.get()), "the state 'last' has no 'get'", "write last.value()"),
+    "entries of a map": (of(lambda me, _: me.seen.entries()), "the state 'seen' has no 'entries'", "write seen.items()"),
     "an unknown state": (of(lambda _, ctx: ctx.state.nope.value()), "there is no state 'nope'", "there are: last, seen"),
 }
 
@@ -312,6 +354,33 @@ def test_a_timer_that_sets_itself_again_at_the_end_of_input(monkeypatch: pytest.
     harness.advance_watermark(10_000_000)
     with pytest.raises(UserCodeError, match=r"1,000 of these fired, and the next is at 70080005"):
         harness.end_input()
+
+
+class ByAnotherName(Calls):
+    def process(self, element: Row, ctx: tm.ProcessContext) -> Any:
+        return self.onTimer(element, ctx)
+
+    def onTimer(self, element: Row, ctx: tm.ProcessContext) -> Any:  # noqa: N802  # as in Flink
+        """Return nothing."""
+
+
+def test_a_method_that_the_function_calls_itself_may_have_any_name() -> None:
+    checked(processed(ByAnotherName(lambda *_: None)))
+
+
+def test_a_timer_in_seconds_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    def soon(_self: object, ctx: tm.ProcessContext) -> None:
+        ctx.timer_service().register_event_time_timer(ctx.timestamp // 1000 + 60)
+
+    harness = OperatorHarness(processed(of(soon)))
+    for at in (1_736_153_400_000, 1_736_153_401_000):
+        harness.process({"k": "a", "at": at, "v": 5}, at=at)
+    with caplog.at_level("WARNING", "tidemark"), pytest.raises(UserCodeError, match="has no on_timer"):
+        harness.advance_watermark(1_736_153_402_000)
+    assert caplog.messages == [
+        "a timer is set at 1736153460, which is 1970-01-21T02:15:53.460Z, by a call of 2025-01-06T08:50:00.000Z: "
+        "times are milliseconds, and this looks like seconds"
+    ]
 
 
 def test_a_key_cannot_be_changed() -> None:

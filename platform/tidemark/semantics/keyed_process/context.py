@@ -10,6 +10,7 @@ from tidemark.errors import UserCodeError
 from tidemark.semantics.keyed_process.broadcast_maps import NO_MAPS
 from tidemark.semantics.keyed_process.timers import KeyTimers
 from tidemark.semantics.keyed_process.times import Now
+from tidemark.semantics.user_mistakes import near_name, warn_of_unit
 from tidemark.semantics.user_rows import is_text, own_row
 from tidemark.semantics.windows.windows import TimeDomain
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _BOUND = 1 << 63
+_EARLIEST, _LATEST = 10_000_000_000, 100_000_000_000_000
+"""Most timers are between these, and of times outside it is asked whether they are in another unit."""
 
 Row = Mapping[str, object]
 
@@ -26,7 +29,13 @@ class TimerService:
 
     def __init__(self, now: Now) -> None:
         self._now = now
+        self._has_warned = False
         self.timers: KeyTimers | None = None
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            raise _unknown(self, name, "the timer service", "ctx.timer_service().")
 
     def current_watermark(self) -> int:
         """Return the watermark of the operator at this element or timer."""
@@ -39,14 +48,15 @@ class TimerService:
     def register_event_time_timer(self, time: int, name: str | None = None) -> None:
         """Have ``on_timer`` called when the watermark reaches a time. A timer with a name replaces an earlier one of this name."""
         timers = self.timers or self._of_key
-        if name is None and type(time) is int and -_BOUND <= time < _BOUND:
+        if name is None and type(time) is int and _EARLIEST <= time < _LATEST:
             timers.register_event_time(time)
         else:
-            timers.register("event", _time(time), None if name is None else _name(name))
+            timers.register("event", self._checked(time, self._now.timestamp), None if name is None else _name(name))
 
     def register_processing_time_timer(self, time: int, name: str | None = None) -> None:
         """Have ``on_timer`` called in the first epoch whose processing time is a time or later; names as for event time."""
-        (self.timers or self._of_key).register("processing", _time(time), None if name is None else _name(name))
+        at = self._checked(time, self._now.processing_time)
+        (self.timers or self._of_key).register("processing", at, None if name is None else _name(name))
 
     def delete_event_time_timer(self, time: int | None = None, *, name: str | None = None) -> None:
         """Delete the timer at a time, or the one with a name, if there is one."""
@@ -55,6 +65,13 @@ class TimerService:
     def delete_processing_time_timer(self, time: int | None = None, *, name: str | None = None) -> None:
         """Delete the timer at a time, or the one with a name, if there is one."""
         self._of_key.delete("processing", *_which(time, name))
+
+    def _checked(self, time: object, now: int) -> int:
+        """Return a timer's time; the first one of a task that seems to be in another unit than milliseconds is logged."""
+        found = _time(time)
+        if not _EARLIEST <= found < _LATEST and not self._has_warned:
+            self._has_warned = warn_of_unit(found, now)
+        return found
 
     @property
     def _of_key(self) -> KeyTimers:
@@ -98,7 +115,7 @@ class ProcessContext:
                     f"the context has no {name!r}: states are declared, not asked for",
                     fix="declare it as an attribute of the class, such as: last = tm.value_state('DOUBLE'), and call self.last.value()",
                 )
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            raise _unknown(self, name, "the context", "ctx.")
 
     @property
     def timestamp(self) -> int:
@@ -136,6 +153,8 @@ class ProcessContext:
             UserCodeError: the operator has no such side output.
         """
         name = getattr(tag, "name", tag)
+        if not isinstance(name, str):
+            raise UserCodeError(f"the side output is {tag!r}, not a tag", fix="give the tag first, and then the row: ctx.output(tag, row)")
         if name not in self._tags:
             known = ", ".join(sorted(self._tags)) or "none"
             raise UserCodeError(
@@ -163,6 +182,16 @@ class ProcessContext:
         taken = self._outputs.copy()
         self._outputs.clear()
         return taken
+
+
+def _unknown(owner: object, name: str, what: str, shown: str) -> Exception:
+    """Return the error of a name that an object of a call does not have."""
+    known = [each for each in dir(type(owner)) if not each.startswith("_")]
+    near = None if name.startswith("_") else near_name(name, known)
+    if near is None:
+        return AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}")
+    call = "()" if callable(getattr(type(owner), near)) else ""
+    return UserCodeError(f"{what} has no {name!r}", fix=f"write {shown}{near}{call}")
 
 
 def _time(time: object) -> int:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tidemark.errors import UserCodeError
 from tidemark.semantics.keyed_process.declarations import Aggregation, StateDeclaration, StateTtl
 from tidemark.semantics.keyed_process.key_record import Entry, KeyRecord, Stored, entries_of
 from tidemark.semantics.keyed_process.times import EpochTimes, Now
+from tidemark.semantics.user_mistakes import bare
 from tidemark.semantics.user_rows import copied
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 
@@ -43,6 +44,16 @@ class State:
 
     _read = "get()"
     """The call that reads it, for errors."""
+    _words: Mapping[str, str] = {}
+    """What to call instead of names that users of Python and Flink write, in lower case without underscores."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            near = None if name.startswith("_") else self._words.get(bare(name))
+            if near is None:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            raise UserCodeError(f"the state {self._name!r} has no {name!r}", fix=f"write {self._name}.{near}")
 
     def __init__(self, declared: StateDeclaration, now: Now, undo: Undo | None) -> None:
         self._declared = declared
@@ -119,6 +130,7 @@ class ValueState(State):
     """One value per key."""
 
     _read = "value()"
+    _words = {"get": "value()", "read": "value()", **dict.fromkeys(("set", "put", "add", "write", "setvalue"), "update(value)")}
 
     def value(self) -> Any:  # noqa: ANN401  # of the declared type
         """Return the value; the declared default where there is none."""
@@ -139,6 +151,12 @@ class ValueState(State):
 
 class ListState(State):
     """Any number of values per key, in the order in which they were added."""
+
+    _words = {
+        **dict.fromkeys(("append", "put"), "add(value)"),
+        **dict.fromkeys(("extend", "addall"), "add_all(values)"),
+        **dict.fromkeys(("value", "values", "read"), "get()"),
+    }
 
     def get(self) -> list[Any]:
         """Return the values."""
@@ -171,6 +189,14 @@ class MapState(State):
     """Values by key of the map, per key of the stream."""
 
     _read = "get(key)"
+    _words = {
+        **dict.fromkeys(("set", "add"), "put(key, value)"),
+        **dict.fromkeys(("update", "putall"), "put_all(values)"),
+        **dict.fromkeys(("pop", "delete"), "remove(key)"),
+        **dict.fromkeys(("entries", "iterator", "value"), "items()"),
+        **dict.fromkeys(("has", "containskey"), "contains(key)"),
+        "isempty": "is_empty()",
+    }
 
     def get(self, key: object) -> Any:  # noqa: ANN401  # of the declared type
         """Return the value of a key, None where there is none."""
@@ -271,6 +297,8 @@ class MapState(State):
 
 class AggregatingState(State):
     """The aggregate of all values that were added, per key. A reducing state is one whose function takes and returns a value."""
+
+    _words = {**dict.fromkeys(("value", "read", "result"), "get()"), **dict.fromkeys(("update", "put", "append"), "add(value)")}
 
     def get(self) -> Any:  # noqa: ANN401  # of the declared type
         """Return the result so far, None before the first value."""

@@ -10,6 +10,7 @@ from tidemark.graph.model.schema import Schema
 from tidemark.graph.operators.emitting import check_emitted
 from tidemark.graph.operators.keyed_process.node import PROCESS_BATCH, KeyedProcessNode
 from tidemark.graph.operators.keys import named_as_key
+from tidemark.semantics.user_mistakes import bare
 
 _FIX = "give it process(self, element, ctx), or pass a function of the element and the context"
 
@@ -27,6 +28,7 @@ def check_process(node: KeyedProcessNode, given: Schema | None) -> None:
 
 
 def _check_function(node: KeyedProcessNode) -> None:
+    _check_names(node)
     function = node.function
     both = [name for name in ("process", PROCESS_BATCH) if callable(getattr(function, name, None))]
     if len(both) > 1 and node.by_batch:
@@ -51,6 +53,30 @@ def _check_function(node: KeyedProcessNode) -> None:
         if callable(method):
             arguments = {"on_timer": "self, timestamp, ctx", "open": "self, ctx", "close": "self"}[name]
             _check_method(node, method, name, count, f"write def {name}({arguments})")
+
+
+def _check_names(node: KeyedProcessNode) -> None:
+    """Check that no method has a name of Flink's, or one of a function with more inputs, by which nothing calls it."""
+    kind = type(node.function)
+    methods = {name: method for name in dir(kind) if not name.startswith("_") and callable(method := getattr(kind, name))}
+    meant = {"ontimer": "on_timer", "processelement": node.methods[0], "processbatch": PROCESS_BATCH}
+    meant |= {f"{verb}{number}": f"process{number}" for verb in ("process", "processelement", "flatmap") for number in (1, 2)}
+    known = {*node.methods, "on_timer", "open", "close"}
+    used = {name for method in methods.values() for name in getattr(getattr(method, "__code__", None), "co_names", ())}
+    for name in sorted(methods.keys() - known - used):
+        instead = meant.get(bare(name))
+        if instead is None or instead in methods.keys() & known:
+            continue
+        first = {"on_timer": "timestamp", PROCESS_BATCH: "elements"}.get(instead, "element")
+        connected = instead in {"process1", "process2"} and instead not in node.methods
+        raise DefinitionError(
+            f"process is given {kind.__name__}, whose method {name!r} is called by nothing",
+            fix="connect two streams: .connect(other.key_by(...)).process(...); or leave it out"
+            if connected
+            else f"name it {instead}(self, {first}, ctx)",
+            uid=node.uid,
+            place=node.place,
+        )
 
 
 def _check_state_names(node: KeyedProcessNode) -> None:

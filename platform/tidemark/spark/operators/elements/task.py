@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tidemark.errors import TidemarkError, UserCodeError
 from tidemark.graph.expressions.expression_text import shortened
 from tidemark.semantics.user_lines import raised_at, source_of
+from tidemark.semantics.user_mistakes import fix_of
 from tidemark.semantics.user_rows import Row
 from tidemark.spark.operators.keyed.key_state import one_line
 from tidemark.spark.operators.keyed.rows import dicts_of, not_utf8, python_values
@@ -51,7 +52,8 @@ def failed_call(name: str, error: BaseException, row: Row, *, uid: str, more: st
     shown = f"{more}{f' in `{line}`' if line else ''}, {Origin(row)}"
     if isinstance(error, TidemarkError):
         return UserCodeError(f"{name}: {one_line(error.what)}{shown}", fix=error.fix, uid=uid, place=place)
-    return UserCodeError(f"{name} raised {type(error).__name__}: {one_line(str(error))}{shown}", fix=_ASIDE, uid=uid, place=place)
+    fix = fix_of(error, line, row) or _ASIDE
+    return UserCodeError(f"{name} raised {type(error).__name__}: {one_line(str(error))}{shown}", fix=fix, uid=uid, place=place)
 
 
 @contextmanager

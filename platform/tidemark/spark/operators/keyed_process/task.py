@@ -21,6 +21,7 @@ from tidemark.semantics.keyed_process.plain_walk import PlainWalk
 from tidemark.semantics.keyed_process.times import EpochTimes
 from tidemark.semantics.keyed_process.walk import ElementWalk, Emitted, Failed, Output, OutputBatch, Walked
 from tidemark.semantics.user_lines import raised_at, source_of
+from tidemark.semantics.user_mistakes import fix_of
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.spark.operators.keyed.columns import OUTPUT
 from tidemark.spark.operators.keyed.key_state import EMPTY_VERSION, Version, one_line, origin_of
@@ -237,7 +238,10 @@ class _OpenFunction(KeyFunction):
         if isinstance(error, TidemarkError):
             return UserCodeError(f"{name}: {one_line(error.what)}{shown}, {about}", fix=error.fix, place=place)
         what = f"{name} raised {type(error).__name__}: {one_line(str(error))}{shown}, {about}"
-        return UserCodeError(what, fix="correct the function, or take such elements aside: on_error=tm.OutputTag('failed')", place=place)
+        fix = fix_of(error, line, row if timer is None else None)
+        return UserCodeError(
+            what, fix=fix or "correct the function, or take such elements aside: on_error=tm.OutputTag('failed')", place=place
+        )
 
     def end(self, out: OutputBuffer, place: Place) -> None:
         """Add the numbers of the task."""

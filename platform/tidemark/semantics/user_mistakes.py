@@ -1,0 +1,97 @@
+"""What to write instead, for mistakes in a user's function that Python's own errors do not explain."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from tidemark.clock import format_ms
+
+logger = logging.getLogger("tidemark")
+
+_OTHER_UNITS: Final = (("seconds", 1e-3), ("microseconds", 1e3), ("nanoseconds", 1e6))
+_CALLED: Final = {"timestamp": "ctx.timestamp", "current_key": "ctx.current_key", "timer_name": "ctx.timer_name"}
+"""What contexts have as attributes, which Flink's have as methods."""
+
+
+def fix_of(error: BaseException, line: str, row: Mapping[str, Any] | None) -> str | None:
+    """Return what to write instead of a line that raised an error; None where only its author knows.
+
+    Args:
+        error: an exception of Python's.
+        line: of the function's source, empty where that is not known.
+        row: the element, None for a timer.
+
+    >>> fix_of(KeyError("kart"), "element['kart']", {"cart": 7})
+    "there is no column 'kart'; did you mean 'cart'? The element has: cart"
+    """
+    if isinstance(error, KeyError) and error.args and row is not None:
+        return _column(error.args[0], line, row)
+    if isinstance(error, AttributeError) and isinstance(error.obj, dict):
+        return f"an element is a dict: write element[{error.name!r}]" if row is not None and error.name in row else None
+    if isinstance(error, TypeError):
+        return _called(str(error), line) or _of_none(str(error), line)
+    return None
+
+
+def near_name(name: str, known: Iterable[str]) -> str | None:
+    """Return the name that was meant: the same in another spelling, as ``getCurrentKey`` for ``current_key``, or the nearest one.
+
+    >>> near_name("getCurrentKey", ["current_key", "timestamp"]), near_name("timestmp", ["timestamp"]), near_name("x", ["timestamp"])
+    ('current_key', 'timestamp', None)
+    """
+    by_bare = {bare(each): each for each in known}
+    wanted = bare(name)
+    found = by_bare.get(wanted) or by_bare.get(wanted.removeprefix("get"))
+    if found is None:
+        near = difflib.get_close_matches(wanted, by_bare, n=1, cutoff=0.7)
+        found = by_bare[near[0]] if near else None
+    return found
+
+
+def bare(name: str) -> str:
+    """Return a name without what spellings differ in."""
+    return name.lower().replace("_", "")
+
+
+def warn_of_unit(time: int, now: int) -> bool:
+    """Warn of a timer whose time seems to be in another unit than milliseconds, given the time of the call; return whether it is one.
+
+    >>> warn_of_unit(1_736_153_400_000, 1_736_153_300_000)
+    False
+    """
+    for unit, factor in _OTHER_UNITS:
+        if now > 0 and 0.9 < time / (now * factor) < 1.1:
+            logger.warning(
+                "a timer is set at %d, which is %s, by a call of %s: times are milliseconds, and this looks like %s",
+                time,
+                format_ms(time),
+                format_ms(now),
+                unit,
+            )
+            return True
+    return False
+
+
+def _column(name: object, line: str, row: Mapping[str, Any]) -> str | None:
+    # Other keys than those of the element are the function's own.
+    if not isinstance(name, str) or name in row or (line and name not in line):
+        return None
+    near = near_name(name, row)
+    meant = f"; did you mean {near!r}?" if near else "."
+    return f"there is no column {name!r}{meant} The element has: {', '.join(row)}"
+
+
+def _called(text: str, line: str) -> str | None:
+    if not text.endswith("object is not callable"):
+        return None
+    name = next((name for name in _CALLED if f".{name}(" in line), None)
+    return None if name is None else f"write {_CALLED[name]}, without ()"
+
+
+def _of_none(text: str, line: str) -> str | None:
+    if "'NoneType'" not in text or ".value()" not in line:
+        return None
+    return "value() is None before the first update(): declare a default, tm.value_state('BIGINT', default=0), or ask whether it is None"
