@@ -66,13 +66,13 @@ class OddDefault:
     n: int = "none"  # type: ignore[assignment]
 
 
-def method(name: str) -> object:
-    """Return a function that has another method, too."""
+def method(name: str, base: type = Nothing) -> object:
+    """Return a function that has another method."""
 
     def called_by_nothing(self: object, given: object, ctx: object) -> None:
         """Take as many arguments as the method that is meant."""
 
-    return type("Has", (Nothing,), {name: called_by_nothing})()
+    return type("Has", (base,), {name: called_by_nothing})()
 
 
 def wrong(value: object) -> Any:
@@ -167,7 +167,7 @@ DEFINITIONS: dict[str, tuple[Callable[[], object], str, str]] = {
         "name it on_timer(self, timestamp, ctx)",
     ),
     "a method of connected streams": (
-        lambda: checked(processed(method("process1"))),
+        lambda: checked(processed(method("process1", object))),
         "whose method 'process1' is called by nothing",
         "connect two streams",
     ),
@@ -377,10 +377,9 @@ def test_a_timer_in_seconds_is_logged_once(caplog: pytest.LogCaptureFixture) -> 
         harness.process({"k": "a", "at": at, "v": 5}, at=at)
     with caplog.at_level("WARNING", "tidemark"), pytest.raises(UserCodeError, match="has no on_timer"):
         harness.advance_watermark(1_736_153_402_000)
-    assert caplog.messages == [
-        "a timer is set at 1736153460, which is 1970-01-21T02:15:53.460Z, by a call of 2025-01-06T08:50:00.000Z: "
-        "times are milliseconds, and this looks like seconds"
-    ]
+    (message,) = caplog.messages
+    assert "at 1736153460, which is 1970-01-21T02:15:53.460Z, by a call of 2025-01-06T08:50:00.000Z" in message
+    assert "looks like seconds" in message
 
 
 def test_a_key_cannot_be_changed() -> None:

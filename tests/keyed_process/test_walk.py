@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+import tidemark as tm
 from tests.keyed_process.programs import Interpreter, Program, programs
 from tests.keyed_process.reference import Fact, Reference
-import tidemark as tm
 from tidemark.errors import UserCodeError
 from tidemark.graph.operators.keyed_process.function import BoundFunction
 from tidemark.semantics.keyed_process import walk as walks

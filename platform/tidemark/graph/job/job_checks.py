@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tidemark.errors import DefinitionError
 from tidemark.graph.checks.function_names import check_declared, check_functions
 from tidemark.graph.checks.side_outputs import tags_of
+from tidemark.graph.job.folder_checks import check_folders
 from tidemark.graph.model.connector_spec import ConnectorSpec
 from tidemark.graph.model.nodes import (
     ConsoleSpec,
@@ -39,6 +40,7 @@ def check_job(job: Job, place: str) -> None:
     _check_settings(job, place)
     _check_outputs(job, place)
     _check_sources(job)
+    check_folders(job, place)
     _check_uids(job.nodes)
     _check_tags(job.nodes)
     check_functions(job.nodes, job.functions)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from tidemark.errors import UserCodeError
 from tidemark.semantics.keyed_process.declarations import Aggregation, StateDeclaration, StateTtl
@@ -44,7 +44,7 @@ class State:
 
     _read = "get()"
     """The call that reads it, for errors."""
-    _words: Mapping[str, str] = {}
+    _words: ClassVar[Mapping[str, str]] = {}
     """What to call instead of names that users of Python and Flink write, in lower case without underscores."""
 
     if not TYPE_CHECKING:
@@ -130,7 +130,11 @@ class ValueState(State):
     """One value per key."""
 
     _read = "value()"
-    _words = {"get": "value()", "read": "value()", **dict.fromkeys(("set", "put", "add", "write", "setvalue"), "update(value)")}
+    _words: ClassVar[Mapping[str, str]] = {
+        "get": "value()",
+        "read": "value()",
+        **dict.fromkeys(("set", "put", "add", "write", "setvalue"), "update(value)"),
+    }
 
     def value(self) -> Any:  # noqa: ANN401  # of the declared type
         """Return the value; the declared default where there is none."""
@@ -152,7 +156,7 @@ class ValueState(State):
 class ListState(State):
     """Any number of values per key, in the order in which they were added."""
 
-    _words = {
+    _words: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("append", "put"), "add(value)"),
         **dict.fromkeys(("extend", "addall"), "add_all(values)"),
         **dict.fromkeys(("value", "values", "read"), "get()"),
@@ -189,7 +193,7 @@ class MapState(State):
     """Values by key of the map, per key of the stream."""
 
     _read = "get(key)"
-    _words = {
+    _words: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("set", "add"), "put(key, value)"),
         **dict.fromkeys(("update", "putall"), "put_all(values)"),
         **dict.fromkeys(("pop", "delete"), "remove(key)"),
@@ -298,7 +302,10 @@ class MapState(State):
 class AggregatingState(State):
     """The aggregate of all values that were added, per key. A reducing state is one whose function takes and returns a value."""
 
-    _words = {**dict.fromkeys(("value", "read", "result"), "get()"), **dict.fromkeys(("update", "put", "append"), "add(value)")}
+    _words: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("value", "read", "result"), "get()"),
+        **dict.fromkeys(("update", "put", "append"), "add(value)"),
+    }
 
     def get(self) -> Any:  # noqa: ANN401  # of the declared type
         """Return the result so far, None before the first value."""

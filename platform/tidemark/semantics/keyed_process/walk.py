@@ -202,7 +202,7 @@ class KeyWalk(ABC, Generic[E]):
             self.timer = context.timer_name = context.time_domain = None
 
     def _limit(self, walked: Walked) -> float:
-        """Return how many firings there may have been when those that are due now are done; they end by themselves but at the end of input."""
+        """Return how many timers of the task may have fired when those that are due now have; but at the end of input any number."""
         if self._now.watermark < MAX_WATERMARK:
             return inf
         return walked.fired + self._timers.count() + MAX_FIRINGS_AT_END

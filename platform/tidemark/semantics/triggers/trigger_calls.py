@@ -92,7 +92,7 @@ class DueTimers:
         """Fire until none is due; return the combined result.
 
         Raises:
-            UserCodeError: the trigger sets timers again and again that have fired in this epoch, or at the end of input, which would not end.
+            UserCodeError: the trigger sets a timer again and again that has fired in this epoch, or others at the end of input.
         """
         result = TriggerResult.CONTINUE
         while True:

@@ -65,10 +65,11 @@ def _check_names(node: KeyedProcessNode) -> None:
     used = {name for method in methods.values() for name in getattr(getattr(method, "__code__", None), "co_names", ())}
     for name in sorted(methods.keys() - known - used):
         instead = meant.get(bare(name))
-        if instead is None or instead in methods.keys() & known:
+        connected = instead in {"process1", "process2"} and instead not in node.methods
+        # A class may be made for both, one stream and two.
+        if instead is None or instead in methods.keys() & known or (connected and methods.keys() >= {*node.methods}):
             continue
         first = {"on_timer": "timestamp", PROCESS_BATCH: "elements"}.get(instead, "element")
-        connected = instead in {"process1", "process2"} and instead not in node.methods
         raise DefinitionError(
             f"process is given {kind.__name__}, whose method {name!r} is called by nothing",
             fix="connect two streams: .connect(other.key_by(...)).process(...); or leave it out"

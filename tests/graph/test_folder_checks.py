@@ -1,0 +1,51 @@
+"""Folders of a job that lie within one another."""
+
+from __future__ import annotations
+
+import pytest
+
+import tidemark as tm
+from tidemark.errors import DefinitionError
+
+
+def job(source: str, *outputs: str, store: str | None = None, options: dict[str, str] | None = None) -> tm.Job:
+    files = tm.files(source, format="json", schema="k STRING, t BIGINT", options=options)
+    stream = tm.source("rides", files, watermarks=tm.ascending(timestamp="t"))
+    sinks = {f"o{number}": tm.delta(stream.filter(f"t > {number}"), path) for number, path in enumerate(outputs)}
+    return tm.Job("j", outputs=sinks, store=store)
+
+
+@pytest.mark.parametrize(
+    ("source", "outputs", "store", "what"),
+    [
+        ("/d/in", ["/d/in"], None, "output 'o0', /d/in, is that of source 'rides', which would read"),
+        ("/d/in", ["/d/in/x/y"], None, "output 'o0', /d/in/x/y, is within that of source 'rides', /d/in, which would read"),
+        ("/d/in", ["/d"], None, "source 'rides', /d/in, is within that of output 'o0', /d, which would delete"),
+        ("/d/in", ["/d/o", "/d/o/b"], None, "output 'o1', /d/o/b, is within that of output 'o0'"),
+        ("/d/in", ["/d/o"], "/d/o/s", "the store, /d/o/s, is within that of output 'o0'"),
+        ("/d/in", ["/d/o"], "/d/in/s", "the store, /d/in/s, is within that of source 'rides'"),
+        ("s3://lake", ["s3://lake/o"], None, "output 'o0', s3://lake/o, is within that of source 'rides'"),
+        ("/", ["/d"], None, "output 'o0', /d, is within that of source 'rides', /"),
+    ],
+)
+def test_a_folder_within_another(source: str, outputs: list[str], store: str | None, what: str) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        job(source, *outputs, store=store)
+    assert what in caught.value.what
+    assert "a folder of its own" in caught.value.fix
+    assert (caught.value.place or "").startswith(__file__)
+
+
+def test_the_table_that_a_source_reads() -> None:
+    stream = tm.source("fares", tm.delta_source("/d/t", schema="k STRING, t BIGINT"), watermarks=tm.ascending(timestamp="t"))
+    with pytest.raises(DefinitionError, match="output 'o', /d/t, is that of source 'fares'"):
+        tm.Job("j", outputs={"o": tm.delta(stream, "/d/t")})
+
+
+def test_folders_that_nobody_else_reads() -> None:
+    job("/d/in", "/d/out", "/d/out2", store="/d/store")
+    job("/d/in", "/d/in/_out")
+    job("/d/in*", "/d/in/out")
+    job("/d/in", "/d/in/out", options={"pathGlobFilter": "*.json"})
+    job("s3://lake/in", "s3://lake/inner", "s3://other/in/o", "gs://lake/in/o")
+    job("/d/in", "/d/s/out", store="/d/s")
