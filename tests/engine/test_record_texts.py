@@ -212,3 +212,11 @@ def test_a_format_without_a_value_that_the_schema_requires(lab: Lab) -> None:
         ('{"k":"b","t":9,"s":{"a":null,"b":"x"}}', NO_A),
         ('{"k":null,"t":9,"s":{"a":1,"b":"x"}}', NO_K),
     ]
+
+
+def test_a_source_of_which_all_rows_are_malformed_is_named_once(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("WARNING", "tidemark"):
+        malformed(lab, "json", "k STRING, t BIGINT", {"in/one.json": '{"k": "a"}\n{"k": "b"}', "in/two.json": '{"k": "c"}'})
+    (message,) = [each for each in caplog.messages if "malformed" in each]
+    assert message.startswith("source 'landing': all 3 rows of epoch 0 are malformed")
+    assert "side output 'bad' has each with its reason" in message

@@ -17,8 +17,8 @@ from tidemark.control.desired.spec_checks import checked_settings
 from tidemark.durations import to_ms
 from tidemark.errors import DefinitionError
 from tidemark.graph.job.environment import require_environment
-from tidemark.savepoints.compatibility.checking import check
 from tidemark.savepoints.model.restore import Restore
+from tidemark.spark.loop.before_start import check_before_start
 from tidemark.state.log.progress import EpochProgress, MissingEpochs, encode_progress, format_progress
 from tidemark.state.store.root_store import root_store
 
@@ -77,18 +77,8 @@ def run(
     found = load_job(job)
     # A bad store location fails here, before Spark starts.
     root = root_store(store, found.store)
-    if restore is not None:
-        # This check needs no JVM; the run itself repeats it.
-        fit = check(
-            found,
-            restore.savepoint,
-            store=root,
-            of=restore.job or None,
-            uids=restore.uids,
-            columns=restore.columns,
-            allow_non_restored_state=restore.allow_non_restored_state,
-        )
-        fit.require()
+    # These checks need no JVM; the run itself repeats them.
+    check_before_start(found, root, restore)
     require_environment(found)
     log_to_console()
     # At INFO it logs every call between Python and the JVM.

@@ -81,5 +81,6 @@ def _location(path: str) -> Location | None:
 def _is_within(inner: Location, outer: Location) -> bool:
     """Return whether files of one location are among those that a reader of another finds, which passes over hidden folders."""
     one, other = (PurePosixPath("/", each.path).parts for each in (inner, outer))
-    same = (inner.scheme, inner.bucket, *one[: len(other)]) == (outer.scheme, outer.bucket, *other)
-    return same and not any(part.startswith((".", "_")) for part in one[len(other) :])
+    if (inner.scheme, inner.bucket) != (outer.scheme, outer.bucket) or one[: len(other)] != other:
+        return False
+    return not any(part.startswith((".", "_")) for part in one[len(other) :])

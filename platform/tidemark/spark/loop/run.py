@@ -17,12 +17,14 @@ from tidemark.graph.expressions.expression_text import shortened
 from tidemark.graph.job.environment import require_environment
 from tidemark.graph.job.job import Job, require_job
 from tidemark.graph.model.call_site import call_site, with_call_site
+from tidemark.graph.model.nodes import SourceNode
 from tidemark.savepoints.model.restore import Restore
 from tidemark.spark.env.file_systems import require_file_systems
 from tidemark.spark.env.interrupts import run_interruptibly
 from tidemark.spark.env.jvm import new_log
 from tidemark.spark.env.session import engine_settings
 from tidemark.spark.env.uncaught import in_one_line
+from tidemark.spark.loop.before_start import check_before_start
 from tidemark.spark.loop.engine_start import session_and_engine
 from tidemark.state.encoding.free_text import require_no_secret
 from tidemark.state.log.joblog import JobLog
@@ -138,12 +140,15 @@ def run(
     with with_call_site(place):
         require_no_secret(job.name, run_id=run_id)
         root = root_store(store, job.store)
+    require_environment(job)
+    if spark is None:
+        check_before_start(job, root, restore)
     session = _session(job, spark)
     stage = on_stage or (lambda _: None)
     stage("recovery")
     term = JobLog(root.at(job.name), job.name, clock).acquire(current_owner(run_id), takeover=takeover)
     stopping = stop or threading.Event()
-    epochs = _Epochs(on_epoch)
+    epochs = _Epochs(job, on_epoch)
 
     def enough() -> bool:
         return max_epochs is not None and epochs.number >= max_epochs
@@ -187,8 +192,9 @@ def run(
 class _Epochs:
     """The epochs of a run, of which another function is called, too."""
 
-    def __init__(self, on_epoch: Callable[[EpochProgress], None] | None) -> None:
+    def __init__(self, job: Job, on_epoch: Callable[[EpochProgress], None] | None) -> None:
         self.number = 0
+        self._readable = {node.name: node.malformed_to for node in job.nodes if isinstance(node, SourceNode)}
         self._on_epoch = on_epoch
         self._rows_in = 0
         self._newest: deque[EpochProgress] = deque(maxlen=EPOCHS_KEPT)
@@ -199,8 +205,29 @@ class _Epochs:
         self._rows_in += progress.rows_in
         self._newest.append(progress)
         logger.info("%s", format_progress(progress))
+        self._warn_of_malformed(progress)
         if self._on_epoch is not None:
             self._on_epoch(progress)
+
+    def _warn_of_malformed(self, progress: EpochProgress) -> None:
+        """Log, once for each source, that all rows of an epoch were malformed: most likely its schema is not that of the data."""
+        for name, source in progress.sources.items():
+            if not source.rows_read or source.rows_passed or name not in self._readable:
+                continue
+            tag = self._readable.pop(name)
+            why = (
+                "to see each with its reason, write malformed_to=tm.OutputTag('malformed') and bind .side_output(...) to an output"
+                if tag is None
+                else f"the side output {tag.name!r} has each with its reason"
+            )
+            logger.warning(
+                "source %r: all %s rows of epoch %d are malformed, and none was passed on; compare its schema and timestamp with the data: "
+                "%s",
+                name,
+                f"{source.rows_read:,}",
+                progress.epoch,
+                why,
+            )
 
     def result(self, driver: JobDriver) -> RunResult:
         """Return the result of a run that has ended."""
@@ -221,7 +248,6 @@ def _kind_of_run(driver: JobDriver) -> type[PlannedRun | QueryRun]:
 
 
 def _session(job: Job, spark: SparkSession | None) -> SparkSession:
-    require_environment(job)
     if spark is None:
         return session_and_engine(job.name)
     in_one_line(new_log)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial, reduce
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
@@ -18,7 +17,6 @@ from tidemark.errors import SourceError
 from tidemark.graph.model.nodes import PATTERN_CHARACTERS, SourceNode
 from tidemark.graph.model.postgres_changes_spec import PostgresChangesSpec
 from tidemark.graph.model.source_specs import DeltaTableSpec, ElementsSpec, FilesSpec, FormatSpec, RateSpec, SourceSpec
-from tidemark.locations import absolute_path
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.columns.expressions import CORRUPT, SOURCE, SPLIT, quoted
 from tidemark.spark.columns.few_rows import has_few_lines, has_few_records, has_few_rows, in_one_task
@@ -35,6 +33,7 @@ from tidemark.spark.sources.kafka.decoding import decoded
 from tidemark.spark.sources.kafka.options import resolved
 from tidemark.spark.sources.kafka.remade_topics import require_same_topics, resumed
 from tidemark.spark.sources.kafka_errors import connector_missing
+from tidemark.spark.sources.local_folders import require_folder
 from tidemark.spark.sources.postgres_changes.captured_files import captured_schema
 from tidemark.spark.sources.source_ends import moved_splits
 from tidemark.state.encoding.redaction import without_secrets
@@ -299,7 +298,7 @@ def _files(reader: DataStreamReader, node: SourceNode, spec: FilesSpec, path: st
     else:
         options["maxBytesPerTrigger"] = str(spec.max_bytes_per_epoch or DEFAULT_BYTES_PER_EPOCH)
     options.setdefault("maxFileAge", _NEVER_TOO_OLD)
-    _require_folder(node, spec.path)
+    require_folder(node, spec.path)
     frame = reader.format(spec.format).schema(schema).options(**options).load(path)
     return frame.selectExpr("*", *_FILE_POSITION) if ordered else frame
 
@@ -307,31 +306,6 @@ def _files(reader: DataStreamReader, node: SourceNode, spec: FilesSpec, path: st
 def escaped(path: str) -> str:
     """Return a path escaped, so that Hadoop does not read it as a pattern."""
     return "".join(f"\\{character}" if character in PATTERN_CHARACTERS else character for character in path)
-
-
-def _require_folder(node: SourceNode, path: str) -> None:
-    local = path.removeprefix("file://")
-    if "://" in local or any(character in local for character in PATTERN_CHARACTERS):
-        return
-    folder = Path(absolute_path(local))
-    if not folder.exists():
-        raise SourceError(
-            f"folder {local!r} of source {node.name!r} does not exist",
-            fix="create it, or correct the path given to tm.files(...)",
-            uid=node.name,
-            place=node.place,
-        )
-    if not folder.is_dir():
-        raise SourceError(
-            f"{local!r} of source {node.name!r} is a file, not a folder that files arrive in",
-            fix=f"give its folder, tm.files({str(Path(local).parent)!r}, ...), or a pattern of files: tm.files({_pattern(local)!r}, ...)",
-            uid=node.name,
-            place=node.place,
-        )
-
-
-def _pattern(path: str) -> str:
-    return str(Path(path).with_name(f"*{Path(path).suffix}"))
 
 
 def _format(reader: DataStreamReader, spec: FormatSpec) -> DataFrame:

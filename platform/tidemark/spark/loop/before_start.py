@@ -1,0 +1,41 @@
+"""Checks of a job before Spark starts for it, which takes seconds: of what needs no JVM. The run repeats them."""
+
+from __future__ import annotations
+
+from tidemark.graph.job.code_version import code_version
+from tidemark.graph.job.job import Job
+from tidemark.graph.model.nodes import SourceNode
+from tidemark.graph.model.source_specs import FilesSpec
+from tidemark.savepoints.compatibility.checking import check
+from tidemark.savepoints.model.restore import Restore
+from tidemark.spark.sources.local_folders import require_folder
+from tidemark.state.log.joblog import newest_epoch
+from tidemark.state.store.store import JobStore
+
+
+def check_before_start(job: Job, root: JobStore, restore: Restore | None) -> None:
+    """Check that a job's folders are there, and that it can resume: from a savepoint, or from its newest epoch if its code is another.
+
+    Raises:
+        SourceError: a source's folder is not there.
+        StateMismatchError: the stored state does not fit the job.
+        SinkError: a table or folder at an output's place does not.
+        UnknownSavepointError: there is no such savepoint.
+    """
+    for node in job.nodes:
+        if isinstance(node, SourceNode) and isinstance(node.spec, FilesSpec):
+            require_folder(node, node.spec.path, job=job.name)
+    if restore is not None:
+        check(
+            job,
+            restore.savepoint,
+            store=root,
+            of=restore.job or None,
+            uids=restore.uids,
+            columns=restore.columns,
+            allow_non_restored_state=restore.allow_non_restored_state,
+        ).require()
+        return
+    head = newest_epoch(root, job.name)
+    if head is not None and head.code_version != code_version(job):
+        check(job, store=root).require()
