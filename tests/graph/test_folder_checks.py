@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import tidemark as tm
@@ -34,6 +36,15 @@ def test_a_folder_within_another(source: str, outputs: list[str], store: str | N
     assert what in caught.value.what
     assert "a folder of its own" in caught.value.fix
     assert (caught.value.place or "").startswith(__file__)
+
+
+def test_a_folder_by_a_symbolic_link(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "in")
+    with pytest.raises(DefinitionError, match=r"output 'o0'.*, is that of source 'rides'"):
+        job(f"{tmp_path}/in", f"{tmp_path}/link")
+    with pytest.raises(DefinitionError, match="outputs 'o0' and 'o1' both write to one place"):
+        job("/d/in", f"{tmp_path}/in/o", f"{tmp_path}/link/o")
 
 
 def test_the_table_that_a_source_reads() -> None:

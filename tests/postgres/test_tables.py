@@ -80,6 +80,18 @@ def test_a_table_that_does_not_fit(server: Server, schema: str, tmp_path: Path, 
     assert f"the table at postgres://SHOP_DSN/{schema}.orders" in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    "table",
+    ["k text COLLATE {}, v bigint, PRIMARY KEY (k)", "k text PRIMARY KEY, v bigint); CREATE UNIQUE INDEX ON {1}.orders (k COLLATE {0}"],
+)
+def test_a_key_that_takes_texts_for_equal_that_differ(server: Server, schema: str, tmp_path: Path, table: str) -> None:
+    collation = f"{schema}.without_case"
+    server.query(f"CREATE COLLATION {collation} (provider=icu, locale='und-u-ks-level2', deterministic=false)")
+    server.query(f"CREATE TABLE {schema}.orders ({table.format(collation, schema)})")
+    with pytest.raises(SinkError, match="the unique index on k takes texts for equal that differ"):
+        Rig(tmp_path, schema).sink.check(struct(ROWS))
+
+
 def test_the_fix_of_an_error_helps(server: Server, schema: str, tmp_path: Path) -> None:
     server.query(f"CREATE TABLE {schema}.orders (k text)")
     rig = Rig(tmp_path, schema)

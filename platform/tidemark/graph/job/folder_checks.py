@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidemark.errors import DefinitionError
-from tidemark.graph.model.nodes import DeltaSpec, Output, ParquetSpec, SourceNode
+from tidemark.graph.model.nodes import DeltaSpec, ParquetSpec, SourceNode
 from tidemark.graph.model.source_specs import DeltaTableSpec, FilesSpec
 from tidemark.locations import Location
 
@@ -27,6 +28,11 @@ class _Folder(NamedTuple):
     is_written: bool
 
 
+def real_path(location: Location) -> str:
+    """Return the path of a location without symbolic links, by which one folder has several paths."""
+    return os.path.realpath(location.path) if location.scheme == "file" else location.path
+
+
 def check_folders(job: Job, place: str) -> None:
     """Check the folders of sources, outputs and the store.
 
@@ -43,7 +49,7 @@ def check_folders(job: Job, place: str) -> None:
             if inner is outer or not _is_within(inner.location, outer.location):
                 continue
             why = "would delete or read its files" if outer.is_written else "would read what the job writes"
-            at = "is" if inner.location == outer.location else "is within"
+            at = "is" if real_path(inner.location) == real_path(outer.location) else "is within"
             raise DefinitionError(
                 f"the folder of {inner.name}, {inner.location}, {at} that of {outer.name}{_shown(inner, outer)}, which {why}",
                 fix="give each a folder of its own, beside the other",
@@ -66,7 +72,7 @@ def _sources(job: Job) -> Iterator[_Folder]:
 
 def _outputs(job: Job) -> Iterator[_Folder]:
     for name, output in job.outputs.items():
-        if isinstance(output, Output) and isinstance(output.sink, DeltaSpec | ParquetSpec):
+        if isinstance(output.sink, DeltaSpec | ParquetSpec):
             yield _Folder(f"output {name!r}", Location.parse(output.sink.path), output.place, is_written=True)
 
 
@@ -80,7 +86,7 @@ def _location(path: str) -> Location | None:
 
 def _is_within(inner: Location, outer: Location) -> bool:
     """Return whether files of one location are among those that a reader of another finds, which passes over hidden folders."""
-    one, other = (PurePosixPath("/", each.path).parts for each in (inner, outer))
+    one, other = (PurePosixPath("/", real_path(each)).parts for each in (inner, outer))
     if (inner.scheme, inner.bucket) != (outer.scheme, outer.bucket) or one[: len(other)] != other:
         return False
     return not any(part.startswith((".", "_")) for part in one[len(other) :])

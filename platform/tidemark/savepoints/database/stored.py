@@ -37,10 +37,14 @@ class StoredColumn:
 
 @dataclass(frozen=True)
 class UniqueKey:
-    """The columns of a unique index, and whether rows are found by it, nulls being equal."""
+    """The columns of a unique index, and whether rows are found by it, nulls being equal.
+
+    ``is_exact`` is false where it takes texts for equal that are not, such as ``a`` and ``A``: these are two keys of an upsert.
+    """
 
     columns: frozenset[str]
     nulls_equal: bool
+    is_exact: bool = True
 
 
 @dataclass(frozen=True)
@@ -133,6 +137,10 @@ def _key_findings(dialect: Dialect, table: DatabaseTable, stored: StoredTable, k
         return
     nullable = any(key in stored.columns and not stored.columns[key].required for key in keys)
     fitting = [key for key in stored.keys if key.columns == frozenset(keys)]
+    if not all(key.is_exact for key in fitting):
+        what = f"the unique index on {', '.join(keys)} takes texts for equal that differ, by a collation that is not deterministic"
+        yield Finding(what, "incompatible", fix='give the key\'s columns a deterministic collation, such as "C", or write to another table')
+        return
     if any(key.nulls_equal or not nullable for key in fitting):
         return
     what = f"the table has no unique index on {', '.join(keys)}" + (" that takes nulls as equal" if fitting else "")

@@ -26,7 +26,9 @@ FROM pg_attribute a WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT 
 _KEYS = """
 SELECT i.indnullsnotdistinct, ARRAY(
     SELECT a.attname::text FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k(number, nth)
-    JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number WHERE k.nth <= i.indnkeyatts)
+    JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number WHERE k.nth <= i.indnkeyatts),
+    NOT EXISTS (SELECT FROM pg_collation c WHERE NOT c.collisdeterministic AND (c.oid = ANY(i.indcollation::oid[]) OR c.oid IN (
+        SELECT a.attcollation FROM pg_attribute a WHERE a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey::int2[]))))
 FROM pg_index i WHERE i.indrelid = to_regclass(%s) AND i.indisunique AND i.indimmediate AND i.indisvalid
     AND i.indpred IS NULL AND i.indexprs IS NULL
 """
@@ -84,7 +86,7 @@ class PostgresDialect(Dialect):
         if not kind:
             return None
         columns = {row[0]: StoredColumn(*row[1:]) for row in session.query(_COLUMNS, name)}
-        keys = tuple(UniqueKey(frozenset(row[1]), row[0]) for row in session.query(_KEYS, name))
+        keys = tuple(UniqueKey(frozenset(row[1]), row[0], is_exact=row[2]) for row in session.query(_KEYS, name))
         return StoredTable(columns, keys, None if kind[0][0] in ("r", "p") else ("is no table", "name a table, not a view"))
 
     def has_table(self, session: Session, table: DatabaseTable, name: str) -> bool:
