@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import types as T
 
 from tidemark.errors import CorruptStoreError, SinkError
 from tidemark.spark.sinks.delta.delta_sink import DeltaSink
@@ -134,3 +135,20 @@ def test_an_output_ahead_of_the_log_is_found(kind: type[DeltaSink | ParquetSink]
 def test_another_writers_transactions_do_not_matter(tmp_path: Path) -> None:
     write_deltalake(str(tmp_path), pa.table({"k": ["a"]}))
     require_not_ahead({"rows": BoundSink("rows", DeltaSink("rows", str(tmp_path)))}, "l1", -1)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        T.DayTimeIntervalType(0, 0),
+        T.ArrayType(T.YearMonthIntervalType(0, 0)),
+        T.StructType([T.StructField("a", T.MapType(T.StringType(), T.DayTimeIntervalType(1, 1)))]),
+    ],
+)
+def test_a_column_that_no_table_holds_is_refused(kind: T.DataType, tmp_path: Path) -> None:
+    schema = T.StructType([T.StructField("k", T.StringType()), T.StructField("x", kind)])
+    sink = DeltaSink("fares", str(tmp_path / "t"))
+    for call in (sink.check, sink.create):
+        with pytest.raises(SinkError, match=r"column 'x' of output 'fares' is of type INTERVAL \w+, which Delta.*CAST\(x AS STRING\)"):
+            call(schema)
+    assert not (tmp_path / "t").exists()

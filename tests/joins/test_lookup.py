@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,12 +12,16 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 import tidemark as tm
 from tests.engine.lab import NOW, Lab, elements
 from tests.joins.table_runs import SCHEMA, killed_at, row, run_epochs
+from tidemark.errors import SourceError
+from tidemark.graph.operators.lookup.node import LookupNode
 from tidemark.spark.operators.lookup.runtime import LookupRuntime
+from tidemark.spark.operators.lookup.versions import TableReader
+from tidemark.state.log.progress import EpochProgress
 from tidemark.testing import ManualClock
 
 if TYPE_CHECKING:
@@ -43,9 +48,48 @@ def test_a_version_is_used_until_it_is_time_to_look_for_a_newer_one(spark: Spark
         found = run_epochs(spark, tmp_path, stream, between)
     # At 0, 40, 80 and 120 seconds; a version is looked for at 0 and 80.
     assert found == [["one"], ["one"], ["written 2"], ["written 2"]]
-    assert [call.args[1].table.version for call in read.call_args_list] == ["0", "0", "2", "2"]
+    versions = [call.args[1].table.version.partition("@") for call in read.call_args_list]
+    assert [number for number, _, _ in versions] == ["0", "0", "2", "2"]
+    assert {table for _, _, table in versions} == {DeltaTable(str(path)).metadata().id}
     plan = next(path for path in (tmp_path / "store").rglob("*") if path.is_file() and b'"tables"' in path.read_bytes())
-    assert '"2"' in plan.read_text(encoding="utf-8")
+    assert '"2@' in plan.read_text(encoding="utf-8")
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("refresh", ["0 seconds", "1 hour"])
+def test_a_table_that_was_made_again_is_another_one(spark: SparkSession, tmp_path: Path, refresh: str) -> None:
+    path, epochs = tmp_path / "names", [[row(second, "a")] for second in range(4)]
+    write(path, [("a", "old")])
+
+    def run(count: int) -> list[str]:
+        def made_again(progress: EpochProgress) -> None:
+            if progress.epoch == 1:
+                shutil.rmtree(path)
+                write(path, [("a", "new")])
+
+        stream = elements(*epochs[:count], schema=SCHEMA).lookup(tm.delta_table(str(path)), on="k", refresh=refresh).uid("names")
+        job = tm.Job("again", outputs={"rows": tm.memory(stream, f"{tmp_path}/rows")}, store=f"{tmp_path}/store")
+        tm.run(job, spark=spark, clock=ManualClock(NOW), handle_signals=False, on_epoch=made_again)
+        found = tm.memory_table(f"{tmp_path}/rows")
+        assert found is not None
+        return [each["name"] for each in found.to_pylist()]
+
+    # The rows in memory are used until it is time to look for newer ones; a new run finds that they are not to be had any more.
+    within = ["old", "old", "new" if refresh == "0 seconds" else "old"]
+    assert run(3) == within
+    assert run(4) == [*within, "new"]
+
+
+def test_a_version_of_a_table_that_is_gone_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "names"
+    write(path, [("a", "old")])
+    node = elements([row(1, "a")], schema=SCHEMA).lookup(tm.delta_table(str(path)), on="k").uid("names").node
+    assert isinstance(node, LookupNode)
+    planned = TableReader(node).newest()
+    shutil.rmtree(path)
+    write(path, [("a", "new")])
+    with pytest.raises(SourceError, match=r"it was deleted and made again.*Fix: restore that one in its place"):
+        TableReader(node).version(mock.sentinel.spark, planned)
 
 
 @pytest.mark.spark

@@ -64,7 +64,7 @@ class LookupRuntime(OperatorRuntime):
             DefinitionError: it has a column of another type than was declared.
         """
         known, node = known_version(context), self._declared
-        if known is not None and not self.is_due(context):
+        if known is not None and not self.is_due(context) and self._is_there(known):
             return known
         if node.table.has_versions:
             return TableVersion(self._reader.newest())
@@ -74,6 +74,11 @@ class LookupRuntime(OperatorRuntime):
         with naming_database(node):
             rows = keyed_rows(node, self._reader.current(context.spark))
             return copied(context, rows, place=node.place, listing=listing, known=known)
+
+    def _is_there(self, known: TableVersion) -> bool:
+        """Return whether the known version can be read: it is in memory, a copy, or of the table that is there."""
+        in_memory = self._kept is not None and self._kept[0] == known.version
+        return in_memory or bool(known.schema) or self._reader.is_there(known.version)
 
     def is_due(self, context: OperatorContext) -> bool:
         """Return whether it is time to look for a newer version: none is known, or the known one is as old as it may be."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -26,6 +26,9 @@ from tidemark.state.store.store import JobStore, ListedFile
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_OF: Final = "@"
+"""Between the number of a version and the id of its table."""
+
 
 @dataclass(frozen=True)
 class TableReader:
@@ -38,12 +41,22 @@ class TableReader:
     node: LookupNode
 
     def newest(self) -> str:
-        """Return the newest version of a Delta table.
+        """Return the newest version of a Delta table: its number, and the id of the table, which another one in its place does not have.
 
         Raises:
             SourceError: there is no such table, or it cannot be read.
         """
-        return str(self._delta(None).version())
+        table = self._delta(None)
+        return f"{table.version()}{_OF}{table.metadata().id}"
+
+    def is_there(self, version: str) -> bool:
+        """Return whether a Delta table is the one that a version is of; versions that an earlier build wrote do not say that.
+
+        Raises:
+            SourceError: there is no such table, or it cannot be read.
+        """
+        _, _, table = version.partition(_OF)
+        return not table or str(self._delta(None).metadata().id) == table
 
     def listing(self) -> str:
         """Return a hash of the names, sizes and times of the files of a folder; empty for a table of a database.
@@ -77,10 +90,13 @@ class TableReader:
         """Return the rows of a version of a Delta table.
 
         Raises:
-            SourceError: there is no such version, or it cannot be read.
+            SourceError: there is no such version, or it cannot be read, or another table is in its place.
         """
         root = Location.parse(self.node.table.path).spark_uri
-        table = self._delta(int(version))
+        if not self.is_there(version):
+            what = f"is another one than the one whose version {version} the epoch read: it was deleted and made again"
+            raise self._error(what, "restore that one in its place, or rewind the job to an epoch before")
+        table = self._delta(int(version.partition(_OF)[0]))
         schema = nullable(T.StructType.fromJson(json.loads(table.schema().to_json())))
         paths = [unquote(entry["path"]) for entry in pa.table(table.get_add_actions()).select(["path"]).to_pylist()]
         self._require_readable(table, paths)

@@ -36,6 +36,7 @@ from tidemark.spark.sinks.delta.delta_merge import ATTEMPTS, Merge, commit_confl
 from tidemark.spark.sinks.delta.delta_position import DeltaPosition
 from tidemark.spark.sinks.delta.delta_republish import Republishing
 from tidemark.spark.sinks.delta.delta_rewrite import APPENDED_BYTES, UPSERTED_BYTES, Change, Rewriter
+from tidemark.spark.sinks.delta.delta_types import require_delta_types
 from tidemark.spark.sinks.delta.delta_upsert import Upsert, replaced_starts
 from tidemark.spark.sinks.staging.missing import Expected, staged_files_lost
 from tidemark.spark.sinks.staging.staging import Occupancy, folder_of
@@ -180,6 +181,7 @@ class DeltaSink:
         text = schema.json()
         if text == self._checked:
             return
+        require_delta_types(schema, self._name)
         if self.upsert is not None:
             self.upsert.require_keys(schema, self._name)
         table = self._open()
@@ -201,6 +203,7 @@ class DeltaSink:
         Raises:
             SinkError: it cannot be created, or rows cannot be identified by their keys.
         """
+        require_delta_types(schema, self._name)
         if self.upsert is not None:
             self.upsert.require_keys(schema, self._name)
         table, wanted = self._open(), self._texts.commented(schema.json())
