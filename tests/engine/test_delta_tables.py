@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from pyspark.sql import types as T
+from pyspark.sql import types
 
 from tidemark.errors import CorruptStoreError, SinkError
 from tidemark.spark.sinks.delta.delta_sink import DeltaSink
@@ -19,8 +19,12 @@ from tidemark.spark.sinks.sinks import BoundSink, require_not_ahead
 from tidemark.state.log.records import OutputRecord, StagedFile
 
 T = pytest.importorskip("pyspark.sql.types")
-ROWS = T.StructType(
-    [T.StructField("k", T.StringType()), T.StructField("v", T.LongType()), T.StructField("many", T.ArrayType(T.LongType()))]
+ROWS = types.StructType(
+    [
+        types.StructField("k", types.StringType()),
+        types.StructField("v", T.LongType()),
+        types.StructField("many", types.ArrayType(T.LongType())),
+    ]
 )
 LEGACY = {"minReaderVersion": 1, "minWriterVersion": 2}
 
@@ -140,13 +144,13 @@ def test_another_writers_transactions_do_not_matter(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "kind",
     [
-        T.DayTimeIntervalType(0, 0),
-        T.ArrayType(T.YearMonthIntervalType(0, 0)),
-        T.StructType([T.StructField("a", T.MapType(T.StringType(), T.DayTimeIntervalType(1, 1)))]),
+        types.DayTimeIntervalType(0, 0),
+        types.ArrayType(types.YearMonthIntervalType(0, 0)),
+        types.StructType([types.StructField("a", types.MapType(types.StringType(), types.DayTimeIntervalType(1, 1)))]),
     ],
 )
-def test_a_column_that_no_table_holds_is_refused(kind: T.DataType, tmp_path: Path) -> None:
-    schema = T.StructType([T.StructField("k", T.StringType()), T.StructField("x", kind)])
+def test_a_column_that_no_table_holds_is_refused(kind: types.DataType, tmp_path: Path) -> None:
+    schema = types.StructType([types.StructField("k", types.StringType()), types.StructField("x", kind)])
     sink = DeltaSink("fares", str(tmp_path / "t"))
     for call in (sink.check, sink.create):
         with pytest.raises(SinkError, match=r"column 'x' of output 'fares' is of type INTERVAL \w+, which Delta.*CAST\(x AS STRING\)"):
