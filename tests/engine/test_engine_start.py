@@ -11,7 +11,7 @@ import pytest
 
 from tidemark.spark.env.jvm import startup_animation
 from tidemark.spark.loop import engine_start
-from tidemark.spark.loop.engine_start import session_and_engine
+from tidemark.spark.loop.start.engine_start import session_and_engine
 
 
 class Terminal(io.StringIO):

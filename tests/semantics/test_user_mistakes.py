@@ -21,7 +21,7 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], str, str | None]] = {
         "there is no column 'kart'; did you mean 'cart'? The element has: cart, at",
     ),
     "a column that is not there": (lambda e: e["fare"], "", "there is no column 'fare'. The element has: cart, at"),
-    "a key of another dict": (lambda _: {}["fare"], "prices[zone]", None),
+    "a key of another dict": (lambda _: dict[str, int]()["fare"], "prices[zone]", None),
     "an element as an object": (lambda e: e.cart, "e.cart", "an element is a dict: write element['cart']"),
     "a name that no element has": (lambda e: e.fare, "e.fare", None),
     "a time that is called": (lambda _: NOW(), "ctx.timestamp() + 5", "write ctx.timestamp, without ()"),  # type: ignore[operator]

@@ -18,7 +18,7 @@ from tidemark.durations import to_ms
 from tidemark.errors import DefinitionError
 from tidemark.graph.job.environment import require_environment
 from tidemark.savepoints.model.restore import Restore
-from tidemark.spark.loop.before_start import check_before_start
+from tidemark.spark.loop.start.before_start import check_before_start
 from tidemark.state.log.progress import EpochProgress, MissingEpochs, encode_progress, format_progress
 from tidemark.state.store.root_store import root_store
 
@@ -83,8 +83,8 @@ def run(
     log_to_console()
     # At INFO it logs every call between Python and the JVM.
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    from tidemark.spark.loop.engine_start import session_and_engine
     from tidemark.spark.loop.run import run as run_job
+    from tidemark.spark.loop.start.engine_start import session_and_engine
 
     def report(progress: EpochProgress) -> None:
         if as_json:

@@ -199,8 +199,8 @@ def _run_attempt(
         ready = _begin(prepared, spec, start, _output_file(process))
         # Loaded while Spark starts.
         from tidemark.control.driver.driver_metrics import driver_metrics
-        from tidemark.spark.loop.engine_start import load_engine
         from tidemark.spark.loop.run import run
+        from tidemark.spark.loop.start.engine_start import load_engine
 
         load_engine()
         metrics = stack.enter_context(driver_metrics(store, spec.job, attempt.number))

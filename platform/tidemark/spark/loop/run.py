@@ -24,8 +24,8 @@ from tidemark.spark.env.interrupts import run_interruptibly
 from tidemark.spark.env.jvm import new_log
 from tidemark.spark.env.session import engine_settings
 from tidemark.spark.env.uncaught import in_one_line
-from tidemark.spark.loop.before_start import check_before_start
-from tidemark.spark.loop.engine_start import session_and_engine
+from tidemark.spark.loop.start.before_start import check_before_start
+from tidemark.spark.loop.start.engine_start import session_and_engine
 from tidemark.state.encoding.free_text import require_no_secret
 from tidemark.state.log.joblog import JobLog
 from tidemark.state.log.process_identity import current_owner

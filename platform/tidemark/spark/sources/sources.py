@@ -33,7 +33,7 @@ from tidemark.spark.sources.kafka.decoding import decoded
 from tidemark.spark.sources.kafka.options import resolved
 from tidemark.spark.sources.kafka.remade_topics import require_same_topics, resumed
 from tidemark.spark.sources.kafka_errors import connector_missing
-from tidemark.spark.sources.local_folders import require_folder
+from tidemark.spark.sources.planning.local_folders import require_folder
 from tidemark.spark.sources.postgres_changes.captured_files import captured_schema
 from tidemark.spark.sources.source_ends import moved_splits
 from tidemark.state.encoding.redaction import without_secrets

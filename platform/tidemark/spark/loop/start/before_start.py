@@ -8,7 +8,7 @@ from tidemark.graph.model.nodes import SourceNode
 from tidemark.graph.model.source_specs import FilesSpec
 from tidemark.savepoints.compatibility.checking import check
 from tidemark.savepoints.model.restore import Restore
-from tidemark.spark.sources.local_folders import require_folder
+from tidemark.spark.sources.planning.local_folders import require_folder
 from tidemark.state.log.joblog import newest_epoch
 from tidemark.state.store.store import JobStore
 
