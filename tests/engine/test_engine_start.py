@@ -10,7 +10,7 @@ import pyspark
 import pytest
 
 from tidemark.spark.env.jvm import startup_animation
-from tidemark.spark.loop import engine_start
+from tidemark.spark.loop.start import engine_start
 from tidemark.spark.loop.start.engine_start import session_and_engine
 
 

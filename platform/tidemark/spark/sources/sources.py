@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from tidemark.errors import SourceError
+from tidemark.graph.job.local_folders import require_folder
 from tidemark.graph.model.nodes import PATTERN_CHARACTERS, SourceNode
 from tidemark.graph.model.postgres_changes_spec import PostgresChangesSpec
 from tidemark.graph.model.source_specs import DeltaTableSpec, ElementsSpec, FilesSpec, FormatSpec, RateSpec, SourceSpec
@@ -33,7 +34,6 @@ from tidemark.spark.sources.kafka.decoding import decoded
 from tidemark.spark.sources.kafka.options import resolved
 from tidemark.spark.sources.kafka.remade_topics import require_same_topics, resumed
 from tidemark.spark.sources.kafka_errors import connector_missing
-from tidemark.spark.sources.planning.local_folders import require_folder
 from tidemark.spark.sources.postgres_changes.captured_files import captured_schema
 from tidemark.spark.sources.source_ends import moved_splits
 from tidemark.state.encoding.redaction import without_secrets

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tidemark.graph.job.code_version import code_version
 from tidemark.graph.job.job import Job
+from tidemark.graph.job.local_folders import require_folder
 from tidemark.graph.model.nodes import SourceNode
 from tidemark.graph.model.source_specs import FilesSpec
 from tidemark.savepoints.compatibility.checking import check
 from tidemark.savepoints.model.restore import Restore
-from tidemark.spark.sources.planning.local_folders import require_folder
 from tidemark.state.log.joblog import newest_epoch
 from tidemark.state.store.store import JobStore
 
