@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import dagster as dg
@@ -9,9 +11,16 @@ import pytest
 
 import tidemark as tm
 from tests.dagster.fake_engine import HOUR, MINUTE, START, FakeEpoch, window_rows
-from tidemark.assets.report.complete_partitions import PartitionMark, complete_partitions, output_watermark, settled_before
+from tidemark.assets.report.complete_partitions import (
+    PartitionMark,
+    complete_partitions,
+    output_watermark,
+    settled_before,
+    touched_partitions,
+)
 from tidemark.assets.streams.job_streams import StreamData, output_streams
 from tidemark.semantics import MAX_WATERMARK
+from tidemark.semantics.joins.interval import How
 from tidemark.state.log.progress import EpochProgress, OperatorProgress, SourceProgress, SplitProgress
 
 pytestmark = pytest.mark.dagster
@@ -32,7 +41,7 @@ def output(folder: Path, stream: tm.Stream) -> StreamData:
     return output_streams(tm.Job("joined", outputs={"out": tm.delta(stream, str(folder / "out"))}))[0]
 
 
-def epoch(operators: dict[str, int | None], idle: frozenset[str] = frozenset(), **watermarks: int | None) -> EpochProgress:
+def epoch(operators: Mapping[str, int | None], /, *idle: str, **watermarks: int | None) -> EpochProgress:
     """Return an epoch with the watermarks of operators and sources; idle sources have idle splits."""
     base = FakeEpoch(window_rows()).progress(5, "l1")
     made = {
@@ -47,9 +56,9 @@ def epoch(operators: dict[str, int | None], idle: frozenset[str] = frozenset(), 
     ("how", "delay"),
     [("inner", 0), ("left", 30 * MINUTE), ("full", 30 * MINUTE), ("right", 10 * MINUTE), ("anti", 30 * MINUTE), ("semi", 30 * MINUTE)],
 )
-def test_rows_without_a_partner_hold_the_partitions_of_an_interval_join(tmp_path: Path, how: str, delay: int) -> None:
+def test_rows_without_a_partner_hold_the_partitions_of_an_interval_join(tmp_path: Path, how: How, delay: int) -> None:
     left, right = sources(tmp_path)
-    joined = left.join(right, on="k", how=how, within=("-10 minutes", "30 minutes")).uid("joined")  # type: ignore[call-overload]
+    joined = left.join(right, on="k", how=how, within=("-10 minutes", "30 minutes")).uid("joined")
     stream = output(tmp_path, joined)
     late_by_a_minute = epoch({"joined": START + HOUR + MINUTE}, left=START + HOUR + MINUTE, right=START + HOUR + MINUTE)
     assert output_watermark(stream, late_by_a_minute) == START + HOUR + MINUTE - delay
@@ -75,8 +84,8 @@ def test_idle_sources_count_only_if_nothing_else_does(tmp_path: Path) -> None:
     left, right = sources(tmp_path)
     both = output(tmp_path, left.select("k", at="t").union(right.select("k", at="u")))
     assert output_watermark(both, epoch({}, left=START + HOUR, right=START)) == START
-    assert output_watermark(both, epoch({}, frozenset({"right"}), left=START + HOUR, right=None)) == START + HOUR
-    assert output_watermark(both, epoch({}, frozenset({"left", "right"}), left=START + HOUR, right=START)) == START
+    assert output_watermark(both, epoch({}, "right", left=START + HOUR, right=None)) == START + HOUR
+    assert output_watermark(both, epoch({}, "left", "right", left=START + HOUR, right=START)) == START
 
 
 def test_delays_of_joins_add_up_on_the_way_to_the_output(tmp_path: Path) -> None:
@@ -103,3 +112,27 @@ def test_windows_of_processing_time_go_by_their_own_clock(tmp_path: Path) -> Non
     left, _ = sources(tmp_path)
     counted = left.key_by("k").window(tm.tumbling("1 hour", time="processing")).aggregate(n=tm.count()).uid("counted")
     assert output_watermark(output(tmp_path, counted), epoch({"counted": START + HOUR}, left=START)) == START + HOUR
+
+
+@pytest.mark.parametrize("kind", ["window", "as of", "interval"])
+def test_rows_that_joins_correct_or_reject_touch_their_partitions(tmp_path: Path, kind: str) -> None:
+    left, right = sources(tmp_path)
+    streams = {
+        "window": left.window_join(right, on="k", window=tm.tumbling("1 hour"), allowed_lateness="1 day"),
+        "as of": left.join_asof(right, on="k", allowed_lateness="1 day", key="k"),
+        "interval": left.join(right, on="k", within=("0 minutes", "30 minutes")),
+    }
+    base = epoch({"joined": START + 5 * HOUR}, left=START + 5 * HOUR, right=START + 5 * HOUR)
+    operator = replace(base.operators["joined"], late_windows=(START,), refired_windows=(START + HOUR, START + 4 * HOUR))
+    touched, _ = touched_partitions(
+        output(tmp_path, streams[kind].uid("joined")),
+        HOURS,
+        PartitionMark("l1", 4, through=START + 3 * HOUR),
+        [replace(base, operators={"joined": operator})],
+        find=lambda *_: None,
+        limit=9,
+    )
+    assert [(change.partition, change.cause) for change in touched] == [
+        ("2024-03-04-00:00", "late rows"),
+        ("2024-03-04-01:00", "corrected"),
+    ]
