@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -28,9 +28,11 @@ JUDGED = "judged"
 """The count, in a cursor, of the rows that operators read to which rows may be late."""
 
 MAX_RUNS = 50
-"""Partitions requested per tick, the newest; for more late data a backfill is better."""
+"""Partitions requested per tick; the others are requested in the next ticks."""
 
 _NAMED = 10
+
+_TAGS = {"tidemark/reason": "late data"}
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,8 @@ def build_late_data_sensor(
 ) -> dg.SensorDefinition:
     """Return a sensor that alerts when the share of late rows since its last tick is too high.
 
-    With a target in the options it also requests a run whenever late rows touched windows: one, or one for each partition.
+    With a target in the options it also requests a run whenever late rows touched windows: one, or one for each partition, of which those
+    of one tick are requested newest first, a limited number per tick.
 
     Args:
         job: the job.
@@ -90,10 +93,19 @@ def build_late_data_sensor(
             job=job.name,
         )
 
+    settings = options or SensorOptions()
+
     def decide(store: JobStore, status: JobStatus, cursor: SensorCursor | None, _: dg.SensorEvaluationContext) -> Decision:
         history = read_history(store, job.name, HISTORY_LIMIT)
         return decide_late(
-            job, status, cursor, history=history, limits=(warn_above, error_above), repeat=repeat, partitions_def=partitions_def
+            job,
+            status,
+            cursor,
+            history=history,
+            limits=(warn_above, error_above),
+            repeat=repeat,
+            partitions_def=partitions_def,
+            requests_runs=settings.target is not None,
         )
 
     return job_sensor(
@@ -101,7 +113,7 @@ def build_late_data_sensor(
         name=sensor_name(job, "late_data", name),
         description=f"Alerts when more than {warn_above:.2%} of the rows of `{job.name}` are late for their window "
         f"({error_above:.2%}: error).",
-        options=options or SensorOptions(),
+        options=settings,
         decide=decide,
     )
 
@@ -115,23 +127,27 @@ def decide_late(
     limits: tuple[float, float],
     repeat: bool = False,
     partitions_def: Partitions | None = None,
+    requests_runs: bool = True,
 ) -> Decision:
     """Return the decision of a tick.
 
     Args:
         job: the job.
         status: its status, with an epoch.
-        cursor: the previous tick's cursor; ``counts`` has the totals at that time.
+        cursor: the previous tick's cursor; ``counts`` has the totals at that time, ``waiting`` the partitions to be requested.
         history: the newest epochs.
         limits: shares from which to warn and from which it is an error.
         repeat: alert also if the level has not changed.
         partitions_def: time partitions in which windows are reported.
+        requests_runs: whether there is a target to run.
     """
     head = status.last
     if head is None:
         return Decision("no epoch yet", cursor)
+    waiting = dict(cursor.waiting) if cursor is not None and requests_runs and partitions_def is not None else {}
     if cursor is not None and (cursor.lineage, cursor.epoch) == (head.lineage, head.epoch):
-        return Decision(f"no epoch after {head.epoch}", cursor)
+        runs, waiting = _first_runs(waiting)
+        return Decision(f"no epoch after {head.epoch}{_waiting_text(waiting)}", replace(cursor, waiting=waiting), runs=runs)
     found = late_rows(status, cursor, history)
     before = cursor.said.get("late", "ok") if cursor is not None else "ok"
     share: Level = "error" if found.ratio > limits[1] else "warn" if found.ratio > limits[0] else "ok"
@@ -140,11 +156,17 @@ def decide_late(
     text = _text(found, head, partitions_def)
     changed = level != before or (repeat and level != "ok" and found.rows > 0)
     alerts = (_alert(job, head, found=found, level=level, text=text, partitions_def=partitions_def),) if changed else ()
+    runs: tuple[PlannedRun, ...] = ()
+    if partitions_def is not None and requests_runs:
+        key = _run_key(job, head)
+        runs, waiting = _first_runs(waiting | {part: f"{key}:{part}" for part in partitions_touched(found.touched, partitions_def)})
+    elif found.touched:
+        runs = (PlannedRun(_run_key(job, head), dict(_TAGS)),)
     return Decision(
-        summary=text,
-        cursor=SensorCursor(head.lineage, head.epoch, said={"late": level}, counts=_totals(status)),
+        summary=text + _waiting_text(waiting),
+        cursor=SensorCursor(head.lineage, head.epoch, said={"late": level}, counts=_totals(status), waiting=waiting),
         alerts=alerts,
-        runs=_runs(job, head, found, partitions_def),
+        runs=runs,
     )
 
 
@@ -185,7 +207,9 @@ def _text(found: LateRows, head: EpochProgress, partitions_def: Partitions | Non
         more = f" and {len(found.touched) - _NAMED} more" if len(found.touched) > _NAMED else ""
         parts.append(f"windows touched: {', '.join(named)}{more}")
     if found.touched and partitions_def is not None:
-        parts.append(f"partitions: {', '.join(partitions_touched(found.touched, partitions_def)[:MAX_RUNS]) or 'none'}")
+        touched = partitions_touched(found.touched, partitions_def)
+        more = f" and {len(touched) - MAX_RUNS} more" if len(touched) > MAX_RUNS else ""
+        parts.append(f"partitions: {', '.join(touched[:MAX_RUNS]) or 'none'}{more}")
     return "; ".join(parts)
 
 
@@ -209,11 +233,15 @@ def _alert(job: Job, head: EpochProgress, *, found: LateRows, level: Level, text
     return Alert("resolved" if level == "ok" else level, title, text, job.name, facts)
 
 
-def _runs(job: Job, head: EpochProgress, found: LateRows, partitions_def: Partitions | None) -> tuple[PlannedRun, ...]:
-    if not found.touched:
-        return ()
-    key = f"{job.name}:late-data:{head.lineage}:{head.epoch}"
-    tags = {"tidemark/reason": "late data"}
-    if partitions_def is None:
-        return (PlannedRun(key, tags),)
-    return tuple(PlannedRun(f"{key}:{part}", tags, part) for part in partitions_touched(found.touched, partitions_def)[:MAX_RUNS])
+def _run_key(job: Job, head: EpochProgress) -> str:
+    return f"{job.name}:late-data:{head.lineage}:{head.epoch}"
+
+
+def _first_runs(waiting: Mapping[str, str]) -> tuple[tuple[PlannedRun, ...], dict[str, str]]:
+    """Return the runs of the partitions that waited longest, and those that wait for the next tick."""
+    queue = list(waiting.items())
+    return tuple(PlannedRun(key, dict(_TAGS), partition) for partition, key in queue[:MAX_RUNS]), dict(queue[MAX_RUNS:])
+
+
+def _waiting_text(waiting: Mapping[str, str]) -> str:
+    return f"; {len(waiting)} partitions are requested in the next ticks" if waiting else ""

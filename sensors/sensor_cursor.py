@@ -13,17 +13,20 @@ _FORMAT = 1
 class SensorCursor:
     """The newest processed epoch, and the last reported level of each subject.
 
-    ``counts`` are totals at that epoch, so that rows of epochs that the history no longer has are not missed.
+    ``counts`` are totals at that epoch, so that rows of epochs that the history no longer has are not missed. ``waiting`` are partitions
+    whose runs are yet to be requested, first those that waited longest, each with the key of its run.
     """
 
     lineage: str
     epoch: int
     said: Mapping[str, str] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
+    waiting: Mapping[str, str] = field(default_factory=dict)
 
     def encode(self) -> str:
         """Encode it as a Dagster cursor."""
-        return json.dumps({"format": _FORMAT, **asdict(self)}, sort_keys=True)
+        fields = {**asdict(self), "waiting": list(self.waiting.items())}
+        return json.dumps({"format": _FORMAT, **fields}, sort_keys=True)
 
 
 def decode_cursor(text: str | None) -> SensorCursor | None:
@@ -41,6 +44,8 @@ def decode_cursor(text: str | None) -> SensorCursor | None:
             epoch=int(raw["epoch"]),
             said={str(key): str(value) for key, value in raw["said"].items()},
             counts={str(key): int(value) for key, value in raw["counts"].items()},
+            # Cursors of earlier releases have none.
+            waiting={str(partition): str(key) for partition, key in raw.get("waiting", ())},
         )
     except (ValueError, TypeError, KeyError, AttributeError):
         return None

@@ -15,11 +15,21 @@ from typing import Final, Literal
 
 import dagster as dg
 
-from tidemark.assets.streams.job_streams import StreamData, result_window, sources_of, windows_of
+from tidemark.assets.streams.job_streams import StreamData, late_operators_of, result_window
 from tidemark.assets.values.instants import newest_event_of_all
-from tidemark.graph import WindowNode
-from tidemark.semantics import MAX_WATERMARK, MIN_WATERMARK, CountWindows, Cumulative, GlobalWindows, LocalWindows, Sliding, Tumbling
-from tidemark.state import EpochProgress, OperatorProgress
+from tidemark.graph import Node, SourceNode, StatefulNode, WindowJoinNode, WindowNode, walk, watermark_delays
+from tidemark.semantics import (
+    MAX_WATERMARK,
+    MIN_WATERMARK,
+    CountWindows,
+    Cumulative,
+    GlobalWindows,
+    LocalWindows,
+    Sliding,
+    Tumbling,
+    delayed_watermark,
+)
+from tidemark.state import EpochProgress, OperatorProgress, SourceProgress
 
 Cause = Literal["complete", "corrected", "late rows"]
 """``complete``: the watermark passed its end. ``corrected``: late rows changed emitted results. ``late rows``: rows arrived beyond the
@@ -75,12 +85,15 @@ def settled_before(stream: StreamData, epoch: EpochProgress) -> int | None:
 
 
 def output_watermark(stream: StreamData, epoch: EpochProgress) -> int | None:
-    """Return the lowest watermark upstream of an output: its windows', else its sources'; None if one has none yet."""
+    """Return the watermark that goes with an output's rows after an epoch; None if there is none yet.
+
+    As in the engine it is the least of the operators upstream and of the sources that are not behind one, each less the delays of the
+    operators on the way, whose results come so much behind the watermark. Idle sources do not count, unless nothing else does.
+    """
     if stream.output is None:
         raise TypeError(f"{stream.name} is a source, whose watermark is its own")
-    operators = _operators(stream, epoch)
-    sources = [epoch.sources[node.name] for node in sources_of(stream.output.node) if node.name in epoch.sources]
-    marks = [item.watermark for item in operators or sources]
+    operators, active, idle = _watermarks(stream.output.node, epoch)
+    marks = operators + active or idle
     known = [mark for mark in marks if mark is not None]
     return min(known) if known and len(known) == len(marks) else None
 
@@ -211,7 +224,7 @@ def _windows_after(partitions_def: dg.TimeWindowPartitionsDefinition, through: i
         window = partitions_def.get_next_partition_window(window.end)
 
 
-def _first_open(window: WindowNode, epoch: EpochProgress, time: int) -> int:
+def _first_open(window: WindowNode | WindowJoinNode, epoch: EpochProgress, time: int) -> int:
     """Return the start of the first window that does not end by a time, or that time if there is none before it."""
     match window.assigner:
         case Tumbling() | Sliding() | Cumulative():
@@ -226,10 +239,44 @@ def _first_open(window: WindowNode, epoch: EpochProgress, time: int) -> int:
     return time if oldest is None else min(oldest, time)
 
 
-def _windows(stream: StreamData) -> tuple[WindowNode, ...]:
-    return windows_of(stream.output.node) if stream.output is not None else ()
+def _watermarks(node: Node, epoch: EpochProgress) -> tuple[list[int | None], list[int | None], list[int | None]]:
+    """Return the delayed watermarks upstream of a node: of operators, and of the active and the idle sources that are not behind one."""
+    operators: list[int | None] = []
+    sources: dict[bool, list[int | None]] = {False: [], True: []}
+    reached, exposed = {id(node)}, {id(node)}
+    for each, delay in watermark_delays(node, results=True):
+        if id(each) not in reached:
+            continue
+        inputs = set(map(id, each.inputs))
+        operator = epoch.operators.get(each.uid or "") if isinstance(each, StatefulNode) else None
+        if isinstance(each, StatefulNode) and operator is not None:
+            operators.append(_delayed(operator.watermark, delay + each.result_delay_ms))
+            # The times of its results are processing times, whatever those of its input are.
+            reached |= set() if each.time_domain == "processing" else inputs
+            continue
+        reached |= inputs
+        exposed |= inputs if id(each) in exposed else set()
+        source = epoch.sources.get(each.name) if isinstance(each, SourceNode) and id(each) in exposed else None
+        if source is not None:
+            sources[_is_idle(source)].append(_delayed(source.watermark, delay))
+    return operators, sources[False], sources[True]
+
+
+def _delayed(watermark: int | None, delay: int) -> int | None:
+    return None if watermark is None else delayed_watermark(watermark, delay)
+
+
+def _is_idle(source: SourceProgress) -> bool:
+    return bool(source.splits) and all(split.idle for split in source.splits.values())
+
+
+def _windows(stream: StreamData) -> tuple[WindowNode | WindowJoinNode, ...]:
+    """Return the operators with windows upstream of an output."""
+    nodes = walk((stream.output.node,)) if stream.output is not None else ()
+    return tuple(node for node in nodes if isinstance(node, WindowNode | WindowJoinNode))
 
 
 def _operators(stream: StreamData, epoch: EpochProgress) -> list[OperatorProgress]:
-    """Return an epoch's progress of the windows upstream of an output."""
-    return [epoch.operators[window.uid] for window in _windows(stream) if window.uid is not None and window.uid in epoch.operators]
+    """Return an epoch's progress of the operators upstream of an output to which rows can be late."""
+    judges = late_operators_of(stream.output.node) if stream.output is not None else ()
+    return [epoch.operators[judge.uid] for judge in judges if judge.uid is not None and judge.uid in epoch.operators]

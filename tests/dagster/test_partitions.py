@@ -261,7 +261,9 @@ def test_specs_have_the_keys_of_streaming_assets_and_partitions_where_they_are_w
 
 def test_windows_without_bounds_have_no_partitions(tmp_path: Path) -> None:
     trips = tm.source(
-        "trips", tm.files(str(tmp_path), format="json", schema="zone INT, at TIMESTAMP"), watermarks=tm.ascending(timestamp="at")
+        "trips",
+        tm.files(str(tmp_path / "landing"), format="json", schema="zone INT, at TIMESTAMP"),
+        watermarks=tm.ascending(timestamp="at"),
     )
     tens = trips.key_by("zone").window(tm.count_window(10)).aggregate(trips=tm.count()).uid("tens")
     job = tm.Job("tens", outputs={"tens": tm.delta(tens, str(tmp_path / "tens"))})

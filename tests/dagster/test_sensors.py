@@ -16,7 +16,9 @@ from tidemark.clock import format_ms
 from tidemark.errors import AlertError, DefinitionError, DurationError
 from tidemark.resources import Alert, AlertResource
 from tidemark.sensors import SensorOptions, build_late_data_sensor, build_watermark_lag_sensor
+from tidemark.sensors.late_data import decide_late
 from tidemark.sensors.sensor_cursor import SensorCursor, decode_cursor
+from tidemark.state import read_history
 from tidemark.state.log.heartbeat import Heartbeat, write_heartbeat
 from tidemark.state.log.joblog import DEFAULT_LEASE_MS
 from tidemark.state.log.process_identity import current_owner
@@ -288,6 +290,30 @@ def test_touched_windows_ask_for_runs_of_their_partitions(tmp_path: Path) -> Non
     assert not SENT
 
 
+def test_more_partitions_than_a_tick_requests_are_requested_in_the_next_ones(tmp_path: Path) -> None:
+    job, hours = job_at(tmp_path), dg.HourlyPartitionsDefinition("2024-03-01-00:00")
+    first = commit_status(job, tmp_path / "store", [epoch(refired=tuple(START + hour * HOUR for hour in range(120)))])
+    options: dict[str, Any] = {"limits": (0.1, 0.2), "partitions_def": hours}
+    decision = decide_late(job, first, None, history=read_history(JobStore.open(str(tmp_path / "store")), job.name, 9), **options)
+    assert "partitions: 2024-03-08-23:00" in decision.summary
+    assert decision.summary.endswith(" and 70 more; 70 partitions are requested in the next ticks")
+    second = decide_late(job, first, decision.cursor, history=(), **options)
+    assert second.summary == "no epoch after 0; 20 partitions are requested in the next ticks"
+    # A partition that waits, and is touched again, is requested once; those that wait come before new ones.
+    head = commit_status(job, tmp_path / "store", [epoch(refired=(START, START + 119 * HOUR))])
+    history = read_history(JobStore.open(str(tmp_path / "store")), job.name, 9)
+    third = decide_late(job, head, second.cursor, history=history, **options)
+    assert third.cursor is not None
+    found = [run.partition for each in (decision, second, third) for run in each.runs]
+    assert [len(each.runs) for each in (decision, second, third)] == [50, 50, 21]
+    assert found[0] == "2024-03-08-23:00"
+    assert found[-2:] == ["2024-03-04-00:00", "2024-03-08-23:00"]
+    assert (len(set(found)), len({run.key for each in (decision, second, third) for run in each.runs})) == (120, 121)
+    assert decide_late(job, head, third.cursor, history=(), **options).runs == ()
+    # Without a target nothing waits.
+    assert "next ticks" not in decide_late(job, head, None, history=history, requests_runs=False, **options).summary
+
+
 def test_rows_of_epochs_that_the_history_forgot_are_counted(tmp_path: Path) -> None:
     job, store = job_at(tmp_path), tmp_path / "store"
     sensor = build_late_data_sensor(job)
@@ -314,8 +340,11 @@ def test_a_cursor_of_an_earlier_release_counts_from_the_history(tmp_path: Path) 
 
 
 def test_a_cursor_comes_back_as_it_was() -> None:
-    cursor = SensorCursor("l1", 7, said={"trips": "warn"}, counts={"in": 3})
-    assert decode_cursor(cursor.encode()) == cursor
+    cursor = SensorCursor("l1", 7, said={"trips": "warn"}, counts={"in": 3}, waiting={"2024-03-04": "b", "2024-03-03": "a"})
+    decoded = decode_cursor(cursor.encode())
+    assert decoded == cursor
+    assert list(decoded.waiting) == ["2024-03-04", "2024-03-03"]
+    assert decode_cursor('{"format": 1, "lineage": "l1", "epoch": 7, "said": {}, "counts": {}}') == SensorCursor("l1", 7)
 
 
 def test_what_a_sensor_cannot_be_is_refused(tmp_path: Path) -> None:

@@ -44,8 +44,10 @@ from .model.source_specs import FilesSpec as FilesSpec
 from .model.source_specs import FormatSpec as FormatSpec
 from .model.source_specs import RateSpec as RateSpec
 from .model.source_specs import SourceSpec as SourceSpec
+from .model.watermark_delays import watermark_delays as watermark_delays
 from .operators.keyed_process.node import KeyedProcessNode as KeyedProcessNode
 from .operators.registry import kind_of as kind_of
 from .operators.window.descriptions import describe_aggregate as describe_aggregate
 from .operators.window.descriptions import describe_firing as describe_firing
 from .operators.window.node import WindowNode as WindowNode
+from .operators.window_join.node import WindowJoinNode as WindowJoinNode

@@ -1,4 +1,5 @@
 from .watermarks.shortfalls import Shortfalls as Shortfalls
+from .watermarks.watermark_progress import delayed_watermark as delayed_watermark
 from .watermarks.watermark_strategy import WatermarkStrategy as WatermarkStrategy
 from .watermarks.watermarks import MAX_WATERMARK as MAX_WATERMARK
 from .watermarks.watermarks import MIN_WATERMARK as MIN_WATERMARK

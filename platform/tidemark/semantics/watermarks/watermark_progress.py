@@ -112,13 +112,17 @@ def operator_watermark(previous: int, inputs: Sequence[SourceState]) -> int:
 
 
 def delayed(state: SourceState, delay_ms: int) -> SourceState:
-    """Return a source's state as operators see it that follow one whose results are up to so much behind the watermark.
+    """Return a source's state as operators see it that follow one whose results are up to so much behind the watermark."""
+    return replace(state, watermark=delayed_watermark(state.watermark, delay_ms)) if delay_ms else state
 
-    After the end of input nothing is held back.
+
+def delayed_watermark(watermark: int, delay_ms: int) -> int:
+    """Return the watermark of results that are up to so much behind it. After the end of input nothing is held back.
+
+    >>> delayed_watermark(100, 40), delayed_watermark(MAX_WATERMARK, 40) == MAX_WATERMARK
+    (60, True)
     """
-    if not delay_ms or state.watermark in {MIN_WATERMARK, MAX_WATERMARK}:
-        return state
-    return replace(state, watermark=max(state.watermark - delay_ms, MIN_WATERMARK))
+    return watermark if watermark in {MIN_WATERMARK, MAX_WATERMARK} else max(watermark - delay_ms, MIN_WATERMARK)
 
 
 def end_of_input(state: SourceState) -> SourceState:

@@ -28,6 +28,7 @@ from tidemark.graph.model.nodes import (
     WithColumnsNode,
     walk,
 )
+from tidemark.graph.model.watermark_delays import watermark_delays
 from tidemark.graph.operators.registry import kind_of
 
 FUSABLE = (SelectNode, WithColumnsNode, FilterNode)
@@ -114,16 +115,7 @@ class Topology:
 
         With ``results`` it is how much later the watermark is that goes with the node's results.
         """
-        found: dict[int, int] = {id(node): 0}
-        sources: dict[str, int] = {}
-        for each in reversed(walk([node])):
-            delay = found[id(each)]
-            if isinstance(each, SourceNode):
-                sources[each.name] = delay
-            waits = each.result_delay_ms if isinstance(each, StatefulNode) and (results or each is not node) else 0
-            for child in each.inputs:
-                found[id(child)] = max(found.get(id(child), 0), delay + waits)
-        return sources
+        return {each.name: delay for each, delay in watermark_delays(node, results=results) if isinstance(each, SourceNode)}
 
 
 def result_operators(*nodes: Node) -> tuple[StatefulNode, ...]:

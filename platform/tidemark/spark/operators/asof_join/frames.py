@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from tidemark.graph.operators.asof_join.node import LEFT, AsofJoinNode
+from tidemark.graph.operators.asof_join.node import LATE_LEFT, LATE_RIGHT, LEFT, AsofJoinNode
 from tidemark.graph.operators.join_keys import added_names
 from tidemark.graph.operators.state_names import key_column, left_column, right_column
 from tidemark.semantics.joins.asof import AsofBounds
@@ -21,15 +21,22 @@ from tidemark.spark.columns.arrow_batches import POSITION_TYPE
 from tidemark.spark.columns.changes import AFTER, BEFORE, as_changes, changed
 from tidemark.spark.columns.expressions import CHANGE, POSITION, START, TIME, column, quoted, visible_of
 from tidemark.spark.columns.few_rows import in_one_task
+from tidemark.spark.operators.base.touched_times import touched_metric
 from tidemark.spark.operators.keyed.columns import EPOCH, TAG
 from tidemark.spark.prepared.runtime_literals import runtime_literals
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, Observation
 
 RESULT: Final = 0
 LATE_LEFT_ROW: Final = 1
 LATE_RIGHT_ROW: Final = 2
+
+CORRECTED: Final = "corrected"
+LATE_TIMES: Final = "late_times"
+"""The observed times of answers that come or are corrected after their time, and of late elements."""
+
+_COUNTED: Final = {"emitted": RESULT, LATE_LEFT: LATE_LEFT_ROW, LATE_RIGHT: LATE_RIGHT_ROW}
 
 _SIDE: Final = "__tm_side"
 _NEW: Final = "__tm_new"
@@ -151,6 +158,24 @@ class AsofFrames:
         numbered = versions.withColumn("__tm_gone", F.expr(f"{START} <= {bound}")).withColumn("__tm_number", number)
         return numbered.where("NOT __tm_gone OR __tm_number = 1").drop("__tm_gone", "__tm_number")
 
+    @staticmethod
+    def counted(made: DataFrame, observation: Observation, *, behind: int | None, has_late: bool) -> DataFrame:
+        """Return the rows of a pass; the observation will have their numbers, and the times of late elements and of ``CORRECTED`` answers.
+
+        Args:
+            made: from ``answers``.
+            observation: as above.
+            behind: answers up to this time come, or are corrected, after theirs; None where there are none.
+            has_late: whether there may be late elements.
+        """
+        metrics = [f"count_if({TAG} = {tag}) AS {name}" for name, tag in _COUNTED.items()]
+        if behind is not None:
+            after = f"{TAG} = {RESULT} AND {TIME} <= {runtime_literals(behind, varying=TIME)[0]}"
+            metrics.append(touched_metric(after, TIME, CORRECTED))
+        if has_late:
+            metrics.append(touched_metric(f"{TAG} <> {RESULT}", TIME, LATE_TIMES))
+        return made.observe(observation, *map(F.expr, metrics))
+
     def results(self, made: DataFrame, names: Sequence[str] | None) -> DataFrame:
         """Return the results of a pass, with the columns that users see, in the order of ``names``."""
         visible = visible_of(made.columns)
@@ -170,6 +195,11 @@ class AsofFrames:
         names = [name for name in visible_of(made.columns) if name.startswith(prefix)]
         rows = made.where(f"{TAG} = {tag}")
         return rows.selectExpr(*(f"{quoted(name)} AS {quoted(name.removeprefix(prefix))}" for name in names), TIME, POSITION)
+
+
+def prefix_of(port: str) -> str:
+    """Return what the columns of an input have before their names, as they are kept."""
+    return left_column("") if port == LEFT else right_column("")
 
 
 def _renamed(rows: DataFrame, rename: Callable[[str], str]) -> list[Column]:

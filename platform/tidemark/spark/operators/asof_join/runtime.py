@@ -20,7 +20,6 @@ from tidemark.crashpoints import crash_point
 from tidemark.graph.checks.schema_inference import schema_of
 from tidemark.graph.operators.asof_join.node import LATE_LEFT, LATE_RIGHT, LEFT, RIGHT, AsofJoinNode
 from tidemark.graph.operators.join_keys import added_names, check_names
-from tidemark.graph.operators.state_names import left_column, right_column
 from tidemark.semantics.joins.asof import AsofBounds
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK, SourceState, operator_watermark
 from tidemark.spark.columns.arrow_batches import POSITION_TYPE
@@ -28,7 +27,7 @@ from tidemark.spark.columns.expressions import POSITION, START, quoted, visible_
 from tidemark.spark.columns.few_rows import FEW_ROWS
 from tidemark.spark.columns.schemas import no_rows, nullable
 from tidemark.spark.columns.state_files import overlapping
-from tidemark.spark.operators.asof_join.frames import LATE_LEFT_ROW, LATE_RIGHT_ROW, RESULT, AsofFrames, AsofInput
+from tidemark.spark.operators.asof_join.frames import CORRECTED, LATE_LEFT_ROW, LATE_RIGHT_ROW, LATE_TIMES, AsofFrames, AsofInput, prefix_of
 from tidemark.spark.operators.base.contract import (
     InputCounts,
     Observed,
@@ -42,11 +41,13 @@ from tidemark.spark.operators.base.contract import (
 from tidemark.spark.operators.base.kept_rows import write_kept
 from tidemark.spark.operators.base.staged_rows import StagedRows, staged_rows
 from tidemark.spark.operators.base.tables import MAIN, StateTables, is_current
-from tidemark.spark.operators.keyed.columns import EPOCH, TAG
+from tidemark.spark.operators.base.touched_times import listed_times
+from tidemark.spark.operators.keyed.columns import EPOCH
 from tidemark.spark.operators.keyed.key_table import rows_of_keys, union_of
 from tidemark.spark.prepared.prepared_pass import Frame
 from tidemark.spark.prepared.runtime_literals import runtime_literals
 from tidemark.state.gc.compaction import LARGEST_FILE, plan_compaction
+from tidemark.state.log.progress import OperatorProgress
 from tidemark.state.log.records import OperatorState, StateFile
 
 if TYPE_CHECKING:
@@ -66,8 +67,6 @@ MANY_ROWS: Final = 200_000
 
 MAX_GARBAGE: Final = 10_000
 """Where versions are more than twice those that were kept, and more than so many, all are rewritten."""
-
-_COUNTED: Final = {"emitted": RESULT, LATE_LEFT: LATE_LEFT_ROW, LATE_RIGHT: LATE_RIGHT_ROW}
 
 _BOUNDS: Final = ("right", "answered", "corrected", "gone")
 
@@ -149,11 +148,12 @@ class AsofJoinEpoch(OperatorEpoch):
 
     def _adopt(self, port: str, schema: T.StructType) -> None:
         """Set the columns of an input, beside those of the other."""
-        frames, prefix = self.runtime.frames, _prefix(port)
+        frames, prefix = self.runtime.frames, prefix_of(port)
         made = nullable(schema)
         columns = [field for field in made if field.name.startswith(prefix)]
         keys = [field for field in made if field.name in frames.keys]
-        others = [field for field in self._tables.schema or () if is_current(field) and field.name.startswith(_prefix(_other(port)))]
+        other = prefix_of(RIGHT if port == LEFT else LEFT)
+        others = [field for field in self._tables.schema or () if is_current(field) and field.name.startswith(other)]
         self._tables.adopt(T.StructType([*keys, *columns, *others]))
         self._columns[port] = T.StructType([*keys, *columns])
 
@@ -165,7 +165,7 @@ class AsofJoinEpoch(OperatorEpoch):
                 self._adopt(port, self.runtime.frames.rows_of(port, no_rows(self.context.spark, given), 0).schema)
             else:
                 stored = self._tables.schema or T.StructType()
-                kept = [field for field in stored if field.name in self.runtime.frames.keys or field.name.startswith(_prefix(port))]
+                kept = [field for field in stored if field.name in self.runtime.frames.keys or field.name.startswith(prefix_of(port))]
                 self._columns[port] = T.StructType(kept)
         return self._columns[port]
 
@@ -231,9 +231,10 @@ class AsofJoinEpoch(OperatorEpoch):
         scans = {"versions": stored, "new_versions": new, "lefts": files.get("old", []), "new_lefts": files.get("new", [])}
         few = self.context.native and sum(file.rows for scan in scans.values() for file in scan) <= FEW_ROWS
         late = any(overlapping(new, MIN_WATERMARK, before.gone) for new in self._new.values())
+        behind = self._corrects or bool(overlapping(self._new[MAIN], MIN_WATERMARK, self.context.before.watermark))
 
         def answers(numbers: Sequence[int]) -> Frame:
-            gone, answered_before, answered, unchanged = numbers
+            gone, answered_before, answered, unchanged, past = numbers
             observed = {name: Observation() for name in files}
             lefts = {name: self._asked(name, files[name], (answered, unchanged), each) for name, each in observed.items()}
             # A side without rows has its columns all the same.
@@ -243,12 +244,13 @@ class AsofJoinEpoch(OperatorEpoch):
             given = AsofInput(new_lefts, lefts.get("old"), new_versions, versions, few, late)
             bounds = before if before.ended else replace(before, gone=gone, answered=answered_before)
             made, observation = frames.answers(given, bounds, *own), Observation()
-            counted = made.observe(observation, *(F.expr(f"count_if({TAG} = {tag})").alias(name) for name, tag in _COUNTED.items()))
+            counted = frames.counted(made, observation, behind=past if behind else None, has_late=late)
             return counted, (observation, *observed.values())
 
-        numbers = (before.gone, before.answered, after.answered, before.corrected if self._corrects else before.answered)
+        unchanged = before.corrected if self._corrects else before.answered
+        numbers = (before.gone, before.answered, after.answered, unchanged, self.context.before.watermark)
         read = {name: self._tables.few_files(chosen) for name, chosen in scans.items() if chosen} if few and not before.ended else {}
-        name = " ".join(["answers", self.context.uid, *read, *(["late"] if late else [])])
+        name = " ".join(["answers", self.context.uid, *read, *(["late"] if late else []), *(["behind"] if behind else [])])
         self._made, (found, *pending) = staged_rows(self.context, self._tables, list(read.values()), numbers, answers, name=name)
         times = [each["pending"] for each in pending if each["pending"] is not None]
         self._found = {**found, "pending": min(times, default=MAX_WATERMARK)}
@@ -284,8 +286,8 @@ class AsofJoinEpoch(OperatorEpoch):
     def _require_names(self, lefts: Sequence[str], rights: Sequence[str]) -> None:
         """Check columns that only the running sources know."""
         node = self.runtime.node
-        names = [name.removeprefix(_prefix(LEFT)) for name in lefts]
-        others = added_names(node.on, [name.removeprefix(_prefix(RIGHT)) for name in rights])
+        names = [name.removeprefix(prefix_of(LEFT)) for name in lefts]
+        others = added_names(node.on, [name.removeprefix(prefix_of(RIGHT)) for name in rights])
         check_names(names, others, node, "join_asof")
 
     def _next_pending(self) -> int:
@@ -373,7 +375,7 @@ class AsofJoinEpoch(OperatorEpoch):
         }
 
     def _stored_table(self, part: str, port: str, live: Callable[[DataFrame], DataFrame], more: list[str]) -> DataFrame:
-        prefix, rows = _prefix(port), self._read(part, self._tables.files(part))
+        prefix, rows = prefix_of(port), self._read(part, self._tables.files(part))
         stored = [name for name in self._columns_of(port).names if name.startswith(prefix)]
         taken = {name.removeprefix(prefix).lower() for name in stored}
         added = [f"timestamp_millis({START}) AS event_time", *more]
@@ -384,17 +386,14 @@ class AsofJoinEpoch(OperatorEpoch):
             return no_rows(self.context.spark, nullable(empty)).selectExpr(*names)
         return live(rows).selectExpr(*names)
 
+    def progress(self, common: OperatorProgress) -> OperatorProgress:
+        """Return the operator's progress, with the times of late elements, and of answers that came or were corrected after theirs."""
+        late, corrected = (listed_times(self._found.get(name)) for name in (LATE_TIMES, CORRECTED))
+        return replace(common, late_windows=late, refired_windows=corrected)
+
     def snapshot(self) -> OperatorState:
         """Return the operator's state after this epoch."""
         if self._made is not None:
             self._made.delete()
         bounds = {name: int(getattr(self._bounds, name)) for name in _BOUNDS}
         return self._tables.snapshot(self.watermark, {**bounds, PENDING: self._pending, KEPT: self._kept})
-
-
-def _prefix(port: str) -> str:
-    return left_column("") if port == LEFT else right_column("")
-
-
-def _other(port: str) -> str:
-    return RIGHT if port == LEFT else LEFT

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,10 +15,19 @@ from tidemark.crashpoints import crash_point
 from tidemark.graph.operators.join_node import LATE_OF, ElementJoinNode
 from tidemark.semantics.joins.interval import SIDES, Side
 from tidemark.semantics.watermarks.shortfalls import Shortfalls
-from tidemark.spark.operators.base.contract import InputCounts, OperatorContext, OperatorEpoch, OperatorRuntime, PortInput, run_in_order
+from tidemark.spark.operators.base.contract import (
+    InputCounts,
+    Observed,
+    OperatorContext,
+    OperatorEpoch,
+    OperatorRuntime,
+    PortInput,
+    run_in_order,
+)
 from tidemark.spark.operators.base.kept_rows import write_kept
 from tidemark.spark.operators.base.late_metrics import observed_shortfalls
 from tidemark.spark.operators.base.tables import StateTables
+from tidemark.spark.operators.base.touched_times import listed_times
 from tidemark.spark.operators.interval_join.columns import (
     SideColumns,
     check_key_types,
@@ -28,6 +37,8 @@ from tidemark.spark.operators.interval_join.columns import (
     row_types,
     state_schema,
 )
+from tidemark.spark.operators.interval_join.frames import LATE_TIMES
+from tidemark.spark.operators.interval_join.results import CORRECTED
 from tidemark.spark.operators.interval_join.state import ElementTable
 from tidemark.state.log.progress import OperatorProgress
 
@@ -74,6 +85,8 @@ class ElementJoinEpoch(OperatorEpoch):
         self._tables = StateTables(context, runtime.node.place)
         self._counts: dict[str, InputCounts] = {}
         self._shortfalls: dict[str, Shortfalls] = {}
+        self._late_times: set[int] = set()
+        self._corrected: set[int] = set()
 
     @property
     @abstractmethod
@@ -88,7 +101,7 @@ class ElementJoinEpoch(OperatorEpoch):
     def judged(self, side: Side, rows: DataFrame, columns: SideColumns, observation: Observation, numbers: Sequence[int]) -> DataFrame:
         """Return the rows of a side that are kept, as in state.
 
-        The observation will have the numbers ``judged`` and ``late``, and ``shortfall_metrics``.
+        The observation will have the numbers ``judged`` and ``late``, ``shortfall_metrics``, and ``LATE_TIMES``.
         """
 
     @abstractmethod
@@ -122,6 +135,7 @@ class ElementJoinEpoch(OperatorEpoch):
         self.elements[side].new = new
         late = next(counter for counter, own in LATE_OF.items() if own == side)
         self._counts[side] = InputCounts(found["judged"] - found["late"], {late: found["late"]})
+        self._late_times.update(found[LATE_TIMES] or ())
         before, lateness = self.context.before.watermark, self.runtime.allowed_lateness_ms
         shortfalls = observed_shortfalls(found, found["late"], watermark=before, allowed_lateness_ms=lateness)
         if shortfalls is not None:
@@ -160,8 +174,18 @@ class ElementJoinEpoch(OperatorEpoch):
         return inputs[side].where(self.is_late(side))
 
     def progress(self, common: OperatorProgress) -> OperatorProgress:
-        """Return the operator's progress, with the shortfalls of late elements."""
-        return replace(common, shortfalls=dict(self._shortfalls))
+        """Return the operator's progress: the times and shortfalls of late elements, and the times of results that came after theirs."""
+        late, corrected = self.listed(self._late_times), self.listed(self._corrected)
+        return replace(common, shortfalls=dict(self._shortfalls), late_windows=late, refired_windows=corrected)
+
+    def listed(self, times: Iterable[int]) -> tuple[int, ...]:
+        """Return what progress lists of the times of late or of corrected rows."""
+        return listed_times(times)
+
+    def emitted(self, observation: Observed) -> int:
+        """Return the number of results."""
+        self._corrected.update(observation.get.get(CORRECTED) or ())
+        return int(observation.get["results"])
 
     def compact(self) -> Callable[[], None] | None:
         """Drop files of which nothing is needed any more; return the work that merges others."""

@@ -28,6 +28,9 @@ MANY_BUCKETS: Final = 16
 """From so many intervals in the times of both sides on, elements are also joined by the interval that their time is in."""
 
 LATE_ROW: Final = "__tm_late"
+
+LATE_TIMES: Final = "late_times"
+"""The times, or starts of windows, of late rows, in the observation of a side's rows."""
 BUCKET: Final = "__tm_bucket"
 
 Span = tuple[int, int]
@@ -83,9 +86,15 @@ class IntervalJoinFrames:
         return f"{TIME} <= {runtime_literals(last, varying=TIME)[0]}"
 
     @staticmethod
-    def counted(judged: FrameSteps, observation: Observation) -> FrameSteps:
-        """Return the same rows; the observation will have the numbers of all rows and of late ones, and the shortfalls of these."""
-        metrics = ("count(1) AS judged", f"count_if({LATE_ROW}) AS late", *shortfall_metrics())
+    def counted(judged: FrameSteps, observation: Observation, late_times: str) -> FrameSteps:
+        """Return the same rows; the observation will have the numbers of all rows and of late ones, the shortfalls and times of these.
+
+        Args:
+            judged: the rows, with ``LATE_ROW`` and ``SHORTFALL``.
+            observation: as above.
+            late_times: the aggregate ``LATE_TIMES``, as SQL.
+        """
+        metrics = ("count(1) AS judged", f"count_if({LATE_ROW}) AS late", *shortfall_metrics(), late_times)
         return judged.observe(observation, *metrics)
 
     def kept(self, side: Side, judged: FrameSteps) -> DataFrame:

@@ -11,13 +11,17 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from tidemark.semantics.joins.interval import SIDES, Side, other_side, outer_sides
-from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, clamp_watermark
+from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK, clamp_watermark
+from tidemark.spark.columns.expressions import TIME
+from tidemark.spark.columns.state_files import overlapping
 from tidemark.spark.operators.base.contract import OperatorContext, Results
 from tidemark.spark.operators.base.tables import StateTables
+from tidemark.spark.operators.base.touched_times import touched_metric
 from tidemark.spark.operators.interval_join.columns import EPOCH, ResultColumns, SideColumns, side_column, unknown_columns
 from tidemark.spark.operators.interval_join.frames import IntervalJoinFrames, Operand, one_task
-from tidemark.spark.operators.interval_join.results import results_of
+from tidemark.spark.operators.interval_join.results import CORRECTED, results_of
 from tidemark.spark.operators.interval_join.state import IntervalElements, span_of
+from tidemark.spark.prepared.runtime_literals import runtime_literals
 from tidemark.state.log.records import StateFile
 
 if TYPE_CHECKING:
@@ -125,7 +129,19 @@ class EpochJoin:
             numbers=self._numbers,
             scans=[files for part in parts for files in part.scans],
             shape=" ".join([*shape, "of", *sorted(self._columns)]),
+            corrected=self._corrected if self._may_correct else None,
         )
+
+    @property
+    def _may_correct(self) -> bool:
+        """Whether elements came that are behind the watermark: their pairs may be, too."""
+        new = [file for table in self._tables.values() for file in table.new]
+        return bool(overlapping(new, MIN_WATERMARK, self._context.before.watermark))
+
+    def _corrected(self, numbers: Sequence[int]) -> str:
+        """Return the aggregate of results that are further behind the watermark than any on-time one."""
+        behind = numbers[1] + self._rule.reach(SIDES[0]) - self._rule.result_delay
+        return touched_metric(f"{TIME} <= {runtime_literals(behind, varying=TIME)[0]}", TIME, CORRECTED)
 
     @property
     def _numbers(self) -> tuple[int, ...]:

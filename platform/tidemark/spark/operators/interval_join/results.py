@@ -21,10 +21,21 @@ Parts = Callable[[Sequence[int]], Iterable["DataFrame"]]
 """Makes the parts of results, of equal columns, from the numbers that differ between epochs."""
 
 
+CORRECTED = "corrected"
+"""The times, or starts of windows, of results that come after their time, in the observation of results."""
+
+
 def results_of(
-    parts: Parts, columns: ResultColumns, state: StateTables, *, numbers: tuple[int, ...], scans: Sequence[Sequence[StateFile]], shape: str
+    parts: Parts,
+    columns: ResultColumns,
+    state: StateTables,
+    *,
+    numbers: tuple[int, ...],
+    scans: Sequence[Sequence[StateFile]],
+    shape: str,
+    corrected: Callable[[Sequence[int]], str] | None = None,
 ) -> Results:
-    """Return results; the observation that they are made with will have their number, ``results``.
+    """Return results; the observation that they are made with will have their number, ``results``, and those that are ``CORRECTED``.
 
     Args:
         parts: makes their parts, one or more, with times.
@@ -33,6 +44,7 @@ def results_of(
         numbers: as of ``Results``.
         scans: the files that each scan reads, in the order in which the parts read them.
         shape: as of ``Results``.
+        corrected: makes the aggregate ``CORRECTED``, as SQL, from the numbers; None where no result comes after its time.
     """
     several = tuple(map(state.few_files, scans))
     few = all(several)
@@ -40,6 +52,8 @@ def results_of(
     def build(numbers: Sequence[int], observation: Observation) -> DataFrame:
         whole = reduce(lambda one, other: one.union(other), parts(numbers))
         results = columns.with_position(in_one_task(whole) if few else whole)
-        return results.observe(observation, F.expr("count(1) AS results"))
+        more = () if corrected is None else (F.expr(corrected(numbers)),)
+        return results.observe(observation, F.expr("count(1) AS results"), *more)
 
+    shape = shape if corrected is None else f"{shape}, {CORRECTED}"
     return Results(build, numbers, tuple(file for each in several for file in each) if few else (), shape, several)

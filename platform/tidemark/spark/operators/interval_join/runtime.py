@@ -14,10 +14,12 @@ from pyspark.sql import Observation
 from tidemark.graph.operators.interval_join.node import IntervalJoinNode
 from tidemark.semantics.joins.interval import SIDES, Side, outer_sides
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
+from tidemark.spark.columns.expressions import START
 from tidemark.spark.operators.base.contract import Observed, OperatorContext, Results
+from tidemark.spark.operators.base.touched_times import touched_metric
 from tidemark.spark.operators.interval_join.columns import SideColumns
 from tidemark.spark.operators.interval_join.epoch import ElementJoinEpoch, ElementJoinRuntime
-from tidemark.spark.operators.interval_join.frames import IntervalJoinFrames
+from tidemark.spark.operators.interval_join.frames import LATE_ROW, LATE_TIMES, IntervalJoinFrames
 from tidemark.spark.operators.interval_join.joining import EpochJoin
 from tidemark.spark.operators.interval_join.state import IntervalElements, stored_elements
 from tidemark.state.log.records import OperatorState
@@ -82,7 +84,8 @@ class IntervalJoinEpoch(ElementJoinEpoch):
     def judged(self, side: Side, rows: DataFrame, columns: SideColumns, observation: Observation, numbers: Sequence[int]) -> DataFrame:
         """Return the rows of a side that are kept, as in state."""
         frames = self.runtime.frames
-        return frames.kept(side, frames.counted(frames.judged(side, rows, columns, numbers), observation))
+        late_times = touched_metric(LATE_ROW, START, LATE_TIMES)
+        return frames.kept(side, frames.counted(frames.judged(side, rows, columns, numbers), observation, late_times))
 
     def is_late(self, side: Side) -> str:
         """Return SQL of whether a row of this epoch's input is late."""
@@ -102,7 +105,7 @@ class IntervalJoinEpoch(ElementJoinEpoch):
         """Return the number of results."""
         if self._join is not None:
             self._join.read_counts()
-        return int(observation.get["results"])
+        return super().emitted(observation)
 
     def stored_tables(self) -> Mapping[str, DataFrame]:
         """Return ``elements``: those of both sides, with their keys, times and columns."""

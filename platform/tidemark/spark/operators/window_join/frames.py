@@ -22,6 +22,7 @@ from tidemark.spark.columns.expressions import START, TIME, quoted, visible_of
 from tidemark.spark.columns.few_rows import in_one_task
 from tidemark.spark.frame_steps import FrameSteps
 from tidemark.spark.operators.base.late_metrics import SHORTFALL, last_end_sql, shortfall_sql
+from tidemark.spark.operators.base.touched_times import started_metric
 from tidemark.spark.operators.interval_join.columns import (
     EPOCH,
     SEEN,
@@ -32,7 +33,7 @@ from tidemark.spark.operators.interval_join.columns import (
     newest_time,
     side_column,
 )
-from tidemark.spark.operators.interval_join.frames import LATE_ROW, IntervalJoinFrames, Operand, one_task
+from tidemark.spark.operators.interval_join.frames import LATE_ROW, LATE_TIMES, IntervalJoinFrames, Operand, one_task
 from tidemark.spark.prepared.runtime_literals import runtime_literals
 from tidemark.state.log.records import StateFile
 
@@ -93,7 +94,7 @@ class WindowJoinFrames:
             side: which one.
             rows: of the port.
             columns: of the side.
-            observation: will have the numbers of all rows and of late ones, and the shortfalls of these.
+            observation: will have the numbers of all rows and of late ones, the shortfalls of these, and the starts of their windows.
             numbers: as ``numbers`` returns them.
         """
         epoch, watermark, expired, following, kept = numbers
@@ -102,7 +103,9 @@ class WindowJoinFrames:
         values = [f"{quoted(own[name.lower()])} AS {quoted(columns.stored(name))}" for name in columns.names]
         late = [f"{self.is_late(expired)} AS {LATE_ROW}", f"{self._shortfall(expired, least)} AS {SHORTFALL}"]
         judged = FrameSteps(rows).select(*key_values(self.node, side), *values, TIME, f"{now} AS {EPOCH}", f"{seen} AS {SEEN}", *late)
-        accepted = IntervalJoinFrames.counted(judged, observation).where(f"NOT {LATE_ROW}")
+        within = f"{LATE_ROW} AND NOT {self._outside}" if self.slices.gaps else LATE_ROW
+        late_starts = started_metric(within, self._start(f"({self._last_end})"), LATE_TIMES)
+        accepted = IntervalJoinFrames.counted(judged, observation, late_starts).where(f"NOT {LATE_ROW}")
         if not self.rule.keeps_null(side):
             accepted.where(" AND ".join(f"{quoted(key)} IS NOT NULL" for key in self._keys))
         low, ends = f"greatest({TIME} + 1L, {accepting})", self.slices.ends

@@ -6,7 +6,7 @@ these: only files that overlap the ends of windows that fire are read, and expir
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,10 +17,11 @@ from tidemark.semantics.joins.interval import SIDES, Side, outer_sides
 from tidemark.semantics.joins.window import Timing
 from tidemark.spark.columns.expressions import START
 from tidemark.spark.columns.state_files import overlapping
-from tidemark.spark.operators.base.contract import Observed, OperatorContext, Results
+from tidemark.spark.operators.base.contract import OperatorContext, Results
+from tidemark.spark.operators.base.touched_times import listed_starts, started_metric
 from tidemark.spark.operators.interval_join.columns import SideColumns, unknown_columns
 from tidemark.spark.operators.interval_join.epoch import ElementJoinEpoch, ElementJoinRuntime
-from tidemark.spark.operators.interval_join.results import results_of
+from tidemark.spark.operators.interval_join.results import CORRECTED, results_of
 from tidemark.spark.operators.interval_join.state import ElementTable, span_of, stored_elements
 from tidemark.spark.operators.window_join.columns import WindowJoinColumns
 from tidemark.spark.operators.window_join.frames import Firing, WindowJoinFrames
@@ -124,6 +125,7 @@ class WindowJoinEpoch(ElementJoinEpoch):
             numbers=(*(bound for firing in firings for bound in (firing.first, firing.last)), self.context.epoch),
             scans=[files for firing in firings for files in frames.scans(firing)],
             shape=" ".join([*shape, "of", *sorted(known)]),
+            corrected=_refired if any(firing.timing == "LATE" for firing in firings) else None,
         )
 
     def _firings(self) -> Iterator[Firing]:
@@ -150,9 +152,9 @@ class WindowJoinEpoch(ElementJoinEpoch):
         """Return whether there are elements of both sides, or of one that has rows without a partner."""
         return len(firing.files) == len(SIDES) or any(side in outer_sides(self.runtime.rule.how) for side in firing.files)
 
-    def emitted(self, observation: Observed) -> int:
-        """Return the number of results."""
-        return int(observation.get["results"])
+    def listed(self, times: Iterable[int]) -> tuple[int, ...]:
+        """Return the starts of the newest windows."""
+        return listed_starts(times)
 
     def stored_tables(self) -> Mapping[str, DataFrame]:
         """Return ``elements``: those of both sides in each of their windows, with keys, the window's bounds, and columns."""
@@ -164,3 +166,9 @@ class WindowJoinEpoch(ElementJoinEpoch):
     def snapshot(self) -> OperatorState:
         """Return the operator's state after this epoch."""
         return self._tables.snapshot(self.watermark, {})
+
+
+def _refired(numbers: Sequence[int]) -> str:
+    """Return the aggregate of the windows that have a result once more, or after their time."""
+    del numbers
+    return started_metric("pane_timing = 'LATE'", "unix_millis(window_start)", CORRECTED)

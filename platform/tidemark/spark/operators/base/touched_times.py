@@ -1,0 +1,46 @@
+"""The times of late and of corrected rows of an epoch, as progress lists them: few, and exact enough to find their time partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from tidemark.spark.operators.base.windows import MAX_LISTED_WINDOWS
+
+_MINUTE: Final = 60_000
+_STEPS_MS: Final = (_MINUTE, 15 * _MINUTE, 60 * _MINUTE)
+
+
+def touched_metric(condition: str, time: str, name: str) -> str:
+    """Return the aggregate, as SQL, of the minutes in which rows have their times.
+
+    Args:
+        condition: SQL of which rows count.
+        time: SQL of their times.
+        name: of the aggregate.
+    """
+    return started_metric(condition, f"{time} - pmod({time}, {_MINUTE}L)", name)
+
+
+def started_metric(condition: str, start: str, name: str) -> str:
+    """Return the aggregate, as SQL, of the starts of windows that rows belong to."""
+    return f"collect_set(CASE WHEN {condition} THEN {start} END) AS {name}"
+
+
+def listed_times(minutes: Iterable[int] | None) -> tuple[int, ...]:
+    """Return the minutes that ``touched_metric`` found; if they are too many the quarters or hours that they are in, the newest.
+
+    >>> listed_times([120_000, 60_000]), len(listed_times(range(0, 200 * 60_000, 60_000)))
+    ((60000, 120000), 14)
+    """
+    found: set[int] = set(minutes or ())
+    for step in _STEPS_MS:
+        found = {time - time % step for time in found}
+        if len(found) <= MAX_LISTED_WINDOWS:
+            break
+    return listed_starts(found)
+
+
+def listed_starts(starts: Iterable[int] | None) -> tuple[int, ...]:
+    """Return the newest starts that ``started_metric`` found, in order."""
+    return tuple(sorted(set(starts or ()))[-MAX_LISTED_WINDOWS:])
