@@ -112,9 +112,9 @@ from .semantics.windows.windows import Window as Window
 from .spark.loop.late_publication import rewind as rewind
 from .spark.loop.run import RunResult as RunResult
 from .spark.loop.run import run as run
+from .spark.replay.replaying import replay as replay
 from .spark.sinks.local_sinks import clear_memory as clear_memory
 from .spark.sinks.local_sinks import memory_table as memory_table
-from .spark.state_api.replaying import replay as replay
 from .spark.state_api.savepoint_writer import changed_savepoint as changed_savepoint
 from .spark.state_api.savepoint_writer import new_savepoint as new_savepoint
 from .spark.state_api.state_processor import savepoint as savepoint

@@ -189,3 +189,68 @@ def test_times_and_operations_are_checked_when_they_are_given() -> None:
             harness.advance_watermark(at)  # type: ignore[arg-type]  # that is the mistake
     with pytest.raises(DefinitionError, match="operation='upsert' is no change of a row"):
         harness.process({"zone": "N", "fare": 2.0}, at=0, operation="upsert")
+
+
+HIGH, UNUSED = tm.OutputTag("high"), tm.OutputTag("unused")
+
+
+class Total:
+    """Adds up the fares of a zone."""
+
+    total = tm.value_state("DOUBLE", default=0.0)
+
+    def process(self, element: Mapping[str, Any], ctx: tm.ProcessContext) -> Iterable[Mapping[str, Any]]:
+        self.total.update(self.total.value() + element["fare"])
+        ctx.output("high", {"fare": element["fare"]})
+        yield {"total": self.total.value(), "mark": ctx.current_watermark()}
+
+
+class Same(Total):
+    """The same, with what it inherits."""
+
+
+def total_harness() -> OperatorHarness:
+    returns = "total DOUBLE, mark BIGINT"
+    return OperatorHarness(trips().key_by("zone").process(Total, returns=returns, side_outputs={HIGH: "fare DOUBLE"}).uid("totals"))
+
+
+def test_a_side_output_is_found_by_its_tag_and_by_its_name() -> None:
+    harness = total_harness()
+    harness.process({"zone": "N", "fare": 5.0}, at=0)
+    harness.advance_watermark(0)
+    assert harness.side_output(HIGH) == harness.side_output("high") == [{"fare": 5.0}]
+    unknown: Any = 5
+    for wrong in ("unknown", UNUSED, "late", unknown):
+        with pytest.raises(DefinitionError, match="the operator has no side output") as caught:
+            harness.side_output(wrong)
+        assert caught.value.fix == "give a tag that it has, or its name: 'high'"
+        assert caught.value.uid == "totals"
+    windowed = OperatorHarness(trips().key_by("zone").window(tm.tumbling("10 s")).late_to(LATE).aggregate(n=tm.count()).uid("w"))
+    assert windowed.side_output(LATE) == windowed.side_output("too-late") == windowed.side_output("late") == []
+    with pytest.raises(DefinitionError) as caught:
+        windowed.side_output("lat")
+    assert caught.value.fix == "give a tag that it has, or its name: 'too-late'"
+
+
+def test_an_element_without_a_time_is_refused_with_what_a_time_is() -> None:
+    process: Any = total_harness().process
+    for arguments in (({"zone": "N"},), ({"zone": "N"}, 5)):
+        with pytest.raises(DefinitionError, match="lacks at=, the event time of the element: milliseconds since 1970 UTC") as caught:
+            process(*arguments)
+        assert "process(row, at=1_000)" in caught.value.fix
+
+
+def test_a_watermark_that_is_not_higher_ends_the_epoch_and_changes_nothing() -> None:
+    harness = total_harness()
+    for to in (50, 20, 50):
+        harness.process({"zone": "N", "fare": 5.0}, at=60)
+        assert len(harness.advance_watermark(to)) == 1
+        assert harness.watermark == 50
+    assert [each.row["mark"] for each in harness.emitted] == [50, 50, 50]
+
+
+def test_a_function_with_states_needs_a_key() -> None:
+    stream = trips().process(Same, returns="total DOUBLE, mark BIGINT").uid("totals")
+    with pytest.raises(DefinitionError, match="Same has the state 'total', and the stream has no key") as caught:
+        OperatorHarness(stream)
+    assert caught.value.fix == "key the stream: .key_by('id').process(Same, ...)"

@@ -92,3 +92,33 @@ def test_relative_paths_start_from_where_python_is(spark: SparkSession, tmp_path
     found = pa.concat_tables(pq.read_table(path).select(["id"]) for path in sorted(Path("out").rglob("part-*[0-9a-z].parquet")))
     assert {value for value in found["id"].to_pylist() if value} == {1, 2}
     assert {path.name for path in tmp_path.iterdir()} == {"landing", "lake", "jobs", "out"}
+
+
+def sums(rows: list[tuple[str, int, int]], store: Path, late: tm.OutputTag) -> tm.Job:
+    read = tm.source(
+        "e",
+        tm.from_elements(epochs=[rows], schema="k STRING, t BIGINT, v BIGINT"),
+        watermarks=tm.ascending(timestamp="timestamp_millis(t)"),
+    )
+    windows = read.key_by("k").window(tm.tumbling("1 minute")).late_to(late).aggregate(total=tm.sum("v")).uid("sums")
+    outputs = {"sums": tm.memory(windows, f"{store}/sums"), "late": tm.memory(windows.side_output(late), f"{store}/late")}
+    return tm.Job("sums", outputs, store=str(store))
+
+
+@pytest.mark.spark
+def test_a_table_without_rows_has_the_columns_of_its_output(spark: SparkSession, tmp_path: Path) -> None:
+    late = tm.OutputTag("late")
+    assert tm.memory_table(f"{tmp_path}/sums") is None
+    tm.run(sums([("a", 0, 1)], tmp_path, late), spark=spark)
+    empty, nothing_late = tm.memory_table(f"{tmp_path}/sums"), tm.memory_table(f"{tmp_path}/late")
+    assert empty is not None
+    assert nothing_late is not None
+    assert (empty.num_rows, nothing_late.num_rows) == (0, 0)
+    assert nothing_late.column_names == ["k", "t", "v"]
+    tm.run(sums([("a", 0, 1)], tmp_path, late), spark=spark, end_of_input=True)
+    found = tm.memory_table(f"{tmp_path}/sums")
+    assert found is not None
+    assert found.num_rows == 1
+    assert (found.schema.names, found.schema.types) == (empty.schema.names, empty.schema.types)
+    tm.clear_memory(f"{tmp_path}/sums")
+    assert tm.memory_table(f"{tmp_path}/sums") is None

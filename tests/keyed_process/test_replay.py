@@ -11,7 +11,7 @@ import pytest
 import tidemark as tm
 from tests.seeds import some
 from tidemark.errors import ColumnError, DefinitionError, StateMismatchError
-from tidemark.spark.state_api.key_replay import ReplayedEpoch
+from tidemark.spark.replay.replayed import ReplayedEpoch
 from tidemark.testing import ManualClock
 
 if TYPE_CHECKING:
@@ -168,11 +168,11 @@ def test_each_kind_keeps_what_was_committed(spark: SparkSession, store: Path, ui
 def test_a_changed_function_says_what_it_would_have_kept(spark: SparkSession, store: Path) -> None:
     (third,) = replayed(spark, job_of(store, Longer), "quiet", "b", 2)
     assert third.differences == (
-        "the timer ('event', 600, 'quiet') is set, and was not",
-        "the timer ('event', 500, 'quiet') is not set, and was",
+        "the event-time timer 'quiet' at 600 (1970-01-01T00:00:00.600Z) is set, and was not",
+        "the event-time timer 'quiet' at 500 (1970-01-01T00:00:00.500Z) is not set, and was",
     )
     (second,) = replayed(spark, job_of(store, Longer), "quiet", "b", 1)
-    assert "the timer ('event', 250, 'quiet') is set, and was not" in second.differences
+    assert "the event-time timer 'quiet' at 250 (1970-01-01T00:00:00.250Z) is set, and was not" in second.differences
 
 
 class Broken(Quiet):

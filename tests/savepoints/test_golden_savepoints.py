@@ -80,6 +80,8 @@ def test_a_job_goes_on_with_the_state_of_every_operator(spark: SparkSession, tmp
     stored = tm.savepoint(job, "golden")
     read_before = operators_of_older(form)
     assert windows_of(stored, spark, but=read_before) == without(expected.windows, read_before)
+    tables_of = {uid: set(stored.tables(uid, spark)) for uid in keeping - read_before}
+    assert tables_of == {uid: set(stored.operators[uid].tables) for uid in tables_of}, "as they are known without Spark"
     assert elements_of(stored, spark, but=read_before) == without(expected.elements, read_before)
     is_whole = shown_by_it == {*expected.rows, *expected.tables}
     restore = tm.Restore("golden", allow_non_restored_state=not is_whole)

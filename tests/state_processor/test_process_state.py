@@ -91,6 +91,8 @@ def test_the_tables_and_the_command(spark: SparkSession, tmp_path: Path) -> None
     assert shown("--key", "k=it's") == [{"k": "it's", "total": 2, "recent": None}]
     assert [row["k"] for row in shown("--where", "total > 2 OR total < 0", "--key", "k=b")] == ["b"]
     assert shown("--timers", "--key", "k=a") == [{"k": "a", "domain": "event", "due": "1970-01-01T00:00:13+00:00", "name": "quiet"}]
+    (with_map,) = shown("--key", "k=c")
+    assert with_map == {"k": "c", "total": 3, "recent": {"3": "c"}}
     assert shown("--table", "broadcast") == shown("--broadcast") == [{"key": "all", "value": {"v": 40}}]
     listed = CliRunner().invoke(main, ["state", "show", "job", "--store", str(tmp_path)])
     (line,) = (line for line in listed.stdout.splitlines() if line.startswith("watch"))
@@ -111,13 +113,17 @@ def store(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
         (("watch", "--key", "absent=1"), "give NAME=VALUE with one of the keys: k"),
         (("watch", "--key", "k"), "give NAME=VALUE"),
         (("watch", "--timers", "--broadcast"), "--timers and --broadcast are two tables"),
-        (("hourly", "--broadcast"), "hourly has no broadcast table; it has: windows"),
-        (("hourly", "--table", "keys"), "hourly has no keys table; it has: windows"),
-        (("hourly", "--timers"), "has no timers"),
+        (("hourly", "--broadcast"), "hourly has no broadcast table: its kind is window; it has: windows"),
+        (("hourly", "--table", "keys"), "hourly has no keys table: its kind is window; it has: windows"),
+        (("hourly", "--timers"), "hourly has no timers table: its windows fire by rules over their bounds; it has: windows"),
+        (("watch", "--table", "key"), "watch has no key table: its kind is broadcast_process; it has: keys, timers, broadcast"),
+        (("--timers",), "--timers shows rows of one operator: name it, as in `tidemark state show job"),
+        (("--key", "k=a"), "--key shows rows of one operator"),
         (("watch", "--elements"), "has no windows"),
     ],
 )
-def test_what_there_is_not(store: Path, more: tuple[str, ...], says: str) -> None:
+def test_what_there_is_not(store: Path, more: tuple[str, ...], says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidemark.spark.env.session.build_session", lambda *_, **__: pytest.fail("Spark is started"))
     done = CliRunner().invoke(main, ["state", "show", "job", *more, "--store", str(store)])
     assert done.exit_code != 0
     assert says in " ".join(str(done.output).split() + str(done.exception).split())

@@ -166,3 +166,11 @@ def test_a_fork_that_does_not_prove_itself_leaves_the_job_as_it_was(tmp_path: Pa
     assert world.upgrading().resume(JOB, timeout_ms=600_000).step == "rolled-back"
     assert world.rows() == [(epoch, OLD) for epoch in range(4)]
     assert world.spec.code == OLD
+
+
+def test_code_behind_the_jobs_name_gets_a_hint_at_the_option(tmp_path: Path) -> None:
+    done = CliRunner().invoke(main, ["upgrade", "shop", "fares:job", "--store", str(tmp_path)])
+    assert done.exit_code == 2
+    assert "unexpected extra argument (fares:job). The new code is an option: --code fares:job" in done.output
+    other = CliRunner().invoke(main, ["upgrade", "shop", "again", "--store", str(tmp_path)])
+    assert (other.exit_code, "--code" in other.output) == (2, False)

@@ -21,12 +21,20 @@ COUNT = tm.count()
         ({"uids": {"w": "v"}}, "'v', which the job does not have"),
         ({"columns": {"v": {"n": "m"}}}, "the operator 'v', which the job does not have"),
         ({"columns": {"w": {"absent": "n"}}}, "'absent', which has no stored state"),
+        ({"columns": {"w": {"n": "m"}}}, "gives 'n' the new name 'm', which the operator does not have"),
+        ({"columns": {"w": {"zone": "area"}}}, "gives 'zone' the new name 'area', which the operator does not have"),
         ({"columns": columns(zone=None)}, "drops 'zone', and only the state of an aggregate can be dropped"),
     ],
 )
 def test_maps_that_name_what_is_not_there(maps: dict[str, Any], says: str) -> None:
     with pytest.raises(DefinitionError, match=says):
         whole(hourly(n=COUNT)(trips()), hourly(n=COUNT)(trips()), **maps)
+
+
+def test_a_mistyped_new_name_gets_the_one_that_is_nearest() -> None:
+    with pytest.raises(DefinitionError) as caught:
+        whole(hourly(n=COUNT)(trips()), hourly(number=COUNT)(trips()), columns=columns(n="numbr"))
+    assert (caught.value.fix, caught.value.uid) == ("write 'number'", "w")
 
 
 def test_two_columns_never_become_one() -> None:

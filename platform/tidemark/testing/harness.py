@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import wraps
 from types import MappingProxyType
-from typing import Final
+from typing import Final, ParamSpec, TypeVar
 
 from tidemark.errors import DefinitionError
 from tidemark.graph.api.streams import Stream
@@ -22,6 +23,9 @@ from tidemark.testing.operators.contract import Arrived, Emitted, Folds, Row
 from tidemark.testing.operators.joins.lookup import PureLookup
 from tidemark.testing.operators.registry import pure_operator
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 _NO_FOLDS: Final[Folds] = MappingProxyType({})
 
 
@@ -32,6 +36,22 @@ class HarnessSnapshot:
     state: object
     watermark: int
     processing_time: int
+
+
+def _needs_time(method: Callable[P, T]) -> Callable[P, T]:
+    """Return the method that adds an element; called without ``at=`` it says what that is."""
+
+    @wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        if "at" not in kwargs:
+            raise DefinitionError(
+                "process(row) lacks at=, the event time of the element: milliseconds since 1970 UTC, or a datetime with a time zone",
+                fix="write process(row, at=1_000): the harness takes no time from the row, since it evaluates no SQL",
+                place=call_site(),
+            )
+        return method(*args, **kwargs)
+
+    return call
 
 
 class OperatorHarness:
@@ -51,7 +71,8 @@ class OperatorHarness:
             Without it elements are checked against the names of the columns that the job declares, as far as these are known.
 
     Raises:
-        DefinitionError: the stream is not that of a stateful operator, or uses SQL that only Spark evaluates; or ``schema`` is no DDL.
+        DefinitionError: the stream is not that of a stateful operator, or uses SQL that only Spark evaluates; its function has states and
+            it has no key; or ``schema`` is no DDL.
 
     >>> import tidemark as tm
     >>> trips = tm.source(
@@ -115,6 +136,7 @@ class OperatorHarness:
         """All result rows so far, with their event times."""
         return list(self._emitted)
 
+    @_needs_time
     def process(self, row: Row, *, at: int | datetime, port: str | None = None, operation: str = "insert") -> None:
         """Add an element to the epoch.
 
@@ -126,7 +148,7 @@ class OperatorHarness:
 
         Raises:
             DefinitionError: the operator has no such input, ``row`` is no mapping, names a column that the input has not or lacks one that
-                the operator reads, ``at`` is no time or has no zone, or there is no such operation.
+                the operator reads, ``at`` is missing, is no time or has no zone, or there is no such operation.
         """
         place = call_site()
         ports = self._node.PORTS
@@ -146,11 +168,14 @@ class OperatorHarness:
         self._arrived.append(Arrived(chosen, copied(dict(row)), self._time(at), (len(self._arrived),), NAMES[operation]))
 
     def set_processing_time(self, at: int | datetime) -> None:
-        """Set the processing time of the epoch that ``advance_watermark`` ends."""
+        """Set the processing time of the epoch that ``advance_watermark`` ends; it never goes back either."""
         self._processing_time = max(self._processing_time, self._time(at))
 
     def advance_watermark(self, to: int | datetime) -> list[dict[str, object]]:
-        """End the epoch with a watermark, which never decreases; return the rows that the operator emits."""
+        """End the epoch with a watermark; return the rows that the operator emits.
+
+        A watermark never goes back: one that is not higher ends the epoch, and ``watermark`` stays as it is, as with Flink's operators.
+        """
         return self._end_epoch(self._time(to))
 
     def end_input(self) -> list[dict[str, object]]:
@@ -158,9 +183,24 @@ class OperatorHarness:
         return self._end_epoch(MAX_WATERMARK)
 
     def side_output(self, tag: OutputTag | str) -> list[dict[str, object]]:
-        """Return all rows so far of a side output, by its tag, or the name of their counter, such as ``late``."""
-        counter = tag if isinstance(tag, str) else self._node.counter_of(tag)
-        return list(self._side[counter])
+        """Return all rows so far of a side output, by its tag or the tag's name, or of a counter, such as ``late``, by its name.
+
+        Raises:
+            DefinitionError: the operator has no such side output and no such counter.
+        """
+        name = tag.name if isinstance(tag, OutputTag) else tag
+        tags = {own.name: counter for counter, own in (*self._node.side_tags.items(), *self._node.emitted_tags.items())}
+        # A tag comes first where a counter has its name.
+        known = {**{counter: counter for counter in self._side}, **tags}
+        if name not in known:
+            names = [*tags, *(counter for counter in self._side if counter not in tags.values())]
+            raise DefinitionError(
+                f"the operator has no side output {name!r}",
+                fix=f"give a tag that it has, or its name: {', '.join(map(repr, names)) or 'none'}",
+                uid=self._node.uid,
+                place=call_site(),
+            )
+        return list(self._side[known[name]])
 
     def state(self) -> list[dict[str, object]]:
         """Return the operator's state, as rows."""

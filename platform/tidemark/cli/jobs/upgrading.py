@@ -83,8 +83,23 @@ def _probation(command: F) -> F:
     return command
 
 
+class UpgradeCommand(DocumentedCommand):
+    """A command whose only argument is the job's name; code that is given behind it belongs to ``--code``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; a surplus one gets a hint at the option."""
+        surplus = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            code = next((each for each in surplus if ":" in each or each.endswith((".yaml", ".yml"))), None)
+            if "extra argument" in error.message and code is not None:
+                raise click.UsageError(f"{error.message}. The new code is an option: --code {code}", ctx) from error
+            raise
+
+
 @click.command(
-    cls=DocumentedCommand,
+    cls=UpgradeCommand,
     examples=("tidemark upgrade fares --code new_fares:job --good-epochs 5", "tidemark upgrade fares --abort"),
 )
 @click.argument("job")

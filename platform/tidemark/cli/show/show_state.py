@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from tidemark.spark.state_api.state_processor import StoredState
+    from tidemark.spark.state_api.stored_operators import StoredOperator
 
 _WIDEST = 60
 _COLUMNS = ("operator", "keeps", "windows", "keys", "aggregates, states", "rows", "bytes", "files", "watermark")
@@ -74,18 +75,20 @@ def show(
     if "/" not in job:
         views(root, job)
     found = savepoint(job, name, store=root)
+    given = {"elements": elements, "keyed": keyed, "timers": timers, "broadcast": broadcast, "table": named is not None}
+    chosen = [name for name, wanted in given.items() if wanted]
     if uid is None:
+        _require_no_options([*chosen, *(["where"] if where else []), *(["key"] if keys else [])], job, list(found.operators))
         _show_operators(found, as_json=as_json)
         return
     operator = found.operator(uid)
     if operator.keeps == "nothing":
         raise click.ClickException(f"{uid!r} of {job} keeps no state: its kind is {operator.kind}")
-    given = {"elements": elements, "keyed": keyed, "timers": timers, "broadcast": broadcast, "table": named is not None}
-    chosen = [name for name, wanted in given.items() if wanted]
     if len(chosen) > 1:
         raise click.UsageError(f"--{chosen[0]} and --{chosen[1]} are two tables; give one")
     if not operator.windows and (elements or keyed):
         raise click.UsageError(f"--{chosen[0]}: {uid!r}, of kind {operator.kind}, has no windows; leave it out")
+    _require_table(operator, named or next((name for name in ("timers", "broadcast") if given[name]), None))
     condition = " AND ".join([*([f"({where})"] if where else []), *(_is_key(each, operator.keys) for each in keys)]) or None
     rows = _rows(found, uid, kind=chosen[0] if chosen else None, named=named, where=condition, limit=limit, master=master)
     if as_json:
@@ -95,6 +98,24 @@ def show(
     click.echo(table(list(rows[0]), [[_cell(value) for value in row.values()] for row in rows]) if rows else "no rows")
     if len(rows) == limit:
         click.echo(f"the first {limit}; --limit shows more", err=True)
+
+
+def _require_no_options(given: Sequence[str], job: str, uids: Sequence[str]) -> None:
+    """Refuse options that choose rows of an operator where none is named."""
+    if given:
+        raise click.UsageError(f"--{given[0]} shows rows of one operator: name it, as in `tidemark state show {job} {(*uids, 'UID')[0]}`")
+
+
+def _require_table(operator: StoredOperator, name: str | None) -> None:
+    """Refuse a table that an operator does not have, before Spark starts."""
+    if name is None or not operator.tables or name in operator.tables:
+        return
+    why = (
+        ": its windows fire by rules over their bounds"
+        if name == "timers" and operator.tables[0] == "windows"
+        else f": its kind is {operator.kind}"
+    )
+    raise click.UsageError(f"{operator.uid} has no {name} table{why}; it has: {', '.join(operator.tables)}")
 
 
 def table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -181,7 +202,12 @@ def _plain(value: object) -> object:
         case bytes() | bytearray():
             return f"{len(value)} bytes"
         case Mapping():
-            return {str(name): _plain(item) for name, item in value.items()}
+            return {_as_name(_plain(name)): _plain(item) for name, item in value.items()}
         case list() | tuple():
             return [_plain(item) for item in value]
     return value
+
+
+def _as_name(key: object) -> str:
+    """Return the key of a map as the name of a JSON field."""
+    return key if isinstance(key, str) else json.dumps(key, ensure_ascii=False)

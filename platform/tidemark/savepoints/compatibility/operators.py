@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Mapping
 from typing import Final, cast
 
@@ -241,12 +242,7 @@ class _Case:
         """Refuse a map that names nothing stored, drops what cannot be dropped, or maps two columns to one."""
         known = {*entries(self._old, "keys"), *entries(self._old, "aggregates"), *self._parts_before}
         known |= {name for name in map(element_name, self._columns) if name is not None}
-        texts = [str(entry.get("expression")) for entry in entries(self._old, "keys").values()]
-        for entry in entries(self._old, "aggregates").values():
-            texts += cast("list[str]", entry.get("arguments", []))
-            texts += [part["create"] for part in cast("list[Mapping[str, str]]", entry.get("partials", []))]
-        windows = self._old.get("assigner")
-        texts += [str(windows.get(name)) for name in ("gap_by", "zone_by")] if isinstance(windows, Mapping) else []
+        texts = _texts(self._old)
         part, parts = self._kind.part_noun, sorted(self._parts_before)
         for name, new in self._names.items():
             # A column of the stream is not stored by its name, where only an expression over it is.
@@ -262,6 +258,7 @@ class _Case:
                     fix=f"give its new name, or drop {_one(part)}: {', '.join(parts) or 'it has none'}",
                     uid=self._uid,
                 )
+            self._check_new_name(name, new)
         new_names = [column.lower() for column in self._new_names().values()]
         twice = sorted({column for column in new_names if new_names.count(column) > 1})
         if twice:
@@ -270,6 +267,30 @@ class _Case:
                 fix=f"give each another name, or drop {_one(part)}, with no new name (--column {self._uid}:NAME=)",
                 uid=self._uid,
             )
+
+    def _check_new_name(self, name: str, new: str | None) -> None:
+        """Refuse a new name of a key or of a part of the state that is in nothing of the operator as it is now."""
+        named = {*entries(self._new, "keys"), *entries(self._new, "aggregates"), *self._parts}
+        columns = {element_name(column) for column in self._wanted}
+        was_named = name in {*entries(self._old, "keys"), *entries(self._old, "aggregates"), *self._parts_before}
+        if new is None or not was_named or new in named or new in columns or any(new in text for text in _texts(self._new)):
+            return
+        close = difflib.get_close_matches(new, sorted(named - {name}), n=1)
+        raise DefinitionError(
+            f"the map of columns gives {name!r} the new name {new!r}, which the operator does not have",
+            fix=f"write {close[0]!r}" if close else f"name one that it has: {', '.join(sorted(named)) or 'none'}",
+            uid=self._uid,
+        )
+
+
+def _texts(definition: Mapping[str, object]) -> list[str]:
+    """Return the expressions of a definition."""
+    texts = [str(entry.get("expression")) for entry in entries(definition, "keys").values()]
+    for entry in entries(definition, "aggregates").values():
+        texts += cast("list[str]", entry.get("arguments", []))
+        texts += [part["create"] for part in cast("list[Mapping[str, str]]", entry.get("partials", []))]
+    windows = definition.get("assigner")
+    return texts + ([str(windows.get(name)) for name in ("gap_by", "zone_by")] if isinstance(windows, Mapping) else [])
 
 
 def _one(part: str) -> str:

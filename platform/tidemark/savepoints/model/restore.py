@@ -125,7 +125,7 @@ def restored_record(
         operators={new: _relocated(stored.operators[old], savepoint.job, job) for old, new in kept_uids.items()},
         outputs=_emptied(stored.outputs) if savepoint.job == job else {},
         totals=_renamed(stored.totals, names),
-        restored=RestoreRef(restore.identity, savepoint.job, savepoint.name),
+        restored=RestoreRef(restore.identity, savepoint.job, savepoint.name, dict(restore.uids), dict(restore.columns)),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
@@ -12,6 +13,7 @@ from tidemark.errors import TidemarkError
 from tidemark.graph.job.job import Job
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.sinks.delta.delta_sink import DeltaSink
+from tidemark.spark.sinks.local_sinks import MemorySink
 from tidemark.spark.sinks.parquet_sink import ParquetSink
 from tidemark.spark.sinks.sinks import BoundSink
 from tidemark.spark.sinks.staging.connector_sink import ConnectorSink
@@ -21,6 +23,7 @@ from tidemark.state.store.store import JobStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
 
 logger = logging.getLogger("tidemark")
 
@@ -29,6 +32,8 @@ def make_tables(
     spark: SparkSession, job: Job, elements: JobStore, sinks: Mapping[str, BoundSink], *, head: EpochRecord | None, version: str
 ) -> None:
     """Create the tables and folders of a job's outputs that do not exist, with the columns that their rows will have.
+
+    A memory table's columns are found only when it is read before it has rows.
 
     A table that was created so and has no rows yet gets the columns of changed code. An output that had rows is left alone, also where
     its table is missing. Where the code fails without rows, the table is created with the first rows. An output's first start into a
@@ -45,6 +50,9 @@ def make_tables(
     Raises:
         SinkError: a table cannot be read or created, or its rows cannot be identified by their keys.
     """
+    for name, bound in sinks.items():
+        if isinstance(bound.sink, MemorySink):
+            bound.sink.begin(partial(_columns_of, spark, job, elements, name))
     places = {name: bound.sink for name, bound in sinks.items() if isinstance(bound.sink, DeltaSink | ParquetSink | ConnectorSink)}
     new = {name: sink for name, sink in places.items() if not _had_rows(head, name, sink.location)}
     for name, sink in new.items():
@@ -63,6 +71,17 @@ def make_tables(
     for name, sink in wanting.items():
         if name in columns:
             sink.create(columns[name])
+
+
+def _columns_of(spark: SparkSession, job: Job, elements: JobStore, name: str) -> StructType | None:
+    """Return the columns of an output, None where they are not known."""
+    if spark.sparkContext._jsc is None:  # noqa: SLF001 - the session has ended
+        return None
+    try:
+        return probe_job(spark, job, elements).outputs.get(name)
+    except (TidemarkError, PySparkException) as error:
+        logger.info("the columns of output %r are not known, since the job's code fails without rows: %s", name, first_line(error))
+        return None
 
 
 def _warn_taken(name: str, sink: DeltaSink | ParquetSink | ConnectorSink) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -26,6 +27,8 @@ logger = logging.getLogger("tidemark")
 _tables: dict[str, dict[tuple[str, int], pa.Table]] = {}
 _owners: dict[str, str] = {}
 """The job whose rows a table holds: the address of its folder in the store."""
+_columns: dict[str, Callable[[], StructType | None]] = {}
+"""Of tables without rows: what returns their columns, or None where these are not known."""
 
 
 class _StagedInJob:
@@ -131,7 +134,13 @@ class MemorySink(_StagedInJob):
         if table is not None:
             self._take_table()
             _tables.setdefault(self._table, {}).setdefault((lineage, epoch), table)
+            _columns.pop(self._table, None)
         self.staging.remove_folder(folder_of(record))
+
+    def begin(self, columns: Callable[[], StructType | None]) -> None:
+        """Begin a run: until there are rows, the table has these columns, which are asked for when somebody reads it."""
+        if self._table not in _tables:
+            _columns[self._table] = columns
 
     def _take_table(self) -> None:
         owner = _owners.setdefault(self._table, self.staging.uri)
@@ -149,12 +158,26 @@ class MemorySink(_StagedInJob):
 
 
 def memory_table(name: str) -> pa.Table | None:
-    """Return all rows that memory sinks of this process keep under a name, in the order of their epochs; None if there are none."""
+    """Return all rows that memory sinks of this process keep under a name, in the order of their epochs.
+
+    A table that has had no rows yet is empty, with the columns of its output. None if no job of this process has run with a table of that
+    name, or its columns are not known: its code fails on input without rows, or the Spark session has ended.
+    """
     kept = _tables.get(name)
-    return pa.concat_tables(list(kept.values()), promote_options="permissive") if kept else None
+    if kept:
+        return pa.concat_tables(list(kept.values()), promote_options="permissive")
+    columns = _columns[name]() if name in _columns else None
+    return None if columns is None else _without_rows(columns)
+
+
+def _without_rows(columns: StructType) -> pa.Table:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(columns, timezone="UTC").empty_table()
 
 
 def clear_memory(name: str) -> None:
     """Delete the rows kept under a name."""
     _tables.pop(name, None)
     _owners.pop(name, None)
+    _columns.pop(name, None)

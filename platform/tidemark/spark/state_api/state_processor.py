@@ -357,7 +357,7 @@ class StoredState:
 
 
 def first_rows(rows: DataFrame, *, where: str | None = None, limit: int = 20) -> list[dict[str, object]]:
-    """Return a few rows as Python values; instants have the time zone UTC.
+    """Return a few rows as Python values; instants have the time zone UTC, and maps are dicts where Python can look up their keys.
 
     Raises:
         DefinitionError: the condition is not valid over these columns.
@@ -369,7 +369,13 @@ def first_rows(rows: DataFrame, *, where: str | None = None, limit: int = 20) ->
             f"the condition {where!r} cannot be used: {first_line(error)}",
             fix=f"write SQL over the columns {', '.join(rows.columns)}",
         ) from error
-    found: list[dict[str, object]] = chosen.limit(limit).toArrow().to_pylist()
+    table = chosen.limit(limit).toArrow()
+    found: list[dict[str, object]]
+    try:
+        found = table.to_pylist(maps_as_pydicts="strict")
+    except (TypeError, KeyError):
+        # A key is a struct or a list.
+        found = table.to_pylist()
     return found
 
 

@@ -4,11 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
 
 from tidemark.graph.operators.registry import stored_state
 from tidemark.graph.operators.state_names import ELEMENT_ORDER
 from tidemark.savepoints.model.stored_types import stored_columns
 from tidemark.state.log.records import OperatorState
+
+_TABLES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "keyed_process": ("keys", "timers"),
+        "connected_process": ("keys", "timers"),
+        "broadcast_process": ("keys", "timers", "broadcast"),
+        "broadcast_element_process": ("broadcast",),
+        "deduplicate": ("kept",),
+        "regular_join": ("left", "right"),
+        "running": ("keys",),
+        "sql_state": ("keys",),
+        "group_aggregate": ("groups",),
+        "latest": ("rows",),
+        "top_n": ("rows",),
+        "interval_join": ("elements",),
+        "window_join": ("elements",),
+        "asof_join": ("left", "versions"),
+    }
+)
+"""The tables of each kind of operator that has no windows, the main one first, as its runtime's ``stored_tables`` returns them."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +53,13 @@ class StoredOperator:
     files: int
     watermark: int
     states: tuple[str, ...] = ()
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The tables that its state is read as, the main one first; there may be no ``elements`` where no window was ever opened."""
+        if self.kind in _TABLES or not self.windows:
+            return _TABLES.get(self.kind, ())
+        return ("windows", "elements", "keys", "timers") if self.keeps == "elements" else ("windows",)
 
 
 def described(uid: str, state: OperatorState) -> StoredOperator:

@@ -171,11 +171,17 @@ class ParentRef:
 
 @dataclass(frozen=True)
 class RestoreRef:
-    """The restore that a lineage began with: its identity, so that it is made once, and the savepoint with the job that owns it."""
+    """The restore that a lineage began with: its identity, so that it is made once, and the savepoint with the job that owns it.
+
+    ``uids`` and ``columns`` are the names that it gave: of operators, new by stored ones, and of columns and states, by the operator's new
+    uid, None for what was discarded. There are none in records of earlier releases.
+    """
 
     identity: str
     job: str
     savepoint: str
+    uids: Mapping[str, str] = added_mapping_field()
+    columns: Mapping[str, Mapping[str, str | None]] = added_mapping_field()
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from pyspark.sql import types as T
 
 from tidemark.graph.checks.schema_inference import schema_of
 from tidemark.graph.operators.emitting import emitted_counter
 from tidemark.graph.operators.keyed_process.node import KeyedProcessNode
-from tidemark.graph.operators.keyed_process.state_columns import columns_of
+from tidemark.graph.operators.keyed_process.state_columns import columns_of, value_column
 from tidemark.graph.operators.state_names import element_column, key_column
 from tidemark.spark.columns.expressions import POSITION, TIME, quoted, visible_of
 from tidemark.spark.columns.schemas import nullable, struct_of
@@ -32,6 +33,9 @@ from tidemark.spark.operators.keyed_process.columns import (
     side_tags,
 )
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 def state_fields(node: KeyedProcessNode) -> tuple[T.StructField, ...]:
     """Return the columns of a key's states, and of its timers."""
@@ -39,6 +43,23 @@ def state_fields(node: KeyedProcessNode) -> tuple[T.StructField, ...]:
     if not columns:
         return TIMER_FIELDS
     return (*nullable(struct_of(", ".join(f"`{name}` {kind}" for name, kind in columns.items()))), *TIMER_FIELDS)
+
+
+def state_types(node: KeyedProcessNode) -> dict[str, tuple[pa.DataType, pa.DataType | None]]:
+    """Return the Arrow types of each state's values, and of a map's keys."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    schema = to_arrow_schema(T.StructType(list(state_fields(node))), timezone="UTC")
+    found: dict[str, tuple[pa.DataType, pa.DataType | None]] = {}
+    for name, descriptor in node.states:
+        kind = schema.field(value_column(name)).type
+        if descriptor.kind == "list":
+            found[name] = kind.value_type, None
+        elif descriptor.kind == "map":
+            found[name] = kind.item_type, kind.key_type
+        else:
+            found[name] = kind, None
+    return found
 
 
 def keys_of_node(node: KeyedProcessNode) -> dict[str, str]:

@@ -20,7 +20,6 @@ from tidemark.graph.operators.emitting import FAILED
 from tidemark.graph.operators.keyed_process.node import BroadcastProcessNode, KeyedProcessNode
 from tidemark.graph.operators.keyed_process.state_columns import value_column
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
-from tidemark.spark.columns.expressions import quoted
 from tidemark.spark.columns.few_rows import FEW_ROWS
 from tidemark.spark.operators.base.contract import (
     InputCounts,
@@ -56,7 +55,7 @@ from tidemark.spark.operators.keyed_process.columns import (
     TIMERS,
     side_tags,
 )
-from tidemark.spark.operators.keyed_process.layout import Elements, given_columns, keys_of_node, layout_of
+from tidemark.spark.operators.keyed_process.layout import Elements, given_columns, keys_of_node, layout_of, state_types
 from tidemark.spark.operators.keyed_process.rows import emitted_rows, failed_rows
 from tidemark.spark.operators.keyed_process.staging import ElementStaging, StagedShape, adopt_versions
 from tidemark.spark.operators.keyed_process.stored_tables import stored_keys, stored_timers
@@ -66,8 +65,7 @@ from tidemark.state.log.progress import OperatorProgress
 from tidemark.state.log.records import OperatorState
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 _COUNTS: Final = {
     "fired": FIRED,
@@ -235,7 +233,7 @@ class KeyedProcessEpoch(OperatorEpoch):
             function=node.function,
             fields=node.fields,
             states=dict(node.states),
-            types=_types(node, layout),
+            types=state_types(node),
             stored=names_of(layout.version_fields),
             elements=self._elements,
             methods=node.methods,
@@ -322,22 +320,21 @@ class KeyedProcessEpoch(OperatorEpoch):
         found = {"keys": stored_keys(rows, node, names, self.context), "timers": stored_timers(rows, node, self.context)}
         return found if held is None else {**found, "broadcast": held.stored_entries(self._tables, self.context)}
 
-    def stored_version(self, key: Mapping[str, object]) -> tuple[object, ...] | None:
-        """Return the columns of a key's state, as ``read_record`` takes them; None for a key that keeps nothing."""
+    def stored_version(self, condition: Callable[[StructType], Column]) -> tuple[object, ...] | None:
+        """Return the columns of a key's state, as ``read_record`` takes them; None for a key that keeps nothing.
+
+        Args:
+            condition: given the columns of keys, returns what holds for the key.
+        """
         if self._tables.schema is None:
             return None
         layout = self._layout_of_state()
-        rows = self._keys.read(layout.versions)
-        for name, stored in layout.keys.items():
-            rows = rows.where(F.col(quoted(stored)).eqNullSafe(F.lit(key[name])))
+        keys = StructType([layout.fields[stored] for stored in layout.keys.values()])
+        rows = self._keys.read(layout.versions).where(condition(keys))
         found = rows.orderBy(F.col(EPOCH).desc()).limit(1).toArrow().combine_chunks()
         if not found.num_rows or found.column(STATE)[0].as_py() is None:
             return None
         return tuple(python_values(found.column(name).chunk(0))[0] for name in names_of(layout.version_fields))
-
-    def state_types(self) -> dict[str, tuple[pa.DataType, pa.DataType | None]] | None:
-        """Return the Arrow types of each state's values, and of a map's keys; None where nothing was ever written."""
-        return None if self._tables.schema is None else _types(self.runtime.node, self._layout_of_state())
 
     def broadcast_entries(self) -> dict[str, Entries]:
         """Return the map that the function reads, by its name; none where there is no broadcast stream."""
@@ -365,18 +362,3 @@ class KeyedProcessEpoch(OperatorEpoch):
     def snapshot(self) -> OperatorState:
         """Return the operator's state after this epoch."""
         return self._tables.snapshot(self.watermark, {**self._counters.named(), TIMERS_SET: self._timers_set})
-
-
-def _types(node: KeyedProcessNode, layout: Layout) -> dict[str, tuple[pa.DataType, pa.DataType | None]]:
-    """Return the Arrow types of each state's values, and of a map's keys."""
-    schema = layout.arrow(layout.versions)
-    found: dict[str, tuple[pa.DataType, pa.DataType | None]] = {}
-    for name, descriptor in node.states:
-        kind = schema.field(value_column(name)).type
-        if descriptor.kind == "list":
-            found[name] = kind.value_type, None
-        elif descriptor.kind == "map":
-            found[name] = kind.item_type, kind.key_type
-        else:
-            found[name] = kind, None
-    return found

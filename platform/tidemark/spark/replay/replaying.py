@@ -14,10 +14,11 @@ from tidemark.graph.model.call_site import call_site
 from tidemark.graph.model.nodes import StatefulNode, walk
 from tidemark.graph.operators.keyed_process.node import KeyedProcessNode
 from tidemark.spark.env.session import session_of_job
-from tidemark.spark.state_api.key_replay import Key, KeyReplay, ReplayedEpoch
-from tidemark.spark.state_api.replay_input import PastEpoch
+from tidemark.spark.replay.job_line import JobLine, LineEpoch
+from tidemark.spark.replay.key_replay import KeyReplay
+from tidemark.spark.replay.replay_input import PastEpoch
+from tidemark.spark.replay.replayed import Key, ReplayedEpoch
 from tidemark.state.log.joblog import JobLog
-from tidemark.state.log.records import EpochRecord
 from tidemark.state.store.layout import job_folder
 from tidemark.state.store.root_store import root_store
 from tidemark.state.store.store import JobStore
@@ -45,14 +46,16 @@ def replay(
         job: the job.
         uid: of a process function of a keyed stream, with no other operator that keeps state before it.
         key: the values of the key's columns by name.
-        epochs: which ones, of those that the job's log retains; the newest by default.
+        epochs: which ones, of those that the job's log retains; the newest by default. Of a job that was restored or rewound an earlier
+            number is that of the epoch that its state comes from.
         store: root of the job store; the job's own by default.
         spark: the session; by default the running one, or one on this machine.
 
     Raises:
         DefinitionError: the job has no such process function, or one behind another operator that keeps state.
         ColumnError: the key has other columns.
-        StateMismatchError: the log retains no such epoch, or it is the job's first that is retained.
+        StateMismatchError: the log retains no such epoch, or it is the job's first that is retained, or the job's state does not come
+            from it, since the job was restored from an earlier one.
         EngineError: the input of an epoch cannot be read any more.
         Exception: whatever the function raises, unless it has ``on_error``.
     """
@@ -62,8 +65,9 @@ def replay(
     folder = root.at(job_folder(job.name))
     session = session_of_job(job.name) if spark is None else spark
     log = JobLog(folder, job.name)
-    pasts = (PastEpoch(session, job, folder, *records) for records in _records(log, job.name, uid, _wanted(epochs)))
-    return tuple(KeyReplay(past, node, dict(key)).run() for past in pasts)
+    found = _pasts(JobLine(log.epochs(), uid), job.name, uid, _wanted(epochs))
+    pasts = ((PastEpoch(session, job, folder, each.before, each.record), each.names) for each in found)
+    return tuple(KeyReplay(past, node, dict(key), names).run() for past, names in pasts)
 
 
 def _wanted(epochs: int | Iterable[int] | None) -> list[int] | None:
@@ -101,27 +105,17 @@ def _node_of(job: Job, uid: str, key: Key) -> KeyedProcessNode:
     return node
 
 
-def _records(log: JobLog, job: str, uid: str, wanted: Sequence[int] | None) -> Iterator[tuple[EpochRecord | None, EpochRecord]]:
-    """Yield the record of each wanted epoch, behind that of the epoch before."""
-    retained = {(record.lineage, record.epoch): record for record in reversed([*log.epochs()])}
-    newest = next(reversed(retained.values()), None)
-    by_number = {record.epoch: record for record in retained.values()}
-    numbers = wanted if wanted is not None else [] if newest is None else [newest.epoch]
-    for number in numbers or [-1]:
-        record = by_number.get(number)
-        parent = None if record is None else record.parent
-        before = None
-        if record is not None:
-            before = retained.get((record.lineage, number - 1))
-            if before is None and parent is not None:
-                before = retained.get((parent.lineage, parent.epoch))
-        if record is None or (before is None and number > 0):
-            known = sorted(number for number in by_number if number == 0 or number - 1 in by_number)
+def _pasts(line: JobLine, job: str, uid: str, wanted: Sequence[int] | None) -> Iterator[LineEpoch]:
+    """Yield the wanted epochs of a job's line; the newest that can be replayed where none is named."""
+    known = line.replayable
+    for number in wanted if wanted is not None else known[-1:] or [0]:
+        found = line.epochs.get(number)
+        if found is None or not found.can_be_replayed:
             shown = f"{known[0]} to {known[-1]}" if known else "none"
             raise StateMismatchError(
-                f"epoch {number} cannot be replayed: the job's log does not retain it and the epoch before it",
+                f"epoch {number} cannot be replayed: {line.why_not(number)}",
                 fix=f"choose one of those that can: {shown}",
                 job=job,
                 uid=uid,
             )
-        yield before, record
+        yield found

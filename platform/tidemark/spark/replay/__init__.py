@@ -1,0 +1,1 @@
+"""Past epochs of one key of a process function, run again."""
