@@ -93,7 +93,7 @@ _MODULE: Final = """
     files = tm.files({place!r}, format="json", schema="k STRING, t TIMESTAMP")
     source = tm.source({source!r}, files, watermarks=tm.ascending(timestamp="t"))
     hourly = source.key_by("k").window(tm.tumbling("1 hour")).aggregate(n=tm.count()).uid("window-0")
-    job = tm.Job({name!r}, outputs={{"output_0": tm.delta(hourly, {place!r} + "/0")}})
+    job = tm.Job({name!r}, outputs={{"output_0": tm.delta(hourly, "/lake/{name}/0")}})
 """
 
 
@@ -124,7 +124,7 @@ def write_codes(folder: Path, jobs: int) -> list[str]:
     """Write the code of so many jobs, whose names are those of ``fill``; returns each as ``module:job``, to be imported from the folder."""
     for number in range(jobs):
         name, source = f"job-{number:04}", f"source_{number}"
-        text = textwrap.dedent(_MODULE.format(name=name, source=source, place=f"/lake/{name}"))
+        text = textwrap.dedent(_MODULE.format(name=name, source=source, place=f"/landing/{name}"))
         (folder / f"located_{number:04}.py").write_text(text)
     return [f"located_{number:04}:job" for number in range(jobs)]
 

@@ -113,7 +113,7 @@ def _launchers() -> Mapping[str, Launcher]:
 def _specs(name: str, now: int) -> list[dg.AssetSpec]:
     """Return the asset of a job whose one output and window have the names that the filled store has."""
     start = now - now % HOUR_MS
-    files = tm.files(f"/lake/{name}", format="json", schema="k STRING, t TIMESTAMP")
+    files = tm.files(f"/landing/{name}", format="json", schema="k STRING, t TIMESTAMP")
     source = tm.source("source_0", files, watermarks=tm.ascending(timestamp="t"))
     hourly = source.key_by("k").window(tm.tumbling("1 hour")).aggregate(n=tm.count()).uid("window-0")
     job = tm.Job(name, outputs={"output_0": tm.delta(hourly, f"/lake/{name}/0")})

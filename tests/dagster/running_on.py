@@ -23,7 +23,7 @@ def sensors(place: str) -> list[dg.SensorDefinition]:
     folder = Path(place)
     trips = tm.source(
         "trips",
-        tm.files(str(folder), format="json", schema="zone INT, at TIMESTAMP"),
+        tm.files(str(folder / "in"), format="json", schema="zone INT, at TIMESTAMP"),
         watermarks=tm.bounded_out_of_orderness("5 minutes", timestamp="at"),
     )
     hourly = trips.key_by("zone").window(tm.tumbling("1 hour")).aggregate(trips=tm.count()).uid("hourly")
