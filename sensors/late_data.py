@@ -146,8 +146,8 @@ def decide_late(
         return Decision("no epoch yet", cursor)
     waiting = dict(cursor.waiting) if cursor is not None and requests_runs and partitions_def is not None else {}
     if cursor is not None and (cursor.lineage, cursor.epoch) == (head.lineage, head.epoch):
-        runs, waiting = _first_runs(waiting)
-        return Decision(f"no epoch after {head.epoch}{_waiting_text(waiting)}", replace(cursor, waiting=waiting), runs=runs)
+        waited, waiting = _first_runs(waiting)
+        return Decision(f"no epoch after {head.epoch}{_waiting_text(waiting)}", replace(cursor, waiting=waiting), runs=waited)
     found = late_rows(status, cursor, history)
     before = cursor.said.get("late", "ok") if cursor is not None else "ok"
     share: Level = "error" if found.ratio > limits[1] else "warn" if found.ratio > limits[0] else "ok"

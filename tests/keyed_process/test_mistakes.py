@@ -119,6 +119,18 @@ DEFINITIONS: dict[str, tuple[Callable[[], object], str, str]] = {
         "rename it before",
     ),
     "a state's type": (lambda: tm.value_state("FOO"), "there is no type 'FOO'", "Spark DDL"),
+    "a state's type of Python": (lambda: tm.value_state(wrong(int)), "the type of value_state is builtins.int, not a text", "'BIGINT'"),
+    "a map's types of Python": (lambda: tm.map_state(wrong(str), "INT"), "the type of map_state's keys is builtins.str", "'STRING'"),
+    "a function for two inputs": (
+        lambda: KEYED.connect(KEYED).process(nothing, returns=ROWS),
+        "process is given tests.keyed_process.test_mistakes.nothing, which has no process1",
+        "process1(self, element, ctx)",
+    ),
+    "inherited states without a key": (
+        lambda: READ.process(type("Heir", (DeclaresTwice,), {}), returns=ROWS),
+        "which has the state 'last'",
+        "key the stream",
+    ),
     "a default for all": (lambda: tm.value_state("ARRAY<INT>", default=[]), "is one object for all keys", "leave it out"),
     "a default of another type": (lambda: tm.value_state("BIGINT", default="x"), "'x' (str), which is no value of BIGINT", "state's type"),
     "a default that is a bool": (

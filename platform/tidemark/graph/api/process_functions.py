@@ -69,7 +69,7 @@ def element_node(
         DefinitionError: or one of its kinds.
     """
     made = _instance(function, called, place)
-    states = [name for name, value in vars(type(made)).items() if isinstance(value, StateDescriptor)]
+    states = [name for kind in type(made).__mro__ for name, value in vars(kind).items() if isinstance(value, StateDescriptor)]
     if states:
         raise DefinitionError(
             f"{called} is given {type(made).__name__}, which has the state {states[0]!r}, and a stream without keys keeps none",

@@ -9,6 +9,19 @@ from tidemark.errors import DefinitionError
 _COUNTS = {1: "one argument", 2: "two arguments"}
 
 
+def shown_function(value: object) -> str:
+    """Return a function, or what was given in its place, as errors show it: without an address in memory.
+
+    >>> shown_function(len), shown_function(7), shown_function(object())
+    ('builtins.len', '7', 'an object of object')
+    """
+    name = getattr(value, "__qualname__", None)
+    if name is not None:
+        return f"{getattr(value, '__module__', '')}.{name}".lstrip(".")
+    text = repr(value)
+    return f"an object of {type(value).__name__}" if " at 0x" in text else text
+
+
 def check_takes(function: object, operator: str, *, count: int, fix: str, place: str, uid: str | None = None) -> None:
     """Check that a value is a function of a number of arguments; a callable without a signature passes.
 
@@ -24,7 +37,7 @@ def check_takes(function: object, operator: str, *, count: int, fix: str, place:
         DefinitionError: it is none.
     """
     if not callable(function):
-        raise DefinitionError(f"{operator} is given {function!r}, not a function", fix=fix, uid=uid, place=place)
+        raise DefinitionError(f"{operator} is given {shown_function(function)}, not a function", fix=fix, uid=uid, place=place)
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):

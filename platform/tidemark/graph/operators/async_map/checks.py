@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 
 from tidemark.errors import DefinitionError
-from tidemark.graph.expressions.function_checks import check_takes
+from tidemark.graph.expressions.function_checks import check_takes, shown_function
 from tidemark.graph.operators.async_map.function import call_of
 from tidemark.graph.operators.async_map.node import AsyncMapNode
 
@@ -23,7 +23,7 @@ def check_async_function(node: AsyncMapNode) -> None:
     """
     function, call = node.function, call_of(node.function)
     if not callable(call):
-        raise _wrong(node, f"async_map is given {function!r}, not a function", _FIX)
+        raise _wrong(node, f"async_map is given {shown_function(function)}, not a function", _FIX)
     if inspect.isasyncgenfunction(call):
         raise _wrong(
             node,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 
 from tidemark.errors import DefinitionError
-from tidemark.graph.expressions.function_checks import check_takes
+from tidemark.graph.expressions.function_checks import check_takes, shown_function
 from tidemark.graph.operators.element_process.node import ElementProcessNode
 
 
@@ -28,7 +28,9 @@ def check_function(node: ElementProcessNode) -> None:
     method = getattr(function, name, function)
     fix = f"give it {name}(self, element, ctx), or pass a function of the element and the context"
     if not callable(method):
-        raise DefinitionError(f"{name} is given {function!r}, which has no {name}(element, ctx)", fix=fix, uid=node.uid, place=node.place)
+        raise DefinitionError(
+            f"{name} is given {shown_function(function)}, which has no {name}(element, ctx)", fix=fix, uid=node.uid, place=node.place
+        )
     check_takes(method, name, count=2, fix=fix, place=node.place, uid=node.uid)
     _check_is_plain(node, method, name)
     for other, count in (("open", 1), ("close", 0)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 
 from tidemark.errors import DefinitionError
-from tidemark.graph.expressions.function_checks import check_takes
+from tidemark.graph.expressions.function_checks import check_takes, shown_function
 from tidemark.graph.model.schema import Schema
 from tidemark.graph.operators.emitting import check_emitted
 from tidemark.graph.operators.keyed_process.node import PROCESS_BATCH, KeyedProcessNode
@@ -33,7 +33,7 @@ def _check_function(node: KeyedProcessNode) -> None:
     both = [name for name in ("process", PROCESS_BATCH) if callable(getattr(function, name, None))]
     if len(both) > 1 and node.by_batch:
         raise DefinitionError(
-            f"process is given {function!r}, which has both process and process_batch",
+            f"process is given {shown_function(function)}, which has both process and process_batch",
             fix="leave one of them: process takes one element after the other, process_batch many at once",
             uid=node.uid,
             place=node.place,
@@ -42,7 +42,7 @@ def _check_function(node: KeyedProcessNode) -> None:
         method = getattr(function, name, function if len(node.methods) == 1 else None)
         if not callable(method):
             raise DefinitionError(
-                f"process is given {function!r}, which has no {name}(element, ctx)",
+                f"process is given {shown_function(function)}, which has no {name}(element, ctx)",
                 fix=_FIX if name == "process" else f"give it {name}(self, element, ctx)",
                 uid=node.uid,
                 place=node.place,

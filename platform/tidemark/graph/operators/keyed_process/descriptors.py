@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tidemark.errors import DefinitionError
-from tidemark.graph.expressions.annotations import KNOWN, field_types
+from tidemark.graph.expressions.annotations import KNOWN, field_types, type_of_annotation
 from tidemark.graph.expressions.ddl import parse_schema
+from tidemark.graph.expressions.function_checks import shown_function
 from tidemark.graph.expressions.name_checks import check_column_names
 from tidemark.semantics.keyed_process.declarations import Aggregation, StateDeclaration, StateKind, StateTtl
 from tidemark.semantics.keyed_process.states import STATES as HANDLES
@@ -167,12 +168,15 @@ def _of_field(owner: type, field: dataclasses.Field[Any], place: str) -> StateDe
     return StateDescriptor("value", type_, default=field.default, place=place)
 
 
-def spark_type(text: str, what: str, place: str) -> str:
+def spark_type(text: object, what: str, place: str) -> str:
     """Return a Spark type in one spelling.
 
     Raises:
-        DefinitionError: it cannot be read.
+        DefinitionError: it is no text, or cannot be read.
     """
+    if not isinstance(text, str):
+        meant = type_of_annotation(text) or "BIGINT"
+        raise DefinitionError(f"the type of {what} is {shown_function(text)}, not a text", fix=f"write Spark DDL: {meant!r}", place=place)
     (column,) = parse_schema(f"value {text}", place=place, what=f"the type of {what}").columns
     return str(column.type)
 
