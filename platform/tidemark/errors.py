@@ -279,6 +279,10 @@ class UserCodeError(TidemarkError):
     code = "TM501"
 
 
+class UnknownContextNameError(UserCodeError, AttributeError):
+    """A user's function asks a context or a state for a name that it does not have; an AttributeError, too, as ``hasattr`` expects."""
+
+
 class EngineError(TidemarkError):
     """Spark failed to run an epoch; nothing of it was committed."""
 

@@ -20,14 +20,14 @@ def job(source: str, *outputs: str, store: str | None = None, options: dict[str,
 @pytest.mark.parametrize(
     ("source", "outputs", "store", "what"),
     [
-        ("/d/in", ["/d/in"], None, "output 'o0', /d/in, is that of source 'rides', which would read"),
-        ("/d/in", ["/d/in/x/y"], None, "output 'o0', /d/in/x/y, is within that of source 'rides', /d/in, which would read"),
+        ("/d/in", ["/d/in"], None, "output 'o0', /d/in, is that of source 'rides', so that what one writes is read"),
+        ("/d/in", ["/d/in/x=1/y=2"], None, "output 'o0', /d/in/x=1/y=2, is within that of source 'rides', /d/in, which would read"),
         ("/d/in", ["/d"], None, "source 'rides', /d/in, is within that of output 'o0', /d, which would delete"),
         ("/d/in", ["/d/o", "/d/o/b"], None, "output 'o1', /d/o/b, is within that of output 'o0'"),
         ("/d/in", ["/d/o"], "/d/o/s", "the store, /d/o/s, is within that of output 'o0'"),
-        ("/d/in", ["/d/o"], "/d/in/s", "the store, /d/in/s, is within that of source 'rides'"),
-        ("s3://lake", ["s3://lake/o"], None, "output 'o0', s3://lake/o, is within that of source 'rides'"),
-        ("/", ["/d"], None, "output 'o0', /d, is within that of source 'rides', /"),
+        ("/d/in", ["/d/o"], "/d/in/", "the store, /d/in, is that of source 'rides'"),
+        ("s3://lake/in", ["s3://lake"], None, "source 'rides', s3://lake/in, is within that of output 'o0'"),
+        ("/d", ["/"], None, "source 'rides', /d, is within that of output 'o0', /"),
     ],
 )
 def test_a_folder_within_another(source: str, outputs: list[str], store: str | None, what: str) -> None:
@@ -51,11 +51,18 @@ def test_the_table_that_a_source_reads() -> None:
     stream = tm.source("fares", tm.delta_source("/d/t", schema="k STRING, t BIGINT"), watermarks=tm.ascending(timestamp="t"))
     with pytest.raises(DefinitionError, match="output 'o', /d/t, is that of source 'fares'"):
         tm.Job("j", outputs={"o": tm.delta(stream, "/d/t")})
+    with pytest.raises(DefinitionError, match="output 'o', /d/t/o, is within that of source 'fares', /d/t, whose VACUUM would delete"):
+        tm.Job("j", outputs={"o": tm.delta(stream, "/d/t/o")})
+
+
+def test_a_source_that_reads_all_below_its_folder() -> None:
+    with pytest.raises(DefinitionError, match="is within that of source 'rides', /d/in, which would read its files"):
+        job("/d/in", "/d/in/out", options={"recursiveFileLookup": "true"})
 
 
 def test_folders_that_nobody_else_reads() -> None:
     job("/d/in", "/d/out", "/d/out2", store="/d/store")
-    job("/d/in", "/d/in/_out")
+    job("/d/in", "/d/in/_out", "/d/in/other", store="/d/in/store")
     job("/d/in*", "/d/in/out")
     job("/d/in", "/d/in/out", options={"pathGlobFilter": "*.json"})
     job("s3://lake/in", "s3://lake/inner", "s3://other/in/o", "gs://lake/in/o")

@@ -354,46 +354,6 @@ def test_a_generator_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "have it end" in caught.value.fix
 
 
-class EachMinute(Calls):
-    def on_timer(self, timestamp: int, ctx: tm.ProcessContext) -> None:
-        ctx.timer_service().register_event_time_timer(timestamp + 60_000)
-
-
-def test_a_timer_that_sets_itself_again_at_the_end_of_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidemark.semantics.keyed_process.walk.MAX_FIRINGS_AT_END", 1_000)
-    harness = OperatorHarness(processed(EachMinute(timer)))
-    harness.process({"k": "a", "at": 1, "v": 5}, at=1)
-    harness.advance_watermark(10_000_000)
-    with pytest.raises(UserCodeError, match=r"1,000 of these fired, and the next is at 70080005"):
-        harness.end_input()
-
-
-class ByAnotherName(Calls):
-    def process(self, element: Row, ctx: tm.ProcessContext) -> Any:
-        return self.onTimer(element, ctx)
-
-    def onTimer(self, element: Row, ctx: tm.ProcessContext) -> Any:  # noqa: N802  # as in Flink
-        """Return nothing."""
-
-
-def test_a_method_that_the_function_calls_itself_may_have_any_name() -> None:
-    checked(processed(ByAnotherName(lambda *_: None)))
-
-
-def test_a_timer_in_seconds_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    def soon(_self: object, ctx: tm.ProcessContext) -> None:
-        ctx.timer_service().register_event_time_timer(ctx.timestamp // 1000 + 60)
-
-    harness = OperatorHarness(processed(of(soon)))
-    for at in (1_736_153_400_000, 1_736_153_401_000):
-        harness.process({"k": "a", "at": at, "v": 5}, at=at)
-    with caplog.at_level("WARNING", "tidemark"), pytest.raises(UserCodeError, match="has no on_timer"):
-        harness.advance_watermark(1_736_153_402_000)
-    (message,) = caplog.messages
-    assert "at 1736153460, which is 1970-01-21T02:15:53.460Z, by a call of 2025-01-06T08:50:00.000Z" in message
-    assert "looks like seconds" in message
-
-
 def test_a_key_cannot_be_changed() -> None:
     def change(_self: object, ctx: tm.ProcessContext) -> None:
         wrong(ctx.current_key)["k"] = "b"

@@ -92,6 +92,13 @@ def test_a_key_that_takes_texts_for_equal_that_differ(server: Server, schema: st
         Rig(tmp_path, schema).sink.check(struct(ROWS))
 
 
+def test_a_column_beside_a_key_may_have_any_collation(server: Server, schema: str, tmp_path: Path) -> None:
+    server.query(f"CREATE COLLATION {schema}.without_case (provider=icu, locale='und-u-ks-level2', deterministic=false)")
+    key = "UNIQUE NULLS NOT DISTINCT (k) INCLUDE (n)"
+    server.query(f"CREATE TABLE {schema}.orders (k text, v bigint, n text COLLATE {schema}.without_case, {key})")
+    Rig(tmp_path, schema).sink.check(struct(ROWS))
+
+
 def test_the_fix_of_an_error_helps(server: Server, schema: str, tmp_path: Path) -> None:
     server.query(f"CREATE TABLE {schema}.orders (k text)")
     rig = Rig(tmp_path, schema)

@@ -20,8 +20,11 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], str, str | None]] = {
         "e['kart']",
         "there is no column 'kart'; did you mean 'cart'? The element has: cart, at",
     ),
-    "a column that is not there": (lambda e: e["fare"], "", "there is no column 'fare'. The element has: cart, at"),
+    "a column that is not there": (lambda e: e["fare"], 'e["fare"]', "there is no column 'fare'. The element has: cart, at"),
     "a key of another dict": (lambda _: dict[str, int]()["fare"], "prices[zone]", None),
+    "a key of a dict that is named in the line": (lambda e: {7: 1}[e["cart"] + 1], "self.rates[e['cart']]", None),
+    "a key of an attribute": (lambda _: {"cart": 1}["fare"], "self.e['fare']", None),
+    "a column where the line is not known": (lambda e: e["fare"], "", None),
     "an element as an object": (lambda e: e.cart, "e.cart", "an element is a dict: write element['cart']"),
     "a name that no element has": (lambda e: e.fare, "e.fare", None),
     "a time that is called": (lambda _: NOW(), "ctx.timestamp() + 5", "write ctx.timestamp, without ()"),  # type: ignore[operator]

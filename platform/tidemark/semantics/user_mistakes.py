@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import logging
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -12,6 +13,8 @@ from tidemark.clock import format_ms
 logger = logging.getLogger("tidemark")
 
 _OTHER_UNITS: Final = (("seconds", 1e-3), ("microseconds", 1e3), ("nanoseconds", 1e6))
+_LONG_AGO: Final = 100_000_000_000
+"""1973: tests have times before it, of which none looks like another unit."""
 _CALLED: Final = {"timestamp": "ctx.timestamp", "current_key": "ctx.current_key", "timer_name": "ctx.timer_name"}
 """What contexts have as attributes, which Flink's have as methods."""
 
@@ -24,11 +27,15 @@ def fix_of(error: BaseException, line: str, row: Mapping[str, Any] | None) -> st
         line: of the function's source, empty where that is not known.
         row: the element, None for a timer.
 
-    >>> fix_of(KeyError("kart"), "element['kart']", {"cart": 7})
+    >>> element = {"cart": 7}
+    >>> try:
+    ...     element["kart"]
+    ... except KeyError as error:
+    ...     fix_of(error, "element['kart']", element)
     "there is no column 'kart'; did you mean 'cart'? The element has: cart"
     """
     if isinstance(error, KeyError) and error.args and row is not None:
-        return _column(error.args[0], line, row)
+        return _column(error.args[0], row) if _is_read_of(error, line, row) else None
     if isinstance(error, AttributeError) and isinstance(error.obj, dict):
         return f"an element is a dict: write element[{error.name!r}]" if row is not None and error.name in row else None
     if isinstance(error, TypeError):
@@ -36,7 +43,7 @@ def fix_of(error: BaseException, line: str, row: Mapping[str, Any] | None) -> st
     return None
 
 
-def near_name(name: str, known: Iterable[str]) -> str | None:
+def near_name(name: str, known: Iterable[str], *, cutoff: float = 0.7) -> str | None:
     """Return the name that was meant: the same in another spelling, as ``getCurrentKey`` for ``current_key``, or the nearest one.
 
     >>> near_name("getCurrentKey", ["current_key", "timestamp"]), near_name("timestmp", ["timestamp"]), near_name("x", ["timestamp"])
@@ -46,7 +53,7 @@ def near_name(name: str, known: Iterable[str]) -> str | None:
     wanted = bare(name)
     found = by_bare.get(wanted) or by_bare.get(wanted.removeprefix("get"))
     if found is None:
-        near = difflib.get_close_matches(wanted, by_bare, n=1, cutoff=0.7)
+        near = difflib.get_close_matches(wanted, by_bare, n=1, cutoff=cutoff)
         found = by_bare[near[0]] if near else None
     return found
 
@@ -63,7 +70,7 @@ def warn_of_unit(time: int, now: int) -> bool:
     False
     """
     for unit, factor in _OTHER_UNITS:
-        if now > 0 and 0.9 < time / (now * factor) < 1.1:
+        if now > _LONG_AGO and 0.9 < time / (now * factor) < 1.1:
             logger.warning(
                 "a timer is set at %d, which is %s, by a call of %s: times are milliseconds, and this looks like %s",
                 time,
@@ -75,9 +82,19 @@ def warn_of_unit(time: int, now: int) -> bool:
     return False
 
 
-def _column(name: object, line: str, row: Mapping[str, Any]) -> str | None:
-    # Other keys than those of the element are the function's own.
-    if not isinstance(name, str) or name in row or (line and name not in line):
+def _is_read_of(error: KeyError, line: str, row: Mapping[str, Any]) -> bool:
+    """Return whether a line that raised reads a column of the element; other dicts are the function's own."""
+    frame = None
+    trace = error.__traceback__
+    while trace is not None:
+        frame, trace = trace.tb_frame, trace.tb_next
+    read = re.findall(rf"(?<![\w.])(\w+)\[[\"']{re.escape(str(error.args[0]))}[\"']\]", line)
+    found = [frame.f_locals.get(name) for name in read] if frame is not None else []
+    return any(isinstance(each, dict) and each.keys() == row.keys() for each in found)
+
+
+def _column(name: object, row: Mapping[str, Any]) -> str | None:
+    if not isinstance(name, str) or name in row:
         return None
     near = near_name(name, row)
     meant = f"; did you mean {near!r}?" if near else "."

@@ -18,14 +18,20 @@ if TYPE_CHECKING:
 _CHOOSES_FILES = frozenset({"pathglobfilter", "modifiedafter", "modifiedbefore"})
 """Options of Spark's by which a source leaves files out."""
 
+_SAME = "so that what one writes is read, replaced or deleted by the other"
+
 
 class _Folder(NamedTuple):
-    """A folder: what has it, where that was defined, and whether the job writes there."""
+    """A folder: what has it, where that was defined, and what happens to the files of others that are below it; None if nothing does.
+
+    ``of_all`` says that this is so of all files below it, and not of those in folders alone that name values, such as ``day=1``.
+    """
 
     name: str
     location: Location
     place: str | None
-    is_written: bool
+    harm: str
+    of_all: bool = True
 
 
 def real_path(location: Location) -> str:
@@ -36,44 +42,49 @@ def real_path(location: Location) -> str:
 def check_folders(job: Job, place: str) -> None:
     """Check the folders of sources, outputs and the store.
 
-    A source of files reads all that is below its folder, so no output and no store may be there; nothing else may be below an output,
-    whose readers take all files for theirs, and where a Delta table's ``VACUUM`` deletes what it does not know.
+    A source of files reads those in its folder, and below it those in folders that name values. Below a Delta table ``VACUUM`` deletes
+    what the table does not know; below any output nothing else may be, since many readers take all files there for its rows.
 
     Raises:
         DefinitionError: one folder is at another, or within it.
     """
     sources, outputs = list(_sources(job)), list(_outputs(job))
-    store = [_Folder("the store", Location.parse(job.store), place, is_written=True)] if job.store else []
-    for outer in (*sources, *outputs):
-        for inner in (*outputs, *store) if not outer.is_written else (*outputs, *sources, *store):
-            if inner is outer or not _is_within(inner.location, outer.location):
-                continue
-            why = "would delete or read its files" if outer.is_written else "would read what the job writes"
-            at = "is" if real_path(inner.location) == real_path(outer.location) else "is within"
-            raise DefinitionError(
-                f"the folder of {inner.name}, {inner.location}, {at} that of {outer.name}{_shown(inner, outer)}, which {why}",
-                fix="give each a folder of its own, beside the other",
-                place=inner.place or outer.place or place,
-            )
-
-
-def _shown(inner: _Folder, outer: _Folder) -> str:
-    return "" if inner.location == outer.location else f", {outer.location}"
+    store = [_Folder("the store", Location.parse(job.store), place, "")] if job.store else []
+    pairs = [(outer, inner) for outer in sources for inner in (*outputs, *store)]
+    pairs += [(outer, inner) for outer in outputs for inner in (*outputs, *sources, *store) if inner is not outer]
+    for outer, inner in pairs:
+        parts = _parts_below(inner.location, outer.location)
+        if parts is None or not (outer.of_all or all("=" in part for part in parts)):
+            continue
+        at = "is within" if parts else "is"
+        shown = f", {outer.location}" if parts else ""
+        raise DefinitionError(
+            f"the folder of {inner.name}, {inner.location}, {at} that of {outer.name}{shown}, {outer.harm if parts else _SAME}",
+            fix="give each a folder of its own, beside the other",
+            place=inner.place or outer.place or place,
+        )
 
 
 def _sources(job: Job) -> Iterator[_Folder]:
     for node in job.nodes:
-        if isinstance(node, SourceNode) and isinstance(node.spec, FilesSpec | DeltaTableSpec):
-            options = node.spec.options if isinstance(node.spec, FilesSpec) else {}
-            found = None if _CHOOSES_FILES & {*map(str.lower, options)} else _location(node.spec.path)
-            if found is not None:
-                yield _Folder(f"source {node.name!r}", found, node.place, is_written=False)
+        if not isinstance(node, SourceNode) or not isinstance(node.spec, FilesSpec | DeltaTableSpec):
+            continue
+        found = _location(node.spec.path)
+        options = {name.lower(): text for name, text in node.spec.options.items()} if isinstance(node.spec, FilesSpec) else {}
+        if found is None or _CHOOSES_FILES & options.keys():
+            continue
+        is_table = isinstance(node.spec, DeltaTableSpec)
+        of_all = is_table or options.get("recursivefilelookup", "").lower() == "true"
+        harm = "whose VACUUM would delete its files" if is_table else "which would read its files"
+        yield _Folder(f"source {node.name!r}", found, node.place, harm, of_all)
 
 
 def _outputs(job: Job) -> Iterator[_Folder]:
     for name, output in job.outputs.items():
         if isinstance(output.sink, DeltaSpec | ParquetSpec):
-            yield _Folder(f"output {name!r}", Location.parse(output.sink.path), output.place, is_written=True)
+            yield _Folder(
+                f"output {name!r}", Location.parse(output.sink.path), output.place, "which would delete its files, or take them for rows"
+            )
 
 
 def _location(path: str) -> Location | None:
@@ -84,9 +95,10 @@ def _location(path: str) -> Location | None:
         return None
 
 
-def _is_within(inner: Location, outer: Location) -> bool:
-    """Return whether files of one location are among those that a reader of another finds, which passes over hidden folders."""
+def _parts_below(inner: Location, outer: Location) -> tuple[str, ...] | None:
+    """Return the folders that lead from a location to another one within it; None if it is not, or is hidden from all readers."""
     one, other = (PurePosixPath("/", real_path(each)).parts for each in (inner, outer))
     if (inner.scheme, inner.bucket) != (outer.scheme, outer.bucket) or one[: len(other)] != other:
-        return False
-    return not any(part.startswith((".", "_")) for part in one[len(other) :])
+        return None
+    below = one[len(other) :]
+    return None if any(part.startswith((".", "_")) for part in below) else below

@@ -28,7 +28,8 @@ SELECT i.indnullsnotdistinct, ARRAY(
     SELECT a.attname::text FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k(number, nth)
     JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number WHERE k.nth <= i.indnkeyatts),
     NOT EXISTS (SELECT FROM pg_collation c WHERE NOT c.collisdeterministic AND (c.oid = ANY(i.indcollation::oid[]) OR c.oid IN (
-        SELECT a.attcollation FROM pg_attribute a WHERE a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey::int2[]))))
+        SELECT a.attcollation FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k(number, nth)
+        JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number WHERE k.nth <= i.indnkeyatts)))
 FROM pg_index i WHERE i.indrelid = to_regclass(%s) AND i.indisunique AND i.indimmediate AND i.indisvalid
     AND i.indpred IS NULL AND i.indexprs IS NULL
 """

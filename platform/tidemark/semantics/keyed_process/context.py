@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from tidemark.errors import UserCodeError
+from tidemark.errors import UnknownContextNameError, UserCodeError
 from tidemark.semantics.keyed_process.broadcast_maps import NO_MAPS
 from tidemark.semantics.keyed_process.timers import KeyTimers
 from tidemark.semantics.keyed_process.times import Now
@@ -109,9 +109,9 @@ class ProcessContext:
         def __getattr__(self, name: str) -> object:
             plain = name.replace("_", "").lower()
             if plain == "timerservice":
-                raise UserCodeError(f"the context has no {name!r}", fix="write ctx.timer_service()")
+                raise UnknownContextNameError(f"the context has no {name!r}", fix="write ctx.timer_service()")
             if plain == "getruntimecontext" or (plain.startswith("get") and plain.endswith("state")):
-                raise UserCodeError(
+                raise UnknownContextNameError(
                     f"the context has no {name!r}: states are declared, not asked for",
                     fix="declare it as an attribute of the class, such as: last = tm.value_state('DOUBLE'), and call self.last.value()",
                 )
@@ -187,11 +187,11 @@ class ProcessContext:
 def _unknown(owner: object, name: str, what: str, shown: str) -> Exception:
     """Return the error of a name that an object of a call does not have."""
     known = [each for each in dir(type(owner)) if not each.startswith("_")]
-    near = None if name.startswith("_") else near_name(name, known)
+    near = None if name.startswith("_") else near_name(name, known, cutoff=0.85)
     if near is None:
         return AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}")
     call = "()" if callable(getattr(type(owner), near)) else ""
-    return UserCodeError(f"{what} has no {name!r}", fix=f"write {shown}{near}{call}")
+    return UnknownContextNameError(f"{what} has no {name!r}", fix=f"write {shown}{near}{call}")
 
 
 def _time(time: object) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from tidemark.errors import UserCodeError
+from tidemark.errors import UnknownContextNameError, UserCodeError
 from tidemark.semantics.keyed_process.declarations import Aggregation, StateDeclaration, StateTtl
 from tidemark.semantics.keyed_process.key_record import Entry, KeyRecord, Stored, entries_of
 from tidemark.semantics.keyed_process.times import EpochTimes, Now
@@ -53,7 +53,7 @@ class State:
             near = None if name.startswith("_") else self._words.get(bare(name))
             if near is None:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            raise UserCodeError(f"the state {self._name!r} has no {name!r}", fix=f"write {self._name}.{near}")
+            raise UnknownContextNameError(f"the state {self._name!r} has no {name!r}", fix=f"write {self._name}.{near}")
 
     def __init__(self, declared: StateDeclaration, now: Now, undo: Undo | None) -> None:
         self._declared = declared

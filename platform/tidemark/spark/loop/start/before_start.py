@@ -9,7 +9,10 @@ from tidemark.graph.model.nodes import SourceNode
 from tidemark.graph.model.source_specs import FilesSpec
 from tidemark.savepoints.compatibility.checking import check
 from tidemark.savepoints.model.restore import Restore
+from tidemark.savepoints.model.restore_history import is_restore_due
+from tidemark.savepoints.model.rewind_journal import require_no_rewind
 from tidemark.state.log.joblog import newest_epoch
+from tidemark.state.store.layout import job_folder
 from tidemark.state.store.store import JobStore
 
 
@@ -21,11 +24,15 @@ def check_before_start(job: Job, root: JobStore, restore: Restore | None) -> Non
         StateMismatchError: the stored state does not fit the job.
         SinkError: a table or folder at an output's place does not.
         UnknownSavepointError: there is no such savepoint.
+        RewindError: a rewind of the job is not finished.
     """
     for node in job.nodes:
         if isinstance(node, SourceNode) and isinstance(node.spec, FilesSpec):
             require_folder(node, node.spec.path, job=job.name)
-    if restore is not None:
+    folder = root.at(job_folder(job.name))
+    require_no_rewind(folder, job.name)
+    head = newest_epoch(root, job.name)
+    if restore is not None and is_restore_due(folder, head, restore):
         check(
             job,
             restore.savepoint,
@@ -35,7 +42,5 @@ def check_before_start(job: Job, root: JobStore, restore: Restore | None) -> Non
             columns=restore.columns,
             allow_non_restored_state=restore.allow_non_restored_state,
         ).require()
-        return
-    head = newest_epoch(root, job.name)
-    if head is not None and head.code_version != code_version(job):
+    elif head is not None and head.code_version != code_version(job):
         check(job, store=root).require()

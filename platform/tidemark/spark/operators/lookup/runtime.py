@@ -47,6 +47,7 @@ class LookupRuntime(OperatorRuntime):
         self._declared = node
         self._reader = TableReader(node)
         self._kept: tuple[str, DataFrame] | None = None
+        self._there: str | None = None
         known = schema_of(node) if node.inputs else None
         self.names = None if known is None else known.names
 
@@ -77,8 +78,11 @@ class LookupRuntime(OperatorRuntime):
 
     def _is_there(self, known: TableVersion) -> bool:
         """Return whether the known version can be read: it is in memory, a copy, or of the table that is there."""
-        in_memory = self._kept is not None and self._kept[0] == known.version
-        return in_memory or bool(known.schema) or self._reader.is_there(known.version)
+        if known.schema or (self._kept is not None and self._kept[0] == known.version) or self._there == known.version:
+            return True
+        if self._reader.is_there(known.version):
+            self._there = known.version
+        return self._there == known.version
 
     def is_due(self, context: OperatorContext) -> bool:
         """Return whether it is time to look for a newer version: none is known, or the known one is as old as it may be."""

@@ -50,13 +50,20 @@ class TableReader:
         return f"{table.version()}{_OF}{table.metadata().id}"
 
     def is_there(self, version: str) -> bool:
-        """Return whether a Delta table is the one that a version is of; versions that an earlier build wrote do not say that.
+        """Return whether a version is that of the table that is in its place; those that an earlier build wrote do not say of which.
 
         Raises:
-            SourceError: there is no such table, or it cannot be read.
+            SourceError: there is no table, or it cannot be read.
         """
-        _, _, table = version.partition(_OF)
-        return not table or str(self._delta(None).metadata().id) == table
+        number, _, table = version.partition(_OF)
+        if not table:
+            return True
+        try:
+            found = self._delta(int(number))
+        except SourceError:
+            # It is too old, or another table in its place has fewer.
+            found = self._delta(None)
+        return str(found.metadata().id) == table
 
     def listing(self) -> str:
         """Return a hash of the names, sizes and times of the files of a folder; empty for a table of a database.
@@ -93,10 +100,11 @@ class TableReader:
             SourceError: there is no such version, or it cannot be read, or another table is in its place.
         """
         root = Location.parse(self.node.table.path).spark_uri
-        if not self.is_there(version):
-            what = f"is another one than the one whose version {version} the epoch read: it was deleted and made again"
+        number, _, wanted = version.partition(_OF)
+        table = self._delta(int(number))
+        if wanted and str(table.metadata().id) != wanted:
+            what = f"is another one than the one whose version {number} the epoch read: it was deleted and made again"
             raise self._error(what, "restore that one in its place, or rewind the job to an epoch before")
-        table = self._delta(int(version.partition(_OF)[0]))
         schema = nullable(T.StructType.fromJson(json.loads(table.schema().to_json())))
         paths = [unquote(entry["path"]) for entry in pa.table(table.get_add_actions()).select(["path"]).to_pylist()]
         self._require_readable(table, paths)
