@@ -144,7 +144,7 @@ def decide_late(
     head = status.last
     if head is None:
         return Decision("no epoch yet", cursor)
-    waiting = dict(cursor.waiting) if cursor is not None and requests_runs and partitions_def is not None else {}
+    waiting = _still_known(cursor, partitions_def) if requests_runs else {}
     if cursor is not None and (cursor.lineage, cursor.epoch) == (head.lineage, head.epoch):
         waited, waiting = _first_runs(waiting)
         return Decision(f"no epoch after {head.epoch}{_waiting_text(waiting)}", replace(cursor, waiting=waiting), runs=waited)
@@ -235,6 +235,13 @@ def _alert(job: Job, head: EpochProgress, *, found: LateRows, level: Level, text
 
 def _run_key(job: Job, head: EpochProgress) -> str:
     return f"{job.name}:late-data:{head.lineage}:{head.epoch}"
+
+
+def _still_known(cursor: SensorCursor | None, partitions_def: Partitions | None) -> dict[str, str]:
+    """Return the partitions that wait, but those of partitions that were defined in another way when they were touched."""
+    if cursor is None or partitions_def is None:
+        return {}
+    return {partition: key for partition, key in cursor.waiting.items() if partitions_def.has_partition_key(partition)}
 
 
 def _first_runs(waiting: Mapping[str, str]) -> tuple[tuple[PlannedRun, ...], dict[str, str]]:

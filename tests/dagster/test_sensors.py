@@ -310,6 +310,9 @@ def test_more_partitions_than_a_tick_requests_are_requested_in_the_next_ones(tmp
     assert found[-2:] == ["2024-03-04-00:00", "2024-03-08-23:00"]
     assert (len(set(found)), len({run.key for each in (decision, second, third) for run in each.runs})) == (120, 121)
     assert decide_late(job, head, third.cursor, history=(), **options).runs == ()
+    # Partitions of the hours that there were before are none of the days that there are now.
+    days = {**options, "partitions_def": dg.DailyPartitionsDefinition("2024-03-01")}
+    assert decide_late(job, first, decision.cursor, history=(), **days).runs == ()
     # Without a target nothing waits.
     assert "next ticks" not in decide_late(job, head, None, history=history, requests_runs=False, **options).summary
 
