@@ -249,8 +249,7 @@ def test_a_watermark_that_is_not_higher_ends_the_epoch_and_changes_nothing() -> 
     assert [each.row["mark"] for each in harness.emitted] == [50, 50, 50]
 
 
-def test_a_function_with_states_needs_a_key() -> None:
-    stream = trips().process(Same, returns="total DOUBLE, mark BIGINT").uid("totals")
-    with pytest.raises(DefinitionError, match="Same has the state 'total', and the stream has no key") as caught:
-        OperatorHarness(stream)
+def test_a_function_with_inherited_states_needs_a_key() -> None:
+    with pytest.raises(DefinitionError, match="which has the state 'total', and a stream without keys keeps none") as caught:
+        trips().process(Same, returns="total DOUBLE, mark BIGINT")
     assert caught.value.fix == "key the stream: .key_by('id').process(Same, ...)"

@@ -71,8 +71,7 @@ class OperatorHarness:
             Without it elements are checked against the names of the columns that the job declares, as far as these are known.
 
     Raises:
-        DefinitionError: the stream is not that of a stateful operator, or uses SQL that only Spark evaluates; its function has states and
-            it has no key; or ``schema`` is no DDL.
+        DefinitionError: the stream is not that of a stateful operator, or uses SQL that only Spark evaluates; or ``schema`` is no DDL.
 
     >>> import tidemark as tm
     >>> trips = tm.source(

@@ -10,10 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidemark.errors import DefinitionError, UserCodeError
+from tidemark.errors import UserCodeError
 from tidemark.graph.operators.element_process.node import BroadcastElementProcessNode, ElementProcessNode
 from tidemark.graph.operators.emitting import FAILED, emitted_counter
-from tidemark.graph.operators.keyed_process.descriptors import StateDescriptor
 from tidemark.semantics.closing import closing
 from tidemark.semantics.element_process.calls import ElementCalls, Failure
 from tidemark.semantics.keyed_process.broadcast_maps import NO_MAPS, read_only
@@ -37,13 +36,9 @@ class PureElements:
 
     Args:
         node: the operator's declaration.
-
-    Raises:
-        DefinitionError: its function has states, which need a key.
     """
 
     def __init__(self, node: ElementProcessNode) -> None:
-        _require_no_states(node)
         self._declared = node
         self._results = None if node.keeps_elements else arrow_schema(node.returns)
         self._sides = {tag.name: arrow_schema(ddl) for tag, ddl in node.side_outputs}
@@ -174,16 +169,3 @@ def _call(function: object, name: str, *arguments: object) -> None:
     method = getattr(function, name, None)
     if callable(method):
         method(*arguments)
-
-
-def _require_no_states(node: ElementProcessNode) -> None:
-    """Check that a function has no states, also none of a class that it inherits from."""
-    classes = type(node.function).__mro__
-    state = next((name for kind in classes for name, value in vars(kind).items() if isinstance(value, StateDescriptor)), None)
-    if state is not None:
-        raise DefinitionError(
-            f"{node.function_name} has the state {state!r}, and the stream has no key",
-            fix=f"key the stream: .key_by('id').process({node.function_name}, ...)",
-            uid=node.uid,
-            place=node.place,
-        )
