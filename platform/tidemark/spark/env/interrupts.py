@@ -101,7 +101,7 @@ def _stop_on_signals(stopping: threading.Event, *, wanted: bool) -> Iterator[thr
 
     def ask(number: int, _frame: FrameType | None) -> None:
         if asked.is_set():
-            logger.warning("interrupted again: the epoch ends without being committed, and the next run does it again")
+            logger.warning("interrupted again: ending at once; the next run finishes the epoch, or does it again")
             raise KeyboardInterrupt
         logger.info("%s: stopping after the current epoch; a second signal ends it at once", signal.Signals(number).name)
         asked.set()
