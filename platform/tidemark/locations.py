@@ -67,6 +67,12 @@ class Location:
             return _local(rest.removeprefix("localhost"), relative_to)
         return _remote(scheme, name.lower(), rest)
 
+    @property
+    def real_parts(self) -> tuple[str, ...]:
+        """Scheme, bucket and folders, without symbolic links: of one place these are equal, however it is written."""
+        path = os.path.realpath(self.path) if self.scheme == "file" else self.path
+        return (self.scheme, self.bucket, *filter(None, path.split("/")))
+
     def joined(self, path: str) -> Location:
         """Return the location of a path inside this one; ``""`` is the location itself."""
         extra = path.strip("/")

@@ -17,7 +17,7 @@ READ = tm.source("rides", tm.from_elements([], schema="k STRING, at BIGINT, v BI
 
 
 def processed(function: object) -> tm.Stream:
-    return READ.key_by("k").process(function, returns=ROWS).uid("told")
+    return READ.key_by("k").process(function, returns=ROWS).uid("calls")
 
 
 class Calls:
@@ -70,7 +70,7 @@ def test_names_that_are_not_there_can_be_asked_for() -> None:
 
 def test_a_method_that_the_function_calls_itself_may_have_any_name() -> None:
     stream = processed(ByAnotherName(lambda *_: None))
-    tm.Job("rides", outputs={"told": tm.memory(stream, "told")})
+    tm.Job("rides", outputs={"calls": tm.memory(stream, "calls")})
 
 
 def test_a_timer_in_seconds_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:

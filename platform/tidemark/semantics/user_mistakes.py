@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import logging
 import re
+import traceback
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ logger = logging.getLogger("tidemark")
 _OTHER_UNITS: Final = (("seconds", 1e-3), ("microseconds", 1e3), ("nanoseconds", 1e6))
 _LONG_AGO: Final = 100_000_000_000
 """1973: tests have times before it, of which none looks like another unit."""
-_CALLED: Final = {"timestamp": "ctx.timestamp", "current_key": "ctx.current_key", "timer_name": "ctx.timer_name"}
+_CALLED: Final = ("timestamp", "current_key", "timer_name")
 """What contexts have as attributes, which Flink's have as methods."""
 
 
@@ -41,6 +42,11 @@ def fix_of(error: BaseException, line: str, row: Mapping[str, Any] | None) -> st
     if isinstance(error, TypeError):
         return _called(str(error), line) or _of_none(str(error), line)
     return None
+
+
+def fix_of_call(error: BaseException, line: str, row: Mapping[str, Any] | None) -> str:
+    """Return what to do about a call that failed: as ``fix_of``, or what helps with any element."""
+    return fix_of(error, line, row) or "correct the function, or take such elements aside: on_error=tm.OutputTag('failed')"
 
 
 def near_name(name: str, known: Iterable[str], *, cutoff: float = 0.7) -> str | None:
@@ -84,12 +90,9 @@ def warn_of_unit(time: int, now: int) -> bool:
 
 def _is_read_of(error: KeyError, line: str, row: Mapping[str, Any]) -> bool:
     """Return whether a line that raised reads a column of the element; other dicts are the function's own."""
-    frame = None
-    trace = error.__traceback__
-    while trace is not None:
-        frame, trace = trace.tb_frame, trace.tb_next
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     read = re.findall(rf"(?<![\w.])(\w+)\[[\"']{re.escape(str(error.args[0]))}[\"']\]", line)
-    found = [frame.f_locals.get(name) for name in read] if frame is not None else []
+    found = [frame.f_locals.get(name) for frame in frames[-1:] for name in read]
     return any(isinstance(each, dict) and each.keys() == row.keys() for each in found)
 
 
@@ -105,7 +108,7 @@ def _called(text: str, line: str) -> str | None:
     if not text.endswith("object is not callable"):
         return None
     name = next((name for name in _CALLED if f".{name}(" in line), None)
-    return None if name is None else f"write {_CALLED[name]}, without ()"
+    return None if name is None else f"write ctx.{name}, without ()"
 
 
 def _of_none(text: str, line: str) -> str | None:

@@ -11,7 +11,7 @@ from tidemark.graph.expressions.annotations import KNOWN, field_types
 from tidemark.graph.expressions.name_checks import check_tag
 from tidemark.graph.model.nodes import Expression, Node, OutputTag
 from tidemark.graph.operators.element_process.node import ElementProcessNode
-from tidemark.graph.operators.keyed_process.descriptors import StateDescriptor, declared_states
+from tidemark.graph.operators.keyed_process.descriptors import declared_states, states_of_class
 from tidemark.graph.operators.keyed_process.node import KeyedProcessNode
 
 N = TypeVar("N", bound=KeyedProcessNode)
@@ -69,7 +69,7 @@ def element_node(
         DefinitionError: or one of its kinds.
     """
     made = _instance(function, called, place)
-    states = [name for kind in type(made).__mro__ for name, value in vars(kind).items() if isinstance(value, StateDescriptor)]
+    states = list(states_of_class(made))
     if states:
         raise DefinitionError(
             f"{called} is given {type(made).__name__}, which has the state {states[0]!r}, and a stream without keys keeps none",

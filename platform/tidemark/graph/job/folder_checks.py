@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidemark.errors import DefinitionError
@@ -22,7 +20,7 @@ _SAME = "so that what one writes is read, replaced or deleted by the other"
 
 
 class _Folder(NamedTuple):
-    """A folder: what has it, where that was defined, and what happens to the files of others that are below it; None if nothing does.
+    """A folder: what has it, where that was defined, and what happens to the files of others that are below it.
 
     ``of_all`` says that this is so of all files below it, and not of those in folders alone that name values, such as ``day=1``.
     """
@@ -30,13 +28,8 @@ class _Folder(NamedTuple):
     name: str
     location: Location
     place: str | None
-    harm: str
+    harm: str = ""
     of_all: bool = True
-
-
-def real_path(location: Location) -> str:
-    """Return the path of a location without symbolic links, by which one folder has several paths."""
-    return os.path.realpath(location.path) if location.scheme == "file" else location.path
 
 
 def check_folders(job: Job, place: str) -> None:
@@ -49,7 +42,7 @@ def check_folders(job: Job, place: str) -> None:
         DefinitionError: one folder is at another, or within it.
     """
     sources, outputs = list(_sources(job)), list(_outputs(job))
-    store = [_Folder("the store", Location.parse(job.store), place, "")] if job.store else []
+    store = [_Folder("the store", Location.parse(job.store), place)] if job.store else []
     pairs = [(outer, inner) for outer in sources for inner in (*outputs, *store)]
     pairs += [(outer, inner) for outer in outputs for inner in (*outputs, *sources, *store) if inner is not outer]
     for outer, inner in pairs:
@@ -97,8 +90,8 @@ def _location(path: str) -> Location | None:
 
 def _parts_below(inner: Location, outer: Location) -> tuple[str, ...] | None:
     """Return the folders that lead from a location to another one within it; None if it is not, or is hidden from all readers."""
-    one, other = (PurePosixPath("/", real_path(each)).parts for each in (inner, outer))
-    if (inner.scheme, inner.bucket) != (outer.scheme, outer.bucket) or one[: len(other)] != other:
+    one, other = inner.real_parts, outer.real_parts
+    if one[: len(other)] != other:
         return None
     below = one[len(other) :]
     return None if any(part.startswith((".", "_")) for part in below) else below

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tidemark.errors import DefinitionError
 from tidemark.graph.checks.function_names import check_declared, check_functions
 from tidemark.graph.checks.side_outputs import tags_of
-from tidemark.graph.job.folder_checks import check_folders, real_path
+from tidemark.graph.job.folder_checks import check_folders
 from tidemark.graph.model.connector_spec import ConnectorSpec
 from tidemark.graph.model.nodes import (
     ConsoleSpec,
@@ -114,7 +114,7 @@ def _location(name: str, output: Output) -> tuple[object, ...] | None:
                 found = Location.parse(path)
             except DefinitionError as error:
                 raise DefinitionError(error.what, fix=error.fix, uid=name, place=output.place) from None
-            return "path", found.scheme, found.bucket, real_path(found)
+            return "path", *found.real_parts
         case MemorySpec(table):
             return "memory", table
         case ConnectorSpec() as sink:

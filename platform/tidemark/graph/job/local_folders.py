@@ -9,16 +9,22 @@ from tidemark.graph.model.nodes import PATTERN_CHARACTERS, SourceNode
 from tidemark.locations import absolute_path
 
 
+def local_folder(path: str) -> str | None:
+    """Return the absolute path of a source's folder; None of a pattern, and of one that is not on a local disk."""
+    local = path.removeprefix("file://")
+    return None if "://" in local or any(character in local for character in PATTERN_CHARACTERS) else absolute_path(local)
+
+
 def require_folder(node: SourceNode, path: str, *, job: str | None = None) -> None:
     """Make sure that a source's path is a folder, if it is local and no pattern.
 
     Raises:
         SourceError: it is not there, or is a file.
     """
-    local = path.removeprefix("file://")
-    if "://" in local or any(character in local for character in PATTERN_CHARACTERS):
+    found = local_folder(path)
+    if found is None:
         return
-    folder = Path(absolute_path(local))
+    folder, local = Path(found), path.removeprefix("file://")
     if not folder.exists():
         raise SourceError(
             f"folder {local!r} of source {node.name!r} does not exist",

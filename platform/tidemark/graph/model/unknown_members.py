@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 from tidemark.errors import UnknownMemberError
 from tidemark.graph.model.call_site import call_site
+from tidemark.semantics.user_mistakes import bare
 
 Kind = Literal["stream", "keyed stream", "windowed stream", "connected stream", "broadcast stream", "output", "job", "package"]
 
@@ -146,19 +147,15 @@ def unknown_member(owner: object, name: str, kind: Kind, known: Collection[str])
 def unknown_name(name: str, known: Iterable[str]) -> AttributeError:
     """Return the error for a name that the package does not have."""
     plain = f"module 'tidemark' has no attribute {name!r}"
-    fix = _OF_PACKAGE.get(_bare(name))
+    fix = _OF_PACKAGE.get(bare(name))
     near = difflib.get_close_matches(name, known, n=1)
     if name.startswith("_") or not (fix or near):
         return AttributeError(plain)
     return UnknownMemberError(plain, fix=fix or f"write tm.{near[0]}", place=call_site())
 
 
-def _bare(name: str) -> str:
-    return name.lower().replace("_", "")
-
-
 def _other_word(name: str, kind: Kind) -> str | None:
-    return _OF_JOBS.get(_bare(name)) if kind == "job" else _MEANT.get(_bare(name))
+    return _OF_JOBS.get(bare(name)) if kind == "job" else _MEANT.get(bare(name))
 
 
 def _misplaced(name: str, kind: Kind) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
@@ -68,15 +67,8 @@ def overlaps(one: str, other: str) -> bool:
     >>> overlaps("/lake/hourly", "/lake/hourly/"), overlaps("/lake", "s3://lake/x"), overlaps("/lake/hourly", "/lake/hourly_2")
     (True, False, False)
     """
-    first, second = _parts(one), _parts(other)
+    first, second = Location.parse(one).real_parts, Location.parse(other).real_parts
     return all(left == right for left, right in zip(first, second, strict=False))
-
-
-def _parts(place: str) -> tuple[str, ...]:
-    location = Location.parse(place)
-    # Two paths may lead to one folder.
-    path = os.path.realpath(location.path) if location.scheme == "file" else location.path
-    return (location.scheme, location.bucket, *filter(None, path.split("/")))
 
 
 def _places(outputs: Mapping[str, Output]) -> tuple[str, ...]:

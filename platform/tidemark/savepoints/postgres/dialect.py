@@ -24,13 +24,13 @@ SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.atthasde
 FROM pg_attribute a WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """
 _KEYS = """
-SELECT i.indnullsnotdistinct, ARRAY(
-    SELECT a.attname::text FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k(number, nth)
-    JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number WHERE k.nth <= i.indnkeyatts),
-    NOT EXISTS (SELECT FROM pg_collation c WHERE NOT c.collisdeterministic AND (c.oid = ANY(i.indcollation::oid[]) OR c.oid IN (
-        SELECT a.attcollation FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k(number, nth)
-        JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number WHERE k.nth <= i.indnkeyatts)))
-FROM pg_index i WHERE i.indrelid = to_regclass(%s) AND i.indisunique AND i.indimmediate AND i.indisvalid
+SELECT i.indnullsnotdistinct, keys.names, keys.are_exact FROM pg_index i CROSS JOIN LATERAL (
+    SELECT array_agg(a.attname::text) AS names,
+        NOT EXISTS (SELECT FROM pg_collation c WHERE NOT c.collisdeterministic
+            AND c.oid = ANY(array_agg(a.attcollation) || array_agg(k.used))) AS are_exact
+    FROM unnest(i.indkey::int2[], i.indcollation::oid[]) WITH ORDINALITY AS k(number, used, nth)
+    JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number WHERE k.nth <= i.indnkeyatts) keys
+WHERE i.indrelid = to_regclass(%s) AND i.indisunique AND i.indimmediate AND i.indisvalid
     AND i.indpred IS NULL AND i.indexprs IS NULL
 """
 _TEMPORARY: Final = "pg_temp."

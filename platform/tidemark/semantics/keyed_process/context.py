@@ -10,7 +10,7 @@ from tidemark.errors import UnknownContextNameError, UserCodeError
 from tidemark.semantics.keyed_process.broadcast_maps import NO_MAPS
 from tidemark.semantics.keyed_process.timers import KeyTimers
 from tidemark.semantics.keyed_process.times import Now
-from tidemark.semantics.user_mistakes import near_name, warn_of_unit
+from tidemark.semantics.user_mistakes import bare, near_name, warn_of_unit
 from tidemark.semantics.user_rows import is_text, own_row
 from tidemark.semantics.windows.windows import TimeDomain
 
@@ -107,9 +107,7 @@ class ProcessContext:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> object:
-            plain = name.replace("_", "").lower()
-            if plain == "timerservice":
-                raise UnknownContextNameError(f"the context has no {name!r}", fix="write ctx.timer_service()")
+            plain = bare(name)
             if plain == "getruntimecontext" or (plain.startswith("get") and plain.endswith("state")):
                 raise UnknownContextNameError(
                     f"the context has no {name!r}: states are declared, not asked for",

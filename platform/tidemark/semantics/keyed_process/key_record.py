@@ -70,6 +70,11 @@ def _greatest(times: list[int]) -> int | None:
     return None if found is None or found > MAX_WATERMARK else found
 
 
+def count_timers(timers: Mapping[TimeDomain, set[Timer]]) -> int:
+    """Return how many timers a key has."""
+    return len(timers["event"]) + len(timers["processing"])
+
+
 def entries_of(stored: Stored) -> list[Entry]:
     """Return the entries of a state."""
     if isinstance(stored, tuple):

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Mapping
 from functools import partial
 
-from tidemark.semantics.keyed_process.key_record import KeyRecord, Timer
+from tidemark.semantics.keyed_process.key_record import KeyRecord, Timer, count_timers
 from tidemark.semantics.keyed_process.states import Undo
 from tidemark.semantics.keyed_process.times import Now
 from tidemark.semantics.windows.windows import TimeDomain
@@ -73,7 +73,7 @@ class KeyTimers:
 
     def count(self) -> int:
         """Return how many timers there are."""
-        return sum(map(len, self._timers.values()))
+        return count_timers(self._timers)
 
     def are_due(self, now: Now) -> bool:
         """Return whether there may be a timer that is due."""

@@ -194,7 +194,7 @@ class _Epochs:
 
     def __init__(self, job: Job, on_epoch: Callable[[EpochProgress], None] | None) -> None:
         self.number = 0
-        self._readable = {node.name: node.malformed_to for node in job.nodes if isinstance(node, SourceNode)}
+        self._not_warned_of = {node.name: node.malformed_to for node in job.nodes if isinstance(node, SourceNode)}
         self._on_epoch = on_epoch
         self._rows_in = 0
         self._newest: deque[EpochProgress] = deque(maxlen=EPOCHS_KEPT)
@@ -212,9 +212,9 @@ class _Epochs:
     def _warn_of_malformed(self, progress: EpochProgress) -> None:
         """Log, once for each source, that all rows of an epoch were malformed: most likely its schema is not that of the data."""
         for name, source in progress.sources.items():
-            if not source.rows_read or source.rows_passed or name not in self._readable:
+            if not source.rows_read or source.rows_passed or name not in self._not_warned_of:
                 continue
-            tag = self._readable.pop(name)
+            tag = self._not_warned_of.pop(name)
             why = (
                 "to see each with its reason, write malformed_to=tm.OutputTag('malformed') and bind .side_output(...) to an output"
                 if tag is None

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from tidemark.graph.model.nodes import PATTERN_CHARACTERS, SourceNode
+from tidemark.graph.job.local_folders import local_folder
+from tidemark.graph.model.nodes import SourceNode
 from tidemark.graph.model.source_specs import FilesSpec
-from tidemark.locations import absolute_path
 from tidemark.state.status.driver_load import Backlog
 
 MAX_ENTRIES: Final = 20_000
@@ -118,10 +118,8 @@ def count_unread_files(source: str, spec: FilesSpec, read: FilesRead) -> Backlog
 
 def _local_folder(spec: FilesSpec) -> str | None:
     """Return the folder of which Spark reads all files; None where it is not on a local disk, or Spark may skip some."""
-    folder = spec.path.removeprefix("file://")
-    odd = "://" in folder or any(character in folder for character in PATTERN_CHARACTERS)
     # Spark's log has absolute addresses.
-    return None if odd or _LEFT_OUT & {*map(str.lower, spec.options)} else absolute_path(folder)
+    return None if _LEFT_OUT & {*map(str.lower, spec.options)} else local_folder(spec.path)
 
 
 def _entries(folder: str) -> Iterator[os.DirEntry[str]]:

@@ -88,6 +88,12 @@ class StateDescriptor:
         return StateDeclaration(name, self.kind, default=self.default, aggregation=self.aggregation, ttl=self.ttl, nested=nested)
 
 
+def states_of_class(function: object) -> dict[str, StateDescriptor]:
+    """Return the states that are attributes of a function's class, or of one that it inherits from."""
+    kinds = reversed(type(function).__mro__)
+    return {name: value for each in kinds for name, value in vars(each).items() if isinstance(value, StateDescriptor)}
+
+
 def declared_states(function: object, state: object, place: str) -> dict[str, StateDescriptor]:
     """Return all states of a function: those that are attributes of its class, and those of ``state``.
 
@@ -99,9 +105,7 @@ def declared_states(function: object, state: object, place: str) -> dict[str, St
     Raises:
         DefinitionError: a name or a type is not allowed, a default is missing or can be changed, or a state is declared twice.
     """
-    found = {
-        name: value for each in reversed(type(function).__mro__) for name, value in vars(each).items() if isinstance(value, StateDescriptor)
-    }
+    found = states_of_class(function)
     for name, descriptor in found.items():
         # One that was set as an attribute of the class later has no name yet.
         descriptor.__set_name__(type(function), name)

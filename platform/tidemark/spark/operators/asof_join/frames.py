@@ -21,7 +21,7 @@ from tidemark.spark.columns.arrow_batches import POSITION_TYPE
 from tidemark.spark.columns.changes import AFTER, BEFORE, as_changes, changed
 from tidemark.spark.columns.expressions import CHANGE, POSITION, START, TIME, column, quoted, visible_of
 from tidemark.spark.columns.few_rows import in_one_task
-from tidemark.spark.operators.base.touched_times import touched_metric
+from tidemark.spark.operators.base.touched_times import CORRECTED, LATE_TIMES, touched_metric
 from tidemark.spark.operators.keyed.columns import EPOCH, TAG
 from tidemark.spark.prepared.runtime_literals import runtime_literals
 
@@ -31,10 +31,6 @@ if TYPE_CHECKING:
 RESULT: Final = 0
 LATE_LEFT_ROW: Final = 1
 LATE_RIGHT_ROW: Final = 2
-
-CORRECTED: Final = "corrected"
-LATE_TIMES: Final = "late_times"
-"""The observed times of answers that come or are corrected after their time, and of late elements."""
 
 _COUNTED: Final = {"emitted": RESULT, LATE_LEFT: LATE_LEFT_ROW, LATE_RIGHT: LATE_RIGHT_ROW}
 

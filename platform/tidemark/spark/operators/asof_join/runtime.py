@@ -27,7 +27,7 @@ from tidemark.spark.columns.expressions import POSITION, START, quoted, visible_
 from tidemark.spark.columns.few_rows import FEW_ROWS
 from tidemark.spark.columns.schemas import no_rows, nullable
 from tidemark.spark.columns.state_files import overlapping
-from tidemark.spark.operators.asof_join.frames import CORRECTED, LATE_LEFT_ROW, LATE_RIGHT_ROW, LATE_TIMES, AsofFrames, AsofInput, prefix_of
+from tidemark.spark.operators.asof_join.frames import LATE_LEFT_ROW, LATE_RIGHT_ROW, AsofFrames, AsofInput, prefix_of
 from tidemark.spark.operators.base.contract import (
     InputCounts,
     Observed,
@@ -41,7 +41,7 @@ from tidemark.spark.operators.base.contract import (
 from tidemark.spark.operators.base.kept_rows import write_kept
 from tidemark.spark.operators.base.staged_rows import StagedRows, staged_rows
 from tidemark.spark.operators.base.tables import MAIN, StateTables, is_current
-from tidemark.spark.operators.base.touched_times import listed_times
+from tidemark.spark.operators.base.touched_times import CORRECTED, LATE_TIMES, listed_times
 from tidemark.spark.operators.keyed.columns import EPOCH
 from tidemark.spark.operators.keyed.key_table import rows_of_keys, union_of
 from tidemark.spark.prepared.prepared_pass import Frame

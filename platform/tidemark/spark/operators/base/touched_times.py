@@ -7,6 +7,12 @@ from typing import Final
 
 from tidemark.spark.operators.base.windows import MAX_LISTED_WINDOWS
 
+LATE_TIMES: Final = "late_times"
+"""The times, or starts of windows, of late rows, in the observation of an input's rows."""
+
+CORRECTED: Final = "corrected"
+"""The times, or starts of windows, of results that come, or are corrected, after their time, in the observation of results."""
+
 _MINUTE: Final = 60_000
 _STEPS_MS: Final = (_MINUTE, 15 * _MINUTE, 60 * _MINUTE)
 

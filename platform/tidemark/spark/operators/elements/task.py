@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tidemark.errors import TidemarkError, UserCodeError
 from tidemark.graph.expressions.expression_text import shortened
 from tidemark.semantics.user_lines import raised_at, source_of
-from tidemark.semantics.user_mistakes import fix_of
+from tidemark.semantics.user_mistakes import fix_of_call
 from tidemark.semantics.user_rows import Row
 from tidemark.spark.operators.keyed.key_state import one_line
 from tidemark.spark.operators.keyed.rows import dicts_of, not_utf8, python_values
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _MAX_SHOWN = 300
-_ASIDE = "correct the function, or take such elements aside: on_error=tm.OutputTag('failed')"
 
 
 def rows_of_batch(batch: pa.RecordBatch, columns: Mapping[str, str], *, uid: str) -> list[dict[str, object]]:
@@ -52,7 +51,7 @@ def failed_call(name: str, error: BaseException, row: Row, *, uid: str, more: st
     shown = f"{more}{f' in `{line}`' if line else ''}, {Origin(row)}"
     if isinstance(error, TidemarkError):
         return UserCodeError(f"{name}: {one_line(error.what)}{shown}", fix=error.fix, uid=uid, place=place)
-    fix = fix_of(error, line, row) or _ASIDE
+    fix = fix_of_call(error, line, row)
     return UserCodeError(f"{name} raised {type(error).__name__}: {one_line(str(error))}{shown}", fix=fix, uid=uid, place=place)
 
 

@@ -27,7 +27,7 @@ from tidemark.spark.operators.base.contract import (
 from tidemark.spark.operators.base.kept_rows import write_kept
 from tidemark.spark.operators.base.late_metrics import observed_shortfalls
 from tidemark.spark.operators.base.tables import StateTables
-from tidemark.spark.operators.base.touched_times import listed_times
+from tidemark.spark.operators.base.touched_times import CORRECTED, LATE_TIMES, listed_times
 from tidemark.spark.operators.interval_join.columns import (
     SideColumns,
     check_key_types,
@@ -37,8 +37,6 @@ from tidemark.spark.operators.interval_join.columns import (
     row_types,
     state_schema,
 )
-from tidemark.spark.operators.interval_join.frames import LATE_TIMES
-from tidemark.spark.operators.interval_join.results import CORRECTED
 from tidemark.spark.operators.interval_join.state import ElementTable
 from tidemark.state.log.progress import OperatorProgress
 

@@ -28,9 +28,6 @@ MANY_BUCKETS: Final = 16
 """From so many intervals in the times of both sides on, elements are also joined by the interval that their time is in."""
 
 LATE_ROW: Final = "__tm_late"
-
-LATE_TIMES: Final = "late_times"
-"""The times, or starts of windows, of late rows, in the observation of a side's rows."""
 BUCKET: Final = "__tm_bucket"
 
 Span = tuple[int, int]

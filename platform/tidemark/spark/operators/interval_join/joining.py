@@ -16,10 +16,10 @@ from tidemark.spark.columns.expressions import TIME
 from tidemark.spark.columns.state_files import overlapping
 from tidemark.spark.operators.base.contract import OperatorContext, Results
 from tidemark.spark.operators.base.tables import StateTables
-from tidemark.spark.operators.base.touched_times import touched_metric
+from tidemark.spark.operators.base.touched_times import CORRECTED, touched_metric
 from tidemark.spark.operators.interval_join.columns import EPOCH, ResultColumns, SideColumns, side_column, unknown_columns
 from tidemark.spark.operators.interval_join.frames import IntervalJoinFrames, Operand, one_task
-from tidemark.spark.operators.interval_join.results import CORRECTED, results_of
+from tidemark.spark.operators.interval_join.results import results_of
 from tidemark.spark.operators.interval_join.state import IntervalElements, span_of
 from tidemark.spark.prepared.runtime_literals import runtime_literals
 from tidemark.state.log.records import StateFile

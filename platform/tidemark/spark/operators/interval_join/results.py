@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from tidemark.spark.columns.few_rows import in_one_task
 from tidemark.spark.operators.base.contract import Results
 from tidemark.spark.operators.base.tables import StateTables
+from tidemark.spark.operators.base.touched_times import CORRECTED
 from tidemark.spark.operators.interval_join.columns import ResultColumns
 from tidemark.state.log.records import StateFile
 
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
 
 Parts = Callable[[Sequence[int]], Iterable["DataFrame"]]
 """Makes the parts of results, of equal columns, from the numbers that differ between epochs."""
-
-
-CORRECTED = "corrected"
-"""The times, or starts of windows, of results that come after their time, in the observation of results."""
 
 
 def results_of(

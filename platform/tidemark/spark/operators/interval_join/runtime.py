@@ -16,10 +16,10 @@ from tidemark.semantics.joins.interval import SIDES, Side, outer_sides
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.spark.columns.expressions import START
 from tidemark.spark.operators.base.contract import Observed, OperatorContext, Results
-from tidemark.spark.operators.base.touched_times import touched_metric
+from tidemark.spark.operators.base.touched_times import LATE_TIMES, touched_metric
 from tidemark.spark.operators.interval_join.columns import SideColumns
 from tidemark.spark.operators.interval_join.epoch import ElementJoinEpoch, ElementJoinRuntime
-from tidemark.spark.operators.interval_join.frames import LATE_ROW, LATE_TIMES, IntervalJoinFrames
+from tidemark.spark.operators.interval_join.frames import LATE_ROW, IntervalJoinFrames
 from tidemark.spark.operators.interval_join.joining import EpochJoin
 from tidemark.spark.operators.interval_join.state import IntervalElements, stored_elements
 from tidemark.state.log.records import OperatorState

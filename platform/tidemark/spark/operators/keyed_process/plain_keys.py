@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 from tidemark.errors import TidemarkError, UserCodeError
 from tidemark.semantics.keyed_process.declarations import StateDeclaration
-from tidemark.semantics.keyed_process.key_record import KeyRecord
+from tidemark.semantics.keyed_process.key_record import KeyRecord, count_timers
 from tidemark.semantics.keyed_process.plain_walk import ROWS_HELD, EmittedRow, More, PlainWalk, then
 from tidemark.semantics.keyed_process.walk import Walked
 from tidemark.spark.columns.expressions import TIME
@@ -100,7 +100,7 @@ class PlainKeys:
             try:
                 # Most keys begin without state, and take turns with one record.
                 kept = read_record(before.more, self.function.states, walk.times) if before.more else record
-                timers = 0 if kept is record else _count_timers(kept)
+                timers = 0 if kept is record else count_timers(kept.timers)
                 walk.begin(key, kept)
                 more = self._walk(mark)
                 while more is not None:
@@ -273,10 +273,6 @@ class _Origins:
 
     def __iter__(self) -> Iterator[str]:
         return (origin_of(self._parts[number].key) for number in self._owners)
-
-
-def _count_timers(record: KeyRecord) -> int:
-    return len(record.timers["event"]) + len(record.timers["processing"])
 
 
 def _clear(record: KeyRecord) -> None:

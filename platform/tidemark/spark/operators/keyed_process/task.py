@@ -16,12 +16,12 @@ from tidemark.semantics.closing import closing
 from tidemark.semantics.keyed_process.batch_walk import BatchWalk
 from tidemark.semantics.keyed_process.broadcast_maps import read_only
 from tidemark.semantics.keyed_process.declarations import StateDeclaration
-from tidemark.semantics.keyed_process.key_record import KeyRecord
+from tidemark.semantics.keyed_process.key_record import KeyRecord, count_timers
 from tidemark.semantics.keyed_process.plain_walk import PlainWalk
 from tidemark.semantics.keyed_process.times import EpochTimes
 from tidemark.semantics.keyed_process.walk import ElementWalk, Emitted, Failed, Output, OutputBatch, Walked
 from tidemark.semantics.user_lines import raised_at, source_of
-from tidemark.semantics.user_mistakes import fix_of
+from tidemark.semantics.user_mistakes import fix_of_call
 from tidemark.semantics.watermarks.operator_clock import OperatorClock
 from tidemark.spark.operators.keyed.columns import OUTPUT
 from tidemark.spark.operators.keyed.key_state import EMPTY_VERSION, Version, one_line, origin_of
@@ -150,7 +150,7 @@ class _OpenFunction(KeyFunction):
         """Add the rows that the function emits for a key, and elements that failed; return the key's next version."""
         walked = self._walked
         record = read_record(call.before.more, self.states, self.walk.times)
-        timers, expired = _count_timers(record), walked.expired
+        timers, expired = count_timers(record.timers), walked.expired
         elements, emitted = self._walk(call, record)
         try:
             yield from self._add(emitted, elements, call)
@@ -195,7 +195,7 @@ class _OpenFunction(KeyFunction):
         if record.is_empty:
             self._timers -= timers
             return EMPTY_VERSION
-        self._timers += _count_timers(record) - timers
+        self._timers += count_timers(record.timers) - timers
         due, timer = record.deadlines(self.states)
         return Version(LIVE, due, timer, None, write_record(record, self.states))
 
@@ -238,10 +238,7 @@ class _OpenFunction(KeyFunction):
         if isinstance(error, TidemarkError):
             return UserCodeError(f"{name}: {one_line(error.what)}{shown}, {about}", fix=error.fix, place=place)
         what = f"{name} raised {type(error).__name__}: {one_line(str(error))}{shown}, {about}"
-        fix = fix_of(error, line, row if timer is None else None)
-        return UserCodeError(
-            what, fix=fix or "correct the function, or take such elements aside: on_error=tm.OutputTag('failed')", place=place
-        )
+        return UserCodeError(what, fix=fix_of_call(error, line, row if timer is None else None), place=place)
 
     def end(self, out: OutputBuffer, place: Place) -> None:
         """Add the numbers of the task."""
@@ -263,7 +260,3 @@ class _Origin:
 
 def _as_json(row: Mapping[str, object]) -> str:
     return json.dumps(dict(row), default=str, ensure_ascii=False)
-
-
-def _count_timers(record: KeyRecord) -> int:
-    return len(record.timers["event"]) + len(record.timers["processing"])

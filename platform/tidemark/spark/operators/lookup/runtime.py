@@ -78,11 +78,11 @@ class LookupRuntime(OperatorRuntime):
 
     def _is_there(self, known: TableVersion) -> bool:
         """Return whether the known version can be read: it is in memory, a copy, or of the table that is there."""
-        if known.schema or (self._kept is not None and self._kept[0] == known.version) or self._there == known.version:
-            return True
-        if self._reader.is_there(known.version):
-            self._there = known.version
-        return self._there == known.version
+        in_memory = self._kept is not None and self._kept[0] == known.version
+        if not (known.schema or in_memory or self._there == known.version or self._reader.is_there(known.version)):
+            return False
+        self._there = known.version
+        return True
 
     def is_due(self, context: OperatorContext) -> bool:
         """Return whether it is time to look for a newer version: none is known, or the known one is as old as it may be."""

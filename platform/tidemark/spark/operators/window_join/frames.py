@@ -22,7 +22,7 @@ from tidemark.spark.columns.expressions import START, TIME, quoted, visible_of
 from tidemark.spark.columns.few_rows import in_one_task
 from tidemark.spark.frame_steps import FrameSteps
 from tidemark.spark.operators.base.late_metrics import SHORTFALL, last_end_sql, shortfall_sql
-from tidemark.spark.operators.base.touched_times import started_metric
+from tidemark.spark.operators.base.touched_times import LATE_TIMES, started_metric
 from tidemark.spark.operators.interval_join.columns import (
     EPOCH,
     SEEN,
@@ -33,7 +33,7 @@ from tidemark.spark.operators.interval_join.columns import (
     newest_time,
     side_column,
 )
-from tidemark.spark.operators.interval_join.frames import LATE_ROW, LATE_TIMES, IntervalJoinFrames, Operand, one_task
+from tidemark.spark.operators.interval_join.frames import LATE_ROW, IntervalJoinFrames, Operand, one_task
 from tidemark.spark.prepared.runtime_literals import runtime_literals
 from tidemark.state.log.records import StateFile
 

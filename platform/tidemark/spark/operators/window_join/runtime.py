@@ -18,10 +18,10 @@ from tidemark.semantics.joins.window import Timing
 from tidemark.spark.columns.expressions import START
 from tidemark.spark.columns.state_files import overlapping
 from tidemark.spark.operators.base.contract import OperatorContext, Results
-from tidemark.spark.operators.base.touched_times import listed_starts, started_metric
+from tidemark.spark.operators.base.touched_times import CORRECTED, listed_starts, started_metric
 from tidemark.spark.operators.interval_join.columns import SideColumns, unknown_columns
 from tidemark.spark.operators.interval_join.epoch import ElementJoinEpoch, ElementJoinRuntime
-from tidemark.spark.operators.interval_join.results import CORRECTED, results_of
+from tidemark.spark.operators.interval_join.results import results_of
 from tidemark.spark.operators.interval_join.state import ElementTable, span_of, stored_elements
 from tidemark.spark.operators.window_join.columns import WindowJoinColumns
 from tidemark.spark.operators.window_join.frames import Firing, WindowJoinFrames
