@@ -94,14 +94,14 @@ def test_relative_paths_start_from_where_python_is(spark: SparkSession, tmp_path
     assert {path.name for path in tmp_path.iterdir()} == {"landing", "lake", "jobs", "out"}
 
 
-def sums(rows: list[tuple[str, int, int]], store: Path, late: tm.OutputTag) -> tm.Job:
+def sums(rows: list[tuple[str, int, int]], store: Path, late: tm.OutputTag, tables: Path) -> tm.Job:
     read = tm.source(
         "e",
         tm.from_elements(epochs=[rows], schema="k STRING, t BIGINT, v BIGINT"),
         watermarks=tm.ascending(timestamp="timestamp_millis(t)"),
     )
     windows = read.key_by("k").window(tm.tumbling("1 minute")).late_to(late).aggregate(total=tm.sum("v")).uid("sums")
-    outputs = {"sums": tm.memory(windows, f"{store}/sums"), "late": tm.memory(windows.side_output(late), f"{store}/late")}
+    outputs = {"sums": tm.memory(windows, f"{tables}/sums"), "late": tm.memory(windows.side_output(late), f"{tables}/late")}
     return tm.Job("sums", outputs, store=str(store))
 
 
@@ -109,16 +109,20 @@ def sums(rows: list[tuple[str, int, int]], store: Path, late: tm.OutputTag) -> t
 def test_a_table_without_rows_has_the_columns_of_its_output(spark: SparkSession, tmp_path: Path) -> None:
     late = tm.OutputTag("late")
     assert tm.memory_table(f"{tmp_path}/sums") is None
-    tm.run(sums([("a", 0, 1)], tmp_path, late), spark=spark)
+    tm.run(sums([("a", 0, 1)], tmp_path, late, tmp_path), spark=spark)
     empty, nothing_late = tm.memory_table(f"{tmp_path}/sums"), tm.memory_table(f"{tmp_path}/late")
     assert empty is not None
     assert nothing_late is not None
     assert (empty.num_rows, nothing_late.num_rows) == (0, 0)
     assert nothing_late.column_names == ["k", "t", "v"]
-    tm.run(sums([("a", 0, 1)], tmp_path, late), spark=spark, end_of_input=True)
+    tm.run(sums([("a", 0, 1)], tmp_path, late, tmp_path), spark=spark, end_of_input=True)
     found = tm.memory_table(f"{tmp_path}/sums")
     assert found is not None
     assert found.num_rows == 1
     assert (found.schema.names, found.schema.types) == (empty.schema.names, empty.schema.types)
+    tm.run(sums([("b", 0, 1)], tmp_path / "other", late, tmp_path), spark=spark)
+    replaced = tm.memory_table(f"{tmp_path}/sums")
+    assert replaced is not None
+    assert replaced.num_rows == 0
     tm.clear_memory(f"{tmp_path}/sums")
     assert tm.memory_table(f"{tmp_path}/sums") is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TypeVar, cast
 
 import pytest
@@ -107,7 +108,7 @@ def test_group_by_means_columns_of_the_input_first() -> None:
 
 def test_columns_with_and_without_their_table_are_one() -> None:
     made = keyed("SELECT q.zone, Upper(ZONE) AS u, count(*) AS n FROM rides q GROUP BY zone, (upper(q.zone)) HAVING q.zone > 'a'")
-    assert found(made, GroupAggregateNode).keys == (("zone", "`zone`"), ("u", "UPPER(`zone`)"))
+    assert found(made, GroupAggregateNode).keys == (("zone", "`zone`"), ("u", "upper(`zone`)"))
     assert selected(made) == {"zone": "`zone`", "u": "`u`", "n": "`aggregate_1`"}
     assert filters(made) == ["`zone` > 'a'"]
 
@@ -117,6 +118,41 @@ def test_having_means_keys_first_and_then_columns_of_the_result() -> None:
     assert filters(made) == ["`aggregate_1` > 3 AND `aggregate_2` > 4 AND `aggregate_3` < 9"]
     made = keyed("SELECT zone AS z, max(miles) AS zone FROM rides GROUP BY zone HAVING zone = 'a'")
     assert filters(made) == ["`z` = 'a'"]
+
+
+def test_columns_of_the_result_in_having_are_one_value() -> None:
+    made = keyed("SELECT zone, count(*) + 1 AS n FROM rides GROUP BY zone HAVING n * 2 > 5")
+    assert filters(made) == ["(`aggregate_1` + 1) * 2 > 5"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "'it''s'",
+        '"a""b"',
+        "'x' 'y'",
+        "to_char(miles, '99')",
+        "parse_json('[1]')",
+        "TIME'09:30:00'",
+        "collate(zone, 'UTF8_LCASE')",
+        "INTERVAL '1 2' DAY TO HOUR",
+        "miles -- in all\n + 1",
+        "transform(array(miles), miles -> miles + 1)[0]",
+        "nvl2(zone, miles, 2)::STRING",
+        "zone NOT ILIKE ANY ('a%', 'b')",
+        "instr(zone, 'b', -1, 1)",
+        "try_cast(zone AS INT) IS NOT DISTINCT FROM miles",
+    ],
+)
+def test_expressions_are_those_that_the_query_has(text: str) -> None:
+    def with_names(table: str) -> str:
+        return re.sub(r"\b(miles|zone)\b(?! ->| \+ 1\))", rf"{table}\1", text)
+
+    made = keyed(f"SELECT r.id, {with_names('R.')} AS value FROM rides AS r WHERE ({with_names('r.')}) IS NULL")
+    named = with_names("").replace("miles", "`miles`").replace("zone", "`zone`")
+    named = named.replace("`miles` -> `miles`", "miles -> miles")
+    assert selected(made)["value"] == named
+    assert filters(made) == [f"({named}) IS NULL"]
 
 
 def test_aggregates_have_all_their_arguments() -> None:
@@ -171,7 +207,7 @@ def test_groups_may_be_numbered() -> None:
     )
     top = found(made, TopNode)
     assert (top.by, top.order, top.rank) == (("partition_1",), "`total` DESC, `order_2`", None)
-    assert selected(top.inputs[0])["partition_1"] == "LENGTH(`zone`)"
+    assert selected(top.inputs[0])["partition_1"] == "length(`zone`)"
 
 
 def test_using_has_one_column_of_both() -> None:

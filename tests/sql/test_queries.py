@@ -34,6 +34,7 @@ QUERIES: Mapping[str, str] = {
         LEFT JOIN zones z ON upper(r.zone) = upper(z.zone)""",
     "groups": """SELECT upper(zone) AS zone, r.zone AS own, count(*) AS n, sum(miles) total, avg(miles) + 1 AS more,
         count(id, zone) AS known, count(DISTINCT miles) d FROM rides r GROUP BY zone HAVING count(*) > 1 AND n < 99""",
+    "having_of_a_column": "SELECT zone, count(*) + 1 AS n, 'it''s' AS text FROM rides GROUP BY zone HAVING n * 2 > 9",
     "by_number": "SELECT miles % 3 AS third, max(miles) AS longest FROM rides GROUP BY 1",
     "distinct": "SELECT DISTINCT zone, miles % 2 AS odd FROM rides",
     "group_of_join": """WITH paid AS (SELECT r.id, f.fid, r.zone, f.fare FROM rides r JOIN fares f ON r.id = f.ride)

@@ -74,9 +74,9 @@ def parse_sql(text: str, site: Site) -> exp.Expr:
 
 @lru_cache(maxsize=4096)
 def _parse(text: str) -> exp.Expr:
-    import sqlglot
+    from tidemark.graph.expressions.placed_parser import parse
 
-    return sqlglot.parse_one(text, dialect="spark")
+    return parse(text)
 
 
 def _position(error: Exception) -> str:

@@ -22,6 +22,7 @@ from tidemark.graph.model.nodes import (
     SourceNode,
     StatefulNode,
 )
+from tidemark.graph.model.unknown_members import with_article
 from tidemark.graph.operators.registry import keeps_state, kind_of
 from tidemark.locations import Location
 from tidemark.names import is_blank, location_fix, validate_name
@@ -65,9 +66,8 @@ def _check_settings(job: Job, place: str) -> None:
 def _check_outputs(job: Job, place: str) -> None:
     if not _is_mapping(job.outputs):
         kind = type(job.outputs).__name__
-        article = "an" if kind[0].lower() in "aeiou" else "a"
         raise DefinitionError(
-            f"outputs is {article} {kind}, not a dict of sinks by name; outputs are identified by their names",
+            f"outputs is {with_article(kind)}, not a dict of sinks by name; outputs are identified by their names",
             fix="write outputs={'name': tm.delta(stream, 'path')}",
             place=place,
         )

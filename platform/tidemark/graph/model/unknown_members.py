@@ -135,13 +135,13 @@ def unknown_member(owner: object, name: str, kind: Kind, known: Collection[str])
         return AttributeError(plain, name=name, obj=owner)
     fix = _misplaced(name, kind) or _other_word(name, kind)
     if fix is not None:
-        return UnknownMemberError(f"a {kind} has no {name!r}", fix=fix, place=call_site())
+        return UnknownMemberError(f"{with_article(kind)} has no {name!r}", fix=fix, place=call_site())
     names = sorted(each for each in known if not each.startswith("_"))
     near = difflib.get_close_matches(name.lower(), names, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    listed = f"a {kind} has {', '.join(names)}"
+    listed = f"{with_article(kind)} has {', '.join(names)}"
     fix = f"write {near[0]!r}; {listed}" if near else f"use one of its names: {listed}"
-    return UnknownMemberError(f"a {kind} has no {name!r}{hint}", fix=fix, place=call_site())
+    return UnknownMemberError(f"{with_article(kind)} has no {name!r}{hint}", fix=fix, place=call_site())
 
 
 def unknown_name(name: str, known: Iterable[str]) -> AttributeError:
@@ -200,3 +200,12 @@ def _around_the_windows(snake: str) -> str | None:
     if snake in {"uid", "side_output"}:
         return f"it goes after .aggregate(...): {_KEYED}.aggregate(total=tm.sum('fare')).{snake}(...)"
     return None
+
+
+def with_article(noun: str) -> str:
+    """Return a noun behind its article.
+
+    >>> with_article("output"), with_article("stream")
+    ('an output', 'a stream')
+    """
+    return f"{'an' if noun[0].lower() in 'aeiou' else 'a'} {noun}"

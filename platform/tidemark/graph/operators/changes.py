@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from tidemark.errors import ExpressionError
 from tidemark.graph.expressions.expressions import Site, parse_sql
+
+if TYPE_CHECKING:
+    from sqlglot import exp
 
 Names = Mapping[str, str | None]
 """New names by old ones, of keys, aggregates and columns of the stream; None for an aggregate that is dropped."""
@@ -58,18 +61,19 @@ def renamed(name: str, names: Names) -> str:
 def same_expression(old: str, new: str, names: Names = SAME) -> bool:
     """Return whether two SQL texts are equal, up to blanks, letter case, quotes of names, and renamed columns.
 
-    >>> same_expression("zone+1", "`Area` + 1", {"zone": "area"})
-    True
+    >>> same_expression("zone+1", "`Area` + 1", {"zone": "area"}), same_expression("to_char(fare, '99')", "to_char(fare, '999')")
+    (True, False)
     """
     if old == new:
         return True
     try:
-        return _canonical(new, SAME) in {_canonical(old, SAME), _canonical(old, names)}
+        now, before = _canonical(new, SAME), (_canonical(old, SAME), _canonical(old, names))
     except ExpressionError:
         return False
+    return now in before or _written(now) in {*map(_written, before)} - {None}
 
 
-def _canonical(text: str, names: Names) -> str:
+def _canonical(text: str, names: Names) -> exp.Expr:
     from sqlglot import exp
 
     parsed = parse_sql(text, Site("expression", "")).copy()
@@ -80,7 +84,17 @@ def _canonical(text: str, names: Names) -> str:
     for name in parsed.find_all(exp.Identifier):
         name.set("this", name.name.lower())
         name.set("quoted", True)
-    return parsed.sql(dialect="spark")
+    return parsed
+
+
+def _written(parsed: exp.Expr) -> str | None:
+    """Return SQL that is the same for several ways to write an expression, None where sqlglot would leave a part out."""
+    from sqlglot import ErrorLevel, UnsupportedError
+
+    try:
+        return parsed.sql(dialect="spark", unsupported_level=ErrorLevel.RAISE)
+    except UnsupportedError:
+        return None
 
 
 def entries(definition: Definition, kind: str) -> dict[str, Mapping[str, object]]:

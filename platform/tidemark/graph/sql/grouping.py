@@ -14,6 +14,7 @@ from tidemark.graph.sql.aggregates import aggregate_of
 from tidemark.graph.sql.projection import name_of, refuse_windows
 from tidemark.graph.sql.refusals import QuerySite, shown
 from tidemark.graph.sql.relation import Relation, SqlColumn
+from tidemark.graph.sql.written import instead_of
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -24,8 +25,9 @@ _GROUPS: Final = "(groups)"
 
 @dataclass(frozen=True)
 class _Key:
-    """An expression that rows are grouped by: its SQL over the input's columns, and the column of the groups that holds it."""
+    """What rows are grouped by: an expression over the input's columns, its SQL, and the column of the groups that holds it."""
 
+    meaning: exp.Expr
     text: str
     name: str
 
@@ -66,9 +68,9 @@ class _Groups:
     def __init__(self, relation: Relation, keys: Sequence[_Key], site: QuerySite) -> None:
         self._relation = relation
         self._site = site
-        self._keys = {key.text: key.name for key in keys}
+        self._keys = {key.meaning: key.name for key in keys}
         self._taken = {key.name.lower() for key in keys}
-        self._aggregates: dict[str, tuple[str, Aggregate]] = {}
+        self._aggregates: dict[exp.Expr, tuple[str, Aggregate]] = {}
 
     @property
     def aggregates(self) -> dict[str, Aggregate]:
@@ -93,16 +95,16 @@ class _Groups:
             if isinstance(node, exp.Window):
                 refuse_windows(node, self._site)
             if is_aggregate(node):
-                return self._column(self._aggregate(node))
+                return instead_of(node, self._column(self._aggregate(node)))
             # Functions may ask for a literal, which a column is not.
             key = None if isinstance(node, exp.Literal) and node is not root else self._key(node)
             if key is not None:
-                return self._column(key)
+                return instead_of(node, self._column(key))
             if isinstance(node, exp.Column):
                 found = selected.get(node.name.lower()) if selected is not None and not node.table else None
                 if found is None:
                     raise self._stray(node)
-                return found.copy()
+                return instead_of(node, found.copy())
             return node
 
         return root.transform(replaced, copy=False)
@@ -114,17 +116,17 @@ class _Groups:
         columns = list(node.find_all(exp.Column)) if isinstance(node, exp.Condition) else []
         if not isinstance(node, exp.Condition) or not all(map(self._relation.has, columns)):
             return None
-        return self._keys.get(_text(node, self._relation, self._site))
+        return self._keys.get(self._relation.meaning(node, self._site))
 
     def _aggregate(self, node: exp.Expr) -> str:
         """Return the column of an aggregate."""
         made = aggregate_of(node, self._relation, self._site)
-        text = self._relation.text(node, self._site)
-        if text not in self._aggregates:
+        meaning = self._relation.meaning(node, self._site)
+        if meaning not in self._aggregates:
             name = _free(f"aggregate_{len(self._aggregates) + 1}", self._taken)
             self._taken.add(name.lower())
-            self._aggregates[text] = (name, made)
-        return self._aggregates[text][0]
+            self._aggregates[meaning] = (name, made)
+        return self._aggregates[meaning][0]
 
     def _column(self, name: str) -> exp.Expr:
         from sqlglot import exp
@@ -193,21 +195,17 @@ def _named_keys(keys: Sequence[exp.Expr], relation: Relation, select: exp.Select
     """Return the keys, each once, with the names that the query gives them, or else with others."""
     from sqlglot import exp
 
-    found: dict[str, _Key] = {}
+    found: dict[exp.Expr, _Key] = {}
     for number, key in enumerate(keys):
-        text = _text(key, relation, site)
-        if text in found:
+        meaning = relation.meaning(key, site)
+        if meaning in found:
             continue
         selected = (each for each in select.expressions if isinstance(each, exp.Alias | exp.Column))
-        names = [each.alias_or_name for each in selected if not has_aggregate(each) and _text(each.unalias(), relation, site) == text]
+        names = [each.alias_or_name for each in selected if not has_aggregate(each) and relation.meaning(each.unalias(), site) == meaning]
         name = next(iter(names), key.name if isinstance(key, exp.Column) else f"key_{number + 1}")
-        found[text] = _Key(text, _free(name, {other.name.lower() for other in found.values()}))
+        text = relation.text(key.unnest(), site)
+        found[meaning] = _Key(meaning, text, _free(name, {other.name.lower() for other in found.values()}))
     return tuple(found.values())
-
-
-def _text(expression: exp.Expr, relation: Relation, site: QuerySite) -> str:
-    """Return SQL of an expression over the input's columns, the same for equal ones."""
-    return relation.text(expression.unnest(), site)
 
 
 def _free(name: str, taken: Collection[str]) -> str:

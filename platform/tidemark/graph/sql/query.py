@@ -62,7 +62,7 @@ def sql(query: str, /, *, uid: str | None = None, functions: Collection[str] | S
             raise DefinitionError(
                 f"tm.sql is given {name}={stream!r}, not a stream", fix=f"pass a stream: tm.sql(..., {name}=rides)", place=place
             )
-    site, declared = QuerySite(place, uid), declared_functions(functions, place)
+    site, declared = QuerySite(place, uid, query), declared_functions(functions, place)
     if isinstance(query, str):
         refuse_window_calls(query, site)
     parsed = parse_query(query, Site("tm.sql", place, uid))

@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class QuerySite:
-    """Where a query was written, and the name that its operators begin with, None where it was given none."""
+    """Where a query was written, its text, and the name that its operators begin with, None where it was given none."""
 
     place: str
     uid: str | None
+    query: str
 
     def refused(self, what: str, fix: str) -> ExpressionError:
         """Return the error for a part of a query that is not covered, or makes no sense."""

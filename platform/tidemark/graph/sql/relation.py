@@ -10,6 +10,7 @@ from tidemark.graph.api.streams import Stream
 from tidemark.graph.checks.schema_inference import schema_of
 from tidemark.graph.model.schema import Schema
 from tidemark.graph.sql.refusals import QuerySite, shown
+from tidemark.graph.sql.written import as_written
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -149,17 +150,24 @@ class Relation:
         """Return SQL of an expression over the stream's columns.
 
         Raises:
-            ExpressionError: it names a column that is not one of these, or cannot be written in Spark's SQL.
+            ExpressionError: it names a column that is not one of these.
         """
-        from sqlglot import ErrorLevel, UnsupportedError, exp
-
-        def translate(node: exp.Expr) -> exp.Expr:
-            return _column(self.find(node, site).actual) if isinstance(node, exp.Column) else node
+        from sqlglot import UnsupportedError
 
         try:
-            return expression.transform(translate).sql(dialect="spark", unsupported_level=ErrorLevel.RAISE)
+            return as_written(expression, site.query, lambda column: _column(self.find(column, site).actual))
         except UnsupportedError as error:
             raise site.refused(f"{shown(expression)} is not covered: {error}", "compute it before: stream.with_columns(...)") from error
+
+    def meaning(self, expression: exp.Expr, site: QuerySite) -> exp.Expr:
+        """Return an expression over the stream's columns, equal for all ways to write it.
+
+        Raises:
+            ExpressionError: as of ``text``.
+        """
+        from sqlglot import exp
+
+        return expression.unnest().transform(lambda node: _column(self.find(node, site).actual) if isinstance(node, exp.Column) else node)
 
     def covers(self, expression: exp.Expr) -> bool:
         """Return whether all columns of an expression are of this relation."""

@@ -114,7 +114,7 @@ class ConsoleSink(_StagedInJob):
 class MemorySink(_StagedInJob):
     """Keeps rows under a name for ``memory_table``. Exactly once while the process lives, and lost with it.
 
-    A table holds the rows of one job. The first rows of another job, or of a job of that name in another store, replace them.
+    A table holds the rows of one job. A run of another job, or of a job of that name in another store, removes them when it begins.
     """
 
     kind = "memory"
@@ -122,7 +122,7 @@ class MemorySink(_StagedInJob):
     def __init__(self, name: str, table: str, job: JobStore) -> None:
         super().__init__(name, job)
         self._table = table
-        self._has_written = False
+        self._has_taken = False
 
     def publish(self, record: OutputRecord, lineage: str, epoch: int) -> None:
         """Keep the rows, unless this epoch's are kept already.
@@ -139,22 +139,24 @@ class MemorySink(_StagedInJob):
 
     def begin(self, columns: Callable[[], StructType | None]) -> None:
         """Begin a run: until there are rows, the table has these columns, which are asked for when somebody reads it."""
+        self._has_taken = False
+        self._take_table()
         if self._table not in _tables:
             _columns[self._table] = columns
 
     def _take_table(self) -> None:
         owner = _owners.setdefault(self._table, self.staging.uri)
         if owner != self.staging.uri:
-            if self._has_written:
+            if self._has_taken:
                 raise SinkError(
                     f"the memory table {self._table!r} of output {self._name!r} has been replaced by that of another job, {owner}",
                     fix=f"give each job of a process a table of its own: tm.memory(stream, '{self._table}-of-this-job')",
                     uid=self._name,
                 )
-            logger.warning("the memory table %r holds the rows of this job now, and no longer those of %s", self._table, owner)
+            if _tables.pop(self._table, None):
+                logger.warning("the memory table %r holds the rows of this job now, and no longer those of %s", self._table, owner)
             _owners[self._table] = self.staging.uri
-            _tables.pop(self._table, None)
-        self._has_written = True
+        self._has_taken = True
 
 
 def memory_table(name: str) -> pa.Table | None:
