@@ -8,9 +8,9 @@ from typing import cast
 from tidemark.durations import Duration, to_ms
 from tidemark.errors import DefinitionError
 from tidemark.graph.aggregates.aggregate_arguments import whole_number
+from tidemark.graph.api.windows.thresholds import finite
 from tidemark.graph.api.windows.triggers import MAX_ELEMENTS
 from tidemark.graph.expressions.function_checks import check_takes
-from tidemark.graph.expressions.thresholds import finite
 from tidemark.graph.model.call_site import call_site, with_call_site
 from tidemark.semantics.process.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
 

@@ -8,8 +8,8 @@ from typing import cast
 from tidemark.durations import Duration, to_ms
 from tidemark.errors import DefinitionError
 from tidemark.graph.aggregates.aggregate_arguments import whole_number
+from tidemark.graph.api.windows.thresholds import finite
 from tidemark.graph.expressions.function_checks import check_takes
-from tidemark.graph.expressions.thresholds import finite
 from tidemark.graph.model.call_site import call_site, with_call_site
 from tidemark.semantics.triggers.builtin_triggers import (
     ContinuousEventTimeTrigger,
