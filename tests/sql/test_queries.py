@@ -9,9 +9,12 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import PySparkException
 
 import tidemark as tm
-from tests.seeds import PROFILE, new_seeds
+from tests.seeds import PROFILE, new_seeds, times
+from tests.sql.random_queries import RandomQueries
+from tidemark.errors import TidemarkError
 from tidemark.graph.checks.changelogs import changelog_keys
 
 if TYPE_CHECKING:
@@ -20,6 +23,10 @@ if TYPE_CHECKING:
 RIDES = "id INT, zone STRING, at TIMESTAMP, miles INT"
 FARES = "fid INT, ride INT, paid_at TIMESTAMP, fare INT"
 ZONES = "zone STRING, borough STRING, t BIGINT"
+SCHEMAS = {"rides": (RIDES, "at"), "fares": (FARES, "paid_at"), "zones": (ZONES, "t")}
+"""Of each table: its columns, and that of its event time."""
+KEYS = {"rides": "id", "fares": "fid", "zones": "zone"}
+RANDOM_QUERIES = 6 if PROFILE == "long" else 2
 
 QUERIES: Mapping[str, str] = {
     "columns": "SELECT id AS ride, upper(zone) z, miles * 2 AS twice FROM rides WHERE miles > 2 AND zone IS NOT NULL",
@@ -94,25 +101,75 @@ def content(history: list[dict[str, Any]], keys: tuple[str, ...] | None) -> list
 @pytest.mark.parametrize("seed", new_seeds("queries", 1))
 def test_queries_come_to_what_spark_makes_of_them(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     given = rows(Random(seed))
-    plain = {
-        name: tm.source(
-            name, tm.from_elements(epochs=epochs, schema=schema), watermarks=tm.bounded_out_of_orderness("1 hour", timestamp=time)
-        )
-        for (name, epochs), schema, time in zip(given.items(), (RIDES, FARES, ZONES), ("at", "paid_at", "t"), strict=True)
-    }
-    keyed = {name: stream.as_changelog([key]) for (name, stream), key in zip(plain.items(), ("id", "fid", "zone"), strict=True)}
+    plain = sources(given)
+    keyed = {name: stream.as_changelog([KEYS[name]]) for name, stream in plain.items()}
     streams = {
         name: tm.sql(query, uid=name.replace("_", "-"), **(plain if name == "together" else keyed)) for name, query in QUERIES.items()
     }
-    job = tm.Job("queries", {name: tm.memory(stream, f"queries-{name}") for name, stream in streams.items()}, store=str(tmp_path))
-    tm.run(job, spark=spark)
-    for (name, epochs), schema in zip(given.items(), (RIDES, FARES, ZONES), strict=True):
-        spark.createDataFrame([tuple(row.values()) for epoch in epochs for row in epoch], schema).createOrReplaceTempView(name)
+    all_rows = {name: [row for epoch in epochs for row in epoch] for name, epochs in given.items()}
+    found = results(spark, tmp_path, streams)
+    assert all(found.values())
+    make_views(spark, all_rows)
     for name, query in QUERIES.items():
-        table = tm.memory_table(f"queries-{name}")
-        found = content(table.to_pylist() if table is not None else [], changelog_keys(streams[name].node))
-        assert found, name
-        assert timeless(found) == timeless([tuple(row) for row in spark.sql(query).collect()]), name
+        assert timeless(found[name]) == timeless([tuple(row) for row in spark.sql(query).collect()]), name
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("seed", new_seeds("random queries", times(1)))
+def test_random_queries_come_to_what_spark_makes_of_the_newest_rows(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    random = Random(seed)
+    given = rows(random)
+    for name, key in KEYS.items():
+        for row in given[name][1][:3]:
+            row[key] = random.choice(given[name][0])[key]
+    newest = {name: {row[key]: row for epoch in given[name] for row in epoch} for name, key in KEYS.items()}
+    make_views(spark, {name: list(by_key.values()) for name, by_key in newest.items()})
+    streams = {name: stream.latest(by=[KEYS[name]]).uid(f"latest-{name}") for name, stream in sources(given).items()}
+    made, queries, expected = RandomQueries(random), {}, {}
+    for number in range(80):
+        text, _ = made.query()
+        try:
+            # Some compute numbers that are too large, for Spark, too.
+            rows_of_spark = [tuple(row) for row in spark.sql(text).collect()]
+            queries[f"q{number}"] = tm.sql(text, uid=f"q{number}", **streams)
+        except (PySparkException, TidemarkError):
+            continue
+        expected[f"q{number}"] = text, rows_of_spark
+        if len(queries) == RANDOM_QUERIES:
+            break
+    assert len(queries) == RANDOM_QUERIES
+    found = results(spark, tmp_path, queries)
+    for name, (text, rows_of_spark) in expected.items():
+        assert timeless(found[name]) == timeless(rows_of_spark), text
+
+
+def sources(given: Mapping[str, list[list[dict[str, Any]]]]) -> dict[str, tm.Stream]:
+    """Return streams of the rows of each table."""
+    return {
+        name: tm.source(
+            name, tm.from_elements(epochs=given[name], schema=schema), watermarks=tm.bounded_out_of_orderness("1 hour", timestamp=time)
+        )
+        for name, (schema, time) in SCHEMAS.items()
+    }
+
+
+def make_views(spark: SparkSession, given: Mapping[str, list[dict[str, Any]]]) -> None:
+    """Have Spark find the rows of each table by its name."""
+    for name, (schema, _) in SCHEMAS.items():
+        spark.createDataFrame([tuple(row.values()) for row in given[name]], schema).createOrReplaceTempView(name)
+
+
+def results(spark: SparkSession, folder: Path, streams: Mapping[str, tm.Stream]) -> dict[str, list[tuple[Any, ...]]]:
+    """Return what each stream has come to when its job has run."""
+    tables = {name: f"{folder}-{name}" for name in streams}
+    tm.run(tm.Job("queries", {name: tm.memory(stream, tables[name]) for name, stream in streams.items()}, store=str(folder)), spark=spark)
+    found = {}
+    for name, stream in streams.items():
+        table = tm.memory_table(tables[name])
+        assert table is not None
+        found[name] = content(table.to_pylist(), changelog_keys(stream.node))
+        tm.clear_memory(tables[name])
+    return found
 
 
 def timeless(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
