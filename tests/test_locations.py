@@ -26,6 +26,14 @@ def test_one_mapper_for_both_worlds(text: str, uri: str, spark: str) -> None:
     assert (location.uri, location.spark_uri) == (uri, spark)
 
 
+@pytest.mark.parametrize(
+    "text", ["/data/two words", "/data/50%20 é#", "s3a://lake/a b", "az://box/a", "abfss://box@acme.dfs.core.windows.net/a"]
+)
+def test_an_address_is_read_as_the_same_location(text: str) -> None:
+    location = Location.parse(text)
+    assert Location.parse(location.address) == location
+
+
 def test_relative_paths_start_from_the_given_folder(tmp_path: Path) -> None:
     assert Location.parse("warehouse/../lake", relative_to=tmp_path).path == str(tmp_path / "lake")
 

@@ -98,6 +98,11 @@ class Location:
         scheme = "s3a" if self.scheme == "s3" else self.scheme
         return f"{scheme}://{self.bucket}/{self.path}".rstrip("/")
 
+    @property
+    def address(self) -> str:
+        """The address that ``parse`` reads as this location: with Azure's account if one is named, and a local path as it is."""
+        return self.spark_uri if self.scheme == "file" or self.account else self.uri
+
     def __str__(self) -> str:
         """Return it as users write it: a plain path for local files."""
         return self.path if self.scheme == "file" else self.uri
