@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -156,7 +157,8 @@ def _remote(scheme: Scheme, written: str, rest: str) -> Location:
     if not bucket:
         raise DefinitionError(f"a location of kind {scheme!r} names no bucket", fix=_FIX)
     _refuse_patterns(path)
-    return Location(scheme, bucket, path.strip("/"), account)
+    # As Spark reads it, and as obstore does where it reads it at all: of `//` it finds no object.
+    return Location(scheme, bucket, posixpath.normpath(f"/{path}").strip("/"), account)
 
 
 def _refuse_patterns(path: str) -> None:
