@@ -218,6 +218,11 @@ def test_an_upgrade_that_breaks_is_rolled_back(tmp_path: Path) -> None:
 
 
 def test_an_upgrade_is_watched_checked_and_aborted(server: Server) -> None:
+    world_of(server).begin(checks=("rows",))
+    early = server.post(f"{JOB}/upgrade/checks/rows", {"passed": True}, by="operator")
+    assert (early.status_code, early.json()["code"]) == (409, "TM423"), "it is of what the old code wrote"
+    assert "the new code is not watched now" in early.json()["detail"]
+    assert server.ended(server.post(f"{JOB}/upgrade/abort"))["state"] == "succeeded"
     world_of(server).watched()
     refused = server.post(f"{JOB}/upgrade", {"code": "other:job"})
     assert (refused.status_code, refused.json()["code"]) == (409, "TM423")
