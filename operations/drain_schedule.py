@@ -53,9 +53,13 @@ def build_drain_schedule(
     )
 
     def evaluate(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        waiting = context.instance.get_runs_count(dg.RunsFilter(job_name=job.name, statuses=_UNFINISHED))
-        if waiting:
-            return dg.SkipReason(f"a run of {job.name} is queued or in progress; it or the next tick reads what has arrived")
+        found = context.instance.get_runs(dg.RunsFilter(job_name=job.name, statuses=_UNFINISHED), limit=1)
+        if found:
+            # The record of a run whose process was killed says so for ever, and no tick would say why nothing is read.
+            return dg.SkipReason(
+                f"a run of {job.name} is queued or in progress, {found[0].run_id}; it or the next tick reads what has arrived. If its "
+                "process was killed, terminate it; with `run_monitoring: {enabled: true}` in dagster.yaml Dagster notices that itself"
+            )
         return dg.RunRequest(run_key=None, tags=dict(tags or {}))
 
     return dg.ScheduleDefinition(

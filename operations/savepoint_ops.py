@@ -19,6 +19,7 @@ from tidemark.control import (
     Maps,
     RestoreRequest,
     Rewinder,
+    SavepointClient,
     SpecGeneration,
     Waiting,
     current_user,
@@ -56,7 +57,6 @@ from tidemark.savepoints import (
     SavepointRetention,
     SavepointStore,
     SweptJob,
-    export_savepoint,
     preview_rewind,
     retire_savepoints,
     sweep_job,
@@ -93,22 +93,21 @@ class SavepointOperator:
 
     def take(self, context: dg.OpExecutionContext, form: SavepointForm) -> Found:
         """Take a savepoint, and observe the outputs with it."""
-        found = self._savepoints(form.job)
-        taken = found.take(
-            form.name or None,
-            epoch=form.epoch,
-            lineage=form.lineage or None,
-            kind=form.kind,
-            by=caller(context),
-            note=form.why,
-            labels=dict(form.labels),
-        )
-        return self._observe_taken(context, found, taken)
+        name, lineage, labels = form.name or None, form.lineage or None, dict(form.labels)
+        if form.kind == "manual":
+            client = self._client(context, form.job)
+            taken = client.take(name, epoch=form.epoch, lineage=lineage, note=form.why, labels=labels)
+        else:
+            # What a schedule launches is no request, and would crowd these out of the job's history.
+            taken = self._savepoints(form.job).take(
+                name, epoch=form.epoch, lineage=lineage, kind=form.kind, by=caller(context), note=form.why, labels=labels
+            )
+        return self._observe_taken(context, self._savepoints(form.job), taken)
 
     def take_final(self, context: dg.OpExecutionContext, form: RequestForm, name: str) -> Found:
         """Take a savepoint of a stopped job, and observe the outputs with it; without a name it gets a generated one."""
-        found = self._savepoints(form.job)
-        return self._observe_taken(context, found, found.take(name or None, kind="stop", by=caller(context), note=form.why))
+        client = self._client(context, form.job)
+        return self._observe_taken(context, client.savepoints, client.take(name or None, kind="stop", note=form.why))
 
     @contextmanager
     def observing(self, context: dg.OpExecutionContext, job: str) -> Iterator[None]:
@@ -124,22 +123,18 @@ class SavepointOperator:
 
     def dispose(self, context: dg.OpExecutionContext, form: DisposeForm) -> Found:
         """Dispose of named savepoints, or of those that retention no longer keeps."""
-        found = self._savepoints(form.job)
-        if form.names:
-            for name in form.names:
-                found.get(name)
-            gone = tuple(found.dispose(name).name for name in form.names)
-        else:
-            gone = retire_savepoints(found.store, form.job, _retention(form.keep, form.age), clock=self.clock)
-        context.log.info("%s: disposed of %s", form.job, ", ".join(gone) or "nothing")
-        return {"tidemark/disposed": ", ".join(gone), "tidemark/savepoints": len(found.list())}
+        client = self._client(context, form.job)
+        done = client.dispose(form.names, form.why) if form.names else client.retire(_retention(form.keep, form.age), form.why)
+        gone = ", ".join(each.name for each in done)
+        context.log.info("%s: disposed of %s", form.job, gone or "nothing")
+        return {"tidemark/disposed": gone, "tidemark/savepoints": len(client.savepoints.list())}
 
     def export(self, context: dg.OpExecutionContext, form: ExportForm) -> Found:
         """Copy a savepoint with all its files into one folder."""
         found = self._savepoints(form.job)
         savepoint = self._chosen(found, form.savepoint)
         to = form.to or str(found.store.at(EXPORTS).at(form.job).at(savepoint.name).location)
-        index = export_savepoint(found.folder, savepoint, to)
+        index = self._client(context, form.job).export(savepoint.name, to, why=form.why)
         context.log.info("%s: %d files, %d bytes at %s", savepoint.name, len(index.files), index.bytes, to)
         exported: Found = {"tidemark/export": dg.MetadataValue.path(to), "tidemark/files": len(index.files), "tidemark/bytes": index.bytes}
         return {**savepoint_metadata(savepoint, found.restorable(savepoint)[0], found.folder), **exported}
@@ -320,6 +315,10 @@ class SavepointOperator:
 
     def _savepoints(self, job: str) -> SavepointStore:
         return SavepointStore(self.open_store(), job, self.clock)
+
+    def _client(self, context: dg.OpExecutionContext, job: str) -> SavepointClient:
+        """Return the client whose requests are in the job's history under the run's name."""
+        return SavepointClient(self.open_store(), job, caller(context), self.clock)
 
     def _chosen(self, found: SavepointStore, name: str) -> Savepoint:
         """Return the named savepoint, else the newest; not one that a rewind took, which has the state that was rewound from."""

@@ -17,6 +17,9 @@ from tidemark.locations import Location
         ("s3://lake/a/b/", "s3://lake/a/b", "s3a://lake/a/b"),
         ("s3a://lake/a", "s3://lake/a", "s3a://lake/a"),
         ("s3://lake", "s3://lake", "s3a://lake"),
+        ("s3://lake//a//b", "s3://lake/a/b", "s3a://lake/a/b"),
+        ("s3://lake/a/./old/../b/.", "s3://lake/a/b", "s3a://lake/a/b"),
+        ("s3://lake//", "s3://lake", "s3a://lake"),
         ("gs://lake/a", "gs://lake/a", "gs://lake/a"),
         ("abfss://box@acme.dfs.core.windows.net/a", "az://box/a", "abfss://box@acme.dfs.core.windows.net/a"),
     ],
@@ -24,6 +27,14 @@ from tidemark.locations import Location
 def test_one_mapper_for_both_worlds(text: str, uri: str, spark: str) -> None:
     location = Location.parse(text)
     assert (location.uri, location.spark_uri) == (uri, spark)
+
+
+@pytest.mark.parametrize(
+    "text", ["/data/two words", "/data/50%20 é#", "s3a://lake/a b", "az://box/a", "abfss://box@acme.dfs.core.windows.net/a"]
+)
+def test_an_address_is_read_as_the_same_location(text: str) -> None:
+    location = Location.parse(text)
+    assert Location.parse(location.address) == location
 
 
 def test_relative_paths_start_from_the_given_folder(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -98,6 +99,11 @@ class Location:
         scheme = "s3a" if self.scheme == "s3" else self.scheme
         return f"{scheme}://{self.bucket}/{self.path}".rstrip("/")
 
+    @property
+    def address(self) -> str:
+        """The address that ``parse`` reads as this location: with Azure's account if one is named, and a local path as it is."""
+        return self.spark_uri if self.scheme == "file" or self.account else self.uri
+
     def __str__(self) -> str:
         """Return it as users write it: a plain path for local files."""
         return self.path if self.scheme == "file" else self.uri
@@ -151,7 +157,8 @@ def _remote(scheme: Scheme, written: str, rest: str) -> Location:
     if not bucket:
         raise DefinitionError(f"a location of kind {scheme!r} names no bucket", fix=_FIX)
     _refuse_patterns(path)
-    return Location(scheme, bucket, path.strip("/"), account)
+    # As Spark reads it, and as obstore does where it reads it at all: of `//` it finds no object.
+    return Location(scheme, bucket, posixpath.normpath(f"/{path}").strip("/"), account)
 
 
 def _refuse_patterns(path: str) -> None:

@@ -69,8 +69,8 @@ def build_job_health_sensor(
 
     It also alerts on failed checks that ``build_check_sensor`` passed on, and on savepoints that are too old. Alerts are stored in the job
     store: one is sent when it fires and when it resolves, retried until its receiver has accepted it, and suppressed by silences.
-    Use either a supervisor (``--alerts``) or this sensor for alerts: if both run, the holder of a lease sends new alerts to its own
-    receivers, and alerts pending for the other's receivers stay until that one holds the lease.
+    Use either a supervisor (``--alerts``) or this sensor for alerts: of those that watch the same jobs the holder of a lease sends new
+    alerts to its own receivers, and alerts pending for the other's receivers stay until that one holds the lease.
 
     The health of the code location's jobs is reported as their check ``job_runs``, so that the assets of an unhealthy job turn red.
 
@@ -96,8 +96,8 @@ def build_job_health_sensor(
 
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         if not known:
-            known.append(_HealthState(open_root(store), launchers(), rules, dev, clock))
-        views, errors = known[0].read_views(names)
+            known.append(_HealthState(open_root(store), launchers(), names, rules, dev, clock=clock))
+        views, errors = known[0].read_views()
         for job, error in errors.items():
             context.log.warning("%s cannot be read: %s", job, error)
         parts = [_summary(views, errors)]
@@ -143,9 +143,17 @@ class _HealthState:
     """
 
     def __init__(
-        self, root: JobStore, launchers: Mapping[str, Launcher], rules: Collection[RuleName], dev: DevCommand, clock: Clock
+        self,
+        root: JobStore,
+        launchers: Mapping[str, Launcher],
+        names: tuple[str, ...] | None,
+        rules: Collection[RuleName],
+        dev: DevCommand,
+        *,
+        clock: Clock,
     ) -> None:
         self._root = root
+        self._names = names
         self._clock = clock
         self._lock = Lock()
         self._dev = dev
@@ -156,14 +164,15 @@ class _HealthState:
             settings=_settings(rules),
             receivers={"dagster": Receiver(self._delivery)},
             holder=f"{current_user()}/{secrets.token_hex(4)}",
+            jobs=names,
             clock=clock,
         )
 
-    def read_views(self, names: tuple[str, ...] | None) -> tuple[list[JobView], dict[str, TidemarkError]]:
+    def read_views(self) -> tuple[list[JobView], dict[str, TidemarkError]]:
         """Return the views of jobs that were submitted or have run, and the errors of those that cannot be read."""
         views: list[JobView] = []
         errors: dict[str, TidemarkError] = {}
-        for name in job_names(self._root) if names is None else names:
+        for name in job_names(self._root) if self._names is None else self._names:
             try:
                 seen = self._observer.observe(name)
             except TidemarkError as error:

@@ -246,11 +246,8 @@ class Progress:
 
     def _read(self, *, savepoints: bool) -> tuple[dict[str, _JobSnapshot], dict[str, TidemarkError]]:
         """Return snapshots of the jobs that have committed an epoch, and the errors of those that cannot be read."""
-        uris = {name: store_location(_store_of(self._options, job.job), name) for name, job in self._jobs.items()}
-        roots = {uri: JobStore.open(uri) for uri in set(uris.values())}
-        places = {name: roots[uri] for name, uri in uris.items()}
+        places, errors = self._open()
         statuses: dict[str, _JobSnapshot] = {}
-        errors: dict[str, TidemarkError] = {}
         for name, found in _read_jobs(places, savepoints=savepoints):
             if isinstance(found, TidemarkError):
                 errors[name] = found
@@ -259,6 +256,25 @@ class Progress:
         if errors and not statuses and all(isinstance(error, StoreError) for error in errors.values()):
             raise next(iter(errors.values()))
         return statuses, errors
+
+    def _open(self) -> tuple[dict[str, JobStore], dict[str, TidemarkError]]:
+        """Return the stores of the jobs, and the errors of those whose store cannot be opened.
+
+        Raises:
+            TidemarkError: no store can be opened.
+        """
+        roots: dict[str, JobStore] = {}
+        places: dict[str, JobStore] = {}
+        errors: dict[str, TidemarkError] = {}
+        for name, job in self._jobs.items():
+            try:
+                uri = store_location(_store_of(self._options, job.job), name)
+                roots[uri] = places[name] = roots.get(uri) or JobStore.open(uri)
+            except TidemarkError as error:
+                errors[name] = error
+        if errors and not places:
+            raise next(iter(errors.values()))
+        return places, errors
 
 
 def _read_jobs(places: Mapping[str, JobStore], *, savepoints: bool) -> Iterable[tuple[str, _JobSnapshot | TidemarkError | None]]:

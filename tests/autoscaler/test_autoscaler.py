@@ -15,8 +15,8 @@ from tidemark.control.autoscaler.autoscaler import Autoscaler, with_decision
 from tidemark.control.client.job_client import JobClient
 from tidemark.control.desired.spec_store import read_generations
 from tidemark.control.metrics.metric_catalog import JOB_METRICS
-from tidemark.control.model.autoscaler_records import AutoscalerRecord, create_record, read_newest_record
-from tidemark.control.model.autoscaler_settings import AutoscalerSettings
+from tidemark.control.model.autoscaler_records import AutoscalerRecord, ScalingDecision, create_record, read_newest_record
+from tidemark.control.model.autoscaler_settings import DAY_MS, AutoscalerSettings
 from tidemark.control.model.paths import AUTOSCALER, numbered
 from tidemark.control.observed.observe import Observation
 from tidemark.control.view.view_builder import view_of
@@ -136,6 +136,15 @@ def test_a_long_epoch_is_not_taken_for_an_idle_job() -> None:
         job.world.busy(process, job.world.clock.now_ms() - 10_000)
         job.autoscaler.advance([job.world.observe()])
     assert len(job.record.samples) == samples
+
+
+def test_decisions_from_before_the_clock_was_set_back_hold_nothing_up() -> None:
+    job = ScaledJob()
+    ahead = [ScalingDecision(job.world.clock.now_ms() + day * DAY_MS, "scaled", 2, 1, 1.0, 1.0, "another time") for day in range(9, 14)]
+    assert create_record(job.world.store, AutoscalerRecord("fares", decisions=tuple(ahead)), 1)
+    job.minutes(20)
+    made = job.record.decisions[-1]
+    assert (made.text, job.record.totals) == ("parallelism 1 -> 4, intake 1 -> 2.8", {"scaled": 1})
 
 
 def test_a_damaged_record_begins_again() -> None:

@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.control.sparkless_driver import SparklessLauncher
+from tests.savepoints.stored_jobs import StoredJob
 from tidemark.cli.program.console_log import ConsoleLines
 from tidemark.cli.program.main import main
 from tidemark.clock import SYSTEM_CLOCK
@@ -81,6 +82,30 @@ def tidemark_(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: JobStore |
     monkeypatch.chdir(tmp_path)
     yield terminal
     terminal.kill_all()
+
+
+def test_a_driver_finds_its_store_whatever_the_folder_is_called(tidemark_: Terminal, tmp_path: Path) -> None:
+    tidemark_.store = JobStore.open(str(tmp_path / "Anna's jobs, 50%20 é"))
+    tidemark_.submit()
+    assert tidemark_("stop", "fares").stdout.splitlines()[-1].startswith("fares: stopped")
+
+
+def test_state_in_the_encoded_folder_of_an_earlier_build_is_not_begun_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rides_there.py").write_text(
+        "import tidemark as tm\n"
+        "trips = tm.source('trips', tm.from_elements([], schema='id INT, at TIMESTAMP'), watermarks=tm.ascending(timestamp='at'))\n"
+        "job = tm.Job('rides', outputs={'out': tm.delta(trips, 'out')})\n",
+        encoding="utf-8",
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    StoredJob(JobStore.open(str(tmp_path / "my%20jobs")), "rides").commit()
+    said = CliRunner().invoke(main, ["run", "rides_there:job", "--store", str(tmp_path / "my jobs")])
+    assert said.exit_code == 1
+    assert f"mv {tmp_path}/my%20jobs/rides '{tmp_path}/my jobs/rides'" in said.stderr, said.output
+    StoredJob(JobStore.open(str(tmp_path / "my jobs")), "rides").commit()
+    said = CliRunner().invoke(main, ["run", "rides_there:job", "--store", str(tmp_path / "my jobs")])
+    assert "my%20jobs" not in said.output, "the folder beside it is another's, once the job has state of its own"
 
 
 def test_the_life_of_a_job(tidemark_: Terminal) -> None:

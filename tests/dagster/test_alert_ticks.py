@@ -103,6 +103,22 @@ def test_an_alert_of_a_killed_process_is_sent_by_the_next_one_within_a_minute(wo
     assert "sent" not in tick(second, instance)
 
 
+def test_sensors_of_separate_jobs_of_one_store_each_send_their_alerts(world: World, instance: dg.DagsterInstance) -> None:
+    """As two components have them, whose sensors tick at different moments, both more often than a lease lasts."""
+    world.submit("rides")
+    both = [
+        build_job_health_sensor(world.store.uri, jobs=[job], name=job, launchers=lambda: launchers(world), clock=world.clock)
+        for job in ("fares", "rides")
+    ]
+    for _ in range(12):
+        for sensor in both:
+            assert "another process" not in tick(sensor, instance)
+            world.clock.advance(12_000)
+    assert sorted(alert.job for alert in Line.taken) == ["fares", "rides"]
+    again = build_job_health_sensor(world.store.uri, jobs=["rides"], launchers=lambda: launchers(world), clock=world.clock)
+    assert "another process sends the alerts" in tick(again, instance), "one of two for the same jobs sends"
+
+
 def test_the_server_of_a_killed_dagster_dev_leaves_alerts_to_the_next_one(
     world: World, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:

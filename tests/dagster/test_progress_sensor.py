@@ -293,6 +293,22 @@ def test_jobs_that_were_not_reached_come_first_the_next_time(
     assert seen == [["a", "b"], ["c", "d"], ["e"]]
 
 
+def test_a_store_that_cannot_be_opened_does_not_keep_other_jobs_from_being_reported(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    rig = Rig(tmp_path, instance)
+    rig.commit(epoch())
+    (tmp_path / "file").write_text("no folder")
+    other = make_job(tmp_path / "other", "rides", store=str(tmp_path / "file" / "store"))
+    rig.sensor = build_progress_sensor([*build_output_asset_specs(other), *rig.specs], clock=rig.clock)
+    said = rig.tick().skip_reason
+    assert said is not None
+    assert "1 of 2 jobs observed" in str(said.skip_message)
+    assert "1 jobs cannot be read (0 of them damaged): rides" in str(said.skip_message)
+    assert len(rig.observations()) == 1
+    rig.sensor = build_progress_sensor(build_output_asset_specs(other), clock=rig.clock)
+    with pytest.raises(StoreError, match="file/store"):
+        rig.tick()
+
+
 def test_one_damaged_job_does_not_keep_the_others_from_being_reported(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     jobs = [make_job(tmp_path / name, name, store=str(tmp_path / "store")) for name in ("good", "bad", "worse")]
     for job in jobs:

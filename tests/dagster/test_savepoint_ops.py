@@ -19,6 +19,7 @@ from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld, fits
 from tidemark.assets.report.savepoint_observations import browser_url
 from tidemark.control.desired.spec_store import read_spec, require_spec
 from tidemark.control.model.upgrade_records import newest_step
+from tidemark.control.view.change_log import changes_of
 from tidemark.errors import DefinitionError, JobRunningError, RewindError, UnknownSavepointError, UpgradeError
 from tidemark.locations import Location
 from tidemark.operations import control_jobs, savepoint_jobs
@@ -146,6 +147,23 @@ def test_savepoints_are_exported_and_disposed_of(pad: Launchpad) -> None:
     assert pad.launch("dispose_savepoints", names=["a"])["disposed"] == "a"
     with pytest.raises(UnknownSavepointError):
         pad.launch("dispose_savepoints", names=["a"])
+
+
+def test_what_was_asked_of_savepoints_is_in_the_job_s_history(pad: Launchpad) -> None:
+    pad.launch("savepoint", name="good", why="before the tariff")
+    pad.launch("savepoint", kind="periodic")
+    pad.launch("export_savepoint", savepoint="good", to=str(pad.folder / "there"), why="for the auditors")
+    pad.launch("dispose_savepoints", names=["good"], why="exported")
+    pad.launch("dispose_savepoints")
+    pad.launch("maintenance")
+    asked = [each for each in changes_of(pad.world.store, JOB, 100) if each.kind == "request"]
+    assert [each.what for each in asked] == [
+        "savepoint good of epoch 3 taken: before the tariff",
+        f"export of savepoint good to {pad.folder}/there: for the auditors",
+        "dispose of savepoint good: exported",
+        "dispose of the savepoints that retention expires",
+    ], "what a schedule launches is no request"
+    assert all("Dagster run" in each.by for each in asked)
 
 
 def test_a_rewind_says_first_what_it_would_do(pad: Launchpad) -> None:

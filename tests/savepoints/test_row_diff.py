@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 from random import Random
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -29,6 +31,17 @@ def test_rows_are_added_removed_and_changed_by_their_keys(tmp_path: Path) -> Non
     by_key = {tuple(sample.key.values()): ([r["n"] for r in sample.before], [r["x"] for r in sample.after]) for sample in found.samples}
     assert by_key == {("a", 1): ([2], [7.0]), ("b", 0): ([3], []), ("c", 0): ([], [1.0]), (None, None): ([4], [1.0])}
     assert diff_tables(one, one, keys=["zone"]).equal
+
+
+def test_values_that_json_does_not_have_are_texts(tmp_path: Path) -> None:
+    one = table(tmp_path / "one", [("a", 0, 1, float("nan")), ("b", 0, 1, float("inf"))])
+    two = table(tmp_path / "two", [("a", 0, 1, float("-inf")), ("b", 0, 1, None)])
+    found = diff_tables(one, two, keys=["zone"]).document()
+    json.dumps(found, allow_nan=False)
+    assert [(sample["before"][0]["x"], sample["after"][0]["x"]) for sample in cast("list[Any]", found["samples"])] == [
+        ("NaN", "-Infinity"),
+        ("Infinity", None),
+    ]
 
 
 @pytest.mark.parametrize("number", range(2))

@@ -116,17 +116,6 @@ def test_aborted_it_goes_back_from_wherever_it_is(tmp_path: Path) -> None:
         assert upgrading.abort(JOB) == end
 
 
-def test_somebody_who_stops_the_job_meanwhile_is_heard(tmp_path: Path) -> None:
-    world = UpgradeWorld(tmp_path).started()
-    upgrading = world.watched()
-    JobClient(world.store, "bob", world.clock).stop(JOB)
-    end = upgrading.resume(JOB, timeout_ms=TEN_MINUTES)
-    assert end.step == "rolled-back"
-    assert "by bob changed the spec" in end.reason
-    assert (world.spec.code, world.spec.wanted) == (OLD, "suspended")
-    assert world.rows() == [(epoch, OLD) for epoch in range(4)]
-
-
 def test_what_is_under_way_keeps_others_off(tmp_path: Path) -> None:
     world = UpgradeWorld(tmp_path).started()
     savepoints = SavepointStore(world.store, JOB, world.clock)

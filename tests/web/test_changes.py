@@ -14,6 +14,7 @@ from tidemark.control.desired.spec_store import require_spec
 from tidemark.control.model.autoscaler_settings import AutoscalerSettings
 from tidemark.control.upgrade.code_check import judge_code
 from tidemark.savepoints.core.savepoint_store import SavepointStore
+from tidemark.savepoints.delta.row_diff import RowDiff, RowSample
 from tidemark.web.api.operations import RUNNING_AT_MOST
 
 JOB = "fares"
@@ -217,6 +218,11 @@ def test_an_upgrade_that_breaks_is_rolled_back(tmp_path: Path) -> None:
 
 
 def test_an_upgrade_is_watched_checked_and_aborted(server: Server) -> None:
+    world_of(server).begin(checks=("rows",))
+    early = server.post(f"{JOB}/upgrade/checks/rows", {"passed": True}, by="operator")
+    assert (early.status_code, early.json()["code"]) == (409, "TM423"), "it is of what the old code wrote"
+    assert "the new code is not watched now" in early.json()["detail"]
+    assert server.ended(server.post(f"{JOB}/upgrade/abort"))["state"] == "succeeded"
     world_of(server).watched()
     refused = server.post(f"{JOB}/upgrade", {"code": "other:job"})
     assert (refused.status_code, refused.json()["code"]) == (409, "TM423")
@@ -245,14 +251,26 @@ def test_a_fork_is_made_compared_and_discarded(server: Server) -> None:
     assert (spec.by, spec.why, spec.spec.code, spec.spec.wanted) == ("admin (API)", "a try", NEW, "suspended")
     twice = server.post(f"{JOB}/forks", body)
     assert (twice.status_code, twice.json()["code"]) == (409, "TM104")
+    assert "a try" in server.client("viewer").get("/api/v1/jobs/fares-new/page").json()["changes"][0]["what"]
     early = server.client("operator").get(f"/api/v1/jobs/{JOB}/diff/fares-new?output=hourly")
     assert (early.status_code, early.json()["code"]) == (409, "TM416")
     gone = server.post("fares-new/discard")
     assert (gone.status_code, gone.json()["job"]) == (200, "fares-new")
     assert server.client("viewer").get("/api/v1/jobs/fares-new").status_code == 404
     assert ("request", "admin (API)", "discard of its fork fares-new") in server.changes(JOB)
+    assert server.post(f"{JOB}/forks", {**body, "why": "another try"}).status_code == 202
+    assert "another try" in server.client("viewer").get("/api/v1/jobs/fares-new/page").json()["changes"][0]["what"]
     original = server.post(f"{JOB}/discard")
     assert (original.status_code, original.json()["code"]) == (422, "TM100")
+
+
+def test_rows_with_values_that_json_does_not_have_are_compared(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    take(server, "base", 2)
+    assert server.post(f"{JOB}/forks", {"savepoint": "base", "name": "fares-new", "code": NEW, "start": False}).status_code == 202
+    sample = RowSample({"zone": "a"}, ({"zone": "a", "mean": float("nan")},), ())
+    monkeypatch.setattr("tidemark.web.api.result_reads.diff_output", lambda *_, **__: RowDiff(("zone",), 0, 0, 1, 0, (sample,)))
+    found = server.client("operator").get(f"/api/v1/jobs/{JOB}/diff/fares-new?output=hourly")
+    assert (found.status_code, found.json()["samples"][0]["before"]) == (200, [{"zone": "a", "mean": "NaN"}]), found.text
 
 
 def test_a_fork_is_promoted(server: Server) -> None:

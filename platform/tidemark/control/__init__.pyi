@@ -24,6 +24,7 @@ from .client.completion import Input as Input
 from .client.completion import InputWatch as InputWatch
 from .client.completion import wait_for as wait_for
 from .client.job_client import JobClient as JobClient
+from .client.savepoint_client import SavepointClient as SavepointClient
 from .client.waiting import Goal as Goal
 from .client.waiting import Waiting as Waiting
 from .client.waiting import shortfall as shortfall

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from tidemark.cli.jobs.rename_options import map_options, maps_of
@@ -16,7 +14,6 @@ from tidemark.control.forks import forks
 from tidemark.control.forks.discarding import discard as discard_fork
 from tidemark.control.launch.launchers import launchers_here
 from tidemark.control.view.job_views import views
-from tidemark.state.encoding.codec import to_jsonable
 
 
 @click.command(cls=DocumentedCommand, examples=("tidemark fork fares --from before --as fares-new --code new_fares:job",))
@@ -101,7 +98,7 @@ def diff(job: str, other: str, store: str | None, *, output: str, keys: tuple[st
         views(root, name)
     found = forks.diff_output(root, job, other, output, keys=keys, samples=samples)
     if as_json:
-        click.echo(json.dumps(to_jsonable(found), default=str))
+        echo_json(found.document())
     else:
         click.echo(found.text())
     if not found.equal:

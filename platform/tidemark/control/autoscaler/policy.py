@@ -300,9 +300,10 @@ def _held(evaluation: ScalingEvaluation, made: Sequence[ScalingDecision], settin
     quiet = settings.quiet_time_at(now)
     if quiet:
         return f"quiet time {quiet} ({settings.zone})"
-    if made and now - made[-1].at < settings.stabilization_ms:
+    # Clocks of machines differ by a little; a decision far ahead is from one that was set back since, and says nothing.
+    if made and abs(now - made[-1].at) < settings.stabilization_ms:
         return f"the last change was {short_duration(max(now - made[-1].at, 0))} ago"
-    left = settings.max_changes_per_day - sum(now - decision.at < DAY_MS for decision in made)
+    left = settings.max_changes_per_day - sum(abs(now - decision.at) < DAY_MS for decision in made)
     if left <= 0:
         return f"{settings.max_changes_per_day} changes in the last 24 hours"
     grows = evaluation.recommended_parallelism > evaluation.parallelism or evaluation.recommended_intake > evaluation.intake

@@ -11,10 +11,12 @@ from tidemark.control.desired.attempts import newest_attempt
 from tidemark.control.desired.spec_store import change_spec, current_user, require_spec
 from tidemark.control.model.records import ACTIVE, ControlStatus, attempt_of
 from tidemark.control.model.spec import JobSpec, MissingEpochsRequest, SpecGeneration, StopMode
+from tidemark.control.model.upgrade_records import record_stop
 from tidemark.control.observed.observe import read_control_status, status_or_error
 from tidemark.control.reconcile.effective_status import STATES
 from tidemark.errors import DefinitionError
 from tidemark.savepoints.model.restore import Restore
+from tidemark.state.encoding.free_text import require_no_secret
 from tidemark.state.log.joblog import newest_epoch
 from tidemark.state.log.progress import MissingEpochs
 from tidemark.state.store.store import JobStore
@@ -105,7 +107,7 @@ class JobClient:
         return change_spec(self.store, job, of_newest, by=self._by, why=why or "start", clock=self.clock)
 
     def stop(self, job: str, how: StopMode = "finish", why: str = "", *, for_rewind: bool = False) -> SpecGeneration:
-        """Request that a job's driver ends, and that no other is started.
+        """Request that a job's driver ends, and that no other is started; an upgrade that is under way goes back, and does not start one.
 
         Args:
             job: the job's name.
@@ -115,21 +117,21 @@ class JobClient:
 
         Raises:
             UnknownJobError: the job was never submitted.
-            DefinitionError: ``how`` is ``drain`` and the job does not run.
+            DefinitionError: ``how`` is ``drain`` and the job does not run, or a text contains a secret.
         """
 
         def change(spec: JobSpec) -> JobSpec:
-            status = read_control_status(self.store, job)
-            if how == "drain" and (status is None or status.lifecycle not in {*ACTIVE, "failing"}):
-                raise DefinitionError(
-                    f"job {job!r} does not run ({STATES[status.lifecycle] if status is not None else 'created'}), so it cannot drain",
-                    fix=f"start it first: `tidemark start {job}`",
-                    job=job,
-                )
+            self._require_drainable(job, how)
             if for_rewind and spec.wanted == "suspended":
                 return spec
             return replace(spec, wanted="suspended", stop=how, for_rewind=for_rewind)
 
+        require_spec(self.store, job)
+        self._require_drainable(job, how)
+        if not for_rewind:
+            require_no_secret(job, by=self._by, why=why)
+            # Before the spec: a process that carries the upgrade out in between continues from this record, or is seen to be further.
+            record_stop(self.store, job, by=self._by, why=why, now=self.clock.now_ms())
         return self._change(job, change, why or {"finish": "stop", "drain": "stop --drain", "now": "cancel"}[how])
 
     def rescale(self, job: str, parallelism: int | None, why: str = "") -> SpecGeneration:
@@ -174,6 +176,15 @@ class JobClient:
     @property
     def _by(self) -> str:
         return self.by or current_user()
+
+    def _require_drainable(self, job: str, how: StopMode) -> None:
+        status = read_control_status(self.store, job)
+        if how == "drain" and (status is None or status.lifecycle not in {*ACTIVE, "failing"}):
+            raise DefinitionError(
+                f"job {job!r} does not run ({STATES[status.lifecycle] if status is not None else 'created'}), so it cannot drain",
+                fix=f"start it first: `tidemark start {job}`",
+                job=job,
+            )
 
     def _failed_unreconciled(self, status: ControlStatus) -> bool:
         """Return whether the newest attempt's driver ended with a permanent error, and no reconciler has written that yet."""

@@ -79,14 +79,14 @@ class SavepointClient:
         self._log("dispose of the savepoints that retention expires", why)
         return self.savepoints.retire(retention)
 
-    def export(self, name: str, to: str, *, on_copy: OnCopy | None = None) -> ExportIndex:
+    def export(self, name: str, to: str, why: str = "", *, on_copy: OnCopy | None = None) -> ExportIndex:
         """Copy a savepoint with all its files into a folder, as ``export_savepoint`` does.
 
         Raises:
             TidemarkError: as ``export_savepoint``.
         """
         found = self.savepoints.get(name)
-        self._log(f"export of savepoint {name} to {redacted(to)}")
+        self._log(f"export of savepoint {name} to {redacted(to)}", why)
         return export_savepoint(self.savepoints.folder, found, to, on_copy=on_copy)
 
     def take_in(self, source: str, name: str | None = None, *, on_copy: OnCopy | None = None) -> Savepoint:

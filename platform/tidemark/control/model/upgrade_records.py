@@ -187,6 +187,30 @@ def create_step(store: JobStore, step: UpgradeStep) -> bool:
     return made
 
 
+def record_stop(store: JobStore, job: str, *, by: str, why: str, now: int) -> None:
+    """Record that somebody stops a job during its upgrade, which then goes back to the old code and leaves the job stopped.
+
+    In most steps the spec cannot show that, since the upgrade itself has suspended the job. While new code is watched it does, and code
+    that was accepted is started all the same.
+
+    Args:
+        store: the root store.
+        job: the job's name.
+        by: who stops it.
+        why: the reason.
+        now: processing time, milliseconds.
+    """
+    while True:
+        step = newest_step(store, job)
+        if step is None or step.ended or step.stopped or step.step in {"watching", "accepting"}:
+            return
+        back = step.step in ROLLBACK_STEPS
+        reason = step.reason if back else f"stopped by {by}" + (f": {why}" if why else "")
+        stopped = replace(step, number=step.number + 1, step=step.step if back else "reverting", at=now, by=by, reason=reason, stopped=True)
+        if create_step(store, stopped):
+            return
+
+
 def report_upgrade_check(store: JobStore, job: str, check: UpgradeCheck) -> None:
     """Report the result of a check of the new code; the newest result of each check counts. ``store`` is the root store.
 

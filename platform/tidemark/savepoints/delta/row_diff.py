@@ -6,6 +6,7 @@ that memory is bounded by a part and not by the tables.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,6 +18,7 @@ from deltalake.exceptions import DeltaError
 from tidemark.errors import DefinitionError, SinkError
 from tidemark.locations import Location
 from tidemark.savepoints.delta.table_versions import open_table
+from tidemark.state.encoding.codec import to_jsonable
 from tidemark.state.encoding.redaction import redacted, without_secrets
 
 ROWS_PER_PART: Final = 1_000_000
@@ -77,6 +79,11 @@ class RowDiff:
     def equal(self) -> bool:
         """Whether the tables hold the same rows."""
         return not (self.added or self.removed or self.changed)
+
+    def document(self) -> dict[str, object]:
+        """Return it as plain JSON; values that JSON has no form for, such as times and NaN, are texts."""
+        plain: dict[str, object] = json.loads(json.dumps(to_jsonable(self), default=str), parse_constant=str)
+        return plain
 
     def text(self) -> str:
         """Return the counts for a terminal, then the samples: with a minus what only the first table has, with a plus the second's."""

@@ -17,7 +17,7 @@ DEFAULT_STORE: Final = ".tidemark/jobs"
 
 def is_default(root: JobStore) -> bool:
     """Return whether a root store is the default one."""
-    return root.uri == Location.parse(os.environ.get(STORE_VARIABLE) or DEFAULT_STORE).uri
+    return root.location == Location.parse(os.environ.get(STORE_VARIABLE) or DEFAULT_STORE)
 
 
 def root_store(store: str | JobStore | None, declared: str | None = None, *, make: bool = True) -> JobStore:

@@ -90,8 +90,8 @@ class JobStore:
 
     @property
     def uri(self) -> str:
-        """The store's own address: ``file:///…``, ``s3://…``, ``gs://…``, ``az://…``."""
-        return self.location.uri
+        """The store's own address, from which ``open`` opens the same store: ``file:///…``, ``s3://…``, ``gs://…``, ``az://…``."""
+        return self.location.address
 
     def spark_uri(self, path: str = "") -> str:
         """Return an object's address as Spark reads it, such as ``s3a://…``; without a path, the store's own."""

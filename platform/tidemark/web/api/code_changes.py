@@ -198,8 +198,10 @@ def report_check(call: Call, form: CheckResultForm) -> UpgradeCheck:
     service, name = call.service, call.path["check"]
     service.require(call.job)
     step = _upgrading(call).require_step(call.job)
-    if step.ended:
-        raise UpgradeError(f"no upgrade is under way: {step}", fix="report the check while the new code is watched", job=call.job)
+    if step.step != "watching":
+        # What was found before is of the old code's results.
+        what = "no upgrade is under way" if step.ended else "the new code is not watched now"
+        raise UpgradeError(f"{what}: {step}", fix="report the check while the new code is watched", job=call.job)
     check = UpgradeCheck(step.upgrade.identity, name, form.passed, service.clock.now_ms(), form.text)
     word = "passed" if form.passed else "failed"
     log_request(service.store, call.job, f"check {name} of {check.upgrade} {word}", by=call.caller.author, clock=service.clock)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from tidemark.control.client.completion import Completion, Input, InputWatch
 from tidemark.control.forks.forks import diff_output
 from tidemark.savepoints.delta.row_diff import RowDiff
-from tidemark.state.encoding.codec import to_jsonable
 from tidemark.web.api.reads import JOB
 from tidemark.web.api.routes import ApiRoute, Call, route
 from tidemark.web.api.schemas import Value
@@ -55,10 +53,7 @@ def get_row_difference(call: Call, form: DiffForm) -> object:
     call.caller.require("operator", other)
     for job in (call.job, other):
         call.service.require(job)
-    found = diff_output(call.service.store, call.job, other, form.output, samples=form.samples)
-    # Rows may hold values that JSON has no type for, such as times.
-    plain: Any = json.loads(json.dumps(to_jsonable(found), default=str))
-    return plain
+    return diff_output(call.service.store, call.job, other, form.output, samples=form.samples).document()
 
 
 RESULT_READS: Final[tuple[ApiRoute, ...]] = (

@@ -108,8 +108,9 @@ class _JobReader:
     def _changes(self, view: JobView) -> tuple[Change, ...]:
         """Return the newest changes; they are read again only if one of the numbered records that they are made of is new."""
         kinds = (f"{folder}/" for folder in (SPECS, ATTEMPTS, UPGRADES, REQUESTS, AUTOSCALER))
-        listed = [file.path for file in self._folder.list(CONTROL)]
-        newest = tuple(max((path for path in listed if path.startswith(kind)), default="") for kind in kinds)
+        listed = self._folder.list(CONTROL)
+        # With its time: of a fork that was discarded and made again the records have the same numbers.
+        newest = tuple(max((file for file in listed if file.path.startswith(kind)), default=None) for kind in kinds)
         key = (newest, tuple(failure.at for failure in view.failures))
         return self._once("changes", key, lambda: changes_of(self._root, self._job, CHANGES))
 

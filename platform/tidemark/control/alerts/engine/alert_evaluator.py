@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
@@ -17,7 +17,7 @@ from tidemark.control.alerts.engine.alert_store import AlertRecord, read_alerts,
 from tidemark.control.alerts.model.alert_message import compacted, for_route
 from tidemark.control.alerts.model.alert_settings import AlertSettings
 from tidemark.control.alerts.model.alert_state import Condition, JobAlerts, Notification, Outgoing
-from tidemark.control.model.paths import ALERT_LEASES
+from tidemark.control.model.paths import alert_leases
 from tidemark.control.model.view import JobView
 from tidemark.control.observed.leases import StandingLease
 from tidemark.errors import CorruptStoreError, FormatError, TidemarkError
@@ -40,7 +40,7 @@ class WatchReport:
 class AlertWatch:
     """Evaluates the rules on views of jobs, and sends notifications.
 
-    Several processes may watch one store: the holder of a lease evaluates, the others only poll the lease. New notifications go to the
+    Several processes may watch the same jobs: the holder of a lease evaluates, the others only poll the lease. New notifications go to the
     holder's receivers; those pending for other processes' receivers stay until a process that has them takes the lease.
 
     Args:
@@ -48,17 +48,25 @@ class AlertWatch:
         settings: rules and grouping.
         receivers: by name.
         holder: a unique name of this process.
+        jobs: names of the jobs that are watched; None for all of the store. Watches of other jobs have a lease of their own.
         clock: processing time.
     """
 
     def __init__(
-        self, root: JobStore, *, settings: AlertSettings, receivers: Mapping[str, Receiver], holder: str, clock: Clock = SYSTEM_CLOCK
+        self,
+        root: JobStore,
+        *,
+        settings: AlertSettings,
+        receivers: Mapping[str, Receiver],
+        holder: str,
+        jobs: Collection[str] | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._root = root
         self._settings = settings
         self._receivers = receivers
         self._clock = clock
-        self._lease = StandingLease(root, ALERT_LEASES, holder, clock)
+        self._lease = StandingLease(root, alert_leases(jobs), holder, clock)
         self._queue = DeliveryQueue(receivers, clock)
         self._records: dict[str, AlertRecord] = {}
         self._delivered: frozenset[Delivered] = frozenset()
