@@ -1,0 +1,51 @@
+"""Columns whose values are in the names of folders: ``day`` of ``landing/day=2024-01-01/a.json`` below the source's folder ``landing``."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from tidemark.graph.model.nodes import PATTERN_CHARACTERS
+from tidemark.graph.model.source_specs import FilesSpec
+from tidemark.locations import absolute_path
+
+ROOT: Final = "^(?:[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?)?"
+"""The beginning of a path: nothing, or scheme and bucket."""
+
+
+def folder_columns(spec: FilesSpec, path: str) -> tuple[str, ...]:
+    """Return the columns that the folders of a file name, outermost first.
+
+    >>> folder_columns(FilesSpec("/landing/x=1", "json", "n INT"), "file:///landing/x=1/day=2024-01-01/hour=7/a=b.json")
+    ('day', 'hour')
+    """
+    depth = depth_of(spec)
+    return tuple(part.partition("=")[0] for part in _parts(path)[depth:-1] if "=" in part) if depth else ()
+
+
+def files_by_columns(spec: FilesSpec, paths: Sequence[str]) -> list[list[str]]:
+    """Return files in groups whose folders name the same columns; of files of several groups Spark reads only one group, or none.
+
+    >>> files_by_columns(FilesSpec("/landing", "json", "n INT"), ["/landing/a.json", "/landing/day=1/b.json", "/landing/day=2/c.json"])
+    [['/landing/a.json'], ['/landing/day=1/b.json', '/landing/day=2/c.json']]
+    """
+    if not any("=" in path for path in paths):
+        return [list(paths)]
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for path in paths:
+        groups.setdefault(folder_columns(spec, path), []).append(path)
+    return list(groups.values())
+
+
+def depth_of(spec: FilesSpec) -> int:
+    """Return the depth of a source's folder; 0 for a pattern, below which Spark infers no partition columns."""
+    if any(character in spec.path for character in PATTERN_CHARACTERS):
+        return 0
+    return len(_parts(absolute_path(spec.path)))
+
+
+def _parts(path: str) -> list[str]:
+    """Return the folders of a path, without its scheme and bucket."""
+    return [part for part in posixpath.normpath(re.sub(ROOT, "", path)).split("/") if part not in ("", ".")]
