@@ -14,6 +14,8 @@ from tidemark.locations import absolute_path
 ROOT: Final = "^(?:[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?)?"
 """The beginning of a path: nothing, or scheme and bucket."""
 
+_ALL_FOLDERS: Final = "recursivefilelookup"
+
 
 def folder_columns(spec: FilesSpec, path: str) -> tuple[str, ...]:
     """Return the columns that the folders of a file name, outermost first.
@@ -39,9 +41,14 @@ def files_by_columns(spec: FilesSpec, paths: Sequence[str]) -> list[list[str]]:
     return list(groups.values())
 
 
+def reads_all_folders(spec: FilesSpec) -> bool:
+    """Whether a source reads the files of all folders below its own; none of these names a value then."""
+    return any(name.lower() == _ALL_FOLDERS and value.lower() == "true" for name, value in spec.options.items())
+
+
 def depth_of(spec: FilesSpec) -> int:
-    """Return the depth of a source's folder; 0 for a pattern, below which Spark infers no partition columns."""
-    if any(character in spec.path for character in PATTERN_CHARACTERS):
+    """Return the depth of a source's folder; 0 for a pattern, or for all folders, below which Spark infers no partition columns."""
+    if any(character in spec.path for character in PATTERN_CHARACTERS) or reads_all_folders(spec):
         return 0
     return len(_parts(absolute_path(spec.path)))
 
