@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 
 import tidemark as tm
 from tests.engine.lab import Lab, elements
-from tidemark.errors import UserCodeError
+from tidemark.errors import SourceError, UserCodeError
 from tidemark.graph.model.nodes import SourceNode
 from tidemark.spark.columns.expressions import ROW_STATUS, SPLIT, TIME
 from tidemark.spark.columns.row_counts import MALFORMED, PASSING, RowCounter, RowCounts
@@ -93,6 +93,24 @@ def test_folders_name_no_columns_but_those_of_the_schema(lab: Lab) -> None:
     ran = lab.run_job(tm.Job("job", outputs=outputs, store=str(lab.folder / "store")), {"bad": "bad"})
     assert DeltaTable(table).to_pyarrow_table().sort_by("n").to_pylist() == [{"n": 0, "t": 0}, {"n": 1, "t": 1}]
     assert ran.of("bad", "raw") == ['{"n":  0}', '{"n":  1}']
+
+
+def test_a_file_that_cannot_be_read_is_named_with_its_source_and_the_cause(lab: Lab) -> None:
+    ways = {"other type": ("cannot be read with the schema", "coerce_timestamps='us'"), "no file": ("is not a Parquet file", "restore")}
+    for job, (what, fix) in ways.items():
+        path = lab.folder / job / "a.parquet"
+        path.parent.mkdir()
+        if job == "no file":
+            path.write_bytes(b"PAR1 and no more")
+        else:
+            pq.write_table(pa.table({"t": pa.array([1], pa.timestamp("ns", "UTC"))}), path)
+        of_files = tm.source("landing", tm.files(str(path.parent), format="parquet", schema="t TIMESTAMP"), watermarks=BY_T)
+        others = elements([("a", 1)], schema="k STRING, t BIGINT")
+        with pytest.raises(SourceError) as raised:
+            lab.run({"rows": of_files, "others": others}, job=job.replace(" ", "-"))
+        assert raised.value.uid == "landing"
+        assert what in str(raised.value)
+        assert fix in str(raised.value)
 
 
 def test_a_time_that_is_text_is_malformed_where_it_is_no_time(lab: Lab) -> None:
