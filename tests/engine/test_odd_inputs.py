@@ -95,6 +95,24 @@ def test_folders_name_no_columns_but_those_of_the_schema(lab: Lab) -> None:
     assert ran.of("bad", "raw") == ['{"n":  0}', '{"n":  1}']
 
 
+@pytest.mark.parametrize(
+    ("others", "fix"),
+    [
+        ("done", r"The folders are .*/done.*"),
+        ("hour=7", r"The folders are .*/hour=7.*"),
+        ("day=soon", "declare the column as STRING"),
+    ],
+)
+def test_folders_that_spark_refuses_are_named_with_what_mends_them(lab: Lab, others: str, fix: str) -> None:
+    for folder in ("day=2024-01-01", others):
+        path = lab.folder / "landing" / folder / "a.json"
+        path.parent.mkdir(parents=True)
+        path.write_text('{"t": 1}', encoding="utf-8")
+    spec = tm.files(str(lab.folder / "landing"), format="json", schema="t BIGINT, day DATE")
+    with pytest.raises(SourceError, match=f"'landing' cannot be opened.*Fix: .*{fix}"):
+        lab.run({"rows": tm.source("landing", spec, watermarks=BY_T)})
+
+
 def test_a_file_that_cannot_be_read_is_named_with_its_source_and_the_cause(lab: Lab) -> None:
     ways = {"other type": ("cannot be read with the schema", "coerce_timestamps='us'"), "no file": ("is not a Parquet file", "restore")}
     for job, (what, fix) in ways.items():

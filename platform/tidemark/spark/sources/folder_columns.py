@@ -15,6 +15,9 @@ ROOT: Final = "^(?:[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?)?"
 """The beginning of a path: nothing, or scheme and bucket."""
 
 _ALL_FOLDERS: Final = "recursivefilelookup"
+_UNLIKE: Final = re.compile(r"\[CONFLICTING_(?:DIRECTORY_STRUCTURES|PARTITION_COLUMN_NAMES)\]")
+_FOLDER: Final = re.compile(r"^\s+((?:\w+:)?/.*?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
+_FOLDERS_SHOWN: Final = 5
 
 
 def folder_columns(spec: FilesSpec, path: str) -> tuple[str, ...]:
@@ -44,6 +47,20 @@ def files_by_columns(spec: FilesSpec, paths: Sequence[str]) -> list[list[str]]:
 def reads_all_folders(spec: FilesSpec) -> bool:
     """Whether a source reads the files of all folders below its own; none of these names a value then."""
     return any(name.lower() == _ALL_FOLDERS and value.lower() == "true" for name, value in spec.options.items())
+
+
+def folder_fix(text: str) -> str | None:
+    """Return what mends folders that Spark refuses to read together, by the text of its error; None for other errors."""
+    if "[INVALID_PARTITION_VALUE]" in text:
+        return "declare the column as STRING in schema=, or move the folder that names the value elsewhere"
+    if not _UNLIKE.search(text):
+        return None
+    folders = _FOLDER.findall(text)
+    more = f" and {len(folders) - _FOLDERS_SHOWN} more" if len(folders) > _FOLDERS_SHOWN else ""
+    return (
+        "let all folders name the same columns, as day=2024-01-01 does, and move others away; or write options={'recursiveFileLookup': "
+        f"True}}, which reads all files, and takes no columns from names. The folders are {', '.join(folders[:_FOLDERS_SHOWN])}{more}"
+    )
 
 
 def depth_of(spec: FilesSpec) -> int:

@@ -28,7 +28,7 @@ from tidemark.spark.frame_steps import FrameSteps
 from tidemark.spark.sources.delta_tables.table_rows import table_schema
 from tidemark.spark.sources.elements import store_elements
 from tidemark.spark.sources.epoch_input import EpochInput
-from tidemark.spark.sources.folder_columns import files_by_columns
+from tidemark.spark.sources.folder_columns import files_by_columns, folder_fix
 from tidemark.spark.sources.intake import BLOCK, PATH, ROW, SourceRows
 from tidemark.spark.sources.intake_limits import DEFAULT_BYTES_PER_EPOCH, KAFKA
 from tidemark.spark.sources.kafka.decoding import decoded
@@ -37,7 +37,7 @@ from tidemark.spark.sources.kafka.remade_topics import require_same_topics, resu
 from tidemark.spark.sources.kafka_errors import connector_missing
 from tidemark.spark.sources.postgres_changes.captured_files import captured_schema
 from tidemark.spark.sources.source_ends import moved_splits
-from tidemark.state.encoding.redaction import without_secrets
+from tidemark.state.encoding.redaction import redacted, without_secrets
 from tidemark.state.log.offset_log import log_offset, positions
 from tidemark.state.store.store import JobStore
 
@@ -93,9 +93,10 @@ def _opening(node: SourceNode) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
+        known = connector_missing(node.spec, str(error)) or folder_fix(redacted(str(error)))
         raise SourceError(
-            f"source {node.name!r} cannot be opened: {first_line(error)}",
-            fix=connector_missing(node.spec, str(error)) or "check the path, the format's name and its options",
+            f"source {node.name!r} cannot be opened: {first_line(error).removesuffix(':')}",
+            fix=known or "check the path, the format's name and its options",
             uid=node.name,
             place=node.place,
         ) from without_secrets(error)
