@@ -23,6 +23,7 @@ from tidemark.control.view.view_builder import view_of
 from tidemark.graph.model.nodes import SourceNode
 from tidemark.graph.model.source_specs import FilesSpec, FormatSpec
 from tidemark.spark.sources.backlog import FilesRead, backlog_of_sources, by_metrics, rows_or_files_read
+from tidemark.spark.sources.planning.folder_listing import FolderListing
 from tidemark.state.status.driver_load import Backlog
 from tidemark.state.store.store import JobStore
 
@@ -84,6 +85,28 @@ def test_what_lies_in_a_folder(tmp_path: Path) -> None:
     assert waits(landing(tmp_path / "gone"), paths) is None
     # Spark passes over some of them.
     assert waits(landing(tmp_path, pathGlobFilter="*.json"), paths) is None
+
+
+LAYOUTS: list[tuple[str, ...]] = [
+    ("a.json", "done/b.json", "2024/01/c.json"),
+    ("a.json", "day=1/b.json", "day=1/late/c.json", "day=2/_done/d.json", "e.json._COPYING_"),
+    ("_part=1/a.json", "_done/b.json"),
+]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("options", [{}, {"recursiveFileLookup": "true"}])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_folders_that_are_not_read_do_not_wait(
+    spark: SparkSession, tmp_path: Path, layout: tuple[str, ...], options: dict[str, str]
+) -> None:
+    """A folder that readers moved files to made a job look behind for ever."""
+    for name in layout:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("{}")
+    listed = FolderListing(spark, str(tmp_path), options).files()
+    assert waits(landing(tmp_path, **options)) == Backlog(files=len(listed), bytes=2 * len(listed))
+    assert waits(landing(tmp_path, **options), [file.address for file in listed]) == Backlog(files=0, bytes=0)
 
 
 def test_a_folder_may_be_given_relative_to_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,15 +127,44 @@ def test_a_silent_split_goes_idle_while_others_have_rows(spark: SparkSession, tm
     assert [epoch.sources["landing"].watermark for epoch in busy] == [held, held, held, held + 3 * HOUR, held + 4 * HOUR]
 
 
+def test_a_large_file_waits_behind_a_small_one(spark: SparkSession, tmp_path: Path) -> None:
+    landing = Landing(spark, tmp_path, max_bytes_per_epoch=200)
+    landing.land(("north", NOW), ("south", NOW))
+    landing.run()
+    landing.clock.advance(HOUR)
+    landing.land(("north", NOW + HOUR))
+    landing.land(*(("south", NOW + second) for second in range(20)))
+    small, large = landing.run()
+    assert [(epoch.rows_in, idle(epoch), epoch.operators["w"].rows_late) for epoch in (small, large)] == [(1, [], 0), (20, [], 0)]
+
+
+def test_what_came_since_a_folder_was_listed_may_wait(spark: SparkSession, tmp_path: Path) -> None:
+    landing = Landing(spark, tmp_path, max_files_per_epoch=2)
+    landing.land(("north", NOW), ("south", NOW))
+    landing.run()
+    for minute in range(1, 4):
+        landing.land(("north", NOW + HOUR + minute * MINUTE))
+
+    def after(epoch: EpochProgress, stop: threading.Event) -> None:
+        if epoch.epoch == 1:
+            landing.clock.advance(IDLE_AFTER + MINUTE)
+            landing.land(("south", NOW + MINUTE))
+        if epoch.epoch == 3:
+            stop.set()
+
+    read = landing.run(trigger="50 milliseconds", after=after)
+    # The second epoch takes the last file that was listed in front of the first.
+    assert [(epoch.rows_in, idle(epoch), epoch.operators["w"].rows_late) for epoch in read] == [(2, [], 0), (1, [], 0), (1, [], 0)]
+
+
 def test_drains_see_deadlines_too(spark: SparkSession, tmp_path: Path) -> None:
     landing = Landing(spark, tmp_path, max_files_per_epoch=1)
     landing.land(("north", NOW), ("south", NOW))
     assert len(landing.run()) == 1
     landing.clock.advance(2 * MINUTE)
     landing.land(("north", NOW + HOUR))
-    # It took as many files as it may; that there was no more is learned, and kept, when the drain has ended.
-    read, learned = landing.run()
-    assert (read.rows_in, learned.rows_in, idle(learned)) == (1, 0, [])
+    (read,) = landing.run()
+    assert (read.rows_in, idle(read)) == (1, [])
     assert landing.run() == []
     landing.clock.advance(3 * MINUTE)
     (silent,) = landing.run()

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 import tidemark as tm
 from tests.engine.lab import Lab, elements
-from tidemark.errors import UserCodeError
+from tidemark.errors import SourceError, UserCodeError
 from tidemark.graph.model.nodes import SourceNode
 from tidemark.spark.columns.expressions import ROW_STATUS, SPLIT, TIME
 from tidemark.spark.columns.row_counts import MALFORMED, PASSING, RowCounter, RowCounts
@@ -48,6 +50,85 @@ def test_files_are_read_by_their_names_whatever_characters_these_have(lab: Lab) 
     expected = [(name, number, f"2019-01-01 0{number % 2}:00") for number, name in enumerate(NAMES)]
     assert ran.of("rows", "name", "t", "hour") == sorted(expected, key=str)
     assert [epoch.rows_in for epoch in ran.epochs] == [3, 3]
+
+
+FORMATS: tuple[Literal["parquet", "json"], ...] = ("parquet", "json")
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("most", [10, 1])
+def test_files_beside_folders_that_name_values_are_read(lab: Lab, kind: Literal["parquet", "json"], most: int) -> None:
+    """Spark leaves out files of the one or the other kind of folder, without a word."""
+    folders = ("", "day=2024-01-01", "day=__HIVE_DEFAULT_PARTITION__", "")
+    for number, folder in enumerate(folders):
+        path = lab.folder / "landing" / folder / f"{number}.{kind}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        rows = pa.table({"n": [number, number], "t": pa.array([number, None], pa.int64())})
+        if kind == "parquet":
+            pq.write_table(rows, path)
+        else:
+            path.write_text(f'{{"n": {number}, "t": {number}}}\n{{"n":  {number}}}\n', encoding="utf-8")
+    spec = tm.files(str(lab.folder / "landing"), format=kind, schema="day DATE, n BIGINT, t BIGINT", max_files_per_epoch=most)
+    source = tm.source("landing", spec, watermarks=BY_T, malformed_to=BAD)
+    counts = source.key_by("day").window(tm.tumbling("1 second")).aggregate(n=tm.count()).uid("counts")
+    ran = lab.run({"rows": source, "counts": counts, "bad": source.side_output(BAD)})
+    days = (None, date(2024, 1, 1), None, None)
+    assert ran.of("rows", "n", "day", "t") == sorted(((n, day, n) for n, day in enumerate(days)), key=str)
+    assert ran.of("counts", "day", "n") == [(None, 3), (date(2024, 1, 1), 1)]
+    if kind == "json":
+        assert ran.of("bad", "raw") == [f'{{"n":  {number}}}' for number in range(4)]
+
+
+def test_folders_name_no_columns_but_those_of_the_schema(lab: Lab) -> None:
+    """Of others Spark guesses the types from the values of an epoch: the next one would not fit the output's table."""
+    for number, folder in enumerate(("batch=1", "batch=late")):
+        path = lab.folder / "landing" / folder / f"{number}.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(f'{{"n": {number}, "t": {number}}}\n{{"n":  {number}}}\n', encoding="utf-8")
+        os.utime(path, (1_600_000_000 + number,) * 2)
+    spec = tm.files(str(lab.folder / "landing"), format="json", schema="n INT, t BIGINT", max_files_per_epoch=1)
+    source = tm.source("landing", spec, watermarks=BY_T, malformed_to=BAD)
+    table = str(lab.folder / "rows")
+    outputs = {"rows": tm.delta(source, table), "bad": tm.memory(source.side_output(BAD), "bad")}
+    ran = lab.run_job(tm.Job("job", outputs=outputs, store=str(lab.folder / "store")), {"bad": "bad"})
+    assert DeltaTable(table).to_pyarrow_table().sort_by("n").to_pylist() == [{"n": 0, "t": 0}, {"n": 1, "t": 1}]
+    assert ran.of("bad", "raw") == ['{"n":  0}', '{"n":  1}']
+
+
+@pytest.mark.parametrize(
+    ("others", "fix"),
+    [
+        ("done", r"The folders are .*/done.*"),
+        ("hour=7", r"The folders are .*/hour=7.*"),
+        ("day=soon", "declare the column as STRING"),
+    ],
+)
+def test_folders_that_spark_refuses_are_named_with_what_mends_them(lab: Lab, others: str, fix: str) -> None:
+    for folder in ("day=2024-01-01", others):
+        path = lab.folder / "landing" / folder / "a.json"
+        path.parent.mkdir(parents=True)
+        path.write_text('{"t": 1}', encoding="utf-8")
+    spec = tm.files(str(lab.folder / "landing"), format="json", schema="t BIGINT, day DATE")
+    with pytest.raises(SourceError, match=f"'landing' cannot be opened.*Fix: .*{fix}"):
+        lab.run({"rows": tm.source("landing", spec, watermarks=BY_T)})
+
+
+def test_a_file_that_cannot_be_read_is_named_with_its_source_and_the_cause(lab: Lab) -> None:
+    ways = {"other type": ("cannot be read with the schema", "coerce_timestamps='us'"), "no file": ("is not a Parquet file", "restore")}
+    for job, (what, fix) in ways.items():
+        path = lab.folder / job / "a.parquet"
+        path.parent.mkdir()
+        if job == "no file":
+            path.write_bytes(b"PAR1 and no more")
+        else:
+            pq.write_table(pa.table({"t": pa.array([1], pa.timestamp("ns", "UTC"))}), path)
+        of_files = tm.source("landing", tm.files(str(path.parent), format="parquet", schema="t TIMESTAMP"), watermarks=BY_T)
+        others = elements([("a", 1)], schema="k STRING, t BIGINT")
+        with pytest.raises(SourceError) as raised:
+            lab.run({"rows": of_files, "others": others}, job=job.replace(" ", "-"))
+        assert raised.value.uid == "landing"
+        assert what in str(raised.value)
+        assert fix in str(raised.value)
 
 
 def test_a_time_that_is_text_is_malformed_where_it_is_no_time(lab: Lab) -> None:

@@ -205,6 +205,31 @@ def test_a_log_without_changes_of_the_tables(server: Server, schema: str, tmp_pa
     assert confirmed == (lsn_text(position.lsn),)
 
 
+def test_changes_of_other_tables_do_not_wait(server: Server, schema: str, tmp_path: Path) -> None:
+    """A server always writes to its log, also where nothing happens."""
+    make_orders(server, schema, rows=3)
+    server.query(f"CREATE TABLE {schema}.others (id int)")
+    source = Source(tmp_path, source_node(schema, ORDERS))
+    source.run()
+    server.query(f"INSERT INTO {schema}.others SELECT generate_series(1, 100)")
+    source.run()
+    assert outstanding(source) == 0
+    server.query(f"UPDATE {schema}.orders SET total = 1")
+    assert source.planner is not None
+    source.planner.look()
+    assert outstanding(source) > 0
+    source.run()
+    assert outstanding(source) == 0
+
+
+def outstanding(source: Source) -> int:
+    """Return the backlog in bytes that a source reports."""
+    assert source.planner is not None
+    metrics = source.planner.metrics()["metrics"]
+    assert isinstance(metrics, dict)
+    return int(metrics["numBytesOutstanding"])
+
+
 def test_a_table_that_is_added_later(server: Server, schema: str, tmp_path: Path) -> None:
     make_orders(server, schema, rows=10)
     server.query(f"CREATE TABLE {schema}.later (id int PRIMARY KEY, v text)")

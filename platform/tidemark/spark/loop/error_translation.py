@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from urllib.parse import unquote
 
 from pyspark.errors import AnalysisException, PySparkException, PythonException
 
 from tidemark.errors import CorruptStoreError, EngineError, SourceError, TidemarkError, UserCodeError
 from tidemark.graph.model.nodes import Node, SourceNode
+from tidemark.graph.model.source_specs import DeltaTableSpec, FilesSpec
 from tidemark.graph.operators.keys import NO_MAP_KEYS
+from tidemark.locations import absolute_path
 from tidemark.spark.columns.engine_causes import engine_cause, root_cause, whole_text
 from tidemark.spark.columns.error_text import first_line, message_text
 from tidemark.spark.columns.origins import AS_CHANGELOG, USER_RAISED, Origin, origin_of_expression, origin_of_function
@@ -42,6 +45,11 @@ _DATA_CONDITIONS = (
     "REMAINDER_BY_ZERO",
 )
 _FILE_CONDITIONS = ("FAILED_READ_FILE", "CANNOT_READ_FILE", "PATH_NOT_FOUND")
+_OTHER_TYPE = "DATA_TYPE_MISMATCH"
+_TYPE_FIX = (
+    "give the column in schema= the type that it has in the files (INT64 is BIGINT, BINARY is STRING), and cast it in a later step. Times "
+    "in nanoseconds, as pandas writes them, are INT64, too, and have no type in Spark: write microseconds (coerce_timestamps='us')"
+)
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]*)[A-Z0-9_.]*\]")
 
 _RAISED = re.compile(r"[A-Za-z_][\w.]*: .+")
@@ -76,7 +84,9 @@ def translate(error: BaseException, *, job: str, epoch: int | None, state: str, 
 
 
 def _origin(error: BaseException, kind: type[TidemarkError], nodes: Sequence[Node]) -> Origin:
-    """Return the operator and line that an error of the user's code comes from; empty for other errors."""
+    """Return the operator and line that an error of the user's code comes from, or the source of a file; empty for other errors."""
+    if kind is SourceError:
+        return _source_of_file(first_line(error), nodes)
     if kind is not UserCodeError:
         return Origin()
     if isinstance(error, PythonException):
@@ -86,6 +96,20 @@ def _origin(error: BaseException, kind: type[TidemarkError], nodes: Sequence[Nod
             return Origin("", own["uid"], own["place"] or next(declared, None))
         return origin_of_function(str(error), nodes)
     return origin_of_expression(_located_text(error), nodes)
+
+
+def _source_of_file(text: str, nodes: Sequence[Node]) -> Origin:
+    """Return the source in whose folder the file lies that an error names, if it is one source."""
+    sources = [node for node in nodes if isinstance(node, SourceNode) and isinstance(node.spec, FilesSpec | DeltaTableSpec)]
+    found = [source for source in sources if f"{_folder_of(source)}/" in unquote(text)]
+    return Origin("", found[0].name, found[0].place) if len(found) == 1 else Origin()
+
+
+def _folder_of(source: SourceNode) -> str:
+    """Return a source's folder without the scheme, which Spark may write in another way; of a pattern what is in front of it."""
+    path = str(getattr(source.spec, "path", ""))
+    folder = path.partition("://")[2] or absolute_path(path.removeprefix("file:"))
+    return re.split(r"/[^/]*[*?\[\]{}]", folder)[0].rstrip("/")
 
 
 def _located_text(error: BaseException) -> str:
@@ -113,16 +137,23 @@ def _explained(error: BaseException, state: str) -> tuple[type[TidemarkError], s
         if condition.startswith("ARITHMETIC_OVERFLOW"):
             fix += "; sums beyond a BIGINT are tm.sum('CAST(amount AS DECIMAL(38))')"
         return UserCodeError, f"an expression failed on the data: {text}", fix
-    if condition.startswith(_FILE_CONDITIONS) and state in text:
+    if condition.startswith(_FILE_CONDITIONS):
+        return _explained_file(error, text, state)
+    return _explained_engine(error, text)
+
+
+def _explained_file(error: BaseException, text: str, state: str) -> tuple[type[TidemarkError], str, str]:
+    """Return the same for a file that cannot be read: of the job's state, or of a source."""
+    if state in text:
         fix = (
             "restore the file from a backup of the job store, or give the job another name and its outputs other paths, "
             "which reads all input again"
         )
         return CorruptStoreError, f"a file of the job's state is missing or damaged: {text}", fix
-    if condition.startswith(_FILE_CONDITIONS):
-        fix = "restore the file or remove it from the source's folder; the epoch is read again"
-        return SourceError, f"a file cannot be read: {text}", fix
-    return _explained_engine(error, text)
+    if _OTHER_TYPE in text:
+        return SourceError, f"a file cannot be read with the schema: {text}", _TYPE_FIX
+    fix = "restore the file or remove it from the source's folder; the epoch is read again"
+    return SourceError, f"a file cannot be read: {text}{_behind(error, text)}", fix
 
 
 def _explained_raised(text: str) -> tuple[type[TidemarkError], str, str]:
@@ -149,13 +180,17 @@ def _explained_engine(error: BaseException, text: str) -> tuple[type[TidemarkErr
     cause = engine_cause(whole)
     if cause is not None:
         return EngineError, f"the epoch failed: {cause.what}: {text}", f"{cause.fix}; nothing was committed, so then start the job again"
-    root = root_cause(whole)
-    behind = f" ({root})" if root and root not in text else ""
     return (
         EngineError,
-        f"the epoch failed: {type(error).__name__}: {text}{behind}",
+        f"the epoch failed: {type(error).__name__}: {text}{_behind(error, text)}",
         "see the cause below; nothing was committed, so the job can be started again",
     )
+
+
+def _behind(error: BaseException, text: str) -> str:
+    """Return the cause of an error in brackets, where its text does not have it."""
+    root = root_cause(whole_text(error))
+    return f" ({root})" if root and root not in text else ""
 
 
 def _condition(error: BaseException, text: str) -> str:

@@ -36,14 +36,14 @@ class PlannedRun(JobRun):
 
     def _drain(self, at: int) -> None:
         self._planner.fix_end()
-        self._planner.look()
+        self._planner.look(at)
         while self._planner.has_unread and not self.should_end():
             self.driver.run_planned(self._planner, polled_at=at)
 
     def _run_continuously(self, interval: float) -> None:
         while not self.should_end():
             begun, at = SYSTEM_CLOCK.monotonic(), self.driver.now()
-            if self._planner.look():
+            if self._planner.look(at):
                 if self.intake is not None and self.intake.has_new_bounds:
                     self.gauge.intake = self.intake.apply()
                 self.driver.run_planned(self._planner, polled_at=at)
@@ -72,7 +72,7 @@ class PlannedRun(JobRun):
             at = self.driver.now()
             if deadline is not None and deadline <= at and not self.should_end():
                 # What has come waits for the next epoch, whose time is after the deadline.
-                waiting = self._planner.look()
+                waiting = self._planner.look(at)
                 if not waiting:
                     self._note_nothing(at)
             self._count_if_due()

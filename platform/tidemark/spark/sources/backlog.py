@@ -12,6 +12,7 @@ from typing import Final
 from tidemark.graph.job.local_folders import local_folder
 from tidemark.graph.model.nodes import SourceNode
 from tidemark.graph.model.source_specs import FilesSpec
+from tidemark.spark.sources.folder_columns import reads_all_folders
 from tidemark.state.status.driver_load import Backlog
 
 MAX_ENTRIES: Final = 20_000
@@ -107,7 +108,7 @@ def count_unread_files(source: str, spec: FilesSpec, read: FilesRead) -> Backlog
     if folder is None:
         return None
     try:
-        there = {Path(entry.path): entry for entry in _entries(folder)}
+        there = {Path(entry.path): entry for entry in _entries(folder, all_folders=reads_all_folders(spec))}
         if len(there) > MAX_ENTRIES:
             return None
         sizes = [entry.stat().st_size for entry in read.unread(source, there)]
@@ -122,21 +123,27 @@ def _local_folder(spec: FilesSpec) -> str | None:
     return None if _LEFT_OUT & {*map(str.lower, spec.options)} else local_folder(spec.path)
 
 
-def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
-    """Yield the files that Spark sees in a folder, up to one more than the limit."""
-    seen, folders = 0, [folder]
+def _entries(folder: str, *, all_folders: bool) -> Iterator[os.DirEntry[str]]:
+    """Yield the files that Spark sees in a folder, up to one more than the limit; those of folders that name no value it passes over."""
+    seen, folders = 0, [(folder, all_folders)]
     while folders:
-        with os.scandir(folders.pop()) as entries:
+        path, is_read_whole = folders.pop()
+        with os.scandir(path) as entries:
             for entry in entries:
-                if entry.name.startswith((".", "_")) or entry.name.endswith("._COPYING_"):
+                if _is_hidden(entry.name):
                     continue
                 if entry.is_dir():
-                    folders.append(entry.path)
+                    if is_read_whole or "=" in entry.name:
+                        folders.append((entry.path, True))
                     continue
                 yield entry
                 seen += 1
                 if seen > MAX_ENTRIES:
                     return
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")
 
 
 def _path_of(address: str) -> Path:

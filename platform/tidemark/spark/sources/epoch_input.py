@@ -36,7 +36,8 @@ class EpochInput:
     ``batch`` is false for an epoch without input. ``sizes`` are the bytes of a source's files together, where a listing has them. Of other
     sources that are read without a query, ``reads`` return the rows, and ``rows`` are their numbers, where these are known;
     ``caught_up`` says of some of them whether nothing is left to read. ``topics`` are the ids of Kafka's topics, by source, where they were
-    asked for. A source whose topic was made again, and is read from its beginning, has that as its position ``before``.
+    asked for. A source whose topic was made again, and is read from its beginning, has that as its position ``before``. ``listed_at`` are
+    the processing times at which folders were listed: a listing may be read by several epochs.
     """
 
     offsets: str = ""
@@ -50,6 +51,7 @@ class EpochInput:
     rows: Mapping[str, int] = field(default_factory=dict)
     caught_up: Mapping[str, bool] = field(default_factory=dict)
     topics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    listed_at: Mapping[str, int] = field(default_factory=dict)
 
     def has_new_data(self, source: str) -> bool:
         """Whether a source may have rows in this epoch."""
@@ -107,7 +109,8 @@ class EpochInput:
         if isinstance(spec, ElementsSpec):
             return elements_end(len(spec.batches), log_offset(self.now.get(source.name)) + 1)
         if source.name in self.caught_up:
-            return SourceEnd(caught_up=self.caught_up[source.name], polled_at=self.polled_at, holds_watermark=holds)
+            polled_at = self.listed_at.get(source.name, self.polled_at)
+            return SourceEnd(caught_up=self.caught_up[source.name], polled_at=polled_at, holds_watermark=holds)
         end = SourceEnd()
         # Only idleness and adaptive intake need it.
         if anyway or source.watermarks.idle_after_ms is not None:

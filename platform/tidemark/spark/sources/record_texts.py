@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -11,12 +9,11 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from tidemark.graph.model.nodes import PATTERN_CHARACTERS, SourceNode
+from tidemark.graph.model.nodes import SourceNode
 from tidemark.graph.model.source_specs import FilesSpec
-from tidemark.locations import absolute_path
 from tidemark.spark.columns.expressions import CORRUPT, RAW, quoted
 from tidemark.spark.columns.schemas import ddl_of, struct_of
-from tidemark.spark.env.file_systems import readable
+from tidemark.spark.sources.folder_columns import ROOT, depth_of, folder_columns
 from tidemark.spark.sources.sources import escaped
 
 if TYPE_CHECKING:
@@ -25,9 +22,6 @@ if TYPE_CHECKING:
 _UTF_8: Final = ("", "utf-8", "utf8")
 _PATH: Final = "__tm_path"
 _READ: Final = "__tm_read"
-_ROOT: Final = "^(?:[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?)?"
-"""The beginning of a path: nothing, or scheme and bucket."""
-
 _PADDING: Final = tuple(f"__tm_padding_{number}" for number in range(40))
 """Columns that no record has: Spark returns the texts of CSV records with an unexpected number of fields, so with these, of all records."""
 
@@ -52,8 +46,7 @@ class RecordTexts:
     def columns(self, spec: FilesSpec) -> tuple[T.StructType, list[T.StructField]]:
         """Return the columns of a record, and the partition columns that come from folder names."""
         schema = struct_of(spec.schema)
-        depth = _depth(spec)
-        below = {part.partition("=")[0] for path in self.paths for part in _parts(path)[depth:-1] if "=" in part} if depth else set()
+        below = {name for path in self.paths for name in folder_columns(spec, path)}
         folders = [field for field in schema if field.name in below]
         return T.StructType([field for field in schema if field not in folders]), folders
 
@@ -72,10 +65,11 @@ class RecordTexts:
             return None
         data, folders = self.columns(spec)
         texts = _texts(self.spark, spec, options, self.paths, data)
-        names = [f"{_READ}.{quoted(field.name)}" for field in (*data, T.StructField(CORRUPT, T.StringType()))]
-        return texts.withColumn(_READ, F.expr(parsed_text(spec, RAW, data))).selectExpr(
-            *names, *(_of_folder(field, _depth(spec)) for field in folders), RAW
-        )
+        columns = [
+            _of_folder(field, depth_of(spec)) if field in folders else f"{_READ}.{quoted(field.name)}" for field in struct_of(spec.schema)
+        ]
+        read = texts.withColumn(_READ, F.expr(parsed_text(spec, RAW, data)))
+        return read.selectExpr(*columns, f"{_READ}.{CORRUPT}", RAW)
 
 
 def parsed_text(spec: FilesSpec, text: str, schema: T.StructType) -> str:
@@ -94,8 +88,6 @@ def _texts(spark: SparkSession, spec: FilesSpec, options: Mapping[str, str], pat
         reader = spark.read.format("text")
         if "linesep" in options:
             reader = reader.option("lineSep", options["linesep"])
-        if not any(character in spec.path for character in PATTERN_CHARACTERS):
-            reader = reader.option("basePath", readable(spark, spec.path))
         lines = reader.schema("value STRING").load(files)
         # Blank lines are no records.
         return lines.where(r"value RLIKE '\\S'").select(F.col("value").alias(RAW), F.col("_metadata.file_path").alias(_PATH))
@@ -108,22 +100,10 @@ def _texts(spark: SparkSession, spec: FilesSpec, options: Mapping[str, str], pat
     return records.where(read).select(F.col(CORRUPT).alias(RAW), F.col("_metadata.file_path").alias(_PATH))
 
 
-def _depth(spec: FilesSpec) -> int:
-    """Return the depth of a source's folder; 0 for a pattern, below which Spark infers no partition columns."""
-    if any(character in spec.path for character in PATTERN_CHARACTERS):
-        return 0
-    return len(_parts(absolute_path(spec.path)))
-
-
-def _parts(path: str) -> list[str]:
-    """Return the folders of a path, without its scheme and bucket."""
-    return [part for part in posixpath.normpath(re.sub(_ROOT, "", path)).split("/") if part not in ("", ".")]
-
-
 def _of_folder(field: T.StructField, depth: int) -> str:
     """Return SQL of a partition column, from the names of folders below the source's."""
     name = field.name.replace("'", "\\'")
-    text = f"regexp_extract({_PATH}, '{_ROOT}(?:/[^/]*){{{depth}}}(?:/[^/]*)*?/\\\\Q{name}\\\\E=([^/]*)/', 1)"
+    text = f"regexp_extract({_PATH}, '{ROOT}(?:/[^/]*){{{depth}}}(?:/[^/]*)*?/\\\\Q{name}\\\\E=([^/]*)/', 1)"
     value = f"try_url_decode({text})"
     return f"try_cast(nullif({value}, '__HIVE_DEFAULT_PARTITION__') AS {ddl_of(field.dataType)}) AS {quoted(field.name)}"
 

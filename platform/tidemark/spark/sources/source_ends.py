@@ -27,7 +27,7 @@ def elements_end(epochs: int, taken: int) -> SourceEnd:
 
 
 def files_end(spec: FilesSpec, files: int, size: int | None) -> SourceEnd:
-    """Return how far an epoch read a folder.
+    """Return how far an epoch read a folder, where no listing says it: in a query of Spark's.
 
     Where it took as many files as it may, there may be more. It may also leave a file that is larger than the remaining bytes; so an
     epoch of more than half of them counts as not read to the end. (A file of more than half an epoch's bytes may still wait unseen

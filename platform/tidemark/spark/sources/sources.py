@@ -28,6 +28,7 @@ from tidemark.spark.frame_steps import FrameSteps
 from tidemark.spark.sources.delta_tables.table_rows import table_schema
 from tidemark.spark.sources.elements import store_elements
 from tidemark.spark.sources.epoch_input import EpochInput
+from tidemark.spark.sources.folder_columns import files_by_columns, folder_fix
 from tidemark.spark.sources.intake import BLOCK, PATH, ROW, SourceRows
 from tidemark.spark.sources.intake_limits import DEFAULT_BYTES_PER_EPOCH, KAFKA
 from tidemark.spark.sources.kafka.decoding import decoded
@@ -36,7 +37,7 @@ from tidemark.spark.sources.kafka.remade_topics import require_same_topics, resu
 from tidemark.spark.sources.kafka_errors import connector_missing
 from tidemark.spark.sources.postgres_changes.captured_files import captured_schema
 from tidemark.spark.sources.source_ends import moved_splits
-from tidemark.state.encoding.redaction import without_secrets
+from tidemark.state.encoding.redaction import redacted, without_secrets
 from tidemark.state.log.offset_log import log_offset, positions
 from tidemark.state.store.store import JobStore
 
@@ -92,9 +93,10 @@ def _opening(node: SourceNode) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
+        known = connector_missing(node.spec, str(error)) or folder_fix(redacted(str(error)))
         raise SourceError(
-            f"source {node.name!r} cannot be opened: {first_line(error)}",
-            fix=connector_missing(node.spec, str(error)) or "check the path, the format's name and its options",
+            f"source {node.name!r} cannot be opened: {first_line(error).removesuffix(':')}",
+            fix=known or "check the path, the format's name and its options",
             uid=node.name,
             place=node.place,
         ) from without_secrets(error)
@@ -162,18 +164,28 @@ def read_files_of_epoch(spark: SparkSession, node: SourceNode, paths: Sequence[s
         return FrameSteps(read_parquet(spark, paths, schema, {}) if _is_plain(spec, paths) else spark.read.schema(schema).parquet(*paths))
     if not isinstance(spec, FilesSpec):
         raise TypeError(type(spec).__name__)
+    parts = [_read_together(spark, spec, part, ordered=ordered) for part in files_by_columns(spec, paths)]
+    return parts[0] if len(parts) == 1 else FrameSteps(reduce(DataFrame.union, (part.frame() for part in parts)))
+
+
+def _read_together(spark: SparkSession, spec: FilesSpec, paths: Sequence[str], *, ordered: bool) -> FrameSteps:
+    """Return the rows of files whose folders name the same columns."""
     schema, options = _columns_and_options(spec)
+    names = schema.names
     if spec.format in _KNOWN and not spec.options and _is_plain(spec, paths):
-        frame, names = _KNOWN[spec.format](spark, paths, schema, options), schema.names
+        frame = _KNOWN[spec.format](spark, paths, schema, options)
     else:
         reader = spark.read
         if not any(character in spec.path for character in PATTERN_CHARACTERS):
             reader = reader.option("basePath", readable(spark, spec.path))
         frame = reader.format(spec.format).schema(schema).options(**options).load([escaped(path) for path in paths])
-        names = frame.columns
     rows = FrameSteps(frame)
+    # Spark adds columns that folders name and the schema does not, with types that it guesses of their values.
+    declared = [*map(quoted, names)] if any("=" in path for path in paths) else ["*"]
+    if ordered or declared != ["*"]:
+        rows = rows.select(*declared, *(_FILE_POSITION if ordered else ()))
     if ordered:
-        rows, names = rows.select("*", *_FILE_POSITION), [*names, PATH, BLOCK]
+        names = [*names, PATH, BLOCK]
     if spec.format not in MARKS_CORRUPT:
         return rows
     # All columns have to be read to find corrupt records: of fewer columns Spark considers fewer records corrupt.
@@ -244,7 +256,8 @@ def _rows_of_files(spark: SparkSession, source: SourceNode, taken: EpochInput, *
         return (rows.in_one_task() if few else rows).frame()
 
     few_of_files = _few_of_files(source.spec)
-    if few_of_files is None:
+    by_one_scan = not isinstance(source.spec, FilesSpec) or len(files_by_columns(source.spec, paths)) == 1
+    if few_of_files is None or not by_one_scan:
         return SourceRows(read, may_have_split=False)
     files = tuple(paths)
     return SourceRows(read, files if few else (), may_have_split=False, few_of_files=few_of_files, scanned=files, small=small)

@@ -93,6 +93,7 @@ class EpochPlanner:
     ) -> None:
         read, topics = (positions(head.offsets), head.topics) if head is not None else ({}, {})
         self._planners: dict[str, SourcePlanner] = {}
+        self._looked_at: dict[str, int] = {}
         try:
             for source in sources:
                 spec, position = source.spec, read.get(source.name)
@@ -117,9 +118,11 @@ class EpochPlanner:
         """Whether the last look at any source found input that is not read yet."""
         return any(planner.has_unread for planner in self._planners.values())
 
-    def look(self) -> bool:
-        """Look for new input in the sources of which none is known to be unread; returns whether there is any."""
-        for planner in self._planners.values():
+    def look(self, at: int) -> bool:
+        """Look for new input in the sources of which none is known to be unread, at a processing time; returns whether there is any."""
+        for name, planner in self._planners.items():
+            if not planner.has_unread:
+                self._looked_at[name] = at
             planner.look()
         return self.has_unread
 
@@ -153,6 +156,7 @@ class EpochPlanner:
             rows={name: each.rows for name, each in taken.items() if each.rows is not None},
             caught_up={name: each.caught_up for name, each in taken.items() if each.caught_up is not None},
             topics={name: each.topics for name, each in taken.items() if each.topics},
+            listed_at={name: self._looked_at[name] for name, each in taken.items() if each.files and name in self._looked_at},
         )
 
     def committed(self, offsets: str) -> None:

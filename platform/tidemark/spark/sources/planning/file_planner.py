@@ -83,7 +83,9 @@ class FilePlanner:
         self._read.update(file.address for file in files)
         number = log_offset(before) + 1
         self._checkpoint.log_files(self._name, number, [self._line(number, file) for file in files])
-        return Taken({"logOffset": number}, [file.address for file in files], sum(file.bytes for file in files))
+        caught_up = None if self._is_elements else not self._unread
+        addresses, size = [file.address for file in files], sum(file.bytes for file in files)
+        return Taken({"logOffset": number}, addresses, size, caught_up=caught_up)
 
     def committed(self, position: object) -> None:
         """Do nothing."""

@@ -215,8 +215,9 @@ class PostgresPlanner:
             self.look()
 
     def metrics(self) -> Mapping[str, object]:
-        """Return the rows of the last epoch, and how many bytes of the server's log are behind it."""
-        return {"numInputRows": self._rows, "metrics": {"numBytesOutstanding": str(max(self._flushed - self._position.lsn, 0))}}
+        """Return the rows of the last epoch, and how many bytes of the server's log are behind it that may have changes of the tables."""
+        read = self._position.lsn if self._is_due(self._next) else max(self._position.lsn, self._covered)
+        return {"numInputRows": self._rows, "metrics": {"numBytesOutstanding": str(max(self._flushed - read, 0))}}
 
     def close(self) -> None:
         """Close the connection."""
