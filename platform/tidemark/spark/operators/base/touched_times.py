@@ -25,7 +25,16 @@ def touched_metric(condition: str, time: str, name: str) -> str:
         time: SQL of their times.
         name: of the aggregate.
     """
-    return started_metric(condition, f"{time} - pmod({time}, {_MINUTE}L)", name)
+    return started_metric(condition, _minute_of(time), name)
+
+
+def touched_metric_of_times(times: str, name: str) -> str:
+    """Return the same aggregate of rows that each have the times of several elements; ``times`` is SQL of an array."""
+    return f"collect_union(array_distinct(transform({times}, time -> {_minute_of('time')}))) AS {name}"
+
+
+def _minute_of(time: str) -> str:
+    return f"{time} - pmod({time}, {_MINUTE}L)"
 
 
 def started_metric(condition: str, start: str, name: str) -> str:
