@@ -18,7 +18,7 @@ from tidemark.graph.operators.state_names import key_column
 from tidemark.semantics.watermarks.shortfalls import least_kept
 from tidemark.spark.columns.expressions import POSITION, START, TIME, column, quoted, visible_of
 from tidemark.spark.operators.base.late_metrics import shortfall_metrics_of_times
-from tidemark.spark.operators.base.touched_times import CORRECTED, LATE_TIMES, touched_metric_of_times
+from tidemark.spark.operators.base.touched_times import corrected_metric_of_times, late_metric_of_times
 from tidemark.spark.prepared.runtime_literals import runtime_literals
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class DeduplicateFrames:
         lateness = self._node.allowed_lateness_ms
         least, past = runtime_literals(least_kept(watermark, lateness), watermark, varying=_SIZE)
         behind = f"filter(transform({_KEPT}, i -> {_ELEMENTS}[i].t), time -> time <= {past})"
-        touched = [touched_metric_of_times(_LATE, LATE_TIMES), *([touched_metric_of_times(behind, CORRECTED)] if lateness else [])]
+        touched = [late_metric_of_times(_LATE, least), *([corrected_metric_of_times(behind)] if lateness else [])]
         return classified.withColumn(_SIZE, F.expr(f"CAST(size({_LATE}) AS BIGINT)")).observe(
             observation,
             F.expr(f"coalesce(sum(size({_ELEMENTS})), 0) AS judged"),
