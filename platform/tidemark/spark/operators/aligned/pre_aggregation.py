@@ -22,6 +22,7 @@ from tidemark.spark.operators.base.late_metrics import (
     SHORTFALL,
     most_late,
     observed_shortfalls,
+    observed_starts,
     observed_windows,
     shortfall_metrics,
     shortfall_sql,
@@ -29,7 +30,7 @@ from tidemark.spark.operators.base.late_metrics import (
 )
 from tidemark.spark.operators.base.partials import Partials
 from tidemark.spark.operators.base.tables import MAIN, StateTables
-from tidemark.spark.operators.base.touched_times import LATE_TIMES, late_metric, listed_starts
+from tidemark.spark.operators.base.touched_times import late_metric, listed_starts
 from tidemark.spark.operators.base.windows import ElementCounts, WindowEpoch, WindowRuntime
 from tidemark.spark.prepared.runtime_literals import runtime_literals
 from tidemark.state.gc.compaction import CompactionPlan, plan_compaction
@@ -199,7 +200,7 @@ class AlignedRuntime(WindowRuntime):
     def counted(self, found: Mapping[str, Any], watermark: int) -> ElementCounts:
         """Return the counts of a pass that was written, by what it observed; ``watermark`` is W(n-1)."""
         # Those of long ago may be the begin of a day, which no window has.
-        windows = [(start, self.last_window_of(start)) for start in found[LATE_TIMES] or ()]
+        windows = [(start, self.last_window_of(start)) for start in observed_starts(found)]
         late = found["late"] or 0
         of_windows = [(rows, self.last_window_of(start), end) for rows, start, end in observed_windows(found)]
         return ElementCounts(

@@ -16,7 +16,7 @@ CORRECTED: Final = "corrected"
 _MINUTE: Final = 60_000
 _STEPS_MS: Final = (_MINUTE, 15 * _MINUTE, 60 * _MINUTE)
 _DAY: Final = 24 * _STEPS_MS[-1]
-_FAR: Final = 10_000
+_FAR: Final = 50_000
 """Of times that are so many steps behind, or more, the next greater step is listed, so that a driver never gets many more of them."""
 
 _INPUT_ENDED: Final = 2**60

@@ -8,6 +8,7 @@ from tidemark.semantics.windows.windows import WindowAssigner
 from tidemark.spark.operators.base.late_metrics import (
     most_late,
     observed_shortfalls,
+    observed_starts,
     observed_windows,
     shortfall_metrics,
     shortfall_sql,
@@ -55,7 +56,7 @@ def element_counts(output: TaskOutput, *, watermark: int, allowed_lateness_ms: i
     """Return the counts of elements; ``watermark`` is W(n-1)."""
     accepted, late, found = output.count("accepted"), output.count("late"), output.found
     shortfalls = observed_shortfalls(found, late, watermark=watermark, allowed_lateness_ms=allowed_lateness_ms)
-    return ElementCounts(accepted, late, accepted, 0, _starts(found[LATE_TIMES]), shortfalls, most_late(observed_windows(found)))
+    return ElementCounts(accepted, late, accepted, 0, _starts(observed_starts(found)), shortfalls, most_late(observed_windows(found)))
 
 
 def panes_of(output: TaskOutput, *, merging: bool) -> Panes:
