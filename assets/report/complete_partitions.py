@@ -17,7 +17,7 @@ import dagster as dg
 
 from tidemark.assets.streams.job_streams import StreamData, late_operators_of, result_window
 from tidemark.assets.values.instants import newest_event_of_all
-from tidemark.graph import Node, SourceNode, StatefulNode, WindowJoinNode, WindowNode, walk, watermark_delays
+from tidemark.graph import Node, SourceNode, StatefulNode, WindowJoinNode, WindowNode, watermark_delays
 from tidemark.semantics import (
     MAX_WATERMARK,
     MIN_WATERMARK,
@@ -271,12 +271,28 @@ def _is_idle(source: SourceProgress) -> bool:
 
 
 def _windows(stream: StreamData) -> tuple[WindowNode | WindowJoinNode, ...]:
-    """Return the operators with windows upstream of an output."""
-    nodes = walk((stream.output.node,)) if stream.output is not None else ()
+    """Return the operators with windows upstream of an output whose rows still have their times."""
+    nodes = _of_same_times(stream.output.node) if stream.output is not None else ()
     return tuple(node for node in nodes if isinstance(node, WindowNode | WindowJoinNode))
 
 
 def _operators(stream: StreamData, epoch: EpochProgress) -> list[OperatorProgress]:
-    """Return an epoch's progress of the operators upstream of an output to which rows can be late."""
-    judges = late_operators_of(stream.output.node) if stream.output is not None else ()
+    """Return an epoch's progress of the operators upstream of an output to which rows can be late, and whose times its rows still have."""
+    if stream.output is None:
+        return []
+    timed = set(map(id, _of_same_times(stream.output.node)))
+    judges = [judge for judge in late_operators_of(stream.output.node) if id(judge) in timed]
     return [epoch.operators[judge.uid] for judge in judges if judge.uid is not None and judge.uid in epoch.operators]
+
+
+def _of_same_times(node: Node) -> list[Node]:
+    """Return a node and those upstream of it, but none behind windows of processing time, whose results have times of their own."""
+    found, seen, open_ends = [], {id(node)}, [node]
+    while open_ends:
+        each = open_ends.pop()
+        found.append(each)
+        inputs = () if isinstance(each, StatefulNode) and each.time_domain == "processing" else each.inputs
+        new = [child for child in inputs if id(child) not in seen]
+        seen |= set(map(id, new))
+        open_ends += new
+    return found

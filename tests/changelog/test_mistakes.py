@@ -128,6 +128,51 @@ def test_a_text_that_names_a_day_may_be_a_text() -> None:
     assert found.uid("n").node.uid == "n"
 
 
+TEXTS = [
+    "CAST('now' AS STRING)",
+    "upper(string('today'))",
+    "CASE WHEN zone = 'a' THEN 'today' ELSE 'tomorrow' END",
+    "concat('to', 'day')",
+    "try_to_date(CASE WHEN zone = 'a' THEN 'today' ELSE zone END)",
+    "year(at) = 2026 AND zone = 'now'",
+    "date('todayish')",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_text_that_spark_makes_no_time_of_is_kept(text: str) -> None:
+    assert changes().with_columns(found=text).aggregate_all(n=tm.count()).uid("n").node.uid == "n"
+
+
+TIMES = {
+    "year('today')": "today",
+    "hour('now')": "now",
+    "date_part('year', 'today')": "today",
+    "last_day('tomorrow')": "tomorrow",
+    "date_add('today', 1)": "today",
+    "datediff('today', date(at))": "today",
+    "date(concat('to', 'day'))": "today",
+    "CAST('n' || 'o' || 'w' AS TIMESTAMP)": "now",
+    "to_date(('today'))": "today",
+    "date(CASE WHEN true THEN 'today' END)": "today",
+    "to_date(coalesce(NULL, 'today'))": "today",
+    "date(trim(' today '))": " today ",
+    "date('Today UTC')": "Today UTC",
+    "CASE WHEN zone = 'a' THEN at ELSE 'now' END": "now",
+    "if(zone = 'a', 'now', at)": "now",
+    "at < concat('no', 'w')": "now",
+    "at BETWEEN 'yesterday' AND at": "yesterday",
+    "greatest(at, 'now')": "now",
+    "date(at) - 'today'": "today",
+}
+
+
+@pytest.mark.parametrize("text", TIMES)
+def test_a_text_that_spark_makes_a_time_of_is_refused(text: str) -> None:
+    with pytest.raises(DefinitionError, match=f"uses {TIMES[text]!r}, and is over a changelog"):
+        changes().with_columns(found=text)
+
+
 DECLARED: dict[str, tuple[Written, type[DefinitionError], str]] = {
     "no key": (lambda: sales().as_changelog([]), DefinitionError, r"as_changelog\(key=...\) is given \[\], not a list"),
     "an unknown key": (lambda: sales().as_changelog(["idd"]), ColumnError, "unknown column 'idd'; did you mean 'id'"),

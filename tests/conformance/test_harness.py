@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -238,6 +238,11 @@ def test_an_element_without_a_time_is_refused_with_what_a_time_is() -> None:
         with pytest.raises(DefinitionError, match="lacks at=, the event time of the element: milliseconds since 1970 UTC") as caught:
             process(*arguments)
         assert "process(row, at=1_000)" in caught.value.fix
+    with pytest.raises(DefinitionError, match=r"\.process\(\.\.\.\) lacks row and at=, the event time of the element"):
+        process()
+    with pytest.raises(DefinitionError, match=r"\.advance_watermark\(\.\.\.\) lacks to") as caught:
+        cast("Any", total_harness()).advance_watermark()
+    assert caught.value.fix == "write .advance_watermark(to)"
 
 
 def test_a_watermark_that_is_not_higher_ends_the_epoch_and_changes_nothing() -> None:

@@ -136,3 +136,25 @@ def test_rows_that_joins_correct_or_reject_touch_their_partitions(tmp_path: Path
         ("2024-03-04-00:00", "late rows"),
         ("2024-03-04-01:00", "corrected"),
     ]
+
+
+def test_event_times_before_a_window_of_processing_time_touch_none_of_its_partitions(tmp_path: Path) -> None:
+    left, right = sources(tmp_path)
+    joined = left.window_join(right, on="k", window=tm.tumbling("1 day"), allowed_lateness="1 day").uid("joined")
+    counted = joined.key_by("k").window(tm.tumbling("1 hour", time="processing")).aggregate(n=tm.count()).uid("counted")
+    base = epoch({"joined": START + 5 * HOUR, "counted": START + 5 * HOUR}, left=START + 5 * HOUR, right=START + 5 * HOUR)
+    operator = replace(base.operators["joined"], late_windows=(START,), refired_windows=(START + HOUR,))
+    found = {}
+    for name, rows in (("joined", joined), ("counted", counted)):
+        stream = output(tmp_path, rows)
+        changes, _ = touched_partitions(
+            stream,
+            HOURS,
+            PartitionMark("l1", 4, through=START + 3 * HOUR),
+            [replace(base, operators={**base.operators, "joined": operator})],
+            find=lambda *_: None,
+            limit=9,
+        )
+        found[name] = settled_before(stream, base), [change.partition for change in changes]
+    # The day in which the join's window is open holds back its own partitions alone.
+    assert found == {"joined": (START, ["2024-03-04-00:00", "2024-03-04-01:00"]), "counted": (START + 5 * HOUR, [])}

@@ -92,3 +92,20 @@ def test_what_follows_may_read_results_until_the_epochs_end(spark: SparkSession,
     assert (numbers(ran.rows["twice"]), numbers(ran.rows["again"])) == ([1, 3, 4, 6], [5])
     assert ran.of("windows", "k", "n") == [("a", 1), ("a", 1), ("b", 1), ("c", 1)]
     assert numbers(ran.rows["late"]) == [6]
+
+
+def test_the_times_of_late_elements_and_of_those_kept_behind_the_watermark_are_reported(spark: SparkSession, tmp_path: Path) -> None:
+    minute = 60_000
+    strategy = tm.bounded_out_of_orderness("0 ms", timestamp="t")
+    third = [row(95 * 60 + 1, "a", 3), row(30 * 60 + 5, "a", 4), row(30 * 60 + 9, "b", 5), row(31 * 60, "c", 6), row(121 * 60, "c", 7)]
+    epochs = [[row(60, "a", 1)], [row(120 * 60, "b", 2)], third, [row(130 * 60, "a", 8), row(0, None, 9), row(121 * 60 - 1, None, 10)]]
+    expected = {
+        "1 hour": [((), ()), ((), ()), ((30 * minute, 31 * minute), (95 * minute,)), ((0,), (120 * minute,))],
+        "0 ms": [((), ()), ((), ()), ((30 * minute, 31 * minute, 95 * minute), ()), ((0, 120 * minute), ())],
+    }
+    for lateness, listed in expected.items():
+        given = elements(*epochs, schema=SCHEMA, watermarks=strategy)
+        once = given.key_by("k").deduplicate(within="10 seconds", allowed_lateness=lateness).uid("once")
+        ran = Lab(spark, tmp_path / lateness.replace(" ", "")).run({"once": once}, end_of_input=False)
+        operators = [epoch.operators["once"] for epoch in ran.epochs]
+        assert [(operator.late_windows, operator.refired_windows) for operator in operators] == listed

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import tidemark as tm
+from tidemark.cli.program.main import main
 from tidemark.errors import DefinitionError
 
 
@@ -67,3 +69,34 @@ def test_folders_that_nobody_else_reads() -> None:
     job("/d/in", "/d/in/out", options={"pathGlobFilter": "*.json"})
     job("s3://lake/in", "s3://lake/inner", "s3://other/in/o", "gs://lake/in/o")
     job("/d/in", "/d/s/out", store="/d/s")
+
+
+def test_a_store_that_is_given_to_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "in").mkdir()
+    declared = job(f"{tmp_path}/in", f"{tmp_path}/out", store=f"{tmp_path}/store")
+    for given, what in (("in/day=1", "is within that of source 'rides'"), ("in", "is that of source 'rides'"), ("out/s", "of output 'o0'")):
+        with pytest.raises(DefinitionError, match=what) as caught:
+            tm.run(declared, store=f"{tmp_path}/{given}")
+        assert "the folder of the store" in caught.value.what
+        assert (caught.value.job, (caught.value.place or "").split(":")[0]) == ("j", __file__)
+    monkeypatch.setenv("TIDEMARK_STORE", f"{tmp_path}/in/day=1")
+    with pytest.raises(DefinitionError, match="is within that of source 'rides'"):
+        tm.run(job(f"{tmp_path}/in", f"{tmp_path}/out"))
+    # Nothing was made in the folders.
+    assert [path.name for path in tmp_path.rglob("*")] == ["in"]
+
+
+def test_a_store_that_is_given_to_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "in").mkdir()
+    code = f"""
+import tidemark as tm
+files = tm.files("{tmp_path}/in", format="json", schema="k STRING, t BIGINT")
+stream = tm.source("rides", files, watermarks=tm.ascending(timestamp="t"))
+job = tm.Job("j", outputs={{"o": tm.delta(stream, "{tmp_path}/out")}})
+"""
+    (tmp_path / "stored_in_source.py").write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    done = CliRunner().invoke(main, ["run", "stored_in_source:job", "--store", f"{tmp_path}/in/day=1"])
+    assert done.exit_code != 0
+    assert f"the folder of the store, {tmp_path}/in/day=1, is within that of source 'rides'" in " ".join(done.stderr.split())
+    assert not list((tmp_path / "in").iterdir())

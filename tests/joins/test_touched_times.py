@@ -5,11 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import pytest
 
 import tidemark as tm
 from tests.engine.lab import Lab, elements
+from tidemark.spark.operators.base.touched_times import LATE_TIMES, late_metric, late_metric_of_times
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -108,3 +110,54 @@ def test_each_epoch_goes_by_its_own_watermark(spark: SparkSession, tmp_path: Pat
     pairs = left.join(right, on="k", within=("-40 minutes", "40 minutes")).uid("join")
     expected = [((), ((minute - 115) * MINUTE,)) for minute in minutes[1:]]
     assert listed(spark, tmp_path / "pairs", pairs)[1:] == expected
+
+
+DAY = 24 * HOUR
+YEAR = 365 * DAY
+
+
+def test_rows_of_all_times_make_a_bounded_set(spark: SparkSession) -> None:
+    """Each of a hundred million rows could have a minute of its own; the driver gets so many times only of those that are near."""
+    rows = spark.range(400_000).selectExpr("id AS n", f"id * {30 * MINUTE}L - {10 * YEAR}L AS t").where(f"t < {13 * YEAR}L")
+    for step, most in ((None, 120_000), (1_000, 120_000)):
+        found = rows.selectExpr(late_metric("true", "t", f"({13 * YEAR}L - t)", step=step)).first()
+        assert found is not None
+        assert len(found[LATE_TIMES]) < most
+
+
+@pytest.mark.parametrize(
+    ("days", "step", "listed"),
+    [
+        (34, None, MINUTE),
+        (35, None, 15 * MINUTE),
+        (521, None, HOUR),
+        (2100, None, DAY),
+        (9000, DAY, 1),
+        (9000, HOUR, DAY),
+        (1, 1_000, MINUTE),
+    ],
+)
+def test_late_times_are_exact_as_far_as_they_may_be_many(spark: SparkSession, days: int, step: int | None, listed: int) -> None:
+    time = 50 * YEAR + 7 * HOUR + 47 * MINUTE + 123
+    least = time + days * DAY
+    rows = spark.range(1).selectExpr(f"{time}L AS t", f"array({time}L, {time}L) AS ts")
+    assert rows.selectExpr(late_metric("t > 0", "t", f"({least}L - t)", step=step)).first() == ([time - time % listed],)
+    assert rows.selectExpr(late_metric("t < 0", "t", f"({least}L - t)", step=step)).first() == ([],)
+    if step is None:
+        assert rows.selectExpr(late_metric_of_times("ts", f"{least}L")).first() == ([time - time % listed],)
+        # After the end of input all is far behind.
+        assert rows.selectExpr(late_metric_of_times("ts", f"{2**61}L")).first() == ([time - time % HOUR],)
+
+
+def test_windows_of_long_ago_are_named_by_about_when_they_begin(spark: SparkSession, tmp_path: Path) -> None:
+    long_ago = -(2 * 365 * 24 * 60) + 47
+    left, right = inputs([*ON, [(at(long_ago), "a", 3), (at(20), "a", 4)]], [*ON, []])
+    joined = left.window_join(right, on="k", window=tm.sliding("10 minutes", "5 minutes")).uid("join")
+    assert listed(spark, tmp_path / "join", joined)[-1] == ((-2 * YEAR, 20 * MINUTE), ())
+    counted = left.key_by("k").window(tm.tumbling("1 minute")).aggregate(n=tm.count()).uid("join")
+    # Few windows are named exactly, whenever they are.
+    assert listed(spark, tmp_path / "window", counted)[-1] == ((long_ago * MINUTE, 20 * MINUTE), ())
+    with mock.patch("tidemark.spark.operators.base.late_metrics.MAX_GROUPS", 1):
+        assert listed(spark, tmp_path / "many", counted)[-1] == ((-2 * YEAR, 20 * MINUTE), ())
+    gaps = left.key_by("k").window(tm.sliding("4 minutes", "10 minutes")).aggregate(n=tm.count()).uid("join")
+    assert listed(spark, tmp_path / "gaps", gaps)[-1] == ((20 * MINUTE,), ())

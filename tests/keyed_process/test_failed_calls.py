@@ -106,6 +106,40 @@ def test_what_a_failed_call_says_can_be_written() -> None:
     assert str(failed["error"]).startswith("ValueError: no \\ud83d (at ")
 
 
+class Edits:
+    """Does what an element says with a map, and fails if it says so; emits the keys of the map, in their order."""
+
+    seen = tm.map_state("STRING", "INT")
+
+    def process(self, element: Row, ctx: tm.ProcessContext) -> Iterator[Row]:
+        del ctx
+        for op in element["ops"]:
+            if op == "!":
+                raise ValueError("refused")
+            if op == "0":
+                self.seen.clear()
+            elif op.isupper():
+                self.seen.remove(op.lower())
+            else:
+                self.seen.put(op, element["t"])
+        yield {"order": "".join(self.seen.keys())}
+
+
+@pytest.mark.parametrize(
+    "refused", ["A", "B", "C", "BA", "Bb", "BbB", "xB", "BxX", "CyAzBcC", "Ax0ab", "ABC", "ABCcba", "B0pqrPb", "BxXaAb", "DdA", "bBxC0aAyY"]
+)
+@pytest.mark.parametrize("before", ["", "A", "xX", "Dd"])
+def test_a_map_keeps_its_order_when_what_a_call_removed_is_undone(before: str, refused: str) -> None:
+    orders = []
+    for tried in ("", refused + "!"):
+        harness = OperatorHarness(KEYED.process(Edits, returns="order STRING", on_error=FAILED).uid("p"))
+        for time, ops in enumerate(("dabcef", before, tried, "Eg")):
+            harness.process({"k": "a", "t": time, "ops": ops or "d"}, at=time)
+        orders.append([row["order"] for row in harness.advance_watermark(10)][-1])
+        assert len(harness.side_output(FAILED)) == bool(tried)
+    assert orders[0] == orders[1]
+
+
 class Both:
     """A function of two inputs."""
 

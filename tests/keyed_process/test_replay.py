@@ -11,7 +11,7 @@ import pytest
 import tidemark as tm
 from tests.seeds import some
 from tidemark.errors import ColumnError, DefinitionError, StateMismatchError
-from tidemark.spark.replay.replayed import ReplayedEpoch
+from tidemark.spark.replay.replayed import ReplayedEpoch, differences
 from tidemark.testing import ManualClock
 
 if TYPE_CHECKING:
@@ -173,6 +173,26 @@ def test_a_changed_function_says_what_it_would_have_kept(spark: SparkSession, st
     )
     (second,) = replayed(spark, job_of(store, Longer), "quiet", "b", 1)
     assert "the event-time timer 'quiet' at 250 (1970-01-01T00:00:00.250Z) is set, and was not" in second.differences
+
+
+@pytest.mark.parametrize(
+    ("kept", "committed", "same"),
+    [
+        (0.0, -0.0, False),
+        (-0.0, -0.0, True),
+        (float("nan"), float("nan"), True),
+        (float("nan"), None, False),
+        ([1.5, 0.0], [1.5, -0.0], False),
+        ({"a": {"x": float("nan")}}, {"a": {"x": float("nan")}}, True),
+        ({"a": {"x": 0.0}}, {"a": {"x": -0.0}}, False),
+        ({0.0: 1}, {-0.0: 1}, False),
+        ({0.0: 1, 1.0: 2}, {1.0: 2, 0.0: 1}, True),
+        (None, 0.0, False),
+    ],
+)
+def test_what_state_tells_apart_is_a_difference(*, kept: object, committed: object, same: bool) -> None:
+    found = tuple(differences({"s": kept}, {"s": committed}, (), ()))
+    assert found == (() if same else (f"the state 's' is {kept!r}, and {committed!r} was committed",))
 
 
 class Broken(Quiet):

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import wraps
 from types import MappingProxyType
-from typing import Final, ParamSpec, TypeVar
+from typing import Final
 
 from tidemark.errors import DefinitionError
 from tidemark.graph.api.streams import Stream
 from tidemark.graph.model.call_site import call_site
 from tidemark.graph.model.nodes import OutputTag, StatefulNode
+from tidemark.graph.model.wrong_calls import checked_methods
 from tidemark.graph.operators.registry import kind_of
 from tidemark.semantics.changelog.row_kinds import NAMES
 from tidemark.semantics.user_rows import copied
@@ -22,9 +22,6 @@ from tidemark.testing.elements import InputColumns
 from tidemark.testing.operators.contract import Arrived, Emitted, Folds, Row
 from tidemark.testing.operators.joins.lookup import PureLookup
 from tidemark.testing.operators.registry import pure_operator
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 _NO_FOLDS: Final[Folds] = MappingProxyType({})
 
@@ -38,22 +35,7 @@ class HarnessSnapshot:
     processing_time: int
 
 
-def _needs_time(method: Callable[P, T]) -> Callable[P, T]:
-    """Return the method that adds an element; called without ``at=`` it says what that is."""
-
-    @wraps(method)
-    def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        if "at" not in kwargs:
-            raise DefinitionError(
-                "process(row) lacks at=, the event time of the element: milliseconds since 1970 UTC, or a datetime with a time zone",
-                fix="write process(row, at=1_000): the harness takes no time from the row, since it evaluates no SQL",
-                place=call_site(),
-            )
-        return method(*args, **kwargs)
-
-    return call
-
-
+@checked_methods()
 class OperatorHarness:
     """Runs the operator of a stream without Spark, one element at a time, with the same results as the engine.
 
@@ -135,7 +117,6 @@ class OperatorHarness:
         """All result rows so far, with their event times."""
         return list(self._emitted)
 
-    @_needs_time
     def process(self, row: Row, *, at: int | datetime, port: str | None = None, operation: str = "insert") -> None:
         """Add an element to the epoch.
 

@@ -20,11 +20,10 @@ from tidemark.durations import to_ms
 from tidemark.errors import DefinitionError
 from tidemark.graph.job.environment import require_environment
 from tidemark.savepoints.model.restore import Restore
-from tidemark.spark.loop.start.before_start import check_before_start
+from tidemark.spark.loop.start.before_start import check_before_start, store_of_run
 from tidemark.state.log.joblog import newest_epoch
 from tidemark.state.log.progress import EpochProgress, MissingEpochs, encode_progress, format_progress
 from tidemark.state.store.layout import LOG
-from tidemark.state.store.root_store import root_store
 from tidemark.state.store.store import JobStore
 
 
@@ -81,7 +80,7 @@ def run(
     restore = _restore(savepoint, restore_of, uids, columns, allow=allow, claim=claim)
     found = load_job(job)
     # A bad store location fails here, before Spark starts.
-    root = root_store(store, found.store)
+    root = store_of_run(found, store)
     _require_not_encoded(root, found.name)
     # These checks need no JVM; the run itself repeats them.
     check_before_start(found, root, restore)

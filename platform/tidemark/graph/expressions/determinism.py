@@ -18,19 +18,45 @@ _CHANGING = frozenset(
         *("current_timestamp", "now", "localtimestamp", "current_date", "curdate", "current_time", "getdate", "sysdate"),
     }
 )
-_TO_TIME = frozenset({"to_date", "try_to_date", "to_timestamp", "try_to_timestamp", "to_timestamp_ntz", "to_timestamp_ltz"})
-_INSTANTS = frozenset({"now", "today", "tomorrow", "yesterday"})
-_NAMED_INSTANT = re.compile(rf"""['"]\s*({"|".join(sorted(_INSTANTS))})\s*['"]""", re.IGNORECASE)
+_OF_TIMES = frozenset(
+    {
+        *("to_date", "try_to_date", "to_timestamp", "try_to_timestamp", "to_timestamp_ntz", "to_timestamp_ltz", "ts_or_ds_to_date"),
+        *(
+            "year",
+            "quarter",
+            "month",
+            "monthname",
+            "week_of_year",
+            "day",
+            "dayname",
+            "weekday",
+            "day_of_month",
+            "day_of_week",
+            "day_of_year",
+        ),
+        *("hour", "minute", "second", "extract", "date_part", "datepart", "date_trunc", "timestamp_trunc", "last_day", "next_day"),
+        *("ts_or_ds_add", "date_add", "date_sub", "dateadd", "add_months", "months_between", "datediff", "date_diff", "time_to_str"),
+        *("timestamp_add", "timestampadd", "timestamp_diff", "timestampdiff", "convert_timezone", "to_utc_timestamp", "from_utc_timestamp"),
+        *("unix_date", "unix_seconds", "unix_millis", "unix_micros"),
+    }
+)
+"""Functions that take a date or a timestamp: Spark converts a text that it is given."""
+
+_INSTANT = "(?:now|today|tomorrow|yesterday)"
+_NAMED = re.compile(rf"\s*{_INSTANT}(?![A-Za-z])\s*\S*\s*", re.IGNORECASE)
+"""A text that Spark converts to the time, or the day, at which a query is planned; a time zone may follow."""
+
+_QUOTED = re.compile(rf"""['"](\s*{_INSTANT}(?![A-Za-z])\s*[^\s'"]*\s*)['"]""", re.IGNORECASE)
 
 
 def names_the_time(text: str) -> str | None:
     """Return the text in SQL that Spark may read as the time, or the day, at which a query is planned; None without any.
 
-    >>> names_the_time("day >= DATE'Today'")
-    'Today'
+    >>> names_the_time("day >= DATE'Today UTC'")
+    'Today UTC'
     """
-    found = _NAMED_INSTANT.search(text)
-    return None if found is None else found.group(1)
+    found = _QUOTED.search(text)
+    return None if found is None else found.group(1).strip()
 
 
 def changing_function(parsed: exp.Expr, is_time: Callable[[exp.Expr], bool] = lambda _: False) -> str | None:
@@ -44,25 +70,51 @@ def changing_function(parsed: exp.Expr, is_time: Callable[[exp.Expr], bool] = la
     >>> changing_function(sqlglot.parse_one("fare + rand(7)", dialect="spark"))
     'rand'
     """
-    from sqlglot import exp
-
     for node in parsed.walk(bfs=False):
         name = function_name(node)
         if name in _CHANGING and not (name == "aes_encrypt" and _has_mode_ecb(node)):
             return name
-        if isinstance(node, exp.Literal) and node.name.strip().lower() in _INSTANTS and _becomes_time(node, is_time):
-            return node.name
+        text = _constant_text(node)
+        if text is not None and _NAMED.fullmatch(text) and _becomes_time(node, is_time):
+            return text
     return None
 
 
-def _becomes_time(literal: exp.Literal, is_time: Callable[[exp.Expr], bool]) -> bool:
-    """Return whether a text is turned into a date or timestamp: by a function, or to be compared with one."""
+def _constant_text(node: exp.Expr) -> str | None:
+    """Return the text that an expression of texts alone has: one text, or several that are put together; None of others."""
     from sqlglot import exp
 
-    parent = literal.parent
-    if isinstance(parent, exp.Predicate | exp.In | exp.Between | exp.Coalesce):
-        return any(map(is_time, parent.iter_expressions()))
-    return isinstance(parent, exp.Cast | exp.TsOrDsToDate) or (parent is not None and function_name(parent) in _TO_TIME)
+    if isinstance(node, exp.Literal):
+        return node.name if node.is_string else None
+    if isinstance(node, exp.Paren):
+        return _constant_text(node.this)
+    if isinstance(node, exp.Concat | exp.DPipe):
+        parts = [_constant_text(part) for part in (node.flatten() if isinstance(node, exp.DPipe) else node.expressions)]
+        return None if None in parts else "".join(part or "" for part in parts)
+    return None
+
+
+def _becomes_time(text: exp.Expr, is_time: Callable[[exp.Expr], bool]) -> bool:
+    """Return whether Spark converts a text to a date or timestamp: by a cast or a function, or since it is beside one.
+
+    It does so with what an expression without columns makes of the text, too, as a CASE; with texts of rows it does not.
+    """
+    from sqlglot import exp
+
+    beside = (exp.Binary, exp.Predicate, exp.Between, exp.Coalesce, exp.Greatest, exp.Least, exp.Nullif, exp.If, exp.Case)
+    kept = (exp.Paren, exp.If, exp.Case, exp.Coalesce, exp.Greatest, exp.Least, exp.Trim, exp.Lower, exp.Upper, exp.Cast)
+    node, parent = text, text.parent
+    while parent is not None:
+        if isinstance(parent, exp.Cast) and parent.is_type(*exp.DataType.TEMPORAL_TYPES):
+            return True
+        if function_name(parent) in _OF_TIMES or isinstance(parent, exp.AtTimeZone):
+            return True
+        if isinstance(parent, beside) and any(is_time(part) for part in parent.iter_expressions() if part is not node):
+            return True
+        if not isinstance(parent, kept) or parent.find(exp.Column) is not None:
+            return False
+        node, parent = parent, parent.parent
+    return False
 
 
 def _has_mode_ecb(node: exp.Expr) -> bool:

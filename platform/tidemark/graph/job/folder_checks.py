@@ -32,19 +32,25 @@ class _Folder(NamedTuple):
     of_all: bool = True
 
 
-def check_folders(job: Job, place: str) -> None:
+def check_folders(job: Job, place: str | None, *, store: str | None = None) -> None:
     """Check the folders of sources, outputs and the store.
 
     A source of files reads those in its folder, and below it those in folders that name values. Below a Delta table ``VACUUM`` deletes
     what the table does not know; below any output nothing else may be, since many readers take all files there for its rows.
 
+    Args:
+        job: the job.
+        place: where its store is named.
+        store: that of a run; the one that the job declares by default.
+
     Raises:
         DefinitionError: one folder is at another, or within it.
     """
     sources, outputs = list(_sources(job)), list(_outputs(job))
-    store = [_Folder("the store", Location.parse(job.store), place)] if job.store else []
-    pairs = [(outer, inner) for outer in sources for inner in (*outputs, *store)]
-    pairs += [(outer, inner) for outer in outputs for inner in (*outputs, *sources, *store) if inner is not outer]
+    named = store or job.store
+    stores = [_Folder("the store", Location.parse(named), place)] if named else []
+    pairs = [(outer, inner) for outer in sources for inner in (*outputs, *stores)]
+    pairs += [(outer, inner) for outer in outputs for inner in (*outputs, *sources, *stores) if inner is not outer]
     for outer, inner in pairs:
         parts = _parts_below(inner.location, outer.location)
         if parts is None or not (outer.of_all or all("=" in part for part in parts)):
@@ -54,6 +60,7 @@ def check_folders(job: Job, place: str) -> None:
         raise DefinitionError(
             f"the folder of {inner.name}, {inner.location}, {at} that of {outer.name}{shown}, {outer.harm if parts else _SAME}",
             fix="give each a folder of its own, beside the other",
+            job=job.name,
             place=inner.place or outer.place or place,
         )
 

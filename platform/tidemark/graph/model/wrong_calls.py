@@ -24,6 +24,7 @@ _SCHEMA = "'zone INT, pickup_at TIMESTAMP'"
 _EXAMPLES: Final[Mapping[str, str]] = {
     "add": "add",
     "as_": "'item'",
+    "at": "1_000",
     "assigner": "tm.tumbling('1 hour')",
     "bound": "'5 minutes'",
     "by": "'fare'",
@@ -62,6 +63,12 @@ _OF_METHODS: Final[Mapping[tuple[str, str], str]] = {
     ("Stream.process", "state"): "state is kept by key: key the stream, .key_by('zone').process(..., state=...)",
 }
 """What to write instead of a keyword that another step's method of the same name has."""
+
+_MEANINGS: Final[Mapping[tuple[str, str], str]] = {
+    ("OperatorHarness.process", "at"): "the event time of the element: milliseconds since 1970 UTC, or a datetime with a time zone; "
+    "it is not taken from the row, since the harness evaluates no SQL",
+}
+"""What an argument is, by method and name, where the name alone does not say what to give."""
 
 
 def checked_call(function: Callable[P, R]) -> Callable[P, R]:
@@ -105,7 +112,7 @@ def _refused(function: Callable[..., object], args: tuple[object, ...], kwargs: 
     ours = list(parameters.values())
     if ours and ours[0].name == "self":
         ours, args = ours[1:], args[1:]
-    wrong = [*_surplus(ours, args), *_unknown(ours, kwargs), *_missing(ours, len(args), kwargs)]
+    wrong = [*_surplus(ours, args), *_unknown(ours, kwargs), *_missing(function.__qualname__, ours, len(args), kwargs)]
     if not wrong:
         return None
     called = _name(function)
@@ -137,11 +144,13 @@ def _unknown(ours: list[Parameter], kwargs: Mapping[str, object]) -> list[str]:
     return found
 
 
-def _missing(ours: list[Parameter], positional: int, kwargs: Mapping[str, object]) -> list[str]:
+def _missing(method: str, ours: list[Parameter], positional: int, kwargs: Mapping[str, object]) -> list[str]:
     by_place = [each for each in ours if each.kind in {Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD}]
     given = {each.name for each in by_place[:positional]} | set(kwargs)
     names = [each.name for each in ours if _is_required(each) and each.name not in given]
-    return [f"lacks {', '.join(names)}"] if names else []
+    plain = [name for name in names if (method, name) not in _MEANINGS]
+    explained = [f"{name}=, {_MEANINGS[method, name]}" for name in names if name not in plain]
+    return [f"lacks {' and '.join([*([', '.join(plain)] if plain else []), *explained])}"] if names else []
 
 
 def _is_required(parameter: Parameter) -> bool:

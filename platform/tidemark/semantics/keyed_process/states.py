@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from tidemark.errors import UnknownContextNameError, UserCodeError
 from tidemark.semantics.keyed_process.declarations import Aggregation, StateDeclaration, StateTtl
 from tidemark.semantics.keyed_process.key_record import Entry, KeyRecord, Stored, entries_of
+from tidemark.semantics.keyed_process.map_order import MapOrder
 from tidemark.semantics.keyed_process.times import EpochTimes, Now
 from tidemark.semantics.user_mistakes import bare
 from tidemark.semantics.user_rows import copied
@@ -202,6 +203,9 @@ class MapState(State):
         "isempty": "is_empty()",
     }
 
+    _order: MapOrder | None = None
+    """The order of the map that a key was removed from last, where removals can be undone."""
+
     def get(self, key: object) -> Any:  # noqa: ANN401  # of the declared type
         """Return the value of a key, None where there is none."""
         stored = self._states.get(self._name)
@@ -254,8 +258,12 @@ class MapState(State):
         if len(stored) == 1:
             self._set(None)
             return
-        entry = stored.pop(key)
-        self._may_undo(lambda: stored.__setitem__(key, entry))
+        if self._undo is not None:
+            if self._order is None or self._order.entries is not stored:
+                self._order = MapOrder(stored)
+            self._undo.append(self._order.remove(key))
+        else:
+            del stored[key]
 
     def contains(self, key: object) -> bool:
         """Whether there is a value of a key; this reads it, as in Flink."""
@@ -295,6 +303,8 @@ class MapState(State):
     def _put(self, key: object, entry: Entry) -> None:
         stored = self._stored()
         before = stored.get(key)
+        if before is None and self._order is not None and self._order.entries is stored:
+            self._order.append(key)
         stored[key] = entry
         self._may_undo(lambda: stored.pop(key, None) if before is None else stored.__setitem__(key, before))
 

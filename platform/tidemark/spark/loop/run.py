@@ -24,14 +24,13 @@ from tidemark.spark.env.interrupts import run_interruptibly
 from tidemark.spark.env.jvm import new_log
 from tidemark.spark.env.session import engine_settings
 from tidemark.spark.env.uncaught import in_one_line
-from tidemark.spark.loop.start.before_start import check_before_start
+from tidemark.spark.loop.start.before_start import check_before_start, store_of_run
 from tidemark.spark.loop.start.engine_start import session_and_engine
 from tidemark.state.encoding.free_text import require_no_secret
 from tidemark.state.log.joblog import JobLog
 from tidemark.state.log.process_identity import current_owner
 from tidemark.state.log.progress import EpochProgress, MissingEpochs, format_progress
 from tidemark.state.status.status import write_failure
-from tidemark.state.store.root_store import root_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -139,7 +138,7 @@ def run(
     interval = _interval(trigger, end_of_input=end_of_input, adaptive_intake=adaptive_intake, place=place)
     with with_call_site(place):
         require_no_secret(job.name, run_id=run_id)
-        root = root_store(store, job.store)
+        root = store_of_run(job, store, place)
     require_environment(job)
     if spark is None:
         check_before_start(job, root, restore)

@@ -87,10 +87,23 @@ def as_dicts(value: object, kind: pa.DataType) -> object:
 def differences(states: States, committed: States, timers: Timers, committed_timers: Timers) -> Iterator[str]:
     """Yield where what a key keeps is not what the job committed, for people."""
     for name in sorted({*states, *committed}):
-        if states.get(name) != committed.get(name):
+        if _exact(states.get(name)) != _exact(committed.get(name)):
             yield f"the state {name!r} is {states.get(name)!r}, and {committed.get(name)!r} was committed"
     yield from (f"the {_shown(each)} is set, and was not" for each in timers if each not in committed_timers)
     yield from (f"the {_shown(each)} is not set, and was" for each in committed_timers if each not in timers)
+
+
+def _exact(value: object) -> object:
+    """Return what is equal for the values alone that state does not tell apart: NaN is equal to itself, and -0.0 is not to 0.0."""
+    match value:
+        case float():
+            return "float", repr(value)
+        case list() | tuple():
+            return [_exact(each) for each in value]
+        case Mapping():
+            return {_exact(key): _exact(each) for key, each in value.items()}
+        case _:
+            return value
 
 
 def _time(milliseconds: int) -> str:

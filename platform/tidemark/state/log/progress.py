@@ -79,10 +79,11 @@ class OperatorProgress:
     ``counters`` are further rows that were not accepted, by reason; windows have none. Those named by ``late_counters`` are late rows, such
     as those of either input of a join.
 
-    ``late_windows`` are the starts of windows that late (not accepted) rows would have belonged to, the newest 100;
-    ``refired_windows`` the starts of windows that fired a late pane, the newest 100. Of interval and as-of joins, which have no windows,
-    both are times of rows, to the minute (of more than 100 minutes to the quarter or hour): of late rows, and of results that came, or were
-    corrected, although the watermark had passed them before. ``windows_closed`` is how many windows, whatever
+    ``late_windows`` are the starts of windows that late (not accepted) rows would have belonged to, the newest 100; where late rows are
+    of very many windows, those that are more than 50,000 windows behind are the minutes, quarters, hours or days of their starts;
+    ``refired_windows`` the starts of windows that fired a late pane, the newest 100. Of interval and as-of joins and of deduplications,
+    which have no windows, both are times of rows, to the minute (of more than 100 minutes to the quarter or hour): of late rows, and of
+    results that came, or were corrected, although the watermark had passed them before. ``windows_closed`` is how many windows, whatever
     the key, had their panes on time; of sessions, which are each key's own, how many in all.
 
     ``shortfalls``, by the counter of late rows, say how much more lateness would have kept them: of windows, joins by interval or window

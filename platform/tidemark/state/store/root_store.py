@@ -20,6 +20,19 @@ def is_default(root: JobStore) -> bool:
     return root.location == Location.parse(os.environ.get(STORE_VARIABLE) or DEFAULT_STORE)
 
 
+def place_of_root(store: str | JobStore | None, declared: str | None = None) -> str:
+    """Return where the root store of ``root_store`` is, without opening or making it.
+
+    Raises:
+        DefinitionError: what was given is no text.
+    """
+    if isinstance(store, JobStore):
+        return store.uri
+    if store is not None and not isinstance(store, str):
+        raise DefinitionError(f"store={store!r} names no folder", fix=location_fix(store, "give a folder or bucket, or leave it out"))
+    return store or declared or os.environ.get(STORE_VARIABLE) or DEFAULT_STORE
+
+
 def root_store(store: str | JobStore | None, declared: str | None = None, *, make: bool = True) -> JobStore:
     """Return the root store: the one given, else the one that the job declares, else that of the environment, as for a run.
 
@@ -35,13 +48,11 @@ def root_store(store: str | JobStore | None, declared: str | None = None, *, mak
     """
     if isinstance(store, JobStore):
         return store
-    if store is not None and not isinstance(store, str):
-        raise DefinitionError(f"store={store!r} names no folder", fix=location_fix(store, "give a folder or bucket, or leave it out"))
-    named = store or declared or os.environ.get(STORE_VARIABLE)
+    place = place_of_root(store, declared)
     try:
-        return JobStore.open(named or DEFAULT_STORE, make=make)
+        return JobStore.open(place, make=make)
     except UnknownStoreError as error:
-        if named:
+        if store or declared or os.environ.get(STORE_VARIABLE):
             raise
         raise UnknownStoreError(
             f"no job has run in {Path.cwd()}: it has no folder {DEFAULT_STORE}, which is the store where none is named",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tidemark.graph.job.code_version import code_version
+from tidemark.graph.job.folder_checks import check_folders
 from tidemark.graph.job.job import Job
 from tidemark.graph.job.local_folders import require_folder
 from tidemark.graph.model.nodes import SourceNode
@@ -13,7 +14,24 @@ from tidemark.savepoints.model.restore_history import is_restore_due
 from tidemark.savepoints.model.rewind_journal import require_no_rewind
 from tidemark.state.log.joblog import newest_epoch
 from tidemark.state.store.layout import job_folder
+from tidemark.state.store.root_store import place_of_root, root_store
 from tidemark.state.store.store import JobStore
+
+
+def store_of_run(job: Job, store: str | JobStore | None, place: str | None = None) -> JobStore:
+    """Return the root store of a run; a missing local folder is made once it is known not to lie in a source's or an output's.
+
+    Args:
+        job: the job.
+        store: as it was given.
+        place: where it was given.
+
+    Raises:
+        DefinitionError: it names no folder, or one of a source or an output, or one within it.
+        StoreError: it cannot be reached.
+    """
+    check_folders(job, place, store=place_of_root(store, job.store))
+    return root_store(store, job.store)
 
 
 def check_before_start(job: Job, root: JobStore, restore: Restore | None) -> None:

@@ -22,6 +22,7 @@ from tidemark.spark.operators.base.late_metrics import (
     SHORTFALL,
     most_late,
     observed_shortfalls,
+    observed_starts,
     observed_windows,
     shortfall_metrics,
     shortfall_sql,
@@ -29,7 +30,8 @@ from tidemark.spark.operators.base.late_metrics import (
 )
 from tidemark.spark.operators.base.partials import Partials
 from tidemark.spark.operators.base.tables import MAIN, StateTables
-from tidemark.spark.operators.base.windows import MAX_LISTED_WINDOWS, ElementCounts, WindowEpoch, WindowRuntime
+from tidemark.spark.operators.base.touched_times import late_metric, listed_starts
+from tidemark.spark.operators.base.windows import ElementCounts, WindowEpoch, WindowRuntime
 from tidemark.spark.prepared.runtime_literals import runtime_literals
 from tidemark.state.gc.compaction import CompactionPlan, plan_compaction
 from tidemark.state.log.records import OperatorState, StateFile
@@ -182,7 +184,7 @@ class AlignedRuntime(WindowRuntime):
             f"sum(CASE WHEN {late} THEN {ROWS} END) AS late",
             f"count_if({kept}) AS groups",
             f"count_if({fired} AND {kept}) AS refired",
-            f"collect_set(CASE WHEN {late} THEN {self.window_of_late} END) AS late_starts",
+            late_metric(f"{SHORTFALL} IS NOT NULL", self.window_of_late, SHORTFALL, step=self.width),
             *shortfall_metrics(ROWS),
             *window_metric(missed, self.window_of_late, end, ROWS),
             *(counter.group_metrics(LATEST, observation) if counter else ()),
@@ -197,7 +199,8 @@ class AlignedRuntime(WindowRuntime):
 
     def counted(self, found: Mapping[str, Any], watermark: int) -> ElementCounts:
         """Return the counts of a pass that was written, by what it observed; ``watermark`` is W(n-1)."""
-        windows = set(map(self.last_window_of, found["late_starts"] or ()))
+        # Those of long ago may be the begin of a day, which no window has.
+        windows = [(start, self.last_window_of(start)) for start in observed_starts(found)]
         late = found["late"] or 0
         of_windows = [(rows, self.last_window_of(start), end) for rows, start, end in observed_windows(found)]
         return ElementCounts(
@@ -205,7 +208,7 @@ class AlignedRuntime(WindowRuntime):
             late=late,
             groups=found["groups"],
             refired_groups=found["refired"],
-            late_windows=tuple(sorted(start for start in windows if start is not None)[-MAX_LISTED_WINDOWS:]),
+            late_windows=listed_starts(start if window is None else window for start, window in windows),
             shortfalls=observed_shortfalls(found, late, watermark=watermark, allowed_lateness_ms=self.lateness),
             most_late=most_late(of_windows),
         )

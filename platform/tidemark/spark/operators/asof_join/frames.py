@@ -21,7 +21,7 @@ from tidemark.spark.columns.arrow_batches import POSITION_TYPE
 from tidemark.spark.columns.changes import AFTER, BEFORE, as_changes, changed
 from tidemark.spark.columns.expressions import CHANGE, POSITION, START, TIME, column, quoted, visible_of
 from tidemark.spark.columns.few_rows import in_one_task
-from tidemark.spark.operators.base.touched_times import CORRECTED, LATE_TIMES, touched_metric
+from tidemark.spark.operators.base.touched_times import CORRECTED, late_metric, touched_metric
 from tidemark.spark.operators.keyed.columns import EPOCH, TAG
 from tidemark.spark.prepared.runtime_literals import runtime_literals
 
@@ -155,21 +155,22 @@ class AsofFrames:
         return numbered.where("NOT __tm_gone OR __tm_number = 1").drop("__tm_gone", "__tm_number")
 
     @staticmethod
-    def counted(made: DataFrame, observation: Observation, *, behind: int | None, has_late: bool) -> DataFrame:
+    def counted(made: DataFrame, observation: Observation, *, behind: int | None, least: int | None) -> DataFrame:
         """Return the rows of a pass; the observation will have their numbers, and the times of late elements and of ``CORRECTED`` answers.
 
         Args:
             made: from ``answers``.
             observation: as above.
             behind: answers up to this time come, or are corrected, after theirs; None where there are none.
-            has_late: whether there may be late elements.
+            least: the least time that is not late, as ``least_kept`` returns it; None where there can be no late elements.
         """
         metrics = [f"count_if({TAG} = {tag}) AS {name}" for name, tag in _COUNTED.items()]
         if behind is not None:
             after = f"{TAG} = {RESULT} AND {TIME} <= {runtime_literals(behind, varying=TIME)[0]}"
             metrics.append(touched_metric(after, TIME, CORRECTED))
-        if has_late:
-            metrics.append(touched_metric(f"{TAG} <> {RESULT}", TIME, LATE_TIMES))
+        if least is not None:
+            (kept,) = runtime_literals(least, varying=TIME)
+            metrics.append(late_metric(f"{TAG} <> {RESULT}", TIME, f"({kept} - {TIME})"))
         return made.observe(observation, *map(F.expr, metrics))
 
     def results(self, made: DataFrame, names: Sequence[str] | None) -> DataFrame:

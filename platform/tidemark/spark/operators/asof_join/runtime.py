@@ -21,6 +21,7 @@ from tidemark.graph.checks.schema_inference import schema_of
 from tidemark.graph.operators.asof_join.node import LATE_LEFT, LATE_RIGHT, LEFT, RIGHT, AsofJoinNode
 from tidemark.graph.operators.join_keys import added_names, check_names
 from tidemark.semantics.joins.asof import AsofBounds
+from tidemark.semantics.watermarks.shortfalls import least_kept
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK, SourceState, operator_watermark
 from tidemark.spark.columns.arrow_batches import POSITION_TYPE
 from tidemark.spark.columns.expressions import POSITION, START, quoted, visible_of
@@ -234,7 +235,7 @@ class AsofJoinEpoch(OperatorEpoch):
         behind = self._corrects or bool(overlapping(self._new[MAIN], MIN_WATERMARK, self.context.before.watermark))
 
         def answers(numbers: Sequence[int]) -> Frame:
-            gone, answered_before, answered, unchanged, past = numbers
+            gone, answered_before, answered, unchanged, past, least = numbers
             observed = {name: Observation() for name in files}
             lefts = {name: self._asked(name, files[name], (answered, unchanged), each) for name, each in observed.items()}
             # A side without rows has its columns all the same.
@@ -244,11 +245,11 @@ class AsofJoinEpoch(OperatorEpoch):
             given = AsofInput(new_lefts, lefts.get("old"), new_versions, versions, few, late)
             bounds = before if before.ended else replace(before, gone=gone, answered=answered_before)
             made, observation = frames.answers(given, bounds, *own), Observation()
-            counted = frames.counted(made, observation, behind=past if behind else None, has_late=late)
+            counted = frames.counted(made, observation, behind=past if behind else None, least=least if late else None)
             return counted, (observation, *observed.values())
 
         unchanged = before.corrected if self._corrects else before.answered
-        numbers = (before.gone, before.answered, after.answered, unchanged, self.context.before.watermark)
+        numbers = (before.gone, before.answered, after.answered, unchanged, self.context.before.watermark, least_kept(before.gone, 0))
         read = {name: self._tables.few_files(chosen) for name, chosen in scans.items() if chosen} if few and not before.ended else {}
         name = " ".join(["answers", self.context.uid, *read, *(["late"] if late else []), *(["behind"] if behind else [])])
         self._made, (found, *pending) = staged_rows(self.context, self._tables, list(read.values()), numbers, answers, name=name)

@@ -12,6 +12,7 @@ from typing import Any, Final
 from tidemark.semantics.watermarks.shortfalls import STEPS_MS, Shortfalls
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.semantics.windows.slices import Slices
+from tidemark.spark.operators.base.touched_times import LATE_TIMES
 from tidemark.state.log.progress import LateWindow
 
 SHORTFALL: Final = "__tm_shortfall"
@@ -107,6 +108,13 @@ def window_metric(late: str, start: str, end: str | None, rows: str) -> list[str
 def observed_windows(found: Mapping[str, Any]) -> list[tuple[int, int, int | None]]:
     """Return what ``window_metric`` observed: numbers of rows, with the bounds that the aggregate was given."""
     return [(rows, start, end) for rows, start, end in found.get(_WINDOWS) or ()]
+
+
+def observed_starts(found: Mapping[str, Any]) -> list[int]:
+    """Return the starts of the windows of late rows: of all groups, where ``window_metric`` observed all; else those of ``late_metric``."""
+    # Elements between windows have none.
+    groups: Sequence[tuple[int, int | None, int | None]] = observed_windows(found)
+    return [start for _, start, _ in groups if start is not None] if len(groups) < MAX_GROUPS else found[LATE_TIMES]
 
 
 def most_late(groups: Iterable[tuple[int, int | None, int | None]]) -> tuple[LateWindow, ...]:

@@ -15,8 +15,10 @@ from pyspark.sql import functions as F
 
 from tidemark.graph.operators.deduplicate.node import DeduplicateNode
 from tidemark.graph.operators.state_names import key_column
+from tidemark.semantics.watermarks.shortfalls import least_kept
 from tidemark.spark.columns.expressions import POSITION, START, TIME, column, quoted, visible_of
 from tidemark.spark.operators.base.late_metrics import shortfall_metrics_of_times
+from tidemark.spark.operators.base.touched_times import corrected_metric_of_times, late_metric_of_times
 from tidemark.spark.prepared.runtime_literals import runtime_literals
 
 if TYPE_CHECKING:
@@ -122,22 +124,26 @@ class DeduplicateFrames:
             f" ELSE named_struct('until', x + {away}L, 'n', acc.n + 1{more}) END"
         )
 
-    @staticmethod
-    def counted(classified: DataFrame, observation: Observation, least: int) -> DataFrame:
+    def counted(self, classified: DataFrame, observation: Observation, *, watermark: int) -> DataFrame:
         """Return the same rows; the observation will have the numbers of all, late and kept elements, and the shortfalls of late ones.
+
+        It will have ``LATE_TIMES``, and with allowed lateness ``CORRECTED``: the times of elements that are kept behind the watermark.
 
         Args:
             classified: from ``classified``.
             observation: of the pass.
-            least: ``least_kept`` of the epoch.
+            watermark: W(n-1).
         """
-        shortfalls = shortfall_metrics_of_times(_LATE, runtime_literals(least, varying=_SIZE)[0], _SIZE)
+        lateness = self._node.allowed_lateness_ms
+        least, past = runtime_literals(least_kept(watermark, lateness), watermark, varying=_SIZE)
+        behind = f"filter(transform({_KEPT}, i -> {_ELEMENTS}[i].t), time -> time <= {past})"
+        touched = [late_metric_of_times(_LATE, least), *([corrected_metric_of_times(behind)] if lateness else [])]
         return classified.withColumn(_SIZE, F.expr(f"CAST(size({_LATE}) AS BIGINT)")).observe(
             observation,
             F.expr(f"coalesce(sum(size({_ELEMENTS})), 0) AS judged"),
             F.expr(f"coalesce(sum({_SIZE}), 0) AS late"),
             F.expr(f"coalesce(sum(size({_KEPT})), 0) AS kept"),
-            *map(F.expr, shortfalls),
+            *map(F.expr, [*shortfall_metrics_of_times(_LATE, least, _SIZE), *touched]),
         )
 
     def kept(self, classified: DataFrame) -> DataFrame:

@@ -5,8 +5,8 @@ State is one row per kept element: its key and its time, until no element that i
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +16,7 @@ from pyspark.storagelevel import StorageLevel
 
 from tidemark.crashpoints import crash_point
 from tidemark.graph.operators.deduplicate.node import DeduplicateNode
-from tidemark.semantics.watermarks.shortfalls import Shortfalls, least_kept
+from tidemark.semantics.watermarks.shortfalls import Shortfalls
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK, clamp_watermark
 from tidemark.spark.columns.expressions import START, TIME
 from tidemark.spark.columns.schemas import no_rows, nullable
@@ -24,6 +24,7 @@ from tidemark.spark.columns.state_files import read_files, write_folder
 from tidemark.spark.operators.base.contract import LATE, InputCounts, Observed, OperatorContext, OperatorEpoch, OperatorRuntime, PortInput
 from tidemark.spark.operators.base.late_metrics import observed_shortfalls
 from tidemark.spark.operators.base.tables import MAIN, STATE_COMPRESSION, StateTables
+from tidemark.spark.operators.base.touched_times import CORRECTED, LATE_TIMES, listed_times
 from tidemark.spark.operators.deduplicate.frames import DeduplicateFrames
 from tidemark.spark.operators.keyed.key_table import rows_of_keys
 from tidemark.spark.prepared.runtime_literals import runtime_literals
@@ -83,6 +84,7 @@ class DeduplicateEpoch(OperatorEpoch):
         self._before = self._tables.files()
         self._counts: InputCounts | None = None
         self._shortfalls: Shortfalls | None = None
+        self._touched: Mapping[str, tuple[int, ...]] = {}
         self._staged: DataFrame | None = None
         self._staged_files: tuple[str, ...] = ()
         self._persisted: list[DataFrame] = []
@@ -106,12 +108,13 @@ class DeduplicateEpoch(OperatorEpoch):
         (given,) = inputs.values()
         frames, context, observation = self.runtime.frames, self.context, Observation()
         before, lateness = context.before.watermark, self.runtime.rule.allowed_lateness_ms
-        kept = frames.kept(frames.counted(self._classified(given.rows), observation, least_kept(before, lateness)))
+        kept = frames.kept(frames.counted(self._classified(given.rows), observation, watermark=before))
         self._tables.require_types(frames.state_rows(kept).schema)
         written = write_folder(kept, context.store, self._tables.new_folder(), compression=STATE_COMPRESSION)
         found = observation.get
         self._counts = InputCounts(found["kept"], {DUPLICATES: found["judged"] - found["kept"], LATE: found["late"]})
         self._shortfalls = observed_shortfalls(found, found["late"], watermark=before, allowed_lateness_ms=lateness)
+        self._touched = {name: listed_times(found[name]) for name in (LATE_TIMES, CORRECTED) if name in found}
         self._staged_files = tuple(file.path for file in written)
         if written:
             files = [file.as_state_file(context.epoch) for file in written]
@@ -207,8 +210,10 @@ class DeduplicateEpoch(OperatorEpoch):
         return no_rows(self.context.spark, T.StructType([*names, T.StructField("event_time", T.TimestampType())]))
 
     def progress(self, common: OperatorProgress) -> OperatorProgress:
-        """Return the operator's progress, with the shortfalls of late elements."""
-        return common if self._shortfalls is None else dataclasses.replace(common, shortfalls={LATE: self._shortfalls})
+        """Return the operator's progress: the times and shortfalls of late elements, and the times of those kept behind the watermark."""
+        late, corrected = (self._touched.get(name, ()) for name in (LATE_TIMES, CORRECTED))
+        shortfalls = {} if self._shortfalls is None else {LATE: self._shortfalls}
+        return replace(common, shortfalls=shortfalls, late_windows=late, refired_windows=corrected)
 
     def snapshot(self) -> OperatorState:
         """Return the operator's state after this epoch."""

@@ -19,6 +19,9 @@ NUMBER: Final = "__tm_number"
 """How many rows have a counted value."""
 
 WEIGHT: Final = "__tm_weight"
+KNOWN: Final = "__tm_known"
+"""Whether state has the group of a row, where groups expire: of others no row is taken back."""
+
 """1 for a row that comes, -1 for one that goes."""
 
 INPUT: Final = "__tm_input"

@@ -13,7 +13,7 @@ from tidemark.spark.columns.changes import ADDS, AFTER, BEFORE, SIDE, as_changes
 from tidemark.spark.columns.expressions import CHANGE, POSITION, TIME, key_hash, quoted
 from tidemark.spark.columns.schemas import ddl_of
 from tidemark.spark.operators.changelog.contents import HASH, STORED, lookup_hash
-from tidemark.spark.operators.group_aggregate.columns import DELTA, EMITS, FOUND, INPUT, ROWS, WEIGHT
+from tidemark.spark.operators.group_aggregate.columns import DELTA, EMITS, FOUND, INPUT, KNOWN, ROWS, WEIGHT
 from tidemark.spark.operators.group_aggregate.layout import GroupLayout
 from tidemark.spark.operators.keyed.key_table import union_of
 
@@ -53,8 +53,9 @@ class GroupPasses:
         weighted = self.weighted(rows)
         signed = layout.signed_over(rows)
         names = {column: f"{_VALUE}_{number}" for number, column in enumerate(signed)}
+        value = "if({} = 0, NULL, {})".format if KNOWN in rows.columns else "{1}".format
         prepared = weighted.select(
-            *layout.named_keys(), WEIGHT, TIME, *(F.expr(sums.value).alias(names[column]) for column, sums in signed.items())
+            *layout.named_keys(), WEIGHT, TIME, *(F.expr(value(WEIGHT, sums.value)).alias(names[column]) for column, sums in signed.items())
         )
         prepared = _with_steps(prepared, [sums.steps(names[column]) for column, sums in signed.items()])
         sums = [F.expr(sums.create(names[column], WEIGHT)).alias(column) for column, sums in signed.items()]
@@ -62,8 +63,9 @@ class GroupPasses:
         return prepared.groupBy(*self._keys).agg(*sums, *counts)
 
     def weighted(self, rows: DataFrame) -> DataFrame:
-        """Return rows of input with the keys of their groups, and their weights."""
-        weight = F.expr(f"if({ADDS}, 1L, -1L)") if CHANGE in rows.columns else F.lit(1).cast("bigint")
+        """Return rows of input with the keys of their groups, and their weights: 0 of a row that is taken back where ``KNOWN`` is false."""
+        taken = f"if({KNOWN}, -1L, 0L)" if KNOWN in rows.columns else "-1L"
+        weight = F.expr(f"if({ADDS}, 1L, {taken})") if CHANGE in rows.columns else F.lit(1).cast("bigint")
         return rows.select("*", *self.layout.with_keys(), weight.alias(WEIGHT))
 
     def groups(self, delta: DataFrame, stored: DataFrame | None, found: Sequence[DataFrame] = (), *, others: bool = False) -> DataFrame:
@@ -97,7 +99,8 @@ class GroupPasses:
         return grouped.selectExpr(
             *self._keys,
             *after,
-            f"coalesce({STORED}.{ROWS}, 0L) + {DELTA}.{ROWS} AS {ROWS}",
+            # Rows may be taken back that came before state expired, and are in it no more.
+            f"greatest(coalesce({STORED}.{ROWS}, 0L) + {DELTA}.{ROWS}, 0L) AS {ROWS}",
             f"greatest({STORED}.{TIME}, {DELTA}.{TIME}) AS {TIME}",
             STORED,
             INPUT,

@@ -3,8 +3,7 @@
 The pass writes each group that input changes into the state, beside what it was before: the changes are read from these files, so that
 there are two Spark jobs. Groups that may be large, and few rows, are staged with their rows of results before and after, from which the
 changes and the next state come. Where values are counted or rows kept, the input is staged before, and each of these tables
-takes two jobs more. What the input adds is staged where an epoch changes few of many groups, so that only these are read, and where state
-has a lifetime of event time, so that the pass waits for the watermark.
+takes two jobs more. What the input adds is staged where few of many groups change, and where the pass waits for the watermark.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from tidemark.crashpoints import crash_point
 from tidemark.graph.operators.group_aggregate.node import GroupAggregateNode
 from tidemark.graph.operators.group_aggregate.older_sums import require_present_sums
 from tidemark.savepoints.model.stored_types import stored_columns
+from tidemark.semantics.keyed_process.declarations import StateTtl
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.spark.columns.few_rows import FEW_ROWS, in_one_task
 from tidemark.spark.columns.schemas import no_rows
@@ -159,12 +159,15 @@ class GroupAggregateEpoch(OperatorEpoch):
         if not self._layout.several and ttl is None and self._run_prepared(given, state, passes):
             crash_point("state-staged")
             return
+        self._expire_by_clock()
         rows = given.rows
         if self._layout.several:
             staged = self._stage(rows)
             rows, few, self._changed = staged.rows, staged.few, staged.count
         if few and sum(file.rows for file in self.context.before.files) <= FEW_ROWS:
             rows = in_one_task(rows)
+        if ttl is not None and self._layout.node.takes_back:
+            rows = self._state(schema).with_known(rows)
         self._delta = delta = passes.delta(rows)
         if self._layout.several:
             self._weighted = passes.weighted(rows)
@@ -172,7 +175,6 @@ class GroupAggregateEpoch(OperatorEpoch):
             staged = self._stage(delta.selectExpr("*", f"{lookup_hash(self._layout.keys)} AS {HASH}"))
             self._delta, self._changed = staged.rows, staged.count
         if not self._waits:
-            self._expire_by_clock()
             self._run(self.context.processing_time)
         crash_point("state-staged")
 
@@ -197,8 +199,7 @@ class GroupAggregateEpoch(OperatorEpoch):
         schema, passes, delta = self._tables.schema, self._passes, self._delta
         if schema is None or passes is None or delta is None:
             raise ValueError("no input")
-        state = self._state()
-        found, touched = [], None
+        state, found, touched = self._state(), [], None
         if self._weighted is not None:
             touched = state.touched(self._weighted)
             if state.values is not None:
@@ -216,6 +217,8 @@ class GroupAggregateEpoch(OperatorEpoch):
         self._counts = observation.get
         counts.check_sums(self._counts, self.context.job)
         state.write_groups(self._pairs.rows, written_dues(self.runtime.node.ttl, clock))
+        if self.runtime.node.ttl is not None and self._counts["emptied"]:
+            self._state().forget(self._pairs.rows)
         self._count_keys()
 
     def _write_once(self, state: GroupState, passes: GroupPasses, *, all_read: bool) -> WriteOncePass:
@@ -290,7 +293,7 @@ class GroupAggregateEpoch(OperatorEpoch):
             return
         due = self._before.timer
         if due <= clock and self._state().groups.files:
-            due = self._expire(clock, BEFORE_INPUT)
+            due = self._expire(ttl, clock, BEFORE_INPUT)
         if self._ports or self._first == MIN_WATERMARK:
             due = min(due, clock + ttl.ms)
         self._first = clock if self._first == MIN_WATERMARK else self._first
@@ -307,13 +310,10 @@ class GroupAggregateEpoch(OperatorEpoch):
         if self._ports or begins:
             due = min(due, min(watermark, MAX_WATERMARK - ttl.ms) + ttl.ms)
         if due <= watermark and self._state().groups.files:
-            due = self._expire(watermark, AFTER_INPUT)
+            due = self._expire(ttl, watermark, AFTER_INPUT)
         self._counters = dataclasses.replace(self._counters, due=due)
 
-    def _expire(self, clock: int, part: int) -> int:
-        ttl = self.runtime.node.ttl
-        if ttl is None:
-            raise ValueError("state has no lifetime")
+    def _expire(self, ttl: StateTtl, clock: int, part: int) -> int:
         gone = self._state().expire(ttl, clock, self._first, part)
         self._expired += gone.groups
         self._counters = dataclasses.replace(self._counters, keys=self._counters.keys - gone.groups)
@@ -385,7 +385,7 @@ class GroupAggregateEpoch(OperatorEpoch):
 
     def progress(self, common: OperatorProgress) -> OperatorProgress:
         """Return the operator's progress, with the number of groups, and what became of those that are gone."""
-        emptied = self._counts["emptied"] if self._counts else 0
+        emptied = self._counts.get("emptied", 0)
         return dataclasses.replace(
             common, keys=self._counters.keys, keys_expired=self._expired, state_expired=self._expired, keys_emptied=emptied
         )

@@ -28,6 +28,7 @@ from tidemark.spark.operators.group_aggregate.columns import (
     EMITS,
     EVENT_DUE,
     KEPT_PART,
+    KNOWN,
     NUMBER,
     PROCESSING_DUE,
     ROWS,
@@ -97,6 +98,28 @@ class GroupState:
     def once(self) -> bool:
         """Whether each stored group is in the files once, so that none is outdated."""
         return {file.epoch for file in self.groups.files} == {self._context.before.counters.get(WHOLE)}
+
+    def with_known(self, rows: DataFrame) -> DataFrame:
+        """Return rows of input with ``KNOWN``: whether their groups are there before them."""
+        if not self.groups.files:
+            return rows.withColumn(KNOWN, F.lit(False))
+        names = [f"__tm_known_{number}" for number in range(len(self._layout.keys))]
+        keys = (F.col(quoted(key)).alias(name) for key, name in zip(self._layout.keys, names, strict=True))
+        stored = self.groups.current().where(f"{ROWS} > 0").select(*keys, F.lit(True).alias(KNOWN))
+        same = [f"{given} <=> {name}" for given, name in zip(self._layout.input_keys, names, strict=True)]
+        joined = rows.select("*", *self._layout.with_keys()).join(stored, F.expr(" AND ".join(same or ["true"])), "left")
+        return joined.select(*map(quoted, rows.columns), F.expr(f"coalesce({KNOWN}, false) AS {KNOWN}"))
+
+    def forget(self, pairs: DataFrame) -> None:
+        """Drop what is left of groups that have no rows any more, since rows were taken back that came before their state expired.
+
+        Args:
+            pairs: groups that the epoch changed, as ``with_results`` returns them.
+        """
+        wanted = pairs.where(f"__tm_was AND {ROWS} = 0").selectExpr(*map(quoted, self._layout.keys), HASH)
+        for contents in filter(None, (self.values, self.kept)):
+            if contents.files:
+                self._mark(contents, wanted, AFTER_INPUT)
 
     def looked_up(self, contents: Contents, touched: DataFrame) -> DataFrame | None:
         """Return the rows of a table that belong to groups with some hashes, None where it has no rows."""

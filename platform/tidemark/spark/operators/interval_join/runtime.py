@@ -16,7 +16,8 @@ from tidemark.semantics.joins.interval import SIDES, Side, outer_sides
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK
 from tidemark.spark.columns.expressions import START
 from tidemark.spark.operators.base.contract import Observed, OperatorContext, Results
-from tidemark.spark.operators.base.touched_times import LATE_TIMES, touched_metric
+from tidemark.spark.operators.base.late_metrics import SHORTFALL
+from tidemark.spark.operators.base.touched_times import late_metric
 from tidemark.spark.operators.interval_join.columns import SideColumns
 from tidemark.spark.operators.interval_join.epoch import ElementJoinEpoch, ElementJoinRuntime
 from tidemark.spark.operators.interval_join.frames import LATE_ROW, IntervalJoinFrames
@@ -84,7 +85,7 @@ class IntervalJoinEpoch(ElementJoinEpoch):
     def judged(self, side: Side, rows: DataFrame, columns: SideColumns, observation: Observation, numbers: Sequence[int]) -> DataFrame:
         """Return the rows of a side that are kept, as in state."""
         frames = self.runtime.frames
-        late_times = touched_metric(LATE_ROW, START, LATE_TIMES)
+        late_times = late_metric(LATE_ROW, START, SHORTFALL)
         return frames.kept(side, frames.counted(frames.judged(side, rows, columns, numbers), observation, late_times))
 
     def is_late(self, side: Side) -> str:

@@ -193,7 +193,7 @@ class BufferedEpoch(WindowEpoch):
             keys=list(layout.keys.values()),
             context=self.context,
             tables=self.tables,
-            counts=[*pane_counts(merging=self.node.assigner.merging), *late_counts(least_kept(before, lateness))],
+            counts=[*pane_counts(merging=self.node.assigner.merging), *late_counts(least_kept(before, lateness), self.node.assigner)],
             small_rows=have_small_rows([*self._staged, *self.tables.files(), *self.tables.files(KEYS)]),
         )
         self._layout, self._passed = layout, passed

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from tidemark.semantics.windows.assigners import Cumulative, Sliding, Tumbling
+from tidemark.semantics.windows.slices import Slices
+from tidemark.semantics.windows.windows import WindowAssigner
 from tidemark.spark.operators.base.late_metrics import (
     most_late,
     observed_shortfalls,
+    observed_starts,
     observed_windows,
     shortfall_metrics,
     shortfall_sql,
     window_metric,
 )
+from tidemark.spark.operators.base.touched_times import LATE_TIMES, late_metric
 from tidemark.spark.operators.base.windows import MAX_LISTED_WINDOWS, ElementCounts, Panes
 from tidemark.spark.operators.keyed.columns import OUTPUT, TAG
 from tidemark.spark.operators.keyed.task_run import TaskOutput
@@ -17,35 +22,41 @@ from tidemark.spark.operators.process.pane_columns import FROM, INDEX, LATE_ELEM
 from tidemark.spark.prepared.runtime_literals import runtime_literals
 
 
-def late_counts(least: int) -> list[str]:
+def late_counts(least: int, assigner: WindowAssigner) -> list[str]:
     """Return the aggregates of late elements, in addition to their number; ``least`` is ``least_kept`` of the epoch."""
     late = f"{TIMING} = '{LATE_ELEMENT}'"
-    shortfall = shortfall_sql(late, f"{TO} - 1L", runtime_literals(least, varying=FROM)[0])
-    return [*shortfall_metrics(INDEX, f"({shortfall})"), *window_metric(late, FROM, TO, INDEX)]
+    (kept,) = runtime_literals(least, varying=FROM)
+    shortfall = shortfall_sql(late, f"{TO} - 1L", kept)
+    if assigner.merging:
+        starts = _newest(f"CASE WHEN {late} THEN {FROM} END", LATE_TIMES)
+    else:
+        step = Slices.of(assigner).starts if isinstance(assigner, Tumbling | Sliding | Cumulative) else 1_000
+        starts = late_metric(late, FROM, f"({kept} - {TO})", step=step)
+    return [*shortfall_metrics(INDEX, f"({shortfall})"), *window_metric(late, FROM, TO, INDEX), starts]
 
 
 def pane_counts(*, merging: bool) -> list[str]:
     """Return the aggregates; ``merging`` is whether windows are sessions, each of which has its own bounds."""
-    late_starts = f"CASE WHEN {TIMING} = '{LATE_ELEMENT}' THEN {FROM} END"
     refired = f"CASE WHEN {TAG} = {PANE_NOTE} AND {TIMING} = 'LATE' THEN {FROM} END"
     texts = [
         f"count_if({TAG} = {PANE_NOTE} AND {TIMING} = '{timing}') AS {name}"
         for timing, name in (("EARLY", "early"), ("ON_TIME", "on_time"), ("LATE", "late_panes"))
     ]
     if merging:
-        newest = ((late_starts, "late_starts"), (refired, "refired"))
-        return texts + [f"max_by({start}, {start}, {MAX_LISTED_WINDOWS}) AS {name}" for start, name in newest]
+        return [*texts, _newest(refired, "refired")]
     ends = f"CASE WHEN {TAG} = {PANE_NOTE} AND {TIMING} = 'ON_TIME' THEN {TO} END"
-    return texts + [
-        f"collect_set({value}) AS {name}" for value, name in ((late_starts, "late_starts"), (refired, "refired"), (ends, "ends"))
-    ]
+    return texts + [f"collect_set({value}) AS {name}" for value, name in ((refired, "refired"), (ends, "ends"))]
+
+
+def _newest(start: str, name: str) -> str:
+    return f"max_by({start}, {start}, {MAX_LISTED_WINDOWS}) AS {name}"
 
 
 def element_counts(output: TaskOutput, *, watermark: int, allowed_lateness_ms: int) -> ElementCounts:
     """Return the counts of elements; ``watermark`` is W(n-1)."""
     accepted, late, found = output.count("accepted"), output.count("late"), output.found
     shortfalls = observed_shortfalls(found, late, watermark=watermark, allowed_lateness_ms=allowed_lateness_ms)
-    return ElementCounts(accepted, late, accepted, 0, _starts(found["late_starts"]), shortfalls, most_late(observed_windows(found)))
+    return ElementCounts(accepted, late, accepted, 0, _starts(observed_starts(found)), shortfalls, most_late(observed_windows(found)))
 
 
 def panes_of(output: TaskOutput, *, merging: bool) -> Panes:

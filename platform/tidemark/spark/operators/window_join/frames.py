@@ -22,7 +22,7 @@ from tidemark.spark.columns.expressions import START, TIME, quoted, visible_of
 from tidemark.spark.columns.few_rows import in_one_task
 from tidemark.spark.frame_steps import FrameSteps
 from tidemark.spark.operators.base.late_metrics import SHORTFALL, last_end_sql, shortfall_sql
-from tidemark.spark.operators.base.touched_times import LATE_TIMES, started_metric
+from tidemark.spark.operators.base.touched_times import late_metric
 from tidemark.spark.operators.interval_join.columns import (
     EPOCH,
     SEEN,
@@ -103,8 +103,8 @@ class WindowJoinFrames:
         values = [f"{quoted(own[name.lower()])} AS {quoted(columns.stored(name))}" for name in columns.names]
         late = [f"{self.is_late(expired)} AS {LATE_ROW}", f"{self._shortfall(expired, least)} AS {SHORTFALL}"]
         judged = FrameSteps(rows).select(*key_values(self.node, side), *values, TIME, f"{now} AS {EPOCH}", f"{seen} AS {SEEN}", *late)
-        within = f"{LATE_ROW} AND NOT {self._outside}" if self.slices.gaps else LATE_ROW
-        late_starts = started_metric(within, self._start(f"({self._last_end})"), LATE_TIMES)
+        # Rows between windows have none, and no shortfall.
+        late_starts = late_metric(f"{SHORTFALL} IS NOT NULL", self._start(f"({self._last_end})"), SHORTFALL, step=self.slices.starts)
         accepted = IntervalJoinFrames.counted(judged, observation, late_starts).where(f"NOT {LATE_ROW}")
         if not self.rule.keeps_null(side):
             accepted.where(" AND ".join(f"{quoted(key)} IS NOT NULL" for key in self._keys))

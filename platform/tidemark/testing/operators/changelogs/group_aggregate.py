@@ -14,7 +14,7 @@ from tidemark.testing.operators.changelogs.latest import emitted_change
 from tidemark.testing.operators.contract import Arrived, Emitted, Folds, PureOperatorBase, value_of
 
 OPERATION: Final = "operation"
-"""The column with the operation of a row of a changelog that is given: an insert by default."""
+"""The column with the operation of a row of a changelog that is given, where it has one: else it is that of the element."""
 
 Key = tuple[object, ...]
 
@@ -89,7 +89,8 @@ class PureGroupAggregate(PureOperatorBase):
         identity = number if keys is None else tuple(element.row[name] for name in keys)
         # Rows of a later epoch come after those of one before, where their times are equal.
         row = {name: value for name, value in element.row.items() if name != OPERATION}
-        if NAMES[str(element.row.get(OPERATION, "insert"))].adds:
+        kind = NAMES[str(element.row[OPERATION])] if OPERATION in element.row else element.kind
+        if kind.adds:
             group.rows[identity] = Arrived(element.port, row, element.time, (number,))
         else:
             group.rows.pop(identity, None)
