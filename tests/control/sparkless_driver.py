@@ -113,7 +113,7 @@ def run(root: JobStore, job: str, owner: OwnerInfo, term: Driver, asked: list[in
         term.beat()
         term.append(EpochRecord(job, lineage, parent, term.term, epoch, now, str(epoch), progress, end_of_input=draining))
         history.append(progress)
-        if os.environ.get("BEATING") == "fails-in-the-end" and epoch == 5:
+        if os.environ.get("BEATING") == "fails-in-the-end" and epoch == 15:
             say(root, job, owner, "failed", error=SourceError("the folder is gone", fix="bring it back"))
             return 64
         if asked or spec.wanted == "suspended":

@@ -81,6 +81,8 @@ DAGSTERS = (
     r"dagster\.daemon\.SensorDaemon - INFO - (?:Creating new|Launching|Completed launch of) run(?: [0-9a-f-]{36})? for \w+",
     r"dagster\.daemon\.QueuedRunCoordinatorDaemon - INFO - Priority sorting and checking tag concurrency limits for queued runs\.",
     r"dagster\.daemon\.QueuedRunCoordinatorDaemon - INFO - (?:Retrieved \d+ queued runs, checking limits|Launched \d+ runs)\.",
+    # Every two minutes while a run is under way.
+    r"dagster\.daemon\.MonitoringDaemon - INFO - (?:Collected \d+ runs for monitoring|Checking run [0-9a-f-]{36})",
     # What the run of a job says of its epochs: the job's own lines, in Dagster's log.
     rf"dagster - INFO - {_RUN} - taxi - (?:taxi epoch \d+: in \d.*|job 'taxi': \d+ epochs, \d+ rows in .+)",
 )
