@@ -153,7 +153,9 @@ def _explained_file(error: BaseException, text: str, state: str) -> tuple[type[T
     if _OTHER_TYPE in text:
         return SourceError, f"a file cannot be read with the schema: {text}", _TYPE_FIX
     fix = "restore the file or remove it from the source's folder; the epoch is read again"
-    return SourceError, f"a file cannot be read: {text}{_behind(error, text)}", fix
+    # Java's own names of errors say nothing to users.
+    behind = re.sub(r"\bjava\.[\w.]+: ", "", _behind(error, text))
+    return SourceError, f"a file cannot be read: {text}{behind}", fix
 
 
 def _explained_raised(text: str) -> tuple[type[TidemarkError], str, str]:
