@@ -14,12 +14,11 @@ from tidemark.control.alerts.engine.alert_inputs import savepoint_at
 from tidemark.control.alerts.engine.alert_rules import RuleContext
 from tidemark.control.alerts.engine.alert_silences import Silence, delete_expired, read_silences
 from tidemark.control.alerts.engine.alert_store import AlertRecord, read_alerts, worth_storing, write_alerts
+from tidemark.control.alerts.engine.watch_leases import WatchLeases
 from tidemark.control.alerts.model.alert_message import compacted, for_route
 from tidemark.control.alerts.model.alert_settings import AlertSettings
 from tidemark.control.alerts.model.alert_state import Condition, JobAlerts, Notification, Outgoing
-from tidemark.control.model.paths import alert_leases
 from tidemark.control.model.view import JobView
-from tidemark.control.observed.leases import StandingLease
 from tidemark.errors import CorruptStoreError, FormatError, TidemarkError
 from tidemark.state.store.store import JobStore
 
@@ -30,25 +29,34 @@ _TIDY_EVERY_MS = 3_600_000
 
 @dataclass(frozen=True)
 class WatchReport:
-    """The result of an evaluation: whether this process sends alerts, firing conditions by job, pending messages by receiver."""
+    """The result of an evaluation.
+
+    Args:
+        is_leader: whether this process sends alerts, at least of one job.
+        firing: firing conditions of its rules, by job.
+        pending: pending messages by receiver.
+        left_to_others: jobs whose alerts another process sends, sorted.
+    """
 
     is_leader: bool
     firing: Mapping[str, tuple[Condition, ...]] = field(default_factory=dict)
     pending: Mapping[str, int] = field(default_factory=dict)
+    left_to_others: tuple[str, ...] = ()
 
 
 class AlertWatch:
     """Evaluates the rules on views of jobs, and sends notifications.
 
-    Several processes may watch the same jobs: the holder of a lease evaluates, the others only poll the lease. New notifications go to the
-    holder's receivers; those pending for other processes' receivers stay until a process that has them takes the lease.
+    Several processes may watch the same jobs: the holder of a job's lease evaluates the job, the others only poll the leases. New
+    notifications go to the holder's receivers; those pending for other processes' receivers stay until a process that has them takes the
+    lease. Alerts of rules that are not enabled here are another process's, and left as they are.
 
     Args:
         root: the root store.
         settings: rules and grouping.
         receivers: by name.
         holder: a unique name of this process.
-        jobs: names of the jobs that are watched; None for all of the store. Watches of other jobs have a lease of their own.
+        jobs: names of the jobs that are watched; None for all of the store. Watches of other jobs do not wait for this one.
         clock: processing time.
     """
 
@@ -66,7 +74,7 @@ class AlertWatch:
         self._settings = settings
         self._receivers = receivers
         self._clock = clock
-        self._lease = StandingLease(root, alert_leases(jobs), holder, clock)
+        self._leases = WatchLeases(root, holder, None if jobs is None else tuple(sorted(set(jobs))), clock)
         self._queue = DeliveryQueue(receivers, clock)
         self._records: dict[str, AlertRecord] = {}
         self._delivered: frozenset[Delivered] = frozenset()
@@ -89,33 +97,43 @@ class AlertWatch:
         Raises:
             StoreError: the store cannot be reached; notifications are sent later.
         """
-        if not self._lease.take():
+        if not self._leases.take():
+            # Another process may have continued from the records since.
             self._records.clear()
-            self._delivered = frozenset()
-            return WatchReport(is_leader=False)
+        looked = dict(_views_and_errors(views, unreadable or {}))
+        own = {job: found for job, found in looked.items() if self._leases.holds(job)}
+        others = tuple(sorted(looked.keys() - own.keys()))
+        self._forget_others(own.keys())
+        if not own:
+            return WatchReport(is_leader=not others and self._leases.is_first, left_to_others=others)
         now = self._clock.now_ms()
         silences, verdicts = read_silences(self._root, now), verdict_files(self._root)
-        seen = set()
-        for job, view_or_error in _views_and_errors(views, unreadable or {}):
-            seen.add(job)
+        for job, view_or_error in own.items():
             try:
                 self._evaluate_job(job, view_or_error, silences, verdicts.get(job, ()))
             except (CorruptStoreError, FormatError) as error:
                 _LOG.warning("%s: its alerts are not evaluated: %s", job, error)
-        for job in self._records.keys() - seen:
-            del self._records[job]
         self._deliver()
         self._tidy(now)
         return WatchReport(
             is_leader=True,
-            firing={job: open_ for job, record in self._records.items() if (open_ := record.alerts.firing_conditions())},
+            firing={job: firing for job, record in self._records.items() if (firing := self._firing(record))},
             pending={name: sum(name in item.receivers for item in self._pending()) for name in self._receivers},
+            left_to_others=others,
         )
 
     def close(self) -> None:
-        """Release the lease, so that another process can continue at once."""
-        self._lease.release()
+        """Release the leases, so that another process can continue at once."""
+        self._leases.release()
         self._records.clear()
+
+    def _forget_others(self, own: Collection[str]) -> None:
+        for job in self._records.keys() - own:
+            del self._records[job]
+        self._delivered = frozenset(item for item in self._delivered if item[0] in own)
+
+    def _firing(self, record: AlertRecord) -> tuple[Condition, ...]:
+        return tuple(item for item in record.alerts.firing_conditions() if self._settings.rule(item.rule).enabled)
 
     def _evaluate_job(
         self, job: str, view_or_error: JobView | TidemarkError, silences: tuple[Silence, ...], verdicts: tuple[VerdictFile, ...]
@@ -132,7 +150,8 @@ class AlertWatch:
                 after, notifications = step(record.alerts, view_or_error, now, settings=self._settings, context=context, silences=silences)
             after = replace(after, outbox=compacted((*after.outbox, *self._outgoing(notifications, after.outbox))))
             if self._store(record, after):
-                delete_processed(self._root, verdicts)
+                if self._settings.rule("check").enabled:
+                    delete_processed(self._root, verdicts)
                 return
 
     def _outgoing(self, notifications: Iterable[Notification], outbox: Iterable[Outgoing]) -> Iterable[Outgoing]:
@@ -146,7 +165,7 @@ class AlertWatch:
 
     def _deliver(self) -> None:
         # Kept until it is stored: a store that rejects writes for a time must not make a receiver get the same alert repeatedly.
-        self._delivered |= self._queue.send(self._pending(), may_continue=lambda: self._lease.is_valid)
+        self._delivered |= self._queue.send(self._pending(), may_continue=lambda: self._leases.is_valid)
         for job in sorted({job for job, _, _ in self._delivered}):
             record = self._record(job)
             if self._store(record, replace(record.alerts, outbox=_without(record.alerts.outbox, job, self._delivered))):
