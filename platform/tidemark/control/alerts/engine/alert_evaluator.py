@@ -7,18 +7,20 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
-from tidemark.control.alerts.delivery.delivery_queue import Delivered, DeliveryQueue, Receiver, ReceiverCounts
+from tidemark.control.alerts.delivery.delivery_queue import Delivered, DeliveryQueue, Receiver, ReceiverCounts, outgoing, without
 from tidemark.control.alerts.engine.alert_checks import VerdictFile, delete_processed, failed_checks, verdict_files
 from tidemark.control.alerts.engine.alert_engine import step, step_unreadable
 from tidemark.control.alerts.engine.alert_inputs import savepoint_at
 from tidemark.control.alerts.engine.alert_rules import RuleContext
 from tidemark.control.alerts.engine.alert_silences import Silence, delete_expired, read_silences
 from tidemark.control.alerts.engine.alert_store import AlertRecord, read_alerts, worth_storing, write_alerts
+from tidemark.control.alerts.engine.gone_jobs import GoneJobs
 from tidemark.control.alerts.engine.watch_leases import WatchLeases
-from tidemark.control.alerts.model.alert_message import compacted, for_route
+from tidemark.control.alerts.model.alert_message import compacted
 from tidemark.control.alerts.model.alert_settings import AlertSettings
-from tidemark.control.alerts.model.alert_state import Condition, JobAlerts, Notification, Outgoing
+from tidemark.control.alerts.model.alert_state import Condition, JobAlerts, Outgoing
 from tidemark.control.model.view import JobView
+from tidemark.control.observed.observe import job_names
 from tidemark.errors import CorruptStoreError, FormatError, TidemarkError
 from tidemark.state.store.store import JobStore
 
@@ -76,6 +78,7 @@ class AlertWatch:
         self._clock = clock
         self._leases = WatchLeases(root, holder, None if jobs is None else tuple(sorted(set(jobs))), clock)
         self._queue = DeliveryQueue(receivers, clock)
+        self._gone = GoneJobs(root, receivers, self._queue, clock)
         self._records: dict[str, AlertRecord] = {}
         self._delivered: frozenset[Delivered] = frozenset()
         self._tidied_at: int | None = None
@@ -103,22 +106,22 @@ class AlertWatch:
         looked = dict(_views_and_errors(views, unreadable or {}))
         own = {job: found for job, found in looked.items() if self._leases.holds(job)}
         others = tuple(sorted(looked.keys() - own.keys()))
+        for job in self._gone.find():
+            # Of a job of the same name that was submitted since nothing is known.
+            self._records.pop(job, None)
+        self._keep_gone(looked.keys())
         self._forget_others(own.keys())
-        if not own:
-            return WatchReport(is_leader=not others and self._leases.is_first, left_to_others=others)
-        now = self._clock.now_ms()
-        silences, verdicts = read_silences(self._root, now), verdict_files(self._root)
-        for job, view_or_error in own.items():
-            try:
-                self._evaluate_job(job, view_or_error, silences, verdicts.get(job, ()))
-            except (CorruptStoreError, FormatError) as error:
-                _LOG.warning("%s: its alerts are not evaluated: %s", job, error)
-        self._deliver()
-        self._tidy(now)
+        silences = read_silences(self._root, self._clock.now_ms())
+        if own:
+            self._evaluate_jobs(own, silences)
+            self._deliver()
+            self._tidy(self._clock.now_ms())
+        gone = self._gone.send(self._leases.holds, silences, lambda: self._leases.is_valid)
+        waiting = (*self._pending(), *gone)
         return WatchReport(
-            is_leader=True,
+            is_leader=bool(own) or (not others and self._leases.is_first),
             firing={job: firing for job, record in self._records.items() if (firing := self._firing(record))},
-            pending={name: sum(name in item.receivers for item in self._pending()) for name in self._receivers},
+            pending={name: sum(name in item.receivers for item in waiting) for name in self._receivers},
             left_to_others=others,
         )
 
@@ -127,6 +130,13 @@ class AlertWatch:
         self._leases.release()
         self._records.clear()
 
+    def _keep_gone(self, looked: Collection[str]) -> None:
+        """Keep the alerts of jobs whose folder was deleted since the last evaluation."""
+        missing = {job: record.alerts for job, record in self._records.items() if job not in looked}
+        if missing:
+            there = job_names(self._root)
+            self._gone.keep(alerts for job, alerts in missing.items() if job not in there)
+
     def _forget_others(self, own: Collection[str]) -> None:
         for job in self._records.keys() - own:
             del self._records[job]
@@ -134,6 +144,14 @@ class AlertWatch:
 
     def _firing(self, record: AlertRecord) -> tuple[Condition, ...]:
         return tuple(item for item in record.alerts.firing_conditions() if self._settings.rule(item.rule).enabled)
+
+    def _evaluate_jobs(self, own: Mapping[str, JobView | TidemarkError], silences: tuple[Silence, ...]) -> None:
+        verdicts = verdict_files(self._root)
+        for job, view_or_error in own.items():
+            try:
+                self._evaluate_job(job, view_or_error, silences, verdicts.get(job, ()))
+            except (CorruptStoreError, FormatError) as error:
+                _LOG.warning("%s: its alerts are not evaluated: %s", job, error)
 
     def _evaluate_job(
         self, job: str, view_or_error: JobView | TidemarkError, silences: tuple[Silence, ...], verdicts: tuple[VerdictFile, ...]
@@ -148,27 +166,18 @@ class AlertWatch:
                 after, notifications = step_unreadable(record.alerts, view_or_error, now, settings=self._settings, silences=silences)
             else:
                 after, notifications = step(record.alerts, view_or_error, now, settings=self._settings, context=context, silences=silences)
-            after = replace(after, outbox=compacted((*after.outbox, *self._outgoing(notifications, after.outbox))))
+            after = replace(after, outbox=compacted((*after.outbox, *outgoing(notifications, after.outbox, self._receivers))))
             if self._store(record, after):
                 if self._settings.rule("check").enabled:
                     delete_processed(self._root, verdicts)
                 return
-
-    def _outgoing(self, notifications: Iterable[Notification], outbox: Iterable[Outgoing]) -> Iterable[Outgoing]:
-        # A receiver of another process with a pending notification gets the following ones, too.
-        others = tuple(sorted({name for item in outbox for name in item.receivers} - self._receivers.keys()))
-        for notification in notifications:
-            own = tuple(name for name, receiver in self._receivers.items() if for_route(notification, receiver.route) is not None)
-            names = own + others
-            if names:
-                yield Outgoing(notification, names)
 
     def _deliver(self) -> None:
         # Kept until it is stored: a store that rejects writes for a time must not make a receiver get the same alert repeatedly.
         self._delivered |= self._queue.send(self._pending(), may_continue=lambda: self._leases.is_valid)
         for job in sorted({job for job, _, _ in self._delivered}):
             record = self._record(job)
-            if self._store(record, replace(record.alerts, outbox=_without(record.alerts.outbox, job, self._delivered))):
+            if self._store(record, replace(record.alerts, outbox=without(record.alerts.outbox, job, self._delivered))):
                 self._delivered = frozenset(item for item in self._delivered if item[0] != job)
 
     def _store(self, record: AlertRecord, after: JobAlerts) -> bool:
@@ -194,22 +203,15 @@ class AlertWatch:
         return record
 
     def _pending(self) -> list[Outgoing]:
-        return [item for job, record in sorted(self._records.items()) for item in _without(record.alerts.outbox, job, self._delivered)]
+        return [item for job, record in sorted(self._records.items()) for item in without(record.alerts.outbox, job, self._delivered)]
 
     def _tidy(self, now: int) -> None:
         if self._tidied_at is None or abs(now - self._tidied_at) >= _TIDY_EVERY_MS:
             delete_expired(self._root, now)
+            self._gone.delete_old(now)
             self._tidied_at = now
 
 
 def _views_and_errors(views: Iterable[JobView], unreadable: Mapping[str, TidemarkError]) -> Iterator[tuple[str, JobView | TidemarkError]]:
     yield from ((view.job, view) for view in views)
     yield from unreadable.items()
-
-
-def _without(outbox: tuple[Outgoing, ...], job: str, taken: frozenset[Delivered]) -> tuple[Outgoing, ...]:
-    left = (
-        replace(item, receivers=tuple(name for name in item.receivers if (job, item.notification.number, name) not in taken))
-        for item in outbox
-    )
-    return tuple(item for item in left if item.receivers)
