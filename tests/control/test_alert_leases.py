@@ -10,9 +10,10 @@ import pytest
 
 from tests.control.alert_cases import HOUR, SECOND, T0, Mailbox, job_view, titles, watch
 from tidemark.control.alerts.delivery.delivery_queue import Receiver
+from tidemark.control.alerts.engine import alert_evaluator
 from tidemark.control.alerts.engine.alert_checks import CheckVerdict, report_check
 from tidemark.control.alerts.engine.alert_evaluator import AlertWatch
-from tidemark.control.alerts.engine.alert_store import read_alerts
+from tidemark.control.alerts.engine.alert_store import AlertRecord, read_alerts
 from tidemark.control.alerts.engine.watch_leases import WatchRecord
 from tidemark.control.model.paths import ALERT_LEASES
 from tidemark.control.observed.leases import KIND, LEASE_MS
@@ -91,7 +92,7 @@ def test_an_alert_of_a_rule_that_the_next_watch_lacks_is_left_alone(
     assert not sensor.evaluate([job_view(lag_ms=HOUR)]).is_leader
     vanishes(supervisor, root, clock)
     for health in ("ok", "failed", "ok"):
-        report = sensor.evaluate([job_view(lag_ms=HOUR, health=health)])  # type: ignore[arg-type]
+        report = sensor.evaluate([job_view(lag_ms=HOUR, health=health)])
         assert report.is_leader
         assert [item.rule for item in report.firing.get("taxi", ())] == (["health"] if health == "failed" else [])
         clock.advance(SECOND)
@@ -160,6 +161,29 @@ def test_what_was_sent_by_another_while_a_lease_had_ended_is_not_sent_again(root
     broken.broken = False
     assert rare.evaluate([job_view(lag_ms=HOUR)]).is_leader
     assert (titles(mailbox), titles(broken)) == ([BEHIND], [])
+
+
+def test_one_that_passes_less_often_than_a_lease_lasts_reads_what_it_knows_once(
+    root: JobStore, clock: ManualClock, mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Dagster's sensor, of a thousand jobs."""
+    read: list[str] = []
+
+    def counted(root: JobStore, job: str) -> AlertRecord:
+        read.append(job)
+        return read_alerts(root, job)
+
+    monkeypatch.setattr(alert_evaluator, "read_alerts", counted)
+    rare, other = (watch(root, clock, {"ops": Receiver(mailbox)}, holder=holder) for holder in ("rare", "other"))
+    for _ in range(3):
+        assert rare.evaluate([job_view(lag_ms=HOUR)]).is_leader
+        clock.advance(LEASE_MS + SECOND)
+    assert read == ["taxi"]
+    other.evaluate([job_view(lag_ms=HOUR)])
+    other.close()
+    assert rare.evaluate([job_view(lag_ms=HOUR)]).is_leader
+    assert read == ["taxi"] * 3, "again when another was there"
+    assert titles(mailbox) == [BEHIND]
 
 
 def test_verdicts_of_checks_wait_for_a_watch_with_their_rule(root: JobStore, clock: ManualClock, mailbox: Mailbox) -> None:

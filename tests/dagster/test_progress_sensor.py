@@ -317,7 +317,12 @@ def test_a_store_that_cannot_be_opened_is_tried_once_in_a_tick(
     rig.commit(epoch())
     (tmp_path / "file").write_text("no folder")
     away, tried, opens = str(tmp_path / "file" / "store"), list[str](), JobStore.open
-    monkeypatch.setattr(JobStore, "open", lambda uri: tried.append(uri) or opens(uri))
+
+    def counted(uri: str) -> JobStore:
+        tried.append(uri)
+        return opens(uri)
+
+    monkeypatch.setattr(JobStore, "open", counted)
     others = [make_job(tmp_path / name, name, store=away) for name in ("rides", "bikes", "buses")]
     rig.sensor = build_progress_sensor([*(spec for job in others for spec in build_output_asset_specs(job)), *rig.specs], clock=rig.clock)
     for ticks in (1, 2):

@@ -62,16 +62,17 @@ class WatchLeases:
         return self.is_valid and not self._before
 
     def take(self) -> bool:
-        """Take the leases that are free, and renew those that are held; False if they had expired since the last call.
+        """Take the leases that are free, and renew those that are held; False if another watch may have held them since the last call.
 
         Raises:
             StoreError: the store cannot be reached.
         """
         own, now = self._own, self._clock.now_ms()
         if own is None or not is_held(own, now):
-            self._own = own = self._register(now)
-            self._before = self._read_before(own, now) if own is not None else ()
-            return False
+            expired, self._own = own, self._register(now)
+            self._before = self._read_before(self._own, now) if self._own is not None else ()
+            # One that passes less often than a lease lasts takes it again each time, mostly with no other in between.
+            return expired is not None and self._own is not None and self._own.number == expired.number + 1
         if own.until - now <= LEASE_MS // 2:
             renewed = replace(own, until=now + LEASE_MS)
             write_document(self._root, numbered(ALERT_LEASES, own.number), kind=KIND, value=renewed)
