@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping
+from itertools import pairwise
+from typing import Final
 
 import dagster as dg
 
@@ -14,6 +18,10 @@ _UNFINISHED = [
     # It finishes its epoch before it ends.
     dg.DagsterRunStatus.CANCELING,
 ]
+
+_LOCATION_OPTION: Final = "--location-name"
+_LOCATION_VARIABLE: Final = "DAGSTER_LOCATION_NAME"
+"""How a code server is told the name of its code location, of which the context of a schedule does not know."""
 
 
 def build_drain_schedule(
@@ -29,7 +37,8 @@ def build_drain_schedule(
 
     The run uses the assets' pool, so with a pool limit it waits for a run that was launched by hand. A tick while an earlier run of the
     schedule's job is queued or in progress is skipped: the next drain reads what the skipped one would have read, and queued runs would
-    only pile up.
+    only pile up. Runs of a job of the same name in another code location do not count, if this code server was told its own name, as by
+    ``dagster dev`` and by ``--location-name``.
 
     Args:
         assets: assets of ``@streaming_assets``.
@@ -53,7 +62,8 @@ def build_drain_schedule(
     )
 
     def evaluate(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        found = context.instance.get_runs(dg.RunsFilter(job_name=job.name, statuses=_UNFINISHED), limit=1)
+        unfinished = context.instance.get_runs(dg.RunsFilter(job_name=job.name, statuses=_UNFINISHED))
+        found = [run for run in unfinished if _is_of_this_location(run)]
         if found:
             # The record of a run whose process was killed says so for ever, and no tick would say why nothing is read.
             return dg.SkipReason(
@@ -70,3 +80,16 @@ def build_drain_schedule(
         execution_fn=evaluate,
         default_status=default_status,
     )
+
+
+def _is_of_this_location(run: dg.DagsterRun) -> bool:
+    """Return whether a run is of this code location, also if that is not known of one of the two."""
+    here = _location_name()
+    there = run.remote_job_origin.location_name if run.remote_job_origin is not None else None
+    return here is None or there is None or here == there
+
+
+def _location_name() -> str | None:
+    given = [value for option, value in pairwise(sys.argv) if option == _LOCATION_OPTION]
+    given += [option.partition("=")[2] for option in sys.argv if option.startswith(f"{_LOCATION_OPTION}=")]
+    return next(iter(given), None) or os.environ.get(_LOCATION_VARIABLE) or None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -9,6 +10,8 @@ from typing import Final
 import dagster as dg
 
 from tidemark.assets.values.metadata_values import MetadataValues
+from tidemark.errors import DefinitionError
+from tidemark.locations import Location
 
 _STORE_KEY: Final = "tidemark/reconciled_store"
 _JOBS_KEY: Final = "tidemark/reconciled_jobs"
@@ -46,21 +49,42 @@ def find_reconcile_sensor(
     Args:
         instance: the Dagster instance.
         repository: the code location's repository.
-        store: folder or bucket of the job stores, as it was passed to ``build_reconcile_sensor``.
+        store: folder or bucket of the job stores, however it is written: what was passed to ``build_reconcile_sensor`` may be its URI.
         job: the job's name.
         location: name of the code location, None if unknown: sensors of the same name in other code locations then count, too.
     """
-    sensors = [each for each in repository.sensor_defs if _reconciles(each.metadata, _store_name(store), job)]
+    sensors = [each for each in repository.sensor_defs if _reconciles(each.metadata, store, job)]
     states = dict(_states(instance, location)) if sensors else {}
     found = [ReconcileSensor(each.name, states.get(each.name, each.default_status == dg.DefaultSensorStatus.RUNNING)) for each in sensors]
     return max(found, key=lambda each: each.is_on, default=None)
 
 
-def _reconciles(metadata: Mapping[str, dg.MetadataValue], store: str, job: str) -> bool:
-    if _STORE_KEY not in metadata or metadata[_STORE_KEY].value != store:
+def _reconciles(metadata: Mapping[str, dg.MetadataValue], store: str | dg.EnvVar, job: str) -> bool:
+    if _STORE_KEY not in metadata or not _is_same_store(str(metadata[_STORE_KEY].value), _store_name(store)):
         return False
     jobs = metadata[_JOBS_KEY].value if _JOBS_KEY in metadata else None
     return not isinstance(jobs, list) or job in jobs
+
+
+def _is_same_store(one: str, other: str) -> bool:
+    """Return whether two names of stores, of which each may be that of a variable, are of one place."""
+    if one == other:
+        return True
+    first, second = _location(one), _location(other)
+    if first is None or second is None or first.real_parts != second.real_parts:
+        return False
+    # An account that is not named is that of the environment.
+    return first.account is None or second.account is None or first.account == second.account
+
+
+def _location(name: str) -> Location | None:
+    value = os.environ.get(name.removeprefix("$")) if name.startswith("$") else name
+    if value is None:
+        return None
+    try:
+        return Location.parse(value)
+    except DefinitionError:
+        return None
 
 
 def _states(instance: dg.DagsterInstance, location: str | None) -> Iterator[tuple[str, bool]]:

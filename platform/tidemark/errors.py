@@ -255,7 +255,7 @@ class RewindError(TidemarkError):
 
 
 class UpgradeError(TidemarkError):
-    """A job cannot be upgraded, or another upgrade of it is under way."""
+    """A job cannot be upgraded, another upgrade of it is under way, or a request would be overwritten by one."""
 
     code = "TM423"
 

@@ -69,7 +69,7 @@ def build_job_health_sensor(
 
     It also alerts on failed checks that ``build_check_sensor`` passed on, and on savepoints that are too old. Alerts are stored in the job
     store: one is sent when it fires and when it resolves, retried until its receiver has accepted it, and suppressed by silences.
-    Use either a supervisor (``--alerts``) or this sensor for alerts: of those that watch the same jobs the holder of a lease sends new
+    Use either a supervisor (``--alerts``) or this sensor for alerts of a job: of those that watch it the holder of its lease sends new
     alerts to its own receivers, and alerts pending for the other's receivers stay until that one holds the lease.
 
     The health of the code location's jobs is reported as their check ``job_runs``, so that the assets of an unhealthy job turn red.
@@ -259,5 +259,7 @@ def _job_text(view: JobView) -> str:
 def _pending_text(report: WatchReport) -> list[str]:
     if not report.is_leader:
         return ["another process sends the alerts"]
-    waiting = sum(report.pending.values())
-    return [f"{waiting} alerts wait for their receiver"] if waiting else []
+    others, waiting = report.left_to_others, sum(report.pending.values())
+    shown = ", ".join(others[:_NAMED]) + (f" and {len(others) - _NAMED} more" if len(others) > _NAMED else "")
+    parts = [f"another process sends the alerts of {shown}"] if others else []
+    return [*parts, *([f"{waiting} alerts wait for their receiver"] if waiting else [])]

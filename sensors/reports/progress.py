@@ -258,23 +258,38 @@ class Progress:
         return statuses, errors
 
     def _open(self) -> tuple[dict[str, JobStore], dict[str, TidemarkError]]:
-        """Return the stores of the jobs, and the errors of those whose store cannot be opened.
+        """Return the stores of the jobs, and the errors of those whose store cannot be opened; each store is tried once.
 
         Raises:
             TidemarkError: no store can be opened.
         """
-        roots: dict[str, JobStore] = {}
+        roots: dict[str, JobStore | TidemarkError] = {}
         places: dict[str, JobStore] = {}
         errors: dict[str, TidemarkError] = {}
         for name, job in self._jobs.items():
             try:
                 uri = store_location(_store_of(self._options, job.job), name)
-                roots[uri] = places[name] = roots.get(uri) or JobStore.open(uri)
             except TidemarkError as error:
                 errors[name] = error
+                continue
+            if uri not in roots:
+                roots[uri] = _opened(uri)
+            opened = roots[uri]
+            if isinstance(opened, TidemarkError):
+                errors[name] = opened
+            else:
+                places[name] = opened
         if errors and not places:
             raise next(iter(errors.values()))
         return places, errors
+
+
+def _opened(uri: str) -> JobStore | TidemarkError:
+    """Return a store, or the error of one that cannot be opened, which takes long where nothing answers."""
+    try:
+        return JobStore.open(uri)
+    except TidemarkError as error:
+        return error
 
 
 def _read_jobs(places: Mapping[str, JobStore], *, savepoints: bool) -> Iterable[tuple[str, _JobSnapshot | TidemarkError | None]]:

@@ -88,8 +88,19 @@ class Mailbox:
 AT_ONCE = AlertSettings({rule: RuleSettings(HoldTimes()) for rule in RULES}, Grouping(0, 0))
 
 
-def watch(root: JobStore, clock: ManualClock, receivers: Mapping[str, Receiver], *, holder: str = "one") -> AlertWatch:
-    return AlertWatch(root, settings=AT_ONCE, receivers=receivers, holder=holder, clock=clock)
+def watch(
+    root: JobStore,
+    clock: ManualClock,
+    receivers: Mapping[str, Receiver],
+    *,
+    holder: str = "one",
+    jobs: tuple[str, ...] | None = None,
+    without: tuple[RuleName, ...] = (),
+) -> AlertWatch:
+    """A watch of all jobs, or of some, that evaluates all rules but those ``without``."""
+    rules = {rule: RuleSettings(HoldTimes(), enabled=rule not in without) for rule in RULES}
+    settings = AlertSettings(rules, AT_ONCE.grouping)
+    return AlertWatch(root, settings=settings, receivers=receivers, holder=holder, jobs=jobs, clock=clock)
 
 
 def titles(mailbox: Mailbox) -> list[str]:

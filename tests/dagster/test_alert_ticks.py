@@ -119,6 +119,18 @@ def test_sensors_of_separate_jobs_of_one_store_each_send_their_alerts(world: Wor
     assert "another process sends the alerts" in tick(again, instance), "one of two for the same jobs sends"
 
 
+def test_beside_a_sensor_of_some_jobs_one_of_all_sends_the_others_alerts(world: World, instance: dg.DagsterInstance) -> None:
+    world.submit("rides")
+    some = build_job_health_sensor(world.store.uri, jobs=["rides"], launchers=lambda: launchers(world), clock=world.clock)
+    assert "another process" not in tick(some, instance)
+    all_ = sensor_of(world)
+    for _ in range(12):
+        tick(some, instance)
+        assert "another process sends the alerts of rides" in tick(all_, instance)
+        world.clock.advance(12_000)
+    assert sorted(alert.job for alert in Line.taken) == ["fares", "rides"]
+
+
 def test_the_server_of_a_killed_dagster_dev_leaves_alerts_to_the_next_one(
     world: World, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:

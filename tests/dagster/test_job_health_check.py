@@ -198,6 +198,24 @@ def test_a_fix_follows_the_switch_of_the_sensor(
     assert find_reconcile_sensor(rig.instance, repository, "other", "fares", location="here") is None, "a sensor of another store"
 
 
+def test_a_sensor_is_found_however_its_store_is_written(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "my jobs"
+    folder.mkdir()
+    (tmp_path / "link").symlink_to(folder)
+    monkeypatch.setenv("JOBS_HERE", f"{folder}/")
+    monkeypatch.delenv("JOBS_UNSET", raising=False)
+    same: list[str | dg.EnvVar] = [str(folder), f"{folder}/", f"file://{folder}", str(tmp_path / "link"), dg.EnvVar("JOBS_HERE")]
+    others: list[str | dg.EnvVar] = [str(tmp_path), f"s3:/{folder}", "nowhere://x", dg.EnvVar("JOBS_UNSET")]
+    for written in same:
+        repository = dg.Definitions(sensors=[build_reconcile_sensor(written)]).get_repository_def()
+        found = [find_reconcile_sensor(rig.instance, repository, store, "fares", location="here") for store in (*same, *others)]
+        assert [each is not None for each in found] == [True] * len(same) + [False] * len(others), written
+    azure = ["az://lake/jobs", "abfss://lake@ours.dfs.core.windows.net/jobs/", "abfss://lake@theirs.dfs.core.windows.net/jobs"]
+    repository = dg.Definitions(sensors=[build_reconcile_sensor(azure[1])]).get_repository_def()
+    found = [find_reconcile_sensor(rig.instance, repository, store, "fares", location="here") for store in azure]
+    assert [each is not None for each in found] == [True, True, False]
+
+
 def lag(rig: Rig, seconds: int) -> None:
     """Let the job's newest epoch say how far its watermark is behind."""
     known = read_status(rig.world.store, "fares")

@@ -309,6 +309,27 @@ def test_a_store_that_cannot_be_opened_does_not_keep_other_jobs_from_being_repor
         rig.tick()
 
 
+def test_a_store_that_cannot_be_opened_is_tried_once_in_a_tick(
+    tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each try may take as long as a connection that nothing answers."""
+    rig = Rig(tmp_path, instance)
+    rig.commit(epoch())
+    (tmp_path / "file").write_text("no folder")
+    away, tried, opens = str(tmp_path / "file" / "store"), list[str](), JobStore.open
+
+    def counted(uri: str) -> JobStore:
+        tried.append(uri)
+        return opens(uri)
+
+    monkeypatch.setattr(JobStore, "open", counted)
+    others = [make_job(tmp_path / name, name, store=away) for name in ("rides", "bikes", "buses")]
+    rig.sensor = build_progress_sensor([*(spec for job in others for spec in build_output_asset_specs(job)), *rig.specs], clock=rig.clock)
+    for ticks in (1, 2):
+        assert "3 jobs cannot be read (0 of them damaged): bikes, buses, rides" in str(rig.tick().skip_reason)
+        assert tried.count(away) == ticks
+
+
 def test_one_damaged_job_does_not_keep_the_others_from_being_reported(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     jobs = [make_job(tmp_path / name, name, store=str(tmp_path / "store")) for name in ("good", "bad", "worse")]
     for job in jobs:

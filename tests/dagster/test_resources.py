@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import dagster as dg
 import pytest
@@ -148,6 +149,39 @@ def test_a_drain_is_skipped_while_another_waits(tmp_path: Path) -> None:
         assert "queued or in progress" in str(schedule.evaluate_tick(dg.build_schedule_context(instance)).skip_message)
         instance.report_run_failed(instance.get_run_by_id(waiting.run_id))  # type: ignore[arg-type]
         assert schedule.evaluate_tick(dg.build_schedule_context(instance)).run_requests
+
+
+@pytest.mark.parametrize(
+    ("told", "of", "skipped"),
+    [
+        (["--location-name", "here"], "elsewhere", False),
+        (["--location-name=here"], "elsewhere", False),
+        (["--location-name", "here"], "here", True),
+        (["--location-name", "here"], None, True),
+        ([], "elsewhere", True),
+    ],
+)
+def test_a_drain_does_not_wait_for_a_job_of_that_name_in_another_code_location(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: list[str], of: str | None, *, skipped: bool
+) -> None:
+    @streaming_assets(job=make_job(tmp_path))
+    def cabs(context: dg.AssetExecutionContext, tidemark: FakeTidemark) -> Iterator[StreamingEvent]:
+        yield from tidemark.run(context=context)
+
+    schedule = build_drain_schedule(cabs, "*/5 * * * *")
+    resources = {"tidemark": fake_resource(tmp_path / "store")}
+    repository = dg.Definitions(assets=[cabs], schedules=[schedule], resources=resources).get_repository_def()
+    run = SimpleNamespace(run_id="run-1", remote_job_origin=SimpleNamespace(location_name=of) if of is not None else None)
+    monkeypatch.setattr(dg.DagsterInstance, "get_runs", lambda *_args, **_named: [run])
+    monkeypatch.delenv("DAGSTER_LOCATION_NAME", raising=False)
+    for arguments, variable in ((["dagster", *told], None), (["dagster"], told[-1].removeprefix("--location-name=") if told else None)):
+        monkeypatch.setattr(sys, "argv", arguments)
+        if variable is not None:
+            monkeypatch.setenv("DAGSTER_LOCATION_NAME", variable)
+        with dg.instance_for_test() as instance:
+            tick = schedule.evaluate_tick(dg.build_schedule_context(instance, repository_def=repository))
+        assert ("run-1" in str(tick.skip_message)) == skipped
+        assert bool(tick.run_requests) != skipped
 
 
 def test_the_assets_are_in_a_pool_of_their_own(tmp_path: Path) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shlex
-from pathlib import Path
 
 import click
 
@@ -21,10 +19,7 @@ from tidemark.errors import DefinitionError
 from tidemark.graph.job.environment import require_environment
 from tidemark.savepoints.model.restore import Restore
 from tidemark.spark.loop.start.before_start import check_before_start, store_of_run
-from tidemark.state.log.joblog import newest_epoch
 from tidemark.state.log.progress import EpochProgress, MissingEpochs, encode_progress, format_progress
-from tidemark.state.store.layout import LOG
-from tidemark.state.store.store import JobStore
 
 
 @click.command(
@@ -81,7 +76,6 @@ def run(
     found = load_job(job)
     # A bad store location fails here, before Spark starts.
     root = store_of_run(found, store)
-    _require_not_encoded(root, found.name)
     # These checks need no JVM; the run itself repeats them.
     check_before_start(found, root, restore)
     require_environment(found)
@@ -113,24 +107,6 @@ def run(
         click.echo(f"{result.job}: {result.epochs_run} epochs, {result.rows_in} rows read")
         if head is not None:
             click.echo(format_progress(head))
-
-
-def _require_not_encoded(root: JobStore, job: str) -> None:
-    """Refuse to begin a job again that an earlier build ran in the percent-encoded path of its store.
-
-    Raises:
-        DefinitionError: its state is there.
-    """
-    path, encoded = root.location.path, root.location.uri.removeprefix("file://")
-    if root.location.scheme != "file" or path == encoded or newest_epoch(root, job) is not None or not Path(encoded, job, LOG).is_dir():
-        return
-    old, new = Path(encoded, job), Path(path, job)
-    raise DefinitionError(
-        f"the state of the job is in {old}, where an earlier build put it: it percent-encoded the path of the store",
-        fix=f"move it: `mv {shlex.quote(str(old))} {shlex.quote(str(new))}`; if it is another project's job, give this one another name",
-        job=job,
-        place=str(new),
-    )
 
 
 @click.command(

@@ -11,7 +11,7 @@ from tidemark.control.desired.attempts import newest_attempt
 from tidemark.control.desired.spec_store import change_spec, current_user, require_spec
 from tidemark.control.model.records import ACTIVE, ControlStatus, attempt_of
 from tidemark.control.model.spec import JobSpec, MissingEpochsRequest, SpecGeneration, StopMode
-from tidemark.control.model.upgrade_records import record_stop
+from tidemark.control.model.upgrade_records import record_stop, require_spec_unheld
 from tidemark.control.observed.observe import read_control_status, status_or_error
 from tidemark.control.reconcile.effective_status import STATES
 from tidemark.errors import DefinitionError
@@ -49,12 +49,14 @@ class JobClient:
 
         Raises:
             DefinitionError: the spec is invalid.
+            UpgradeError: an upgrade of the job has suspended it, and would overwrite the spec.
             CorruptStoreError: the job's log is damaged.
         """
 
         def change(newest: SpecGeneration | None) -> JobSpec:
             if newest is None:
                 return replace(spec, missing_epochs=request)
+            require_spec_unheld(self.store, spec.job, "submit it again")
             status = read_control_status(self.store, spec.job)
             failed = status is not None and (status.lifecycle == "failed" or self._failed_unreconciled(status))
             restarts = max(spec.restarts, newest.spec.restarts + (failed and request is not None))
@@ -79,11 +81,13 @@ class JobClient:
 
         Raises:
             UnknownJobError: the job was never submitted.
+            UpgradeError: an upgrade of the job has suspended it, and starts it itself or leaves it stopped.
             CorruptStoreError: the job's log is damaged.
         """
 
         def of_newest(newest: SpecGeneration | None) -> JobSpec:
             made = newest or require_spec(self.store, job)
+            require_spec_unheld(self.store, job, f"`tidemark start {job}`")
             spec, status = made.spec, read_control_status(self.store, job)
             lifecycle = status.lifecycle if status is not None else "created"
             unseen = status is not None and status.generation < made.generation and lifecycle in {*ACTIVE, "failing"}
@@ -166,9 +170,11 @@ class JobClient:
 
         Raises:
             UnknownJobError: the job was never submitted.
+            UpgradeError: an upgrade of the job has suspended it.
         """
 
         def change(spec: JobSpec) -> JobSpec:
+            require_spec_unheld(self.store, job, f"`tidemark restart {job}`")
             return replace(spec, wanted="running", for_rewind=False, restarts=spec.restarts + 1, missing_epochs=None)
 
         return self._change(job, change, why or "restart")

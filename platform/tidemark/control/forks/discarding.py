@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tidemark.clock import SYSTEM_CLOCK, Clock
+from tidemark.control.alerts.engine.gone_jobs import keep_alerts
 from tidemark.control.desired.request_log import log_request
 from tidemark.control.desired.spec_store import current_user, read_spec, require_spec
 from tidemark.control.model.paths import CONTROL
@@ -204,6 +205,7 @@ def _delete(store: JobStore, name: str, begun: DiscardNote) -> tuple[str, ...]:
         release_all(folder, name)
     if begun.restore is not None:
         release_for(store, name, begun.restore)
+    keep_alerts(store, name)
     # A job without a spec is not started. The note is deleted last.
     folder.remove_folder(CONTROL)
     crash_point("discard-specs-gone")

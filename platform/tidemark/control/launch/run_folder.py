@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from tidemark.control.launch.logs import LOG, OUT
+from tidemark.locations import Location
 from tidemark.state.status.log_folder import log_folder
 
 EXIT_FILE: Final = "driver.exit"
@@ -90,7 +91,8 @@ def run_folder(store_uri: str, job: str, logs: Path | None = None) -> RunFolder:
         job: the job's name.
         logs: where logs are kept; else ``$TIDEMARK_LOGS``, or the user's folder for state.
     """
-    store = hashlib.sha256(store_uri.encode()).hexdigest()[:8]
+    # However the store is written: a path that is percent-encoded or not, a bucket with its account or without.
+    store = hashlib.sha256(Location.parse(store_uri).uri.encode()).hexdigest()[:8]
     scratch = _temporary() / f"tidemark-{os.getuid()}" / store / job
     return RunFolder((logs or log_folder()).absolute() / store / job, scratch)
 

@@ -19,8 +19,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from hashlib import sha256
 from typing import Final
 
 CONTROL: Final = "control"
@@ -39,21 +37,9 @@ AUTOSCALER: Final = "control/autoscaler"
 CONTROL_STATUS: Final = "control/status.json"
 
 ALERT_LEASES: Final = "_alerts/leases"
-"""At the store's root, not in a job's folder: which process evaluates alert rules and notifies, so that each alert is sent once."""
+"""At the store's root, not in a job's folder: which process evaluates the alert rules of which jobs, so that each alert is sent once."""
 
-_ALERT_LEASES_OF: Final = "_alerts/leases-of"
 _DIGITS = 8
-
-
-def alert_leases(jobs: Collection[str] | None) -> str:
-    """Return the folder of the leases of those who watch the same jobs, None for all of a store: they take turns.
-
-    Who watches others does not wait for them, as nobody else would send what is to be said of these.
-    """
-    if jobs is None:
-        return ALERT_LEASES
-    # No name has a slash.
-    return f"{_ALERT_LEASES_OF}/{sha256('/'.join(sorted(set(jobs))).encode()).hexdigest()[:16]}"
 
 
 def numbered(folder: str, number: int) -> str:

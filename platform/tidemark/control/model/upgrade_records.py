@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from tidemark.control.model.paths import UPGRADE_BLOCKER, UPGRADE_CHECKS, UPGRADES, number_in, numbered
 from tidemark.control.model.spec import JobSpec
-from tidemark.errors import TidemarkError
+from tidemark.errors import TidemarkError, UpgradeError
 from tidemark.names import validate_name
 from tidemark.state.encoding.redaction import redacted
 from tidemark.state.store.documents import create_document, read_document, write_document
@@ -209,6 +209,41 @@ def record_stop(store: JobStore, job: str, *, by: str, why: str, now: int) -> No
         stopped = replace(step, number=step.number + 1, step=step.step if back else "reverting", at=now, by=by, reason=reason, stopped=True)
         if create_step(store, stopped):
             return
+
+
+def require_spec_unheld(store: JobStore, job: str, then: str, *, also_watched: bool = False) -> None:
+    """Raise if an upgrade of a job is in a step in which it holds the job suspended and writes its spec itself.
+
+    A driver that is started in such a step would block the upgrade, which then overwrites the request. Called for each change of a spec
+    after the newest one was read: an upgrade writes its record before its spec, so that of two specs one is refused.
+
+    Args:
+        store: the root store.
+        job: the job's name.
+        then: what to do after the upgrade, such as "`tidemark start fares`".
+        also_watched: whether the request is lost in the probation, too, since the upgrade goes back for it.
+
+    Raises:
+        UpgradeError: it names the upgrade, its step, and how it ends.
+    """
+    step = newest_step(store, job)
+    if step is None or step.ended or (step.step == "watching" and not also_watched):
+        return
+    upgrade, back = step.upgrade, step.heading == "rolled-back"
+    if step.step == "watching":
+        meaning = f"it goes back to {code_text(upgrade.before)} if the spec is changed, and the change is lost"
+    elif step.stopped:
+        meaning = "it has suspended the job, and leaves it stopped, as it was stopped meanwhile"
+    elif step.step == "accepting":
+        meaning = f"it writes the spec with {code_text(upgrade.after)} itself"
+    else:
+        meaning = f"it has suspended the job, and then writes the spec with {code_text(upgrade.before if back else upgrade.after)} itself"
+    abort = "" if back or step.step == "accepting" else f" or roll it back (`tidemark upgrade {job} --abort`)"
+    raise UpgradeError(
+        f"job {job!r} is being upgraded: {step}; {meaning}",
+        fix=f"complete the upgrade (`tidemark upgrade {job}`){abort}, then {then}",
+        job=job,
+    )
 
 
 def report_upgrade_check(store: JobStore, job: str, check: UpgradeCheck) -> None:

@@ -134,6 +134,11 @@ def is_held(lease: Lease, now: int) -> bool:
     return 0 < lease.until - now <= 2 * LEASE_MS
 
 
+def is_alive(lease: Lease, now: int) -> bool:
+    """Return whether a lease is held by a process that may be alive; one of this machine that has ended is known."""
+    return is_held(lease, now) and not (lease.owner is not None and is_known_dead(lease.owner))
+
+
 def _take(store: JobStore, folder: str, *, holder: str, now: int, owner: OwnerInfo | None) -> Lease | None:
     numbers = _numbers(store, folder)
     newest = _read(store, folder, numbers[-1]) if numbers else None
@@ -153,7 +158,7 @@ def _take(store: JobStore, folder: str, *, holder: str, now: int, owner: OwnerIn
 
 def _is_of_another(lease: Lease, holder: str, now: int) -> bool:
     """Return whether another process that may be alive holds a lease."""
-    return lease.holder != holder and is_held(lease, now) and not (lease.owner is not None and is_known_dead(lease.owner))
+    return lease.holder != holder and is_alive(lease, now)
 
 
 def _release(store: JobStore, folder: str, lease: Lease) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from tidemark.clock import SYSTEM_CLOCK, Clock
 from tidemark.control.desired.spec_store import change_spec, current_user, require_spec
 from tidemark.control.model.spec import JobSpec, SpecGeneration
+from tidemark.control.model.upgrade_records import require_spec_unheld
 from tidemark.control.upgrade.code_check import Judge, Maps, judge_code
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.savepoints.model.restore import Mode, Restore, require_uids
@@ -64,6 +65,7 @@ def request_restore(
         UnknownSavepointError: there is no such savepoint.
         DefinitionError: the map of uids names an operator that is not stored.
         StateMismatchError: the job's code is incompatible with the savepoint; every finding is named.
+        UpgradeError: an upgrade of the job is under way, and would overwrite the restore.
     """
     spec = require_spec(store, request.job).spec
     found = SavepointStore(store, request.savepoint_of or request.job, clock).get(request.savepoint)
@@ -79,10 +81,13 @@ def request_restore(
     )
     if not is_restore_due(SavepointStore(store, request.job, clock).folder, None, restore):
         return RequestedRestore(require_spec(store, request.job), is_due=False)
+    again = f"request the restore from {found.name} again"
+    require_spec_unheld(store, request.job, again, also_watched=True)
     judge(store, spec, request.maps, found.name, found.job).require()
 
     def change(newest: SpecGeneration | None) -> JobSpec:
         now = (newest or require_spec(store, request.job)).spec
+        require_spec_unheld(store, request.job, again, also_watched=True)
         return replace(now, restore=restore, parallelism=request.parallelism or now.parallelism)
 
     made = change_spec(store, request.job, change, by=by or current_user(), why=why or f"restore from {found.name}", clock=clock)

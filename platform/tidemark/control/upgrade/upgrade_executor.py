@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from tidemark.clock import Clock
 from tidemark.control.desired.attempts import newest_attempt
 from tidemark.control.model.upgrade_blocker import record_blocker
-from tidemark.control.model.upgrade_records import ROLLBACK_STEPS, UpgradeStep, create_step
+from tidemark.control.model.upgrade_records import ROLLBACK_STEPS, UpgradeStep, create_step, newest_step
 from tidemark.control.observed.observe import Observation
 from tidemark.control.upgrade.upgrade_actions import abort, revert_job, suspend, switch_code, take_savepoint, unlock_job
 from tidemark.control.upgrade.upgrade_observation import observe_upgrade
@@ -53,8 +53,18 @@ class UpgradeExecutor:
         try:
             return self._advance(step, seen)
         except TidemarkError as error:
+            if self._is_overtaken(step):
+                # Such as a rewind that another process has aborted since: the job was stopped, or the upgrade aborted, in the middle of it.
+                return Wait("another process carries it out")
             record_blocker(self.store, step, error, by=self.by, now=self.clock.now_ms())
             raise
+
+    def _is_overtaken(self, step: UpgradeStep) -> bool:
+        try:
+            newest = newest_step(self.store, step.upgrade.job)
+        except TidemarkError:
+            return False
+        return newest is not None and newest.number != step.number
 
     def record(self, step: UpgradeStep) -> bool:
         """Write the next record; False if another process was faster."""

@@ -6,8 +6,8 @@ Pending notifications are stored elsewhere; this state may be lost when the proc
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tidemark.clock import Clock
@@ -76,6 +76,28 @@ class _Channel:
 
 Delivered = tuple[str, int, str]
 """A job, the number of its notification, and the receiver that has accepted it, or will never get it."""
+
+
+def outgoing(notifications: Iterable[Notification], outbox: Iterable[Outgoing], receivers: Mapping[str, Receiver]) -> Iterator[Outgoing]:
+    """Yield new notifications with the names of those that get them; ``outbox`` are earlier ones of the job that wait.
+
+    A receiver of another process with a pending notification gets the following ones, too.
+    """
+    others = tuple(sorted({name for item in outbox for name in item.receivers} - receivers.keys()))
+    for notification in notifications:
+        own = tuple(name for name, receiver in receivers.items() if for_route(notification, receiver.route) is not None)
+        names = own + others
+        if names:
+            yield Outgoing(notification, names)
+
+
+def without(outbox: Iterable[Outgoing], job: str, taken: frozenset[Delivered]) -> tuple[Outgoing, ...]:
+    """Return a job's outbox without what receivers have accepted."""
+    left = (
+        replace(item, receivers=tuple(name for name in item.receivers if (job, item.notification.number, name) not in taken))
+        for item in outbox
+    )
+    return tuple(item for item in left if item.receivers)
 
 
 class DeliveryQueue:

@@ -59,7 +59,8 @@ def report_check(root: JobStore, verdict: CheckVerdict) -> None:
     earlier = _files(root, folder)
     if verdict.passed:
         _report_to_upgrade(root, verdict)
-    if verdict.passed and not any(not file.passed for file in earlier):
+    if verdict.passed and (all(file.passed for file in earlier) or earlier[-1].passed):
+        # One pass after a failure is enough, so that they do not accumulate where no process evaluates the rule.
         return
     word = "passed" if verdict.passed else "failed"
     create_document(root, f"{folder}/{verdict.at:013d}-{word}-{uuid4().hex[:8]}.json", kind=KIND, value=verdict)
@@ -81,7 +82,7 @@ def verdict_files(root: JobStore) -> Mapping[str, tuple[VerdictFile, ...]]:
     found: dict[str, list[VerdictFile]] = {}
     for file in _files(root, CHECKS):
         found.setdefault(file.job, []).append(file)
-    return {job: tuple(sorted(files, key=lambda file: (file.at, file.path))) for job, files in found.items()}
+    return {job: tuple(files) for job, files in found.items()}
 
 
 def failed_checks(root: JobStore, files: Iterable[VerdictFile]) -> tuple[FailedCheck, ...]:
@@ -114,4 +115,4 @@ def _files(root: JobStore, folder: str) -> list[VerdictFile]:
         parts = _NAME.fullmatch(name)
         if parts is not None:
             found.append(VerdictFile(file.path, job, check, parts["verdict"] == "passed", int(parts["at"])))
-    return found
+    return sorted(found, key=lambda file: (file.at, file.path))

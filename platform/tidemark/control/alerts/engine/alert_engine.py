@@ -67,7 +67,20 @@ def step_unreadable(
 def advance(
     state: JobAlerts, found: Iterable[Reading], now: int, *, settings: AlertSettings = DEFAULT_SETTINGS, silences: Iterable[Silence] = ()
 ) -> tuple[JobAlerts, tuple[Notification, ...]]:
-    """Return the same for given readings; a condition without a reading has resolved."""
+    """Return the same for given readings; a condition without a reading has resolved.
+
+    Conditions of rules that are not enabled stay as they are: another process, which evaluates these rules, raised them.
+    """
+    others = tuple(item for item in state.conditions if not settings.rule(item.rule).enabled)
+    own = tuple(item for item in state.conditions if settings.rule(item.rule).enabled)
+    after, notifications = _advance_own(replace(state, conditions=own), found, now, settings=settings, silences=silences)
+    together = sorted((*after.conditions, *others), key=lambda item: (item.rule, item.subject))
+    return replace(after, conditions=tuple(together)), notifications
+
+
+def _advance_own(
+    state: JobAlerts, found: Iterable[Reading], now: int, *, settings: AlertSettings, silences: Iterable[Silence]
+) -> tuple[JobAlerts, tuple[Notification, ...]]:
     quiet = tuple(silence for silence in silences if silence.until > now)
     known: dict[_Key, Condition] = {(item.rule, item.subject): item for item in state.conditions}
     read: dict[_Key, Reading] = {(item.rule, item.subject): item for item in found}

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
+
+from tidemark.errors import DefinitionError
 from tidemark.graph.job.code_version import code_version
 from tidemark.graph.job.folder_checks import check_folders
 from tidemark.graph.job.job import Job
@@ -13,7 +17,7 @@ from tidemark.savepoints.model.restore import Restore
 from tidemark.savepoints.model.restore_history import is_restore_due
 from tidemark.savepoints.model.rewind_journal import require_no_rewind
 from tidemark.state.log.joblog import newest_epoch
-from tidemark.state.store.layout import job_folder
+from tidemark.state.store.layout import LOG, job_folder
 from tidemark.state.store.root_store import place_of_root, root_store
 from tidemark.state.store.store import JobStore
 
@@ -27,11 +31,14 @@ def store_of_run(job: Job, store: str | JobStore | None, place: str | None = Non
         place: where it was given.
 
     Raises:
-        DefinitionError: it names no folder, or one of a source or an output, or one within it.
+        DefinitionError: it names no folder, or one of a source or an output, or one within it; or the job's state is in the folder of
+            that name in which an earlier build put it.
         StoreError: it cannot be reached.
     """
     check_folders(job, place, store=place_of_root(store, job.store))
-    return root_store(store, job.store)
+    root = root_store(store, job.store)
+    _require_not_encoded(root, job.name)
+    return root
 
 
 def check_before_start(job: Job, root: JobStore, restore: Restore | None) -> None:
@@ -62,3 +69,24 @@ def check_before_start(job: Job, root: JobStore, restore: Restore | None) -> Non
         ).require()
     elif head is not None and head.code_version != code_version(job):
         check(job, store=root).require()
+
+
+def _require_not_encoded(root: JobStore, job: str) -> None:
+    """Refuse to begin a job again that an earlier build ran in the percent-encoded path of its store.
+
+    Raises:
+        DefinitionError: its state is there.
+    """
+    path, encoded = root.location.path, root.location.uri.removeprefix("file://")
+    if root.location.scheme != "file" or path == encoded or newest_epoch(root, job) is not None or not Path(encoded, job, LOG).is_dir():
+        return
+    old, new = Path(encoded, job), Path(path, job)
+    shown, there = shlex.quote(str(old)), shlex.quote(str(new))
+    # A submitted job has files in its folder already: its spec, and its attempts.
+    move = f"cp -a {shown}/. {there} && rm -r {shown}" if new.is_dir() else f"mv {shown} {there}"
+    raise DefinitionError(
+        f"the state of the job is in {old}, where an earlier build put it: it percent-encoded the path of the store",
+        fix=f"move it: `{move}`; if it is another project's job, give this one another name",
+        job=job,
+        place=str(new),
+    )
