@@ -114,15 +114,25 @@ def test_folders_that_spark_refuses_are_named_with_what_mends_them(lab: Lab, oth
 
 
 def test_a_file_that_cannot_be_read_is_named_with_its_source_and_the_cause(lab: Lab) -> None:
-    ways = {"other type": ("cannot be read with the schema", "coerce_timestamps='us'"), "no file": ("is not a Parquet file", "restore")}
+    ways = {
+        "other type": ("cannot be read with the schema", "coerce_timestamps='us'"),
+        "no file": ("is not a Parquet file", "restore"),
+        "other names": ("has another header than the schema", "give the columns in schema= the names of the header"),
+        "more columns": ("has another header than the schema", "give the columns in schema= the names of the header"),
+    }
     for job, (what, fix) in ways.items():
         path = lab.folder / job / "a.parquet"
         path.parent.mkdir()
+        options = {}
         if job == "no file":
             path.write_bytes(b"PAR1 and no more")
+        elif job in {"other names", "more columns"}:
+            path.write_text({"other names": "at\n1\n", "more columns": "t,n\n1,1\n"}[job], encoding="utf-8")
+            options = {"header": "true", "enforceSchema": "false"}
         else:
             pq.write_table(pa.table({"t": pa.array([1], pa.timestamp("ns", "UTC"))}), path)
-        of_files = tm.source("landing", tm.files(str(path.parent), format="parquet", schema="t TIMESTAMP"), watermarks=BY_T)
+        spec = tm.files(str(path.parent), format="csv" if options else "parquet", schema="t TIMESTAMP", options=options)
+        of_files = tm.source("landing", spec, watermarks=BY_T)
         others = elements([("a", 1)], schema="k STRING, t BIGINT")
         with pytest.raises(SourceError) as raised:
             lab.run({"rows": of_files, "others": others}, job=job.replace(" ", "-"))
