@@ -178,16 +178,6 @@ CASES = {
     "unknown split column": Case(
         lambda: trips(watermarks=tm.ascending(timestamp="pickup_at", split_by="vendor")), ColumnError, ("split_by", "'vendor'"), "add it"
     ),
-    "splits of Kafka": Case(
-        lambda: tm.source(
-            "trips",
-            tm.kafka_source(servers="broker:9092", topics=["trips"], format="json", schema=TRIP),
-            watermarks=tm.ascending(timestamp="timestamp", split_by="zone"),
-        ),
-        DefinitionError,
-        ("source 'trips' has split_by='zone'", "the splits of a Kafka source are its partitions"),
-        "leave split_by out",
-    ),
     "unknown in malformed": Case(
         lambda: trips(malformed_to=MALFORMED).side_output(MALFORMED).filter("fare > 0"), ColumnError, ("raw, reason",), "add it before"
     ),

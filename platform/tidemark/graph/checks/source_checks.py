@@ -51,7 +51,7 @@ def _check_splits(node: SourceNode) -> None:
     split_by, schema = node.watermarks.split_by, schema_of(node)
     if split_by is None:
         return
-    if isinstance(node.spec, FormatSpec) and node.spec.format == "kafka":
+    if isinstance(node.spec, FormatSpec) and node.spec.format.lower() == "kafka":
         raise DefinitionError(
             f"source {node.name!r} has split_by={split_by!r}, and the splits of a Kafka source are its partitions",
             fix="leave split_by out; if a partition has rows of several clocks, let the bound cover how far these are apart",
