@@ -88,7 +88,7 @@ def build_job_definitions(
         codes: the jobs' codes, ``module:job`` each, or ``path.yaml`` of a job in YAML, with ``:name`` if the file has several; or
             described jobs (``tidemark graph --json``), whose code is imported in runs only. Jobs that are not continuous can be given
             themselves, too.
-        store: folder or bucket of the job stores.
+        store: folder or bucket of the job stores; a job that is not continuous and names a store itself keeps its state there.
         continuous: the jobs' drivers are processes outside Dagster, which run until they are stopped, and are started by the operation
             ``start`` of the Dagster job ``<job>_operate``. False for jobs that a run reads to the end of their input, as a schedule
             launches it.
@@ -155,7 +155,7 @@ def build_job_definitions(
         each
         for job in loaded.jobs.values()
         for each in build_asset_checks(
-            job, _checks(checks(job) if checks is not None else (), verdict=savepoints), store=store, translator=translator
+            job, _checks(_given_checks(checks, job) if checks is not None else (), verdict=savepoints), store=store, translator=translator
         )
     ]
     own = [job.name for job in loaded.jobs.values()] if own_sensors else None
@@ -245,9 +245,11 @@ def _drained_definitions(
     status = dg.DefaultScheduleStatus(options.default_status.value if options.default_status is not None else "STOPPED")
     assets, sensors = list[dg.AssetsDefinition](), list[dg.SensorDefinition]()
     for job in loaded.jobs.values():
-        given = _with_conservation(checks(job))
-        assets.append(_drained_assets(job, given, translator, options.store, spark_config).map_asset_specs(link))
-        sensors += [build_watermark_lag_sensor(job, options=options), build_late_data_sensor(job, options=options)]
+        given = _with_conservation(_given_checks(checks, job))
+        # A run keeps a job's state where the job says.
+        own = replace(options, store=job.store or options.store)
+        assets.append(_drained_assets(job, given, translator, own.store, spark_config).map_asset_specs(link))
+        sensors += [build_watermark_lag_sensor(job, options=own), build_late_data_sensor(job, options=own)]
     return dg.Definitions(
         assets=[*loaded.sources, *assets, *(broken_spec(code, error) for code, error in loaded.broken.items())],
         asset_checks=[broken_check(code) for code in loaded.broken],
@@ -270,6 +272,14 @@ def _drained_assets(
         yield from resource.run(context=context)
 
     return drain
+
+
+def _given_checks(checks: Callable[[Job], Sequence[OutputCheck]], job: Job) -> Sequence[OutputCheck]:
+    found = checks(job)
+    if not isinstance(found, Sequence):
+        what = f"checks= returns {found!r} for a job, not a list of checks"
+        raise DefinitionError(what, fix="return [Conservation(), ...]", job=job.name)
+    return found
 
 
 def _with_conservation(given: Sequence[OutputCheck]) -> Sequence[OutputCheck]:

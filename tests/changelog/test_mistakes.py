@@ -136,6 +136,13 @@ TEXTS = [
     "try_to_date(CASE WHEN zone = 'a' THEN 'today' ELSE zone END)",
     "year(at) = 2026 AND zone = 'now'",
     "date('todayish')",
+    "at || ' now'",
+    "at LIKE 'today' OR CAST(at AS STRING) RLIKE 'now'",
+    "CASE at WHEN TIMESTAMP'2026-01-01' THEN 'today' ELSE 'other' END",
+    "if(date(at) = at, 'today', 'other')",
+    "to_date(zone, 'now')",
+    "try_to_timestamp(zone, 'now')",
+    "date_trunc('now', at)",
 ]
 
 
@@ -164,6 +171,10 @@ TIMES = {
     "at BETWEEN 'yesterday' AND at": "yesterday",
     "greatest(at, 'now')": "now",
     "date(at) - 'today'": "today",
+    "CASE at WHEN 'now' THEN 'a' ELSE 'b' END": "now",
+    "CASE 'now' WHEN at THEN 'a' ELSE 'b' END": "now",
+    "CASE WHEN zone = 'a' THEN 'now' WHEN zone = 'b' THEN at END": "now",
+    "at = CASE WHEN true THEN 'today' ELSE 'now' END": "today",
 }
 
 

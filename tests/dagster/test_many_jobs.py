@@ -230,6 +230,28 @@ def test_jobs_that_are_not_continuous_are_drained_by_runs(modules: Path) -> None
     assert "wet_a/hourly" in keys_of(loadable(dg.Definitions.merge(drained, other)))
 
 
+def test_sensors_of_a_drained_job_look_where_its_runs_keep_its_state(modules: Path, instance: dg.DagsterInstance) -> None:
+    code = write_job(modules, "own_store")
+    path = modules / "own_store.py"
+    path.write_text(path.read_text().replace('"lake/own_store")}', f'"lake/own_store")}}, store={str(modules / "own")!r}'))
+    # A sensor that read the variable would fail: it is not set.
+    defs = loadable(build_job_definitions(code, continuous=False, store=dg.EnvVar("NO_SUCH_STORE")))
+    sensors = list(defs.sensors or ())
+    assert len(sensors) == 2
+    for sensor in sensors:
+        assert isinstance(sensor, dg.SensorDefinition)
+        ticked = sensor.evaluate_tick(dg.build_sensor_context(instance=instance, definitions=defs, sensor_name=sensor.name))
+        assert "has committed no epoch yet" in str(ticked.skip_message)
+    assert (modules / "own").is_dir()
+
+
+def test_checks_that_are_no_list_are_refused(modules: Path) -> None:
+    code, one = write_job(modules, "no_list"), UniquePanes("hourly")
+    for continuous in (True, False):
+        with pytest.raises(DefinitionError, match=r"checks= returns UniquePanes.*no_list.*Fix: return \["):
+            build_job_definitions(code, continuous=continuous, store=str(modules), checks=lambda _: one)  # type: ignore[arg-type, return-value]
+
+
 @pytest.mark.parametrize(
     ("continuous", "given", "words"),
     [

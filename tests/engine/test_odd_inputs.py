@@ -114,21 +114,51 @@ def test_folders_that_spark_refuses_are_named_with_what_mends_them(lab: Lab, oth
 
 
 def test_a_file_that_cannot_be_read_is_named_with_its_source_and_the_cause(lab: Lab) -> None:
-    ways = {"other type": ("cannot be read with the schema", "coerce_timestamps='us'"), "no file": ("is not a Parquet file", "restore")}
+    ways = {
+        "other type": ("cannot be read with the schema", "coerce_timestamps='us'"),
+        "no file": ("is not a Parquet file", "restore"),
+        "other names": ("has another header than the schema", "give the columns in schema= the names of the header"),
+        "more columns": ("has another header than the schema", "give the columns in schema= the names of the header"),
+    }
     for job, (what, fix) in ways.items():
         path = lab.folder / job / "a.parquet"
         path.parent.mkdir()
+        options = {}
         if job == "no file":
             path.write_bytes(b"PAR1 and no more")
+        elif job in {"other names", "more columns"}:
+            path.write_text({"other names": "at\n1\n", "more columns": "t,n\n1,1\n"}[job], encoding="utf-8")
+            options = {"header": "true", "enforceSchema": "false"}
         else:
             pq.write_table(pa.table({"t": pa.array([1], pa.timestamp("ns", "UTC"))}), path)
-        of_files = tm.source("landing", tm.files(str(path.parent), format="parquet", schema="t TIMESTAMP"), watermarks=BY_T)
+        spec = tm.files(str(path.parent), format="csv" if options else "parquet", schema="t TIMESTAMP", options=options)
+        of_files = tm.source("landing", spec, watermarks=BY_T)
         others = elements([("a", 1)], schema="k STRING, t BIGINT")
         with pytest.raises(SourceError) as raised:
             lab.run({"rows": of_files, "others": others}, job=job.replace(" ", "-"))
         assert raised.value.uid == "landing"
         assert what in str(raised.value)
         assert fix in str(raised.value)
+
+
+def test_records_that_are_not_utf8_are_malformed_and_every_reader_reads_them(lab: Lab) -> None:
+    lines = {"json": ('{"k": "Müller", "t": 1}', '{"k": "ok", "t": 2}'), "text": ("Müller", "ok")}
+    outputs: dict[str, tm.Output] = {}
+    for kind, (odd, plain) in lines.items():
+        path = lab.folder / f"in-{kind}" / "a.txt"
+        path.parent.mkdir()
+        path.write_bytes(odd.encode("latin-1") + b"\n" + plain.encode() + b"\n")
+        spec = tm.files(str(path.parent), format=kind, schema="k STRING, t BIGINT" if kind == "json" else "value STRING")
+        source = tm.source(kind, spec, watermarks=BY_T if kind == "json" else tm.ingestion_time(), malformed_to=tm.OutputTag(f"no-{kind}"))
+        outputs[kind] = tm.delta(source, str(lab.folder / kind))
+        outputs[f"bad-{kind}"] = tm.delta(source.side_output(tm.OutputTag(f"no-{kind}")), str(lab.folder / f"bad-{kind}"))
+    lab.run_job(tm.Job("job", outputs=outputs, store=str(lab.folder / "store")), {})
+    tables = {name: DeltaTable(str(lab.folder / name)).to_pyarrow_table().to_pylist() for name in outputs}
+    assert [row["k"] for row in tables["json"]] == [row["value"] for row in tables["text"]] == ["ok"]
+    assert {name: [(row["raw"], row["reason"]) for row in tables[name]] for name in ("bad-json", "bad-text")} == {
+        "bad-json": [('{"k": "M\ufffdller", "t": 1}', "record cannot be parsed: it is not text in UTF-8; options={'encoding': ...}")],
+        "bad-text": [("M\ufffdller", "column 'value' is not text in UTF-8")],
+    }
 
 
 def test_a_time_that_is_text_is_malformed_where_it_is_no_time(lab: Lab) -> None:

@@ -139,3 +139,11 @@ def test_secrets_are_named_not_kept() -> None:
 def test_debezium_takes_records_that_are_not_decoded() -> None:
     with pytest.raises(DefinitionError, match="reads the records of 'orders' as JSON, and the source decodes them"):
         tm.debezium("orders", spec(format="json", schema="id INT"), schema="id INT", key=["id"], watermarks=ascending(timestamp="ts_ms"))
+
+
+def test_splits_by_a_column_are_refused() -> None:
+    by_key = ascending(timestamp="timestamp", split_by="key")
+    options = {"kafka.bootstrap.servers": "broker:9092", "subscribe": "fares"}
+    for of_kafka in (spec(), tm.streaming_format("Kafka", options=options)):
+        with pytest.raises(DefinitionError, match=r"has split_by='key', and the splits of a Kafka source .*Fix: leave split_by out"):
+            tm.source("fares", of_kafka, watermarks=by_key)

@@ -221,6 +221,8 @@ def test_what_cannot_be_replayed(spark: SparkSession, store: Path) -> None:
         replayed(spark, job, "behind", "a", 1)
     with pytest.raises(ColumnError, match="'quiet' is keyed by k"):
         tm.replay(job, "quiet", key={"id": 7}, epochs=1, spark=spark)
+    with pytest.raises(ColumnError, match=r"the key is 'a', which names no columns, and 'quiet' is keyed by k.*Fix: give key=\{'k': "):
+        tm.replay(job, "quiet", key="a", epochs=1, spark=spark)  # type: ignore[arg-type]
     with pytest.raises(StateMismatchError, match="epoch 77 cannot be replayed") as caught:
         replayed(spark, job, "quiet", "a", 77)
     assert "0 to " in caught.value.fix

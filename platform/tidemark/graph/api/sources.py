@@ -8,6 +8,7 @@ from typing import Final, Literal, get_args
 
 from tidemark.errors import DefinitionError
 from tidemark.graph.api.streams import Stream
+from tidemark.graph.checks.file_options import check_file_options
 from tidemark.graph.expressions.ddl import parse_schema
 from tidemark.graph.expressions.expression_text import shortened
 from tidemark.graph.model.call_site import call_site
@@ -123,7 +124,8 @@ def files(
         max_bytes_per_epoch: greatest number of bytes of one epoch; one of the two.
 
     Raises:
-        DefinitionError: no path, an unknown format, no schema or an unreadable one, a limit below 1, two limits, or one among the options.
+        DefinitionError: no path, an unknown format, no schema or an unreadable one, a limit below 1, two limits, or one among the options;
+            an option that Spark does not know.
     """
     place = call_site()
     if is_blank(path):
@@ -145,6 +147,8 @@ def files(
     for option, parameter in _FILE_BOUNDS.items():
         if any(name.lower() == option.lower() for name in options or ()):
             raise DefinitionError(f"files(options={{{option!r}: …}}) is a bound of the epoch", fix=f"give {parameter} instead", place=place)
+    texts = _as_texts("files", options, place)
+    check_file_options(format, texts, place)
     if max_files_per_epoch is not None and max_bytes_per_epoch is not None:
         raise DefinitionError(
             "max_files_per_epoch and max_bytes_per_epoch both bound the epochs of one source", fix="give one of them", place=place
@@ -153,7 +157,7 @@ def files(
         path=path,
         format=format,
         schema=schema,
-        options=_as_texts("files", options, place),
+        options=texts,
         max_files_per_epoch=max_files_per_epoch,
         max_bytes_per_epoch=max_bytes_per_epoch,
     )

@@ -10,7 +10,7 @@ from tidemark.graph.expressions.expression_types import type_of
 from tidemark.graph.expressions.expressions import Site, check_columns, parse_row_expression, parse_sql, unknown_column
 from tidemark.graph.expressions.name_checks import check_column_names, check_tag
 from tidemark.graph.model.nodes import SourceNode
-from tidemark.graph.model.source_specs import SourceSpec
+from tidemark.graph.model.source_specs import FormatSpec, SourceSpec
 from tidemark.names import validate_source_name
 from tidemark.semantics.watermarks.watermarks import Punctuated, WatermarkStrategy
 
@@ -44,8 +44,20 @@ def check_source(node: SourceNode) -> None:
         check_column_names(schema.names, f"source {node.name!r}", node.place)
     _check_generator(node)
     _check_timestamp(node)
-    split_by = node.watermarks.split_by
-    if split_by is not None and schema is not None and schema.find(split_by) is None:
+    _check_splits(node)
+
+
+def _check_splits(node: SourceNode) -> None:
+    split_by, schema = node.watermarks.split_by, schema_of(node)
+    if split_by is None:
+        return
+    if isinstance(node.spec, FormatSpec) and node.spec.format.lower() == "kafka":
+        raise DefinitionError(
+            f"source {node.name!r} has split_by={split_by!r}, and the splits of a Kafka source are its partitions",
+            fix="leave split_by out; if a partition has rows of several clocks, let the bound cover how far these are apart",
+            place=node.place,
+        )
+    if schema is not None and schema.find(split_by) is None:
         site = Site(f"split_by of source {node.name!r}", node.place)
         raise unknown_column(split_by, site.what, schema, site)
 

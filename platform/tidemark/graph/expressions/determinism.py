@@ -42,6 +42,9 @@ _OF_TIMES = frozenset(
 )
 """Functions that take a date or a timestamp: Spark converts a text that it is given."""
 
+_NO_TIMES = frozenset({"format", "unit", "zone", "source_tz", "target_tz"})
+"""The arguments of these that are no times."""
+
 _INSTANT = "(?:now|today|tomorrow|yesterday)"
 _NAMED = re.compile(rf"\s*{_INSTANT}(?![A-Za-z])\s*\S*\s*", re.IGNORECASE)
 """A text that Spark converts to the time, or the day, at which a query is planned; a time zone may follow."""
@@ -101,20 +104,57 @@ def _becomes_time(text: exp.Expr, is_time: Callable[[exp.Expr], bool]) -> bool:
     """
     from sqlglot import exp
 
-    beside = (exp.Binary, exp.Predicate, exp.Between, exp.Coalesce, exp.Greatest, exp.Least, exp.Nullif, exp.If, exp.Case)
     kept = (exp.Paren, exp.If, exp.Case, exp.Coalesce, exp.Greatest, exp.Least, exp.Trim, exp.Lower, exp.Upper, exp.Cast)
     node, parent = text, text.parent
     while parent is not None:
         if isinstance(parent, exp.Cast) and parent.is_type(*exp.DataType.TEMPORAL_TYPES):
             return True
-        if function_name(parent) in _OF_TIMES or isinstance(parent, exp.AtTimeZone):
+        if _takes_time(parent, node) or any(map(is_time, _of_one_type(parent, node))):
             return True
-        if isinstance(parent, beside) and any(is_time(part) for part in parent.iter_expressions() if part is not node):
-            return True
-        if not isinstance(parent, kept) or parent.find(exp.Column) is not None:
+        if not isinstance(parent, kept) or _is_condition(parent, node) or parent.find(exp.Column) is not None:
             return False
         node, parent = parent, parent.parent
     return False
+
+
+def _takes_time(function: exp.Expr, argument: exp.Expr) -> bool:
+    """Return whether a function takes an argument as a date or timestamp, not as a format, unit or time zone."""
+    from sqlglot import exp
+
+    if argument.arg_key in _NO_TIMES:
+        return False
+    name = function_name(function)
+    if isinstance(function, exp.Anonymous) and argument.index and name.startswith(("to_", "try_to_")):
+        return False
+    return name in _OF_TIMES or isinstance(function, exp.AtTimeZone)
+
+
+def _of_one_type(parent: exp.Expr, node: exp.Expr) -> list[exp.Expr]:
+    """Return what Spark converts to one type with a part of an expression: what that is compared with, or the other results."""
+    from sqlglot import exp
+
+    of_texts = (exp.DPipe, exp.Like, exp.ILike, exp.RegexpLike, exp.Dot)
+    beside = (exp.Binary, exp.Predicate, exp.Between, exp.Coalesce, exp.Greatest, exp.Least, exp.Nullif)
+    if isinstance(parent, exp.If):
+        if isinstance(parent.parent, exp.Case):
+            return _of_one_type(parent.parent, parent if node.arg_key == "true" else node)
+        return [] if _is_condition(parent, node) else [parent.args[name] for name in ("true", "false") if parent.args.get(name)]
+    if isinstance(parent, exp.Case):
+        if node.arg_key == "this":
+            operand = parent.this
+            return [operand, *(branch.this for branch in parent.args["ifs"])] if operand is not None else []
+        results = [branch.args["true"] for branch in parent.args["ifs"]]
+        return [*results, parent.args["default"]] if parent.args.get("default") else results
+    if isinstance(parent, beside) and not isinstance(parent, of_texts):
+        return [part for part in parent.iter_expressions() if part is not node]
+    return []
+
+
+def _is_condition(parent: exp.Expr, node: exp.Expr) -> bool:
+    """Return whether a part of a CASE or an IF only decides which result it has."""
+    from sqlglot import exp
+
+    return isinstance(parent, exp.If | exp.Case) and node.arg_key == "this"
 
 
 def _has_mode_ecb(node: exp.Expr) -> bool:

@@ -6,13 +6,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from pathlib import Path
 from types import FrameType
 from typing import Final
 
 from tidemark.errors import TidemarkError
-
-_PACKAGE = str(next(folder for folder in Path(__file__).resolve().parents if folder.name == "tidemark")) + "/"
+from tidemark.semantics.user_lines import is_of_tidemark
 
 _DECLARED: Final[ContextVar[str]] = ContextVar("_DECLARED", default="")
 
@@ -32,7 +30,7 @@ def _is_ours(frame: FrameType) -> bool:
     if filename == "<string>":
         # Methods that dataclasses generate have this file name, and so has the user's program under `python -c`.
         return str(frame.f_globals.get("__name__", "")).startswith("tidemark")
-    return filename.startswith(_PACKAGE)
+    return is_of_tidemark(filename)
 
 
 @contextmanager

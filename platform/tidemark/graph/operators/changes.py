@@ -88,9 +88,15 @@ def _canonical(text: str, names: Names) -> exp.Expr:
 
 
 def _written(parsed: exp.Expr) -> str | None:
-    """Return SQL that is the same for several ways to write an expression, None where sqlglot would leave a part out."""
-    from sqlglot import ErrorLevel, UnsupportedError
+    """Return SQL that is the same for several ways to write an expression, None where sqlglot would leave a part out.
 
+    Definitions of older builds have an expression of a query as sqlglot writes it.
+    """
+    from sqlglot import ErrorLevel, UnsupportedError, exp
+
+    # Of these it writes the argument alone, and another type.
+    if parsed.find(exp.ParseJSON) or any(kind.is_type(exp.DataType.Type.TIME) for kind in parsed.find_all(exp.DataType)):
+        return None
     try:
         return parsed.sql(dialect="spark", unsupported_level=ErrorLevel.RAISE)
     except UnsupportedError:

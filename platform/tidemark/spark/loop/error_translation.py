@@ -50,6 +50,11 @@ _TYPE_FIX = (
     "give the column in schema= the type that it has in the files (INT64 is BIGINT, BINARY is STRING), and cast it in a later step. Times "
     "in nanoseconds, as pandas writes them, are INT64, too, and have no type in Spark: write microseconds (coerce_timestamps='us')"
 )
+_OTHER_HEADER = re.compile("CSV header (does not conform|is not equal)")
+_HEADER_FIX = (
+    "give the columns in schema= the names of the header, in its order; without the option enforceSchema, columns are taken by their "
+    "places alone, whatever the header says"
+)
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]*)[A-Z0-9_.]*\]")
 
 _RAISED = re.compile(r"[A-Za-z_][\w.]*: .+")
@@ -152,6 +157,8 @@ def _explained_file(error: BaseException, text: str, state: str) -> tuple[type[T
         return CorruptStoreError, f"a file of the job's state is missing or damaged: {text}", fix
     if _OTHER_TYPE in text:
         return SourceError, f"a file cannot be read with the schema: {text}", _TYPE_FIX
+    if _OTHER_HEADER.search(whole_text(error)):
+        return SourceError, f"a file has another header than the schema: {text}", _HEADER_FIX
     fix = "restore the file or remove it from the source's folder; the epoch is read again"
     # Java's own names of errors say nothing to users.
     behind = re.sub(r"\bjava\.[\w.]+: ", "", _behind(error, text))

@@ -5,7 +5,7 @@ Elements are read again from the job's sources, state and timers from its store 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tidemark.errors import ColumnError, DefinitionError, StateMismatchError
@@ -76,7 +76,7 @@ def _wanted(epochs: int | Iterable[int] | None) -> list[int] | None:
     return [epochs] if isinstance(epochs, int) else sorted(set(epochs))
 
 
-def _node_of(job: Job, uid: str, key: Key) -> KeyedProcessNode:
+def _node_of(job: Job, uid: str, key: object) -> KeyedProcessNode:
     nodes = {node.uid: node for node in job.nodes if isinstance(node, KeyedProcessNode)}
     if uid not in nodes:
         raise DefinitionError(
@@ -95,9 +95,10 @@ def _node_of(job: Job, uid: str, key: Key) -> KeyedProcessNode:
             uid=uid,
         )
     names = [name for name, _ in node.keys]
-    if sorted(key) != sorted(names):
+    if not isinstance(key, Mapping) or sorted(key) != sorted(names):
+        given = f"has the columns {', '.join(key) or 'none'}" if isinstance(key, Mapping) else f"is {key!r}, which names no columns"
         raise ColumnError(
-            f"the key has the columns {', '.join(key) or 'none'}, and {uid!r} is keyed by {', '.join(names)}",
+            f"the key {given}, and {uid!r} is keyed by {', '.join(names)}",
             fix=f"give key={{{', '.join(f'{name!r}: ...' for name in names)}}}",
             job=job.name,
             uid=uid,

@@ -19,10 +19,10 @@ NUMBER: Final = "__tm_number"
 """How many rows have a counted value."""
 
 WEIGHT: Final = "__tm_weight"
-KNOWN: Final = "__tm_known"
-"""Whether state has the group of a row, where groups expire: of others no row is taken back."""
+"""1 for a row that comes, -1 for one that goes, 0 for one that is taken back from a group that state does not have."""
 
-"""1 for a row that comes, -1 for one that goes."""
+KNOWN: Final = "__tm_known"
+"""Whether state has the group of a row that is taken back, where groups expire."""
 
 INPUT: Final = "__tm_input"
 """How many rows of input a group has in an epoch."""

@@ -18,6 +18,7 @@ from pyspark.sql import types as T
 
 from tidemark.semantics.keyed_process.declarations import StateTtl
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
+from tidemark.spark.columns.changes import ADDS
 from tidemark.spark.columns.expressions import TIME, quoted
 from tidemark.spark.columns.schemas import nullable
 from tidemark.spark.operators.base.contract import OperatorContext, run_in_order
@@ -100,14 +101,16 @@ class GroupState:
         return {file.epoch for file in self.groups.files} == {self._context.before.counters.get(WHOLE)}
 
     def with_known(self, rows: DataFrame) -> DataFrame:
-        """Return rows of input with ``KNOWN``: whether their groups are there before them."""
+        """Return rows of input with ``KNOWN``: whether the groups of those that are taken back are there before them."""
         if not self.groups.files:
             return rows.withColumn(KNOWN, F.lit(False))
         names = [f"__tm_known_{number}" for number in range(len(self._layout.keys))]
         keys = (F.col(quoted(key)).alias(name) for key, name in zip(self._layout.keys, names, strict=True))
-        stored = self.groups.current().where(f"{ROWS} > 0").select(*keys, F.lit(True).alias(KNOWN))
+        with_keys = rows.select("*", *self._layout.with_keys())
+        needed = self.groups.current(self.touched(with_keys.where(f"NOT {ADDS}")))
+        stored = needed.where(f"{ROWS} > 0").select(*keys, F.lit(True).alias(KNOWN))
         same = [f"{given} <=> {name}" for given, name in zip(self._layout.input_keys, names, strict=True)]
-        joined = rows.select("*", *self._layout.with_keys()).join(stored, F.expr(" AND ".join(same or ["true"])), "left")
+        joined = with_keys.join(stored, F.expr(" AND ".join(same or ["true"])), "left")
         return joined.select(*map(quoted, rows.columns), F.expr(f"coalesce({KNOWN}, false) AS {KNOWN}"))
 
     def forget(self, pairs: DataFrame) -> None:
