@@ -275,7 +275,7 @@ def _drained_assets(
 
 
 def _given_checks(checks: Callable[[Job], Sequence[OutputCheck]], job: Job) -> Sequence[OutputCheck]:
-    found = checks(job)
+    found: object = checks(job)
     if not isinstance(found, Sequence):
         what = f"checks= returns {found!r} for a job, not a list of checks"
         raise DefinitionError(what, fix="return [Conservation(), ...]", job=job.name)

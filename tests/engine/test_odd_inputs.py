@@ -142,7 +142,10 @@ def test_a_file_that_cannot_be_read_is_named_with_its_source_and_the_cause(lab: 
 
 
 def test_records_that_are_not_utf8_are_malformed_and_every_reader_reads_them(lab: Lab) -> None:
-    lines = {"json": ('{"k": "Müller", "t": 1}', '{"k": "ok", "t": 2}'), "text": ("Müller", "ok")}
+    lines: dict[Literal["json", "text"], tuple[str, str]] = {
+        "json": ('{"k": "Müller", "t": 1}', '{"k": "ok", "t": 2}'),
+        "text": ("Müller", "ok"),
+    }
     outputs: dict[str, tm.Output] = {}
     for kind, (odd, plain) in lines.items():
         path = lab.folder / f"in-{kind}" / "a.txt"
