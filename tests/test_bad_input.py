@@ -588,6 +588,7 @@ class BadCommand:
 
 COMMANDS = {
     "job without a name": BadCommand(("run", "examples.taxi.job"), ("does not name a job", "MODULE:JOB")),
+    "file for a module": BadCommand(("run", "./jobs/rides.py:job"), ("names a file, not a module", "write jobs.rides:job")),
     "module that does not exist": BadCommand(("run", "no.such.module:job"), ("'no.such.module'", "cannot be imported")),
     "name that does not exist": BadCommand(("graph", "tests.test_bad_input:no_such_job"), ("'no_such_job'", "is missing")),
     "something that is no job": BadCommand(("graph", "tests.bad_inputs:HOUR"), ("'HOUR'", "int, not a job")),

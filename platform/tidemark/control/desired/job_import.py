@@ -105,6 +105,10 @@ def load_job(reference: str, definition: str | None = None) -> Job:
         return read
     if not (separator and module_name and name):
         raise DefinitionError(f"{reference!r} does not name a job", fix=_FIX)
+    if module_name.endswith(".py"):
+        # Such a file is no module, whatever there is.
+        module = module_name.removesuffix(".py").removeprefix("./").replace("/", ".")
+        raise DefinitionError(f"{reference!r} names a file, not a module", fix=f"write {module}:{name}")
     # Commands that start a job read references only.
     from tidemark.graph.job.job import Job
 
