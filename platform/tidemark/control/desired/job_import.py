@@ -96,19 +96,14 @@ def load_job(reference: str, definition: str | None = None) -> Job:
             submitted of a job in YAML cannot be read.
         TidemarkError: raised by the job's definition.
     """
-    module_name, separator, name = reference.partition(":")
+    module_name, _, name = reference.partition(":")
     if definition is not None:
         made: Job = _of_yaml("job_of_definition")(reference, definition_fields(reference, definition))
         return made
     if is_job_file(reference):
         read: Job = _of_yaml("job_in_file")(module_name, name)
         return read
-    if not (separator and module_name and name):
-        raise DefinitionError(f"{reference!r} does not name a job", fix=_FIX)
-    if module_name.endswith(".py"):
-        # Such a file is no module, whatever there is.
-        module = module_name.removesuffix(".py").removeprefix("./").replace("/", ".")
-        raise DefinitionError(f"{reference!r} names a file, not a module", fix=f"write {module}:{name}")
+    _require_module(reference)
     # Commands that start a job read references only.
     from tidemark.graph.job.job import Job
 
@@ -136,6 +131,16 @@ def load_job(reference: str, definition: str | None = None) -> Job:
             fix=f"name one of its jobs: {', '.join(jobs) or 'there are none'}",
         )
     return found
+
+
+def _require_module(reference: str) -> None:
+    module, separator, name = reference.partition(":")
+    if not (separator and module and name):
+        raise DefinitionError(f"{reference!r} does not name a job", fix=_FIX)
+    if module.endswith(".py"):
+        # Such a file is no module, whatever there is.
+        named = module.removesuffix(".py").removeprefix("./").replace("/", ".")
+        raise DefinitionError(f"{reference!r} names a file, not a module", fix=f"write {named}:{name}")
 
 
 def _of_yaml(function: str) -> Callable[..., Any]:
