@@ -26,6 +26,7 @@ from tidemark.semantics.keyed_process.times import EpochTimes, Now
 from tidemark.semantics.keyed_process.walk import ElementWalk, Failed, Output, OutputBatch, Walked
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.spark.columns.user_values import MisfitError, coerce_batch
+from tidemark.spark.operators.keyed.python_values import python_rows
 from tidemark.spark.operators.keyed_process.conversions import declarations, typed_emission
 from tidemark.testing.arrow_types import arrow_schema, arrow_type
 from tidemark.testing.operators.contract import Arrived, Emitted, Folds, instant, value_of
@@ -151,7 +152,7 @@ class PureKeyedProcess:
     def _rows_of(self, emitted: Output | OutputBatch, schema: pa.Schema) -> list[tuple[dict[str, object], int]]:
         if isinstance(emitted, Output):
             return [(self._typed(emitted.row, schema), emitted.time)]
-        rows = typed_emission(emitted.rows, schema, self._node.function_name).to_pylist()
+        rows = python_rows(typed_emission(emitted.rows, schema, self._node.function_name))
         times = [emitted.times] * len(rows) if isinstance(emitted.times, int) else emitted.times.to_pylist()
         return list(zip(rows, times, strict=True))
 
@@ -178,7 +179,7 @@ class PureKeyedProcess:
         try:
             if unknown := [column for column in row if column not in schema.names]:
                 raise MisfitError(dict(row), f"its columns {', '.join(schema.names)}: it has {unknown[0]!r}")
-            return dict(coerce_batch([row], schema).to_pylist()[0])
+            return python_rows(coerce_batch([row], schema))[0]
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             what = f"{name} returned {' '.join(str(error).split())}"
             raise UserCodeError(

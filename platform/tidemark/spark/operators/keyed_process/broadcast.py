@@ -15,6 +15,7 @@ from tidemark.spark.columns.expressions import POSITION, TIME, column, quoted
 from tidemark.spark.columns.schemas import no_rows, nullable, struct_of
 from tidemark.spark.operators.base.contract import OperatorContext
 from tidemark.spark.operators.base.tables import STATE_COMPRESSION, StateTables
+from tidemark.spark.operators.keyed.python_values import python_rows
 from tidemark.spark.operators.keyed_process.conversions import same_key
 from tidemark.state.log.parquet_files import write_parquet
 
@@ -53,7 +54,7 @@ class BroadcastMap:
         files = tables.files(PART)
         paths = tuple(file.path for file in files)
         if self._read is None or self._read[0] != paths:
-            rows = tables.read_few(files).to_pylist() if files else []
+            rows = python_rows(tables.read_few(files)) if files else []
             self._read = paths, {same_key(row[KEY]): row[VALUE] for row in rows}
         return self._read[1]
 
@@ -72,7 +73,7 @@ class BroadcastMap:
         """
         entries, uid = dict(self.entries(tables)), self._node.uid
         changes, types = self._changes(rows)
-        for row in changes.to_pylist():
+        for row in python_rows(changes):
             key = same_key(row[KEY])
             try:
                 if row[_REMOVES]:
