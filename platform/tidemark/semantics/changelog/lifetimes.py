@@ -27,8 +27,8 @@ class KeyLifetimes(Generic[K]):
     renewed: dict[K, int] = field(default_factory=dict)
     _touched: set[K] = field(default_factory=set)
 
-    def go_on(self, kept: KeyLifetimes[K], keys: Iterable[K]) -> None:
-        """Go on from lifetimes that may have been others; keys without a time in the domain of these begin with the next epoch."""
+    def resume_keys(self, kept: KeyLifetimes[K], keys: Iterable[K]) -> None:
+        """Resume from lifetimes that may have been others; keys without a time in the domain of these begin with the next epoch."""
         same = self.ttl is not None and kept.ttl is not None and self.ttl.domain == kept.ttl.domain
         self.renewed = kept.renewed if same else {}
         self._touched = {key for key in keys if key not in self.renewed}

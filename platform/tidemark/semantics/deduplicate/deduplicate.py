@@ -65,7 +65,7 @@ class DeduplicationByElement:
         self._kept: dict[tuple[object, ...], list[int]] = {}
 
     def resume(self, kept: DeduplicationByElement) -> None:
-        """Go on from what an operator kept that may have been declared otherwise."""
+        """Resume from what an operator kept that may have been declared otherwise."""
         self._watermark, self._kept = kept._watermark, kept._kept
 
     def process(self, key: tuple[object, ...], time: int) -> DeduplicationOutcome:

@@ -131,7 +131,7 @@ class AsofByElement(Generic[E, V]):
         self._new: _Epoch[E, V] = _Epoch()
 
     def resume(self, kept: AsofByElement[E, V]) -> None:
-        """Go on from what a join kept that may have been declared otherwise."""
+        """Resume from what a join kept that may have been declared otherwise."""
         self._bounds, self._lefts, self._versions = kept._bounds, kept._lefts, kept._versions
 
     @property

@@ -149,7 +149,7 @@ class IntervalJoinByElement(Generic[R]):
         self._found: list[Joined[R]] = []
 
     def resume(self, kept: IntervalJoinByElement[R]) -> None:
-        """Go on from what a join kept that may have been declared otherwise."""
+        """Resume from what a join kept that may have been declared otherwise."""
         self._watermark, self._kept = kept._watermark, kept._kept
 
     def process(self, side: Side, key: Hashable | None, time: int, row: R) -> bool:

@@ -64,9 +64,9 @@ class TableContent(Generic[Row]):
         self._changed: set[Hashable] = set()
 
     def resume(self, kept: TableContent[Row]) -> None:
-        """Go on from the rows that a table had whose lifetime may have been another."""
+        """Resume from the rows that a table had whose lifetime may have been another."""
         self.rows, self.was = kept.rows, kept.was
-        self._lives.go_on(kept._lives, self.rows)
+        self._lives.resume_keys(kept._lives, self.rows)
 
     def begin(self, now: int) -> None:
         """Begin an epoch: drop the rows whose lifetime is over."""

@@ -92,7 +92,7 @@ class WindowJoinByElement(Generic[R]):
         self._groups: dict[tuple[Key, Window], _Group[R]] = {}
 
     def resume(self, kept: WindowJoinByElement[R]) -> None:
-        """Go on from what a join kept that may have been declared otherwise."""
+        """Resume from what a join kept that may have been declared otherwise."""
         self._watermark, self._groups = kept._watermark, kept._groups
 
     def process(self, side: Side, key: Key, time: int, row: R) -> bool:

@@ -29,7 +29,7 @@ class CountOperator(Generic[Accumulator]):
         self._times = OperatorTimes(assigner.domain)
 
     def resume(self, kept: CountOperator[Accumulator]) -> None:
-        """Go on from what an operator kept that may have been declared otherwise."""
+        """Resume from what an operator kept that may have been declared otherwise."""
         self._elements, self._full, self._times = kept._elements, kept._full, kept._times
         self._results.resume(kept._results)
 

@@ -95,7 +95,7 @@ class WindowOperator(Generic[Accumulator]):
             raise DefinitionError(f"{self._trigger.describe()} cannot merge what it keeps of sessions", fix="use another trigger")
 
     def resume(self, kept: WindowOperator[Accumulator]) -> None:
-        """Go on from what an operator kept that may have been declared otherwise."""
+        """Resume from what an operator kept that may have been declared otherwise."""
         self._windows, self._times, self._taken = kept._windows, kept._times, kept._taken
         self._results.resume(kept._results)
 

@@ -76,7 +76,7 @@ class Results(Generic[Accumulator]):
         self._of_window: dict[tuple[Key, Window], dict[str, object]] = {}
 
     def resume(self, kept: Results[Accumulator]) -> None:
-        """Go on from the state that another function kept."""
+        """Resume from the state that another function kept."""
         self._of_key, self._of_window = kept._of_key, kept._of_window
 
     def of_pane(

@@ -101,7 +101,7 @@ class _Resumable(Protocol):
     """What keeps state by rules that are declared, which may have been others when the state was written."""
 
     def resume(self, kept: Any) -> None:  # noqa: ANN401  # another of its class
-        """Go on from what another one kept."""
+        """Resume from what another one kept."""
         ...
 
 

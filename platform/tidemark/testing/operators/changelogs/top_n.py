@@ -85,7 +85,7 @@ class PureTop(PureOperatorBase):
         lives = self._operator[2]
         super().restore(snapshot)
         groups, arrived, kept, watermark = self._operator
-        lives.go_on(kept, groups)
+        lives.resume_keys(kept, groups)
         self._operator = (groups, arrived, lives, watermark)
 
     def state(self) -> list[dict[str, object]]:
