@@ -254,7 +254,7 @@ class KeyedProcessEpoch(OperatorEpoch):
         node, held = self.runtime.node, self.runtime.broadcast
         if held is None or not isinstance(node, BroadcastProcessNode):
             return {}
-        return {node.broadcast.name: held.entries(self._tables)}
+        return {node.broadcast.name: held.entries(self._tables, self.context)}
 
     @property
     def input_counts(self) -> Mapping[str, InputCounts] | None:
