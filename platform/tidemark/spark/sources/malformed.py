@@ -165,6 +165,5 @@ def _why_unparsable(intake: Intake) -> Column:
         what = F.lit(f"column {field.name!r} cannot be read as {shown_type(field.dataType.jsonValue())}: '")
         failed = whole & F.col(quoted(field.name)).isNull() & text.isNotNull()
         reason = F.when(failed, F.concat(what, F.left(text, F.lit(MAX_VALUE_LENGTH)), F.lit("'"))).otherwise(reason)
-    return F.when(F.is_valid_utf8(F.col(CORRUPT)), reason).otherwise(
-        F.lit(f"{UNPARSABLE}: it is not text in UTF-8; options={{'encoding': ...}}")
-    )
+    no_text = F.lit(f"{UNPARSABLE}: it is not text in UTF-8; options={{'encoding': ...}}")
+    return F.when(F.is_valid_utf8(F.col(CORRUPT)), reason).otherwise(no_text)
