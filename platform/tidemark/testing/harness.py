@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Final
 
@@ -23,6 +23,7 @@ from tidemark.testing.operators.contract import Arrived, Emitted, Folds, Row
 from tidemark.testing.operators.joins.lookup import PureLookup
 from tidemark.testing.operators.registry import pure_operator
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_FOLDS: Final[Folds] = MappingProxyType({})
 
 
@@ -230,7 +231,7 @@ class OperatorHarness:
     def _time(self, at: object) -> int:
         if isinstance(at, datetime):
             if at.tzinfo is not None:
-                return round(at.timestamp() * 1000)
+                return (at - _EPOCH) // timedelta(milliseconds=1)
             wrong = f"{at!r} has no time zone"
         elif isinstance(at, int) and not isinstance(at, bool):
             return at

@@ -84,6 +84,9 @@ class _Case:
         if not any(change.about in {"kind", "kept"} and change.effect == "other" for change in self._changes):
             yield from self._type_findings()
             yield from self._element_findings()
+        for column in self._stale:
+            what = f"what {self._shown(column)} kept as {column!r} before an earlier change has no meaning now, and is dropped"
+            yield Finding(what, "migrates")
         if self._without_function:
             rows = sum(file.rows for file in self._state.files if file.part == FUNCTION_PART)
             yield Finding("the window function was removed", "migrates", f"its state is dropped: {rows:,} rows")
@@ -96,7 +99,7 @@ class _Case:
         if self._kept == "elements":
             added = list(self._new_elements())
         restarted = [column for change in self._changes for column in change.restarted if column in self._columns]
-        dropped, added = [*dropped, *restarted], [*added, *(new_names[column] for column in restarted)]
+        dropped, added = [*dropped, *restarted, *self._stale], [*added, *(new_names[column] for column in restarted)]
         widened = {name: self._wanted[name] for name, _ in self._retyped("wider")}
         return Rewrite(
             {old: new for old, new in new_names.items() if old != new and old in self._columns and old not in restarted},
@@ -105,6 +108,14 @@ class _Case:
             tuple(added) if self._columns else (),
             self._without_function,
         )
+
+    @property
+    def _stale(self) -> list[str]:
+        """Columns that only older rows have, of nothing that is stored now, and whose names are given again: as a lifetime's times."""
+        if self._kept != "partials":
+            return []
+        known, named = self._new_names(), {column.lower() for columns in self._parts.values() for column in columns}
+        return [column for column in self._columns if column not in known and column.lower() in named]
 
     @property
     def _without_function(self) -> bool:

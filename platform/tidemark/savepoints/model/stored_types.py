@@ -110,6 +110,10 @@ def type_change(old: object, new: object, *, compared: bool = False) -> Change:
     ('wider', 'other', 'wider')
     >>> type_change("float", "double"), type_change("float", "double", compared=True)
     ('wider', 'other')
+    >>> type_change(type_of_ddl("MAP<FLOAT, FLOAT>"), type_of_ddl("MAP<FLOAT, DOUBLE>"))
+    'wider'
+    >>> type_change(type_of_ddl("MAP<FLOAT, FLOAT>"), type_of_ddl("MAP<DOUBLE, FLOAT>"))
+    'other'
     """
     if isinstance(old, str) and isinstance(new, str):
         changes = compared and (old, new) == ("float", "double")
@@ -120,8 +124,9 @@ def type_change(old: object, new: object, *, compared: bool = False) -> Change:
         case "array":
             return type_change(old.get("elementType"), new.get("elementType"), compared=compared)
         case "map":
-            # Different keys stay different: no change here maps two values to one.
-            return _worst([type_change(old.get(part), new.get(part), compared=compared) for part in ("keyType", "valueType")])
+            # Different keys stay different: no change here maps two values to one. A function looks them up by new ones.
+            parts = [("keyType", True), ("valueType", compared)]
+            return _worst([type_change(old.get(part), new.get(part), compared=either) for part, either in parts])
         case "struct":
             before, after = stored_columns(old), stored_columns(new)
             if list(before) != list(after):

@@ -61,6 +61,11 @@ class LatestByElement(Generic[K, R]):
     rows: dict[K, R] = field(default_factory=dict)
     sequences: dict[K, Any] = field(default_factory=dict)
 
+    def resume(self, kept: LatestByElement[K, R]) -> None:
+        """Resume from the rows that an operator kept that may have been declared otherwise."""
+        self.rows, self.sequences = kept.rows, kept.sequences
+        self.lives.resume_keys(kept.lives, {*self.rows, *self.sequences})
+
     def process(self, key: K, row: R, *, sequence: Any = None, deleted: bool = False) -> Literal["accepted", "outdated"]:  # noqa: ANN401
         """Take a row; return ``outdated`` where its sequence is less than that of a row that came before."""
         if self.is_outdated(key, sequence):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -14,18 +14,24 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass
 class KeyLifetimes(Generic[K]):
-    """When keys were renewed; without ``ttl_ms`` they live for ever, and nothing is remembered.
+    """When keys were renewed; without ``ttl`` they live for ever, and nothing is remembered.
 
-    >>> lives = KeyLifetimes(10)
+    >>> lives = KeyLifetimes(StateTtl(10))
     >>> lives.touch("a")
     >>> lives.renew(5)
     >>> lives.expire(14), lives.expire(15), lives.expire(16)
     ([], ['a'], [])
     """
 
-    ttl_ms: int | None = None
+    ttl: StateTtl | None = None
     renewed: dict[K, int] = field(default_factory=dict)
     _touched: set[K] = field(default_factory=set)
+
+    def resume_keys(self, kept: KeyLifetimes[K], keys: Iterable[K]) -> None:
+        """Resume from lifetimes that may have been others; keys without a time in the domain of these begin with the next epoch."""
+        same = self.ttl is not None and kept.ttl is not None and self.ttl.domain == kept.ttl.domain
+        self.renewed = kept.renewed if same else {}
+        self._touched = {key for key in keys if key not in self.renewed}
 
     def touch(self, key: K) -> None:
         """Note that the epoch writes a key."""
@@ -33,17 +39,17 @@ class KeyLifetimes(Generic[K]):
 
     def expire(self, now: int) -> list[K]:
         """Forget the keys whose lifetime is over; return them. Called before an epoch's rows."""
-        if self.ttl_ms is None:
+        if self.ttl is None:
             return []
-        gone = [key for key, renewed in self.renewed.items() if renewed + self.ttl_ms <= now]
+        gone = [key for key, renewed in self.renewed.items() if self.ttl.is_expired(renewed, now)]
         for key in gone:
             del self.renewed[key]
         return gone
 
     def renew(self, now: int) -> None:
         """Have the keys that were written since the last call live from a time on."""
-        if self.ttl_ms is not None:
-            self.renewed |= dict.fromkeys(self._touched, min(now, MAX_WATERMARK - self.ttl_ms))
+        if self.ttl is not None:
+            self.renewed |= dict.fromkeys(self._touched, min(now, MAX_WATERMARK - self.ttl.ms))
         self._touched.clear()
 
 

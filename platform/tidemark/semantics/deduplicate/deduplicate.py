@@ -64,6 +64,10 @@ class DeduplicationByElement:
         self._watermark = MIN_WATERMARK
         self._kept: dict[tuple[object, ...], list[int]] = {}
 
+    def resume(self, kept: DeduplicationByElement) -> None:
+        """Resume from what an operator kept that may have been declared otherwise."""
+        self._watermark, self._kept = kept._watermark, kept._kept
+
     def process(self, key: tuple[object, ...], time: int) -> DeduplicationOutcome:
         """Process an element, in the contract's order."""
         kept = self._kept.get(key, [])

@@ -130,6 +130,10 @@ class AsofByElement(Generic[E, V]):
         self._versions: dict[Key, list[_Version[V]]] = {}
         self._new: _Epoch[E, V] = _Epoch()
 
+    def resume(self, kept: AsofByElement[E, V]) -> None:
+        """Resume from what a join kept that may have been declared otherwise."""
+        self._bounds, self._lefts, self._versions = kept._bounds, kept._lefts, kept._versions
+
     @property
     def bounds(self) -> AsofBounds:
         """The bounds after the epoch before."""

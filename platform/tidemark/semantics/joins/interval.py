@@ -148,6 +148,10 @@ class IntervalJoinByElement(Generic[R]):
         self._kept: list[_Element[R]] = []
         self._found: list[Joined[R]] = []
 
+    def resume(self, kept: IntervalJoinByElement[R]) -> None:
+        """Resume from what a join kept that may have been declared otherwise."""
+        self._watermark, self._kept = kept._watermark, kept._kept
+
     def process(self, side: Side, key: Hashable | None, time: int, row: R) -> bool:
         """Process an element; return whether it is accepted, false for a late one.
 

@@ -8,6 +8,7 @@ from typing import Generic, Literal, TypeVar
 
 from tidemark.semantics.changelog.lifetimes import KeyLifetimes
 from tidemark.semantics.changelog.row_kinds import RowKind
+from tidemark.semantics.keyed_process.declarations import StateTtl
 
 Row = TypeVar("Row")
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
@@ -53,14 +54,19 @@ class TableContent(Generic[Row]):
     With a lifetime, a row that expired is in ``was`` as far as a change of the epoch brings it.
 
     Args:
-        ttl_ms: how long a row lives after it was inserted or updated, None for ever.
+        ttl: how long a row lives after it was inserted or updated, None for ever.
     """
 
-    def __init__(self, ttl_ms: int | None = None) -> None:
+    def __init__(self, ttl: StateTtl | None = None) -> None:
         self.rows: dict[Hashable, Row] = {}
         self.was: dict[Hashable, Row] = {}
-        self._lives: KeyLifetimes[Hashable] = KeyLifetimes(ttl_ms)
+        self._lives: KeyLifetimes[Hashable] = KeyLifetimes(ttl)
         self._changed: set[Hashable] = set()
+
+    def resume(self, kept: TableContent[Row]) -> None:
+        """Resume from the rows that a table had whose lifetime may have been another."""
+        self.rows, self.was = kept.rows, kept.was
+        self._lives.resume_keys(kept._lives, self.rows)
 
     def begin(self, now: int) -> None:
         """Begin an epoch: drop the rows whose lifetime is over."""

@@ -91,6 +91,10 @@ class WindowJoinByElement(Generic[R]):
         self._watermark = MIN_WATERMARK
         self._groups: dict[tuple[Key, Window], _Group[R]] = {}
 
+    def resume(self, kept: WindowJoinByElement[R]) -> None:
+        """Resume from what a join kept that may have been declared otherwise."""
+        self._watermark, self._groups = kept._watermark, kept._groups
+
     def process(self, side: Side, key: Key, time: int, row: R) -> bool:
         """Process an element; return whether it is accepted, false for a late one."""
         windows = self._rule.accepting(time, self._watermark)

@@ -28,6 +28,11 @@ class CountOperator(Generic[Accumulator]):
         self._full: list[tuple[Key, int]] = []
         self._times = OperatorTimes(assigner.domain)
 
+    def resume(self, kept: CountOperator[Accumulator]) -> None:
+        """Resume from what an operator kept that may have been declared otherwise."""
+        self._elements, self._full, self._times = kept._elements, kept._full, kept._times
+        self._results.resume(kept._results)
+
     @property
     def watermark(self) -> int:
         """The operator's watermark."""

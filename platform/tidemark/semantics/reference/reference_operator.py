@@ -94,6 +94,11 @@ class WindowOperator(Generic[Accumulator]):
         if assigner.merging and not self._trigger.can_merge:
             raise DefinitionError(f"{self._trigger.describe()} cannot merge what it keeps of sessions", fix="use another trigger")
 
+    def resume(self, kept: WindowOperator[Accumulator]) -> None:
+        """Resume from what an operator kept that may have been declared otherwise."""
+        self._windows, self._times, self._taken = kept._windows, kept._times, kept._taken
+        self._results.resume(kept._results)
+
     @property
     def watermark(self) -> int:
         """The operator's watermark, in the domain of its windows."""

@@ -75,6 +75,10 @@ class Results(Generic[Accumulator]):
         self._of_key: dict[Key, dict[str, object]] = {}
         self._of_window: dict[tuple[Key, Window], dict[str, object]] = {}
 
+    def resume(self, kept: Results[Accumulator]) -> None:
+        """Resume from the state that another function kept."""
+        self._of_key, self._of_window = kept._of_key, kept._of_window
+
     def of_pane(
         self, key: Key, window: Window, elements: list[Taken[Element]], *, times: OperatorTimes, timing: PaneTiming, index: int
     ) -> object:

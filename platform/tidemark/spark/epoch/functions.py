@@ -15,7 +15,7 @@ from tidemark.spark.columns.schemas import struct_of
 from tidemark.spark.columns.typed_batches import MisfitColumnError, typed_batch
 from tidemark.spark.columns.user_values import MisfitError, coerce_batch
 from tidemark.spark.frame_steps import FrameSteps
-from tidemark.spark.operators.keyed.rows import not_utf8
+from tidemark.spark.operators.keyed.python_values import not_utf8, python_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -105,7 +105,7 @@ def _on_rows(
             parents: list[int] = []
             places: list[int] = []
             try:
-                rows = batch.select(visible).to_pylist()
+                rows = python_rows(batch.select(visible))
             except UnicodeDecodeError as error:
                 raise not_utf8(error, uid=declared.name, place=declared.place) from None
             for number, row in enumerate(rows):

@@ -14,7 +14,8 @@ from tidemark.semantics.keyed_process.context import Row
 from tidemark.semantics.keyed_process.element_batches import ElementBatch
 from tidemark.spark.columns.error_text import first_line
 from tidemark.spark.columns.expressions import POSITION, TIME
-from tidemark.spark.operators.keyed.rows import ROWS_AT_ONCE, python_values
+from tidemark.spark.operators.keyed.python_values import python_values
+from tidemark.spark.operators.keyed.rows import ROWS_AT_ONCE
 from tidemark.spark.operators.keyed_process.columns import INPUT
 from tidemark.spark.operators.keyed_process.runtime import KeyedProcessRuntime
 from tidemark.spark.operators.keyed_process.staging import staged_rows

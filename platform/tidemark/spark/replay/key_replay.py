@@ -18,6 +18,7 @@ from tidemark.semantics.keyed_process.times import EpochTimes
 from tidemark.semantics.keyed_process.walk import ElementWalk, Emitted, Failed, OutputBatch, Walked
 from tidemark.semantics.user_rows import name_of
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
+from tidemark.spark.operators.keyed.python_values import python_rows
 from tidemark.spark.operators.keyed_process.conversions import declarations
 from tidemark.spark.operators.keyed_process.layout import state_types
 from tidemark.spark.replay.job_line import PastNames
@@ -153,7 +154,7 @@ class TracedFunction(BoundFunction):
         if isinstance(emitted, Failed):
             call.error = emitted.error
         elif isinstance(emitted, OutputBatch):
-            call.emitted += [(emitted.tag, row) for row in emitted.rows.to_pylist()]
+            call.emitted += [(emitted.tag, row) for row in python_rows(emitted.rows)]
         else:
             call.emitted.append((emitted.tag, emitted.row))
 

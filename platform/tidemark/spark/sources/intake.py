@@ -173,16 +173,8 @@ def _with_status(intake: Intake, batch: DataFrame, *more: str) -> DataFrame:
     timed = FrameSteps(batch).select(*map(quoted, visible_of(names)), *corrupt, *raw, *hidden)
     bound = runtime_literals(intake.latest, varying=TIME)[0] if intake.strict else f"{MAX_EVENT_TIME}L"
     conditions = [f"{TIME} BETWEEN {MIN_EVENT_TIME}L AND {bound}", *(f"({present})" for _, present in required_values(node))]
-    if text_is_read(node):
-        # Spark takes bytes for texts as they are, and neither Python nor readers of tables can read others.
-        conditions.append("is_valid_utf8(value)")
     good = " AND ".join([*conditions, f"{CORRUPT} IS NULL"] if corrupt else conditions)
     return timed.select("*", f"if({good}, {PASSING}, {MALFORMED}) AS {ROW_STATUS}").frame()
-
-
-def text_is_read(node: SourceNode) -> bool:
-    """Return whether a source's rows are the lines of files of text."""
-    return isinstance(node.spec, FilesSpec) and node.spec.format == "text"
 
 
 def required_values(node: SourceNode) -> Sequence[tuple[str, str]]:

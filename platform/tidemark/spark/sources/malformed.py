@@ -27,7 +27,7 @@ from tidemark.semantics.watermarks.event_time import (
 )
 from tidemark.spark.columns.expressions import CORRUPT, RAW, ROW_STATUS, SPLIT, TIME, VALUE, column, quoted, visible_of
 from tidemark.spark.columns.row_counts import MALFORMED
-from tidemark.spark.sources.intake import Intake, SourceRows, prepare_batch, required_values, text_is_read
+from tidemark.spark.sources.intake import Intake, SourceRows, prepare_batch, required_values
 from tidemark.spark.sources.intake_limits import KAFKA
 from tidemark.spark.sources.kafka.decoding import is_decoded
 from tidemark.spark.sources.record_texts import as_read_of_text, parsed_text
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 UNPARSABLE: Final = "record cannot be parsed"
-_NOT_UTF8: Final = "is not text in UTF-8"
 MAX_VALUE_LENGTH: Final = 100
 """Characters of a value that a reason shows."""
 
@@ -119,7 +118,7 @@ def _key(intake: Intake, rows: DataFrame) -> Column:
 
 def _text_of(node: SourceNode, names: list[str]) -> Column:
     """Return the text of records that are read as texts; JSON of all columns for others."""
-    if text_is_read(node):
+    if isinstance(node.spec, FilesSpec) and node.spec.format == "text":
         return F.coalesce(F.col("value"), _as_json(names))
     if isinstance(node.spec, FormatSpec) and node.spec.format.lower() == KAFKA:
         value = F.col("value").cast("string")
@@ -146,8 +145,6 @@ def _reason(intake: Intake, rows: DataFrame) -> Column:
     for required, present in required_values(intake.node):
         reason = reason.when(~F.expr(present), F.lit(f"column {required!r} is null, and the schema declares it NOT NULL"))
     reason = reason.otherwise(ahead)
-    if text_is_read(intake.node):
-        reason = F.when(~F.is_valid_utf8("value"), F.lit(f"column 'value' {_NOT_UTF8}")).otherwise(reason)
     return reason if reasons is None else F.concat(reason, F.expr(reasons.origin))
 
 
@@ -168,4 +165,5 @@ def _why_unparsable(intake: Intake) -> Column:
         what = F.lit(f"column {field.name!r} cannot be read as {shown_type(field.dataType.jsonValue())}: '")
         failed = whole & F.col(quoted(field.name)).isNull() & text.isNotNull()
         reason = F.when(failed, F.concat(what, F.left(text, F.lit(MAX_VALUE_LENGTH)), F.lit("'"))).otherwise(reason)
-    return F.when(F.is_valid_utf8(F.col(CORRUPT)), reason).otherwise(F.lit(f"{UNPARSABLE}: it {_NOT_UTF8}; options={{'encoding': ...}}"))
+    no_text = F.lit(f"{UNPARSABLE}: it is not text in UTF-8; options={{'encoding': ...}}")
+    return F.when(F.is_valid_utf8(F.col(CORRUPT)), reason).otherwise(no_text)

@@ -20,6 +20,8 @@ from tidemark.errors import DefinitionError, UserCodeError
 from tidemark.graph.job.code_version import code_version
 from tidemark.graph.job.job import Job
 from tidemark.graph.model.nodes import StatefulNode
+from tidemark.graph.operators.changes import entries
+from tidemark.graph.operators.keyed_process.state_columns import renewed_column, value_column
 from tidemark.graph.operators.registry import encode, keeps_state
 from tidemark.graph.operators.state_names import ELEMENT_ORDER, element_name, key_column
 from tidemark.names import validate_name
@@ -194,7 +196,8 @@ class SavepointWriter:
             function: gets a DataFrame with the keys, which it must not change, the partials as ``<aggregate>__<partial>`` or the
                 columns of elements, and the column ``__tm_meta``, which it must keep. A row is what one epoch added to a key and window,
                 so a window's partials may be in several rows; a row of sessions is a session after an epoch, and its older rows may
-                still exist. A row of a process function is a key with its states (``<state>__value``) after an epoch.
+                still exist. A row of a process function is a key with its states (``<state>__value``) after an epoch, and the times from
+                which their lifetimes count (``<state>__renewed``); those of a list that has not as many values begin again.
 
         Raises:
             DefinitionError: there is no state of such an operator.
@@ -202,6 +205,7 @@ class SavepointWriter:
             CorruptStoreError: it returned more rows, or left elements out, whose number is stored with each window, or keys of a process
                 function, whose older rows would count again: use ``filter``.
         """
+        definition = self._held(uid).state.definition
         keys = {key_column(key): key for key in _keys_of(self._held(uid).state)}
 
         def mapped(rows: DataFrame) -> DataFrame:
@@ -229,12 +233,11 @@ class SavepointWriter:
                         fix="cast it back to its type",
                         uid=uid,
                     )
-            return after.select(
+            return _with_fitting_times(after, definition).select(
                 *(F.col(quoted(name)).alias(column) for column, name in shown.items()),
                 *(F.col(f"{META}.{quoted(name)}").alias(name) for name in hidden),
             )
 
-        definition = self._held(uid).state.definition
         all_rows = ELEMENT_ORDER in stored_columns(definition.get("schema")) or definition.get("kind") in PROCESS_FUNCTIONS
         return self._rewrite(uid, mapped, WITH_PARTIALS, fewer=not all_rows)
 
@@ -326,6 +329,16 @@ class _Operator:
 
 def _port(rows: DataFrame) -> PortInput:
     return PortInput(lambda _: (rows, ()))
+
+
+def _with_fitting_times(rows: DataFrame, definition: Mapping[str, object]) -> DataFrame:
+    """Return rows of keys in which each list has a time for each of its values, or none: then all of them begin their lifetimes."""
+    for state, entry in entries(definition, "states").items():
+        times, values = renewed_column(state), value_column(state)
+        if entry.get("kind") == "list" and times in rows.columns:
+            same = f"size({quoted(times)}) = size({quoted(values)})"
+            rows = rows.withColumn(times, F.expr(f"if({same}, {quoted(times)}, NULL)"))
+    return rows
 
 
 def _keys_of(state: OperatorState) -> list[str]:

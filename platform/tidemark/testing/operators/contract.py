@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from tidemark.errors import DefinitionError
+from tidemark.errors import DefinitionError, StateMismatchError
 from tidemark.graph.model.nodes import Expression, StatefulNode
 from tidemark.semantics.changelog.row_kinds import RowKind
 from tidemark.semantics.reference.reference_results import Fold
@@ -93,8 +93,31 @@ class PureOperatorBase:
         return copy.deepcopy(self._operator)
 
     def restore(self, snapshot: object) -> None:
-        """Resume from a copy of what holds the state."""
-        self._operator = copy.deepcopy(snapshot)
+        """Resume from a copy of what holds the state; what is declared stays as it is here."""
+        self._operator = _resumed(self._operator, copy.deepcopy(snapshot))
+
+
+class _Resumable(Protocol):
+    """What keeps state by rules that are declared, which may have been others when the state was written."""
+
+    def resume(self, kept: Any) -> None:  # noqa: ANN401  # another of its class
+        """Resume from what another one kept."""
+        ...
+
+
+def _resumed(own: Any, kept: Any) -> Any:  # noqa: ANN401  # whatever holds the state of a kind
+    """Return what has the state of one and is declared as the other; nested ones in tuples and dicts, too."""
+    if hasattr(own, "resume"):
+        if type(own) is not type(kept):
+            raise StateMismatchError("the snapshot is that of another kind of operator", fix="restore it in a harness of the same operator")
+        resumable: _Resumable = own
+        resumable.resume(kept)
+        return own
+    if isinstance(own, tuple) and isinstance(kept, tuple) and len(own) == len(kept):
+        return tuple(map(_resumed, own, kept))
+    if isinstance(own, dict) and any(hasattr(each, "resume") for each in own.values()):
+        return {name: _resumed(each, kept[name]) for name, each in own.items()}
+    return kept
 
 
 def value_of(expression: Expression, row: Row, *, what: str, node: StatefulNode) -> object:

@@ -19,6 +19,7 @@ from tidemark.semantics.keyed_process.broadcast_maps import NO_MAPS, read_only
 from tidemark.semantics.user_rows import copied
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.spark.columns.user_values import MisfitError, coerce_batch
+from tidemark.spark.operators.keyed.python_values import python_rows
 from tidemark.testing.arrow_types import arrow_schema
 from tidemark.testing.operators.contract import Arrived, Emitted, Folds, value_of
 
@@ -74,7 +75,7 @@ class PureElements:
         try:
             if unknown := [column for column in row if column not in schema.names]:
                 raise MisfitError(dict(row), f"its columns {', '.join(schema.names)}: it has {unknown[0]!r}")
-            return dict(coerce_batch([row], schema).to_pylist()[0])
+            return python_rows(coerce_batch([row], schema))[0]
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             what = f"{self._declared.function_name} returned {' '.join(str(error).split())}"
             raise UserCodeError(what, fix="return values of the types in returns=...", uid=self._declared.uid) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from tidemark.graph.model.nodes import Expression, StatefulNode
 from tidemark.semantics.keyed_process.declarations import StateTtl
@@ -15,6 +15,8 @@ from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.testing.operators.contract import Arrived, Emitted, PureOperatorBase, value_of
 
 Key = tuple[object, ...]
+
+_Snapshot = tuple[tuple[dict[Any, Any], int], dict[Any, Any], StateTtl | None]
 
 
 class PureKeyedFold(PureOperatorBase):
@@ -32,6 +34,8 @@ class PureKeyedFold(PureOperatorBase):
         self._ttl = ttl
         # The fold's state, and the watermark of the epoch before.
         self._operator: tuple[dict[Any, Any], int] = ({}, MIN_WATERMARK)
+        # State that was restored, and begins its lifetime when its key comes next.
+        self._unread: dict[Any, Any] = {}
         self._processing_time = 0
         self._arrived: dict[Key, list[tuple[Arrived, int]]] = {}
         self._bound = node.bound_ms
@@ -61,6 +65,8 @@ class PureKeyedFold(PureOperatorBase):
         kept, before = self._operator
         after = max(before, watermark)
         times = EpochTimes(before, after, self._bound, self._processing_time)
+        for key in self._arrived.keys() & self._unread.keys():
+            kept[key] = self._unread.pop(key)._replace(renewed=before if self._in_event_time else self._processing_time)
         fold: KeyedFold[Any, Arrived, dict[str, object]] = KeyedFold(self.step, self._ttl, kept)
         emitted = [Emitted(row, time) for key, found in self._arrived.items() for row, time in fold.run(key, found, times)]
         fold.end_epoch(times)
@@ -71,8 +77,20 @@ class PureKeyedFold(PureOperatorBase):
     def state(self) -> list[dict[str, object]]:
         """Return a row per key."""
         names = [name for name, _ in self._keys]
-        return [{**dict(zip(names, key, strict=True)), **self.values(held.state)} for key, held in self._operator[0].items()]
+        kept = {**self._unread, **self._operator[0]}
+        return [{**dict(zip(names, key, strict=True)), **self.values(held.state)} for key, held in kept.items()]
+
+    @property
+    def _in_event_time(self) -> bool:
+        return self._ttl is not None and self._ttl.domain == "event"
 
     def snapshot(self) -> object:
-        """Return a copy of the state."""
-        return copy.deepcopy(self._operator)
+        """Return a copy of the state, with the lifetime that it has."""
+        return copy.deepcopy((self._operator, self._unread, self._ttl))
+
+    def restore(self, snapshot: object) -> None:
+        """Resume from a copy of the state; without a time for its lifetime it begins that when its key comes next, as in the engine."""
+        self._operator, self._unread, ttl = copy.deepcopy(cast("_Snapshot", snapshot))
+        if self._ttl is not None and (ttl is None or ttl.domain != self._ttl.domain):
+            kept, watermark = self._operator
+            self._operator, self._unread = ({}, watermark), {**self._unread, **kept}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tidemark.errors import UserCodeError
+from tidemark.errors import StateMismatchError, UserCodeError
 from tidemark.graph.checks.schema_inference import schema_of
 from tidemark.graph.operators.emitting import FAILED, emitted_counter
 from tidemark.graph.operators.keyed_process.descriptors import StateDescriptor
@@ -19,6 +19,7 @@ from tidemark.graph.operators.keyed_process.node import BroadcastProcessNode, Ke
 from tidemark.semantics.closing import closing
 from tidemark.semantics.keyed_process.batch_walk import BatchWalk
 from tidemark.semantics.keyed_process.broadcast_maps import NO_MAPS, read_only
+from tidemark.semantics.keyed_process.declarations import StateDeclaration, StateTtl
 from tidemark.semantics.keyed_process.element_batches import ElementBatch
 from tidemark.semantics.keyed_process.key_record import KeyRecord
 from tidemark.semantics.keyed_process.states import STATES, begin_lifetimes
@@ -26,6 +27,7 @@ from tidemark.semantics.keyed_process.times import EpochTimes, Now
 from tidemark.semantics.keyed_process.walk import ElementWalk, Failed, Output, OutputBatch, Walked
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.spark.columns.user_values import MisfitError, coerce_batch
+from tidemark.spark.operators.keyed.python_values import python_rows
 from tidemark.spark.operators.keyed_process.conversions import declarations, typed_emission
 from tidemark.testing.arrow_types import arrow_schema, arrow_type
 from tidemark.testing.operators.contract import Arrived, Emitted, Folds, instant, value_of
@@ -38,11 +40,17 @@ Key = tuple[object, ...]
 
 @dataclass
 class _Kept:
-    """What an operator keeps: a record by key, a broadcast map, and the watermark of the epoch before."""
+    """What an operator keeps: a record by key, a broadcast map, and the watermark of the epoch before.
+
+    ``declared`` are the kind and the lifetime of each state. ``unread`` are the states of keys that were restored without a time for their
+    lifetimes, which begin when the key is processed next.
+    """
 
     keys: dict[Key, KeyRecord] = field(default_factory=dict)
     broadcast: dict[object, object] = field(default_factory=dict)
     watermark: int = MIN_WATERMARK
+    declared: Mapping[str, tuple[str, StateTtl | None]] = field(default_factory=dict)
+    unread: dict[Key, frozenset[str]] = field(default_factory=dict)
 
 
 class PureKeyedProcess:
@@ -62,7 +70,8 @@ class PureKeyedProcess:
         self._results = arrow_schema(node.returns)
         self._sides = {tag.name: arrow_schema(ddl) for tag, ddl in node.side_outputs}
         self._bound = node.bound_ms
-        self._kept = _Kept()
+        self._declared = {name: (each.kind, each.ttl) for name, each in self._states.items()}
+        self._kept = _Kept(declared=self._declared)
         self._processing_time = 0
         self._arrived: dict[Key, list[tuple[Mapping[str, object], int, int]]] = {}
         self._broadcasts: list[Mapping[str, object]] = []
@@ -102,7 +111,13 @@ class PureKeyedProcess:
     def end_epoch(self, watermark: int) -> list[Emitted]:
         """Walk through the keys that have elements or are due; return the function's rows. If it fails, all is as before."""
         before = self._kept
-        kept = _Kept(dict(before.keys), dict(before.broadcast), max(watermark, before.watermark))
+        kept = replace(
+            before,
+            keys=dict(before.keys),
+            broadcast=dict(before.broadcast),
+            watermark=max(watermark, before.watermark),
+            unread=dict(before.unread),
+        )
         times = EpochTimes(before.watermark, kept.watermark, self._bound, self._processing_time)
         # As a task of the engine, which is sent the function as the job declares it.
         node = self._node
@@ -111,20 +126,22 @@ class PureKeyedProcess:
         make = BatchWalk if node.by_batch else ElementWalk
         walk = make(function, self._states, frozenset(self._sides), times, forgives=forgives, broadcast=broadcast)
         emitted: list[Emitted] = []
-        due = [key for key, record in before.keys.items() if self._is_due(record, kept.watermark)]
+        due = [key for key, record in before.keys.items() if self._is_due(record, kept.watermark, unread=key in before.unread)]
         with closing(function.close):
             function.open(walk.context)
             for key in dict.fromkeys((*self._arrived, *due)):
-                emitted += self._walk(walk, key, kept.keys)
+                emitted += self._walk(walk, key, kept)
         self._kept = kept
         return emitted
 
-    def _is_due(self, record: KeyRecord, watermark: int) -> bool:
-        event, processing = record.deadlines(self._states)
+    def _is_due(self, record: KeyRecord, watermark: int, *, unread: bool) -> bool:
+        event, processing = record.deadlines({} if unread else self._states)
         return (event is not None and event <= watermark) or (processing is not None and processing <= self._processing_time)
 
-    def _walk(self, walk: ElementWalk | BatchWalk, key: Key, records: dict[Key, KeyRecord]) -> list[Emitted]:
+    def _walk(self, walk: ElementWalk | BatchWalk, key: Key, kept: _Kept) -> list[Emitted]:
+        records = kept.keys
         record = records[key] = records[key].copy() if key in records else KeyRecord()
+        _begin(record, kept.unread.pop(key, frozenset()), self._states, walk.times)
         emitted = []
         # Of elements of one time those of the first input come first.
         elements = sorted(self._arrived.get(key, ()), key=lambda each: (each[1], each[2]))
@@ -151,7 +168,7 @@ class PureKeyedProcess:
     def _rows_of(self, emitted: Output | OutputBatch, schema: pa.Schema) -> list[tuple[dict[str, object], int]]:
         if isinstance(emitted, Output):
             return [(self._typed(emitted.row, schema), emitted.time)]
-        rows = typed_emission(emitted.rows, schema, self._node.function_name).to_pylist()
+        rows = python_rows(typed_emission(emitted.rows, schema, self._node.function_name))
         times = [emitted.times] * len(rows) if isinstance(emitted.times, int) else emitted.times.to_pylist()
         return list(zip(rows, times, strict=True))
 
@@ -178,7 +195,7 @@ class PureKeyedProcess:
         try:
             if unknown := [column for column in row if column not in schema.names]:
                 raise MisfitError(dict(row), f"its columns {', '.join(schema.names)}: it has {unknown[0]!r}")
-            return dict(coerce_batch([row], schema).to_pylist()[0])
+            return python_rows(coerce_batch([row], schema))[0]
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             what = f"{name} returned {' '.join(str(error).split())}"
             raise UserCodeError(
@@ -199,6 +216,7 @@ class PureKeyedProcess:
         for key, record in self._kept.keys.items():
             row = dict(zip(self._names, key, strict=True))
             seen = copy.deepcopy(record)
+            _begin(seen, self._kept.unread.get(key, frozenset()), self._states, times)
             begin_lifetimes(seen, self._states, times)
             for name, declared in self._states.items():
                 handle: Any = STATES[declared.kind](declared, now, None)
@@ -228,7 +246,33 @@ class PureKeyedProcess:
         """Resume from what ``snapshot`` returned."""
         if not isinstance(snapshot, _Kept):
             raise TypeError(f"{type(snapshot).__name__} is no snapshot of a process function")
-        self._kept = copy.deepcopy(snapshot)
+        kept = copy.deepcopy(snapshot)
+        begins = set()
+        for name, (kind, ttl) in self._declared.items():
+            before, lived = kept.declared.get(name, (kind, None))
+            if before != kind:
+                what = f"the state {name!r} was a {before} state and is now a {kind} state"
+                raise StateMismatchError(what, fix="keep the state as it was, and add another beside it", uid=self._node.uid)
+            if ttl is not None and (lived is None or lived.domain != ttl.domain):
+                begins.add(name)
+        for key, record in kept.keys.items():
+            record.states = {name: stored for name, stored in record.states.items() if name in self._declared}
+            if begun := (begins | kept.unread.get(key, frozenset())) & record.states.keys():
+                kept.unread[key] = frozenset(begun)
+        self._kept = replace(kept, keys={key: each for key, each in kept.keys.items() if not each.is_empty}, declared=self._declared)
+
+
+def _begin(record: KeyRecord, names: Collection[str], states: Mapping[str, StateDeclaration], times: EpochTimes) -> None:
+    """Have states of a key live from the epoch on."""
+    for name in names:
+        ttl, stored = states[name].ttl, record.states[name]
+        begun = times.before if ttl is not None and ttl.domain == "event" else times.processing_time
+        if isinstance(stored, tuple):
+            record.states[name] = stored[0], begun
+        elif isinstance(stored, dict):
+            record.states[name] = {key: (value, begun) for key, (value, _) in stored.items()}
+        else:
+            record.states[name] = [(value, begun) for value, _ in stored]
 
 
 def _types_of(descriptor: StateDescriptor) -> tuple[pa.DataType, pa.DataType | None]:

@@ -98,7 +98,7 @@ class ElementProcessEpoch(ElementEpoch[ElementProcessNode]):
         node, held = self.node, self.runtime.broadcast
         if held is None or not isinstance(node, BroadcastElementProcessNode):
             return {}
-        return {node.broadcast.name: held.entries(self._tables)}
+        return {node.broadcast.name: held.entries(self._tables, self.context)}
 
     @property
     def input_counts(self) -> Mapping[str, InputCounts] | None:

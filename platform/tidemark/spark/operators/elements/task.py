@@ -12,7 +12,8 @@ from tidemark.semantics.user_lines import raised_at, source_of
 from tidemark.semantics.user_mistakes import fix_of_call
 from tidemark.semantics.user_rows import Row
 from tidemark.spark.operators.keyed.key_state import one_line
-from tidemark.spark.operators.keyed.rows import dicts_of, not_utf8, python_values
+from tidemark.spark.operators.keyed.python_values import not_utf8, python_values
+from tidemark.spark.operators.keyed.rows import dicts_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
 from functools import reduce
-from itertools import groupby, repeat
-from operator import add, itemgetter
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
-from zoneinfo import ZoneInfo
 
-from tidemark.errors import UserCodeError
 from tidemark.spark.operators.keyed.columns import HASH, HASH_AGAIN, NEW, TAG, VERSION
+from tidemark.spark.operators.keyed.python_values import not_utf8, python_rows, python_values
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,7 +25,6 @@ FEW_CALLS: Final = 16
 
 SMALL: Final = 200
 MAX_READ: Final = 3
-_SHOWN_BYTES: Final = 80
 
 
 class Place:
@@ -224,8 +221,7 @@ class RowReader:
         """Return rows of any batches, in order; the caller may change the dicts."""
         if len(places) <= SMALL and all(self._is_read(place.batch) for place in places):
             return [dict(self._read[id(place.batch)][1][place.number]) for place in places]
-        found: list[dict[str, object]] = table_of(places, self._columns).to_pylist()
-        return found
+        return python_rows(table_of(places, self._columns))
 
     def _is_read(self, batch: pa.RecordBatch) -> bool:
         key = id(batch)
@@ -237,7 +233,7 @@ class RowReader:
         if self._asked[key] < FEW_CALLS:
             return False
         # It stays here with its rows, so that no other batch has its identity.
-        self._read[key] = batch, _named(batch, self._columns).to_pylist()
+        self._read[key] = batch, python_rows(_named(batch, self._columns))
         if len(self._read) > MAX_READ:
             self._read.popitem(last=False)
         return True
@@ -268,36 +264,6 @@ def starts_of_runs(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.BooleanA
         return pa.array([True] * count, pa.bool_())
     changed = [pc.not_equal(batch.column(name).slice(1), batch.column(name).slice(0, count - 1)) for name in columns]
     return pa.concat_arrays([pa.array([True]), reduce(pc.or_, changed)])
-
-
-def python_values(column: pa.Array) -> list[object]:
-    """Return the values of a column; Arrow takes several times as long for instants, the times of which it looks up one by one."""
-    import pyarrow as pa
-
-    kind = column.type
-    if pa.types.is_timestamp(kind) and kind.unit == "us" and kind.tz in (None, "UTC"):
-        epoch = datetime(1970, 1, 1, tzinfo=None if kind.tz is None else ZoneInfo("UTC"))
-        micros = column.cast(pa.int64())
-        try:
-            if not column.null_count:
-                # In numpy's own loops.
-                return list(map(add, repeat(epoch), micros.to_numpy().astype("timedelta64[us]").astype(object).tolist()))
-            return [None if value is None else epoch + timedelta(0, 0, value) for value in micros.to_pylist()]
-        except (OverflowError, TypeError):
-            pass  # it is a year that Python does not have, and the error is to be the usual one
-    found: list[object] = column.to_pylist()
-    return found
-
-
-def not_utf8(error: UnicodeDecodeError, *, uid: str | None = None, place: str | None = None) -> UserCodeError:
-    """Return the error of a text that Python cannot read; Spark takes the bytes of a text file for text, whatever they are."""
-    return UserCodeError(
-        f"an element has a text that is not UTF-8: {error.object[:_SHOWN_BYTES]!r}",
-        fix="filter such elements first: .filter('is_valid_utf8(value)', rejects_to=tm.OutputTag('no_text')); "
-        "or have their bytes replaced: .with_columns(value='make_valid_utf8(value)')",
-        uid=uid,
-        place=place,
-    )
 
 
 def _named(batch: pa.RecordBatch, columns: Mapping[str, str]) -> pa.RecordBatch:

@@ -13,6 +13,7 @@ from tidemark.semantics.keyed_process.declarations import StateDeclaration
 from tidemark.semantics.user_rows import is_text
 from tidemark.spark.columns.typed_batches import MisfitColumnError, typed_by_name
 from tidemark.spark.columns.user_values import MisfitError, coerce_values
+from tidemark.spark.operators.keyed.python_values import python_values
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -86,7 +87,7 @@ def conversion(kind: pa.DataType, what: str, *, none: bool = True) -> Callable[[
             raise UserCodeError(f"{what} is None", fix="leave such entries out")
         try:
             (coerced,) = coerce_values([value], kind)
-            (found,) = pa.array([coerced], kind).to_pylist()
+            (found,) = python_values(pa.array([coerced], kind))
         except (MisfitError, pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             said = str(error) if isinstance(error, MisfitError) else f"{value!r}: {' '.join(str(error).split())}"
             raise UserCodeError(f"{what} is given {said}", fix="give a value of the declared type") from None

@@ -38,7 +38,7 @@ from tidemark.spark.operators.keyed.key_table import Counters, KeyTable
 from tidemark.spark.operators.keyed.layout import Layout
 from tidemark.spark.operators.keyed.packed_input import PackedInput, Staged, times_of
 from tidemark.spark.operators.keyed.packed_task import PackedKeyTask
-from tidemark.spark.operators.keyed.rows import python_values
+from tidemark.spark.operators.keyed.python_values import python_values
 from tidemark.spark.operators.keyed.task import KeyTask
 from tidemark.spark.operators.keyed.task_run import TaskOutput, output_frame, written_output
 from tidemark.spark.operators.keyed_process.broadcast import BroadcastMap, Entries
@@ -254,7 +254,7 @@ class KeyedProcessEpoch(OperatorEpoch):
         node, held = self.runtime.node, self.runtime.broadcast
         if held is None or not isinstance(node, BroadcastProcessNode):
             return {}
-        return {node.broadcast.name: held.entries(self._tables)}
+        return {node.broadcast.name: held.entries(self._tables, self.context)}
 
     @property
     def input_counts(self) -> Mapping[str, InputCounts] | None:

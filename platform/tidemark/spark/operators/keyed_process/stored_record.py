@@ -49,7 +49,7 @@ def _entries(kind: str, held: Any, renewed: Any, begins: int) -> Stored:  # noqa
 
 
 def _pairs(entries: Any) -> Iterator[tuple[object, Any]]:  # noqa: ANN401 - as above
-    for key, value in entries:
+    for key, value in entries.items() if isinstance(entries, dict) else entries:
         yield same_key(key), value
 
 

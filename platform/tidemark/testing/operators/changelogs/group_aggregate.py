@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from tidemark.graph.operators.group_aggregate.node import GroupAggregateNode
 from tidemark.semantics.changelog.row_kinds import NAMES, RowKind
+from tidemark.semantics.keyed_process.declarations import StateTtl
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.testing.operators.aggregate_folds import argument_of, fold_of
 from tidemark.testing.operators.changelogs.latest import emitted_change
@@ -30,6 +32,9 @@ class _Group:
     time: int
     due: int | None = None
     shown: tuple[dict[str, object], int] | None = None
+
+
+_Snapshot = tuple[tuple[dict[Key, _Group], int, int], StateTtl | None]
 
 
 class PureGroupAggregate(PureOperatorBase):
@@ -64,6 +69,7 @@ class PureGroupAggregate(PureOperatorBase):
         groups, number, first = self._operator
         ttl = self._node.ttl
         if ttl is not None and ttl.domain == "processing":
+            self._begin(groups, self._processing_time, ttl.ms)
             self._expire(groups, self._processing_time)
         touched: dict[Key, None] = {}
         for element in self._arrived:
@@ -75,10 +81,8 @@ class PureGroupAggregate(PureOperatorBase):
         clock = watermark if ttl is not None and ttl.domain == "event" else self._processing_time
         emitted = [each for key in touched for each in self._changed(groups, key, clock)]
         if ttl is not None and ttl.domain == "event" and watermark != MIN_WATERMARK:
-            if first == MIN_WATERMARK:
-                first = watermark
-                for group in groups.values():
-                    group.due = _due(first, ttl.ms) if group.due is None else group.due
+            first = watermark if first == MIN_WATERMARK else first
+            self._begin(groups, watermark, ttl.ms)
             self._expire(groups, watermark)
         self._operator = (groups, number, first)
         return emitted
@@ -122,6 +126,24 @@ class PureGroupAggregate(PureOperatorBase):
                 state = fold.add(state, value, row.time, row.position)
             found[name] = fold.result(state)
         return found
+
+    def snapshot(self) -> object:
+        """Return a copy of the state, with the lifetime that it has."""
+        return copy.deepcopy((self._operator, self._node.ttl))
+
+    def restore(self, snapshot: object) -> None:
+        """Resume from a copy of the state; what has no time for its lifetime begins that with the next epoch."""
+        self._operator, ttl = copy.deepcopy(cast("_Snapshot", snapshot))
+        own = self._node.ttl
+        if own is None or ttl is None or ttl.domain != own.domain:
+            for group in self._operator[0].values():
+                group.due = None
+
+    @staticmethod
+    def _begin(groups: dict[Key, _Group], clock: int, ttl_ms: int) -> None:
+        """Have groups live from a time on whose lifetime has not begun."""
+        for group in groups.values():
+            group.due = _due(clock, ttl_ms) if group.due is None else group.due
 
     @staticmethod
     def _expire(groups: dict[Key, _Group], clock: int) -> None:

@@ -38,9 +38,8 @@ class PureLatest(PureOperatorBase):
                 place=node.place,
             )
         self._node = node
-        ttl = None if node.ttl is None else node.ttl.ms
         # The rows, and the watermark of the epoch before.
-        latest: LatestByElement[Key, _Kept] = LatestByElement(node.sequence is not None, KeyLifetimes(ttl))
+        latest: LatestByElement[Key, _Kept] = LatestByElement(node.sequence is not None, KeyLifetimes(node.ttl))
         self._operator: tuple[LatestByElement[Key, _Kept], int] = (latest, MIN_WATERMARK)
         self._arrived: list[Arrived] = []
         self._others: dict[str, list[dict[str, object]]] = {}

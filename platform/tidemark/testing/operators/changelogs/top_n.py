@@ -45,7 +45,7 @@ class PureTop(PureOperatorBase):
         self._site = Site("top_n order", node.place, node.uid)
         self._order = parse_order(node.order, self._site)
         # The rows of each group, how many arrived, how long groups live, and the watermark of the epoch before.
-        lives: KeyLifetimes[Any] = KeyLifetimes(None if node.ttl is None else node.ttl.ms)
+        lives: KeyLifetimes[Any] = KeyLifetimes(node.ttl)
         self._operator: tuple[dict[Any, list[_Kept]], int, KeyLifetimes[Any], int] = ({}, 0, lives, MIN_WATERMARK)
         self._arrived: list[Arrived] = []
         self._processing_time = 0
@@ -79,6 +79,14 @@ class PureTop(PureOperatorBase):
     def _expire(self, groups: dict[Any, list[_Kept]], lives: KeyLifetimes[Any], watermark: int) -> None:
         for group in lives.expire(time_of(self._node.ttl, watermark, self._processing_time)):
             groups.pop(group, None)
+
+    def restore(self, snapshot: object) -> None:
+        """Resume from a copy of the state."""
+        lives = self._operator[2]
+        super().restore(snapshot)
+        groups, arrived, kept, watermark = self._operator
+        lives.resume_keys(kept, groups)
+        self._operator = (groups, arrived, lives, watermark)
 
     def state(self) -> list[dict[str, object]]:
         """Return the best rows."""

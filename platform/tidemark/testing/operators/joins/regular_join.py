@@ -27,9 +27,7 @@ class PureRegularJoin(PureOperatorBase):
     def __init__(self, node: RegularJoinNode, folds: Folds) -> None:
         del folds
         self._node = node
-        contents: dict[str, TableContent[Arrived]] = {
-            port: TableContent(None if side.ttl is None else side.ttl.ms) for port, side in node.sides.items()
-        }
+        contents: dict[str, TableContent[Arrived]] = {port: TableContent(side.ttl) for port, side in node.sides.items()}
         self._operator: tuple[dict[str, TableContent[Arrived]], int] = (contents, MIN_WATERMARK)
         self._processing_time = 0
 
