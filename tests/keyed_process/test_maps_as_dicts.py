@@ -66,7 +66,8 @@ def test_functions_see_dicts_in_elements_and_states(spark: SparkSession, tmp_pat
     }
     job = tm.Job("maps", {name: tm.memory(each, f"{tmp_path}/{name}") for name, each in outputs.items()}, store=str(tmp_path / "store"))
     tm.run(job, spark=spark, end_of_input=True, handle_signals=False)
-    found = {name: tm.memory_table(f"{tmp_path}/{name}").to_pylist(maps_as_pydicts="strict") for name in outputs}
+    made = {name: tm.memory_table(f"{tmp_path}/{name}") for name in outputs}
+    found = {name: each.to_pylist(maps_as_pydicts="strict") for name, each in made.items() if each is not None}
     assert {name: sorted(row["seen"] for row in each) for name, each in found.items() if name != "keyed"} == dict.fromkeys(
         ("mapped", "processed", "asked", "window"), sorted(SEEN * 2)
     )

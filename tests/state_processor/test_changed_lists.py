@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 NOW, HOUR = 1_700_000_000_000, 3_600_000
-EPOCHS = [[("a", 0, 1), ("b", 0, 1), ("c", 0, 1)], [("a", 1, 2), ("b", 1, 2), ("c", 1, 2)], [(k, 2, None) for k in "abc"]]
+EPOCHS: list[list[tuple[str, int, int | None]]] = [
+    *([(k, number - 1, number) for k in "abc"] for number in (1, 2)),
+    [(k, 2, None) for k in "abc"],
+]
 
 
 class Recent:
@@ -42,7 +45,9 @@ def test_lists_of_another_length_are_restored(spark: SparkSession, tmp_path: Pat
         recent = read.key_by("k").process(Recent, returns="k STRING, values ARRAY<BIGINT>").uid("recent")
         job = tm.Job("job", outputs={"out": tm.memory(recent, table)}, store=store)
         tm.run(job, spark=spark, clock=ManualClock(NOW + hour * HOUR), handle_signals=False, **settings)
-        rows = {row["k"]: row["values"] for row in tm.memory_table(table).to_pylist()}
+        made = tm.memory_table(table)
+        assert made is not None
+        rows = {row["k"]: row["values"] for row in made.to_pylist()}
         tm.clear_memory(table)
         return rows
 

@@ -99,7 +99,9 @@ def test_state_begins_the_new_lifetime(spark: SparkSession, tmp_path: Path, firs
         known = read.key_by("k").process(remember, returns="k STRING, known STRING", state=kinds(ttl)).uid("w")
         job = tm.Job("job", outputs={"out": tm.memory(known, table)}, store=store, parallelism=2)
         tm.run(job, spark=spark, clock=ManualClock(NOW + hour * HOUR), handle_signals=False)
-        found = {row["k"]: row["known"] for row in tm.memory_table(table).to_pylist()}
+        made = tm.memory_table(table)
+        assert made is not None
+        found = {row["k"]: row["known"] for row in made.to_pylist()}
         tm.clear_memory(table)
         return found
 

@@ -64,19 +64,31 @@ def _with_dicts(kind: pa.DataType) -> Callable[[Any], Any] | None:
 
     if pa.types.is_map(kind):
         item = _with_dicts(kind.item_type)
-        if pa.types.is_nested(kind.key_type):
-            # Python cannot look up such keys.
-            return None if item is None else lambda pairs: None if pairs is None else [(key, item(value)) for key, value in pairs]
-        if item is None:
-            return lambda pairs: None if pairs is None else dict(pairs)
-        return lambda pairs: None if pairs is None else {key: item(value) for key, value in pairs}
+        if not pa.types.is_nested(kind.key_type):
+            return functools.partial(_dict, item)
+        # Python cannot look up such keys.
+        return None if item is None else functools.partial(_pairs, item)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         item = _with_dicts(kind.value_type)
-        return None if item is None else lambda values: None if values is None else list(map(item, values))
+        return None if item is None else functools.partial(_list, item)
     if pa.types.is_struct(kind):
         fields = [(field.name, convert) for field in kind if (convert := _with_dicts(field.type)) is not None]
         return functools.partial(_with_fields, fields) if fields else None
     return None
+
+
+def _dict(item: Callable[[Any], Any] | None, pairs: list[tuple[Any, Any]] | None) -> dict[Any, Any] | None:
+    if pairs is None:
+        return None
+    return dict(pairs) if item is None else {key: item(value) for key, value in pairs}
+
+
+def _pairs(item: Callable[[Any], Any], pairs: list[tuple[Any, Any]] | None) -> list[tuple[Any, Any]] | None:
+    return None if pairs is None else [(key, item(value)) for key, value in pairs]
+
+
+def _list(item: Callable[[Any], Any], values: list[Any] | None) -> list[Any] | None:
+    return None if values is None else list(map(item, values))
 
 
 def _with_fields(fields: list[tuple[str, Callable[[Any], Any]]], value: dict[str, Any] | None) -> dict[str, Any] | None:
