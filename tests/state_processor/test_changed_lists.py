@@ -19,8 +19,9 @@ pytestmark = pytest.mark.spark
 
 NOW, HOUR = 1_700_000_000_000, 3_600_000
 EPOCHS: list[list[tuple[str, int, int | None]]] = [
-    *([(k, number - 1, number) for k in "abc"] for number in (1, 2)),
-    [(k, 2, None) for k in "abc"],
+    [("a", 0, 1), ("b", 0, 1), ("c", 0, 1)],
+    [("a", 1, 2), ("b", 1, 2), ("c", 1, 2)],
+    [("a", 2, None), ("b", 2, None), ("c", 2, None)],
 ]
 
 
