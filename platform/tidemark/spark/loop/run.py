@@ -16,7 +16,7 @@ from tidemark.errors import DefinitionError, StoreError, TidemarkError
 from tidemark.graph.expressions.expression_text import shortened
 from tidemark.graph.job.environment import require_environment
 from tidemark.graph.job.job import Job, require_job
-from tidemark.graph.model.call_site import call_site, with_call_site
+from tidemark.graph.model.call_site import call_site, importing_module, with_call_site
 from tidemark.graph.model.nodes import SourceNode
 from tidemark.savepoints.model.restore import Restore
 from tidemark.spark.env.file_systems import require_file_systems
@@ -118,13 +118,14 @@ def run(
         clock: processing time.
 
     Raises:
-        DefinitionError: not a job, or invalid arguments; nothing is started.
+        DefinitionError: not a job, or invalid arguments; or a module calls it while it is imported; nothing is started.
         MissingEpochsError: an output's place no longer holds what was published to it.
         JobRunningError: another driver of this job is alive.
         TidemarkError: of the class that fits what went wrong; nothing of the failed epoch was committed.
     """
     place = call_site()
     require_job(job, "tm.run", place)
+    _require_no_import(job, place)
     _check_epochs(max_epochs, missing_epochs, place)
     _check_given(
         place, {"on_epoch": on_epoch, "on_stage": on_stage, "intake": intake}, spark=spark, stop=stop, restore=restore, clock=clock
@@ -289,6 +290,18 @@ def _check_epochs(max_epochs: object, missing_epochs: object, place: str) -> Non
         raise DefinitionError(
             f"max_epochs={max_epochs!r} is not a whole number of 1 or more",
             fix="give 1 or more, or leave it out for no limit",
+            place=place,
+        )
+
+
+def _require_no_import(job: Job, place: str) -> None:
+    """Refuse a run that a module begins while it is imported: tasks import it too, and a thread of the run would wait for the import."""
+    module = importing_module()
+    if module:
+        raise DefinitionError(
+            f"tm.run is called while the module {module!r} is imported, so that whoever imports it runs the job",
+            fix="put the call under `if __name__ == '__main__':`",
+            job=job.name,
             place=place,
         )
 
