@@ -19,6 +19,7 @@ from tidemark.graph.job.job import Job, require_job
 from tidemark.graph.model.call_site import call_site, importing_module, with_call_site
 from tidemark.graph.model.nodes import SourceNode
 from tidemark.savepoints.model.restore import Restore
+from tidemark.semantics.watermarks.likely_seconds import seconds_warning
 from tidemark.spark.env.file_systems import require_file_systems
 from tidemark.spark.env.interrupts import run_interruptibly
 from tidemark.spark.env.jvm import new_log
@@ -195,6 +196,7 @@ class _Epochs:
     def __init__(self, job: Job, on_epoch: Callable[[EpochProgress], None] | None) -> None:
         self.number = 0
         self._not_warned_of = {node.name: node.malformed_to for node in job.nodes if isinstance(node, SourceNode)}
+        self._warned_of_seconds: set[str] = set()
         self._on_epoch = on_epoch
         self._rows_in = 0
         self._newest: deque[EpochProgress] = deque(maxlen=EPOCHS_KEPT)
@@ -206,6 +208,7 @@ class _Epochs:
         self._newest.append(progress)
         logger.info("%s", format_progress(progress))
         self._warn_of_malformed(progress)
+        self._warn_of_seconds(progress)
         if self._on_epoch is not None:
             self._on_epoch(progress)
 
@@ -228,6 +231,14 @@ class _Epochs:
                 progress.epoch,
                 why,
             )
+
+    def _warn_of_seconds(self, progress: EpochProgress) -> None:
+        """Log, once for each source, that its event times are probably seconds; behind the end of input its watermark does not tell."""
+        for name in [name for name in progress.sources if name not in self._warned_of_seconds]:
+            warning = seconds_warning(name, progress.sources[name].watermark, progress.processing_time)
+            if warning:
+                self._warned_of_seconds.add(name)
+                logger.warning("%s", warning)
 
     def result(self, driver: JobDriver) -> RunResult:
         """Return the result of a run that has ended."""
