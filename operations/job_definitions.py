@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import dagster as dg
 
-from tidemark.assets.checks.check import OutputCheck
+from tidemark.assets.checks.check import OutputCheck, require_checks
 from tidemark.assets.checks.conservation import Conservation
 from tidemark.assets.checks.state_compatible import StateFits
 from tidemark.assets.definitions.broken_code import broken_check, broken_spec
@@ -275,10 +275,8 @@ def _drained_assets(
 
 
 def _given_checks(checks: Callable[[Job], Sequence[OutputCheck]], job: Job) -> Sequence[OutputCheck]:
-    found: object = checks(job)
-    if not isinstance(found, Sequence):
-        what = f"checks= returns {found!r} for a job, not a list of checks"
-        raise DefinitionError(what, fix="return [Conservation(), ...]", job=job.name)
+    found = checks(job)
+    require_checks(job, found)
     return found
 
 

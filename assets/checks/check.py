@@ -86,6 +86,16 @@ def stream_of(job: Job, check: OutputCheck) -> StreamData:
     )
 
 
+def require_checks(job: Job, given: object) -> None:
+    """Make sure that a job's checks are a list of checks.
+
+    Raises:
+        DefinitionError: they are not.
+    """
+    if not isinstance(given, Sequence) or not all(isinstance(check, OutputCheck) for check in given):
+        raise DefinitionError(f"{given!r} is no list of checks", fix="write [Conservation(), ...]", job=job.name)
+
+
 def check_specs(job: Job, checks: Sequence[OutputCheck], keys: Mapping[str, dg.AssetKey]) -> list[dg.AssetCheckSpec]:
     """Return the specs of all checks.
 
@@ -95,8 +105,9 @@ def check_specs(job: Job, checks: Sequence[OutputCheck], keys: Mapping[str, dg.A
         keys: asset keys by output.
 
     Raises:
-        DefinitionError: a check does not apply to its output, or two checks of one asset have one name.
+        DefinitionError: they are no list of checks, a check does not apply to its output, or two checks of one asset have one name.
     """
+    require_checks(job, checks)
     specs: dict[tuple[str, str], dg.AssetCheckSpec] = {}
     for check in checks:
         stream = stream_of(job, check)

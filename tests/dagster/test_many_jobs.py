@@ -248,7 +248,7 @@ def test_sensors_of_a_drained_job_look_where_its_runs_keep_its_state(modules: Pa
 def test_checks_that_are_no_list_are_refused(modules: Path) -> None:
     code, one = write_job(modules, "no_list"), UniquePanes("hourly")
     for continuous in (True, False):
-        with pytest.raises(DefinitionError, match=r"checks= returns UniquePanes.*no_list.*Fix: return \["):
+        with pytest.raises(DefinitionError, match=r"UniquePanes\(.*is no list of checks.*no_list.*Fix: write \["):
             build_job_definitions(code, continuous=continuous, store=str(modules), checks=lambda _: one)  # type: ignore[arg-type, return-value]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest import mock
@@ -10,7 +11,7 @@ import pytest
 
 import tidemark as tm
 from tests.engine.lab import NOW, elements
-from tidemark.errors import RewindError, SourceError, StateMismatchError
+from tidemark.errors import DefinitionError, RewindError, SourceError, StateMismatchError
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.savepoints.model import rewind_journal
 from tidemark.state.store.store import JobStore
@@ -33,6 +34,17 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     files = tm.source("in", tm.files(f"{tmp_path}/in", format="text"), watermarks=tm.ingestion_time())
     with mock.patch(STARTED) as started, pytest.raises(SourceError, match=r"in' of source 'in' does not exist.*job 'texts'"):
         tm.run(tm.Job("texts", outputs={"out": tm.memory(files, "texts")}, store=str(tmp_path / "store")))
+    started.assert_not_called()
+
+
+def test_a_module_that_runs_its_job_while_it_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "runs_at_once.py").write_text(
+        "from pathlib import Path\nfrom tests.engine.test_before_start import job\nimport tidemark as tm\ntm.run(job(Path('.')))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    what = r"tm\.run is called while the module 'runs_at_once' is imported.*job 'before', at .*/runs_at_once\.py:4\).*Fix: .*__main__"
+    with mock.patch(STARTED) as started, pytest.raises(DefinitionError, match=what):
+        importlib.import_module("runs_at_once")
     started.assert_not_called()
 
 

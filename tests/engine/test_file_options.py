@@ -43,4 +43,5 @@ def test_an_option_that_spark_would_leave_out_is_refused(format: FileFormat, nam
 
 def test_options_in_any_case_of_folders_and_of_file_systems_are_kept() -> None:
     given = {"HEADER": "true", "recursivefilelookup": "true", "fs.s3a.endpoint": "http://localhost:1"}
-    assert tm.files("landing", format="csv", schema="a INT", options=given).options == given
+    for format in get_args(FileFormat):
+        assert tm.files("landing", format=format, schema="value STRING", options=given).options == given

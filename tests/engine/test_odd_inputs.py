@@ -158,6 +158,14 @@ def test_records_that_are_not_utf8_are_malformed_and_every_reader_reads_them(lab
     ]
 
 
+def test_seconds_are_named_once_by_the_run_also_with_the_end_of_input(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
+    rows = elements([("a", 1_600_000_000)], [("a", 1_600_000_100)], schema="k STRING, t BIGINT", name="rides")
+    with caplog.at_level("WARNING", "tidemark"):
+        lab.run({"rows": rows})
+    (message,) = [each for each in caplog.messages if "in seconds" in each]
+    assert message.startswith("event times of source 'rides' are about 1970-01-19")
+
+
 def test_a_time_that_is_text_is_malformed_where_it_is_no_time(lab: Lab) -> None:
     rows = [("a", "1970-01-01T00:00:01Z", "02/01/1970"), ("b", "soon", "03/01/1970"), ("c", None, None), ("d", "1970-01-02 00:00:03", "x")]
     schema = "k STRING, at STRING, day STRING"

@@ -341,6 +341,9 @@ def test_a_wrong_call(function: object, what: str, fix: str) -> None:
     assert isinstance(caught.value, UserCodeError | DefinitionError)
     assert what in caught.value.what
     assert fix in caught.value.fix
+    assert (", for the key {'k': 'a'}" in caught.value.what) != ("open() and close()" in caught.value.what)
+    assert caught.value.uid == "told"
+    assert caught.value.place is None or "/test_mistakes.py:" in caught.value.place
 
 
 def test_a_generator_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:

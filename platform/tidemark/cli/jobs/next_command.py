@@ -3,10 +3,30 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
 
-from tidemark.state.store.root_store import STORE_VARIABLE
+from tidemark.errors import TidemarkError
+from tidemark.state.store.root_store import STORE_VARIABLE, is_default
+from tidemark.state.store.store import JobStore
+
+_OF_STORES: Final = re.compile(r"`(tidemark (?!run\b|check\b|graph\b|connectors\b)[a-z][^`]*)`")
+"""Commands in a fix that look for a job in a store; those that are given its code find the store there."""
+
+
+@contextmanager
+def naming_store(root: JobStore) -> Iterator[None]:
+    """Have commands in the fix of an error name the store, where it is not the default; of those the job's code may know it."""
+    try:
+        yield
+    except TidemarkError as error:
+        if not is_default(root):
+            error.fix = _OF_STORES.sub(lambda found: f"`{found[1]} --store {shlex.quote(root.uri)}`", error.fix)
+            error.args = (str(error),)
+        raise
 
 
 def next_command(

@@ -7,6 +7,7 @@ import logging
 
 import click
 
+from tidemark.cli.jobs.next_command import naming_store
 from tidemark.cli.jobs.rename_options import map_options, maps_of
 from tidemark.cli.program.console_log import log_to_console
 from tidemark.cli.program.documented_command import DocumentedCommand
@@ -77,7 +78,8 @@ def run(
     # A bad store location fails here, before Spark starts.
     root = store_of_run(found, store)
     # These checks need no JVM; the run itself repeats them.
-    check_before_start(found, root, restore)
+    with naming_store(root):
+        check_before_start(found, root, restore)
     require_environment(found)
     log_to_console()
     # At INFO it logs every call between Python and the JVM.
@@ -89,19 +91,20 @@ def run(
         if as_json:
             click.echo(json.dumps(encode_progress(progress)))
 
-    result = run_job(
-        found,
-        store=root.uri,
-        trigger=trigger,
-        end_of_input=end_of_input,
-        takeover=takeover,
-        max_epochs=max_epochs,
-        spark=session_and_engine(found.name, master, conf=settings),
-        on_epoch=report,
-        restore=restore,
-        parallelism=None if parallelism is None else lambda: parallelism,
-        missing_epochs=missing_epochs,
-    )
+    with naming_store(root):
+        result = run_job(
+            found,
+            store=root.uri,
+            trigger=trigger,
+            end_of_input=end_of_input,
+            takeover=takeover,
+            max_epochs=max_epochs,
+            spark=session_and_engine(found.name, master, conf=settings),
+            on_epoch=report,
+            restore=restore,
+            parallelism=None if parallelism is None else lambda: parallelism,
+            missing_epochs=missing_epochs,
+        )
     if not as_json:
         head = result.head
         click.echo(f"{result.job}: {result.epochs_run} epochs, {result.rows_in} rows read")

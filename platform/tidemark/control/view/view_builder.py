@@ -8,6 +8,7 @@ from typing import Final
 
 from tidemark.clock import format_ms
 from tidemark.control.model.records import ErrorInfo
+from tidemark.control.model.sanitizing import safe_label
 from tidemark.control.model.spec import describe_request
 from tidemark.control.model.upgrade_blocker import UpgradeBlocker
 from tidemark.control.model.upgrade_records import UpgradeStep, code_text, step_timeout_ms
@@ -26,8 +27,8 @@ from tidemark.control.model.view import (
 from tidemark.control.observed.observe import Observation
 from tidemark.control.reconcile.effective_status import UNWATCHED_MS, EffectiveStatus, effective_status, error_of, last_heartbeat_at
 from tidemark.control.view.advice import advice_for
-from tidemark.control.view.event_times import seconds_warning
 from tidemark.errors import CorruptStoreError, FormatError, TidemarkError
+from tidemark.semantics.watermarks.likely_seconds import seconds_warning
 from tidemark.state.log.joblog import DEFAULT_LEASE_MS
 from tidemark.state.log.progress import EpochProgress, SourceProgress
 from tidemark.state.log.totals import Totals, empty_totals, late_by_operator
@@ -146,7 +147,8 @@ def _warnings(observation: Observation, now: int) -> Iterator[str]:
         yield observation.warning.text
     if observation.driver is not None:
         yield from (f"{item.work} is deferred since {format_ms(item.since)}: {item.why}" for item in observation.driver.put_off)
-        yield from filter(None, (seconds_warning(name, item.watermark, now) for name, item in _sources(observation.driver.last).items()))
+        sources = _sources(observation.driver.last).items()
+        yield from filter(None, (seconds_warning(safe_label(name), item.watermark, now) for name, item in sources))
 
 
 def _upgrade(step: UpgradeStep, blocker: UpgradeBlocker | None) -> UpgradeView:

@@ -46,19 +46,22 @@ OF_FOLDERS: Final = frozenset(
 
 
 def check_file_options(format: str, names: Iterable[str], place: str) -> None:
-    """Check that Spark knows the options of a source of files. Names with a dot are settings of a file system, and are not checked.
+    """Check that Spark knows the options of a source of files, be they of another format: jobs may give the same ones to all files.
+
+    Names with a dot are settings of a file system, and are not checked.
 
     Raises:
         DefinitionError: it does not, and would leave one out.
     """
     known = {name.lower(): name for name in OF_READERS[format] | OF_FOLDERS}
+    others = {name.lower() for options in OF_READERS.values() for name in options}
     for name in names:
-        if name.lower() in known or "." in name:
+        if name.lower() in known.keys() | others or "." in name:
             continue
         near = difflib.get_close_matches(name.lower(), known, n=1)
-        others = f"it is one of {', '.join(sorted(OF_READERS[format], key=str.lower))}"
+        those = f"it is one of {', '.join(sorted(OF_READERS[format], key=str.lower))}"
         raise DefinitionError(
             f"files(options={{{name!r}: …}}) is no option of Spark's reader of {format}, which would leave it out",
-            fix=f"write {known[near[0]]!r}" if near else others,
+            fix=f"write {known[near[0]]!r}" if near else those,
             place=place,
         )

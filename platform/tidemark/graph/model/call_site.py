@@ -12,6 +12,9 @@ from typing import Final
 from tidemark.errors import TidemarkError
 from tidemark.semantics.user_lines import is_of_tidemark
 
+_IMPORTS: Final = "<frozen importlib._bootstrap"
+"""The file names of Python's own import machinery begin with it."""
+
 _DECLARED: Final[ContextVar[str]] = ContextVar("_DECLARED", default="")
 
 
@@ -23,6 +26,19 @@ def call_site() -> str:
     while frame is not None and _is_ours(frame):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
+
+
+def importing_module() -> str:
+    """Return the name of the module whose import, in this thread, calls this function; empty if no import does."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - as above
+    module = ""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(_IMPORTS):
+            return module
+        if frame.f_code.co_name == "<module>":
+            module = str(frame.f_globals.get("__name__", ""))
+        frame = frame.f_back
+    return ""
 
 
 def _is_ours(frame: FrameType) -> bool:

@@ -16,9 +16,10 @@ from tidemark.errors import DefinitionError, StoreError, TidemarkError
 from tidemark.graph.expressions.expression_text import shortened
 from tidemark.graph.job.environment import require_environment
 from tidemark.graph.job.job import Job, require_job
-from tidemark.graph.model.call_site import call_site, with_call_site
+from tidemark.graph.model.call_site import call_site, importing_module, with_call_site
 from tidemark.graph.model.nodes import SourceNode
 from tidemark.savepoints.model.restore import Restore
+from tidemark.semantics.watermarks.likely_seconds import seconds_warning
 from tidemark.spark.env.file_systems import require_file_systems
 from tidemark.spark.env.interrupts import run_interruptibly
 from tidemark.spark.env.jvm import new_log
@@ -118,13 +119,14 @@ def run(
         clock: processing time.
 
     Raises:
-        DefinitionError: not a job, or invalid arguments; nothing is started.
+        DefinitionError: not a job, or invalid arguments; or a module calls it while it is imported; nothing is started.
         MissingEpochsError: an output's place no longer holds what was published to it.
         JobRunningError: another driver of this job is alive.
         TidemarkError: of the class that fits what went wrong; nothing of the failed epoch was committed.
     """
     place = call_site()
     require_job(job, "tm.run", place)
+    _require_no_import(job, place)
     _check_epochs(max_epochs, missing_epochs, place)
     _check_given(
         place, {"on_epoch": on_epoch, "on_stage": on_stage, "intake": intake}, spark=spark, stop=stop, restore=restore, clock=clock
@@ -194,6 +196,7 @@ class _Epochs:
     def __init__(self, job: Job, on_epoch: Callable[[EpochProgress], None] | None) -> None:
         self.number = 0
         self._not_warned_of = {node.name: node.malformed_to for node in job.nodes if isinstance(node, SourceNode)}
+        self._warned_of_seconds: set[str] = set()
         self._on_epoch = on_epoch
         self._rows_in = 0
         self._newest: deque[EpochProgress] = deque(maxlen=EPOCHS_KEPT)
@@ -205,6 +208,7 @@ class _Epochs:
         self._newest.append(progress)
         logger.info("%s", format_progress(progress))
         self._warn_of_malformed(progress)
+        self._warn_of_seconds(progress)
         if self._on_epoch is not None:
             self._on_epoch(progress)
 
@@ -227,6 +231,14 @@ class _Epochs:
                 progress.epoch,
                 why,
             )
+
+    def _warn_of_seconds(self, progress: EpochProgress) -> None:
+        """Log, once for each source, that its event times are probably seconds; behind the end of input its watermark does not tell."""
+        for name in [name for name in progress.sources if name not in self._warned_of_seconds]:
+            warning = seconds_warning(name, progress.sources[name].watermark, progress.processing_time)
+            if warning:
+                self._warned_of_seconds.add(name)
+                logger.warning("%s", warning)
 
     def result(self, driver: JobDriver) -> RunResult:
         """Return the result of a run that has ended."""
@@ -289,6 +301,18 @@ def _check_epochs(max_epochs: object, missing_epochs: object, place: str) -> Non
         raise DefinitionError(
             f"max_epochs={max_epochs!r} is not a whole number of 1 or more",
             fix="give 1 or more, or leave it out for no limit",
+            place=place,
+        )
+
+
+def _require_no_import(job: Job, place: str) -> None:
+    """Refuse a run that a module begins while it is imported: tasks import it too, and a thread of the run would wait for the import."""
+    module = importing_module()
+    if module:
+        raise DefinitionError(
+            f"tm.run is called while the module {module!r} is imported, so that whoever imports it runs the job",
+            fix="put the call under `if __name__ == '__main__':`",
+            job=job.name,
             place=place,
         )
 

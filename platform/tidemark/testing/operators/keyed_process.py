@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tidemark.errors import StateMismatchError, UserCodeError
+from tidemark.errors import StateMismatchError, TidemarkError, UserCodeError
 from tidemark.graph.checks.schema_inference import schema_of
 from tidemark.graph.operators.emitting import FAILED, emitted_counter
 from tidemark.graph.operators.keyed_process.descriptors import StateDescriptor
@@ -25,6 +26,7 @@ from tidemark.semantics.keyed_process.key_record import KeyRecord
 from tidemark.semantics.keyed_process.states import STATES, begin_lifetimes
 from tidemark.semantics.keyed_process.times import EpochTimes, Now
 from tidemark.semantics.keyed_process.walk import ElementWalk, Failed, Output, OutputBatch, Walked
+from tidemark.semantics.user_lines import raised_at
 from tidemark.semantics.watermarks.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from tidemark.spark.columns.user_values import MisfitError, coerce_batch
 from tidemark.spark.operators.keyed.python_values import python_rows
@@ -127,12 +129,27 @@ class PureKeyedProcess:
         walk = make(function, self._states, frozenset(self._sides), times, forgives=forgives, broadcast=broadcast)
         emitted: list[Emitted] = []
         due = [key for key, record in before.keys.items() if self._is_due(record, kept.watermark, unread=key in before.unread)]
-        with closing(function.close):
+        with self._naming(None), closing(function.close):
             function.open(walk.context)
             for key in dict.fromkeys((*self._arrived, *due)):
-                emitted += self._walk(walk, key, kept)
+                with self._naming(key):
+                    emitted += self._walk(walk, key, kept)
         self._kept = kept
         return emitted
+
+    @contextmanager
+    def _naming(self, key: Key | None) -> Iterator[None]:
+        """Have errors of states, timers and outputs name the operator, the key and the line that used them, as in the engine."""
+        try:
+            yield
+        except TidemarkError as error:
+            if key is not None:
+                error.what = f"{error.what}, for the key {dict(zip(self._names, key, strict=True))}"
+            if error.uid is None:
+                # Those about a row have it: they come behind the call.
+                error.uid, error.place = self._node.uid, raised_at(error) or error.place
+            error.args = (str(error),)
+            raise
 
     def _is_due(self, record: KeyRecord, watermark: int, *, unread: bool) -> bool:
         event, processing = record.deadlines({} if unread else self._states)

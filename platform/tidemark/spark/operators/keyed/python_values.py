@@ -7,7 +7,7 @@ Arrow has a map as a list of pairs; here it is a dict, as in PySpark, wherever P
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from itertools import repeat
 from operator import add
@@ -46,15 +46,27 @@ def python_values(column: pa.Array) -> list[object]:
     return found
 
 
-def python_rows(rows: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
-    """Return rows as dicts of the same values as ``python_values`` has, but for instants."""
+Conversions = Sequence[tuple[str, Callable[[Any], Any]]]
+"""By the names of columns that have maps: what makes dicts of them."""
+
+
+def python_rows(rows: pa.RecordBatch | pa.Table, conversions: Conversions | None = None) -> list[dict[str, Any]]:
+    """Return rows as dicts of the same values as ``python_values`` has, but for instants.
+
+    Args:
+        rows: the rows.
+        conversions: of their columns, where these are known: for a few rows it takes longer to find them than to read the rows.
+    """
     found: list[dict[str, Any]] = rows.to_pylist()
-    for field in rows.schema:
-        convert = _with_dicts(field.type)
-        if convert is not None:
-            for row in found:
-                row[field.name] = convert(row[field.name])
+    for name, convert in conversions_of(rows.schema) if conversions is None else conversions:
+        for row in found:
+            row[name] = convert(row[name])
     return found
+
+
+def conversions_of(schema: pa.Schema) -> Conversions:
+    """Return the conversions of the columns that have maps."""
+    return [(field.name, convert) for field in schema if (convert := _with_dicts(field.type)) is not None]
 
 
 @functools.lru_cache(maxsize=1_000)

@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidemark.spark.operators.keyed.columns import HASH, HASH_AGAIN, NEW, TAG, VERSION
-from tidemark.spark.operators.keyed.python_values import not_utf8, python_rows, python_values
+from tidemark.spark.operators.keyed.python_values import Conversions, conversions_of, not_utf8, python_rows, python_values
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -214,6 +214,7 @@ class RowReader:
 
     def __init__(self, columns: Mapping[str, str]) -> None:
         self._columns = columns
+        self._conversions: Conversions | None = None
         self._asked: dict[int, int] = {}
         self._read: OrderedDict[int, tuple[pa.RecordBatch, list[dict[str, object]]]] = OrderedDict()
 
@@ -221,7 +222,10 @@ class RowReader:
         """Return rows of any batches, in order; the caller may change the dicts."""
         if len(places) <= SMALL and all(self._is_read(place.batch) for place in places):
             return [dict(self._read[id(place.batch)][1][place.number]) for place in places]
-        return python_rows(table_of(places, self._columns))
+        table = table_of(places, self._columns)
+        if self._conversions is None:
+            self._conversions = conversions_of(table.schema)
+        return python_rows(table, self._conversions)
 
     def _is_read(self, batch: pa.RecordBatch) -> bool:
         key = id(batch)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from tidemark.clock import format_ms
-from tidemark.control.model.sanitizing import safe_label
 
 _YEAR_1980: Final = 315_532_800_000
 _YEAR_2000: Final = 946_684_800_000
@@ -18,7 +17,7 @@ def seconds_warning(source: str, watermark: int | None, now: int) -> str:
     They are not converted: an event time may really be so old.
 
     Args:
-        source: its name.
+        source: its name, as it is shown.
         watermark: its watermark, milliseconds; it is behind the newest event time by the bound on out-of-orderness.
         now: processing time, milliseconds.
     """
@@ -26,4 +25,4 @@ def seconds_warning(source: str, watermark: int | None, now: int) -> str:
         return ""
     meant = f"are about {format_ms(watermark)}, and would be {format_ms(1000 * watermark)} if their column were in seconds"
     fix = 'multiply it by 1000 in `timestamp`, such as timestamp="t * 1000"'
-    return f"event times of source {safe_label(source)!r} {meant}: a BIGINT is read as milliseconds. Fix: {fix}"
+    return f"event times of source {source!r} {meant}: a BIGINT is read as milliseconds. Fix: {fix}"

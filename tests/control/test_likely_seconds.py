@@ -7,8 +7,8 @@ import pytest
 from tests.control.alert_cases import HOUR, T0
 from tests.control.worlds import World
 from tidemark.control.observed.observe import observe
-from tidemark.control.view.event_times import seconds_warning
 from tidemark.control.view.view_builder import view_of
+from tidemark.semantics.watermarks.likely_seconds import seconds_warning
 from tidemark.state.log.progress import EpochProgress, SourceProgress
 from tidemark.state.status.status import JobStatus, write_status
 
