@@ -310,7 +310,7 @@ def _require_no_import(job: Job, place: str) -> None:
     module = importing_module()
     if module:
         raise DefinitionError(
-            f"tm.run is called while the module {module!r} is imported, so that whoever imports it runs the job",
+            f"tm.run is called while the module {module!r} is imported, so that each process that imports it runs the job",
             fix="put the call under `if __name__ == '__main__':`",
             job=job.name,
             place=place,
