@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -136,6 +137,12 @@ DEFINITIONS: dict[str, tuple[Callable[[], object], str, str]] = {
     "a default that is a bool": (
         lambda: tm.value_state("BIGINT", default=True),
         "True (bool), which is no value of BIGINT",
+        "state's type",
+    ),
+    "a default that is too large": (lambda: tm.value_state("TINYINT", default=1000), "1000 (int), which is no value of TINYINT", "state's type"),
+    "a default that is a time": (
+        lambda: tm.value_state("DATE", default=datetime(2026, 1, 1, tzinfo=UTC)),
+        "which is no value of DATE",
         "state's type",
     ),
     "a state's name": (

@@ -7,6 +7,8 @@ import dataclasses
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import date, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from tidemark.errors import DefinitionError
@@ -188,24 +190,41 @@ def spark_type(text: object, what: str, place: str) -> str:
 _VALUES: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("TINYINT", "SMALLINT", "INT", "BIGINT"), (int,)),
     **dict.fromkeys(("FLOAT", "DOUBLE"), (int, float)),
+    "DECIMAL": (int, Decimal),
     "STRING": (str,),
     "BOOLEAN": (bool,),
     "BINARY": (bytes,),
+    "DATE": (date,),
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_NTZ"), (datetime,)),
 }
 """What a value of a type may be, of types whose name says so."""
+
+_BITS: Mapping[str, int] = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
+"""How many bits the integers of a type have."""
 
 
 def check_default(default: object, type_: str, what: str, place: str) -> None:
     """Check that a default is a value of a state's type.
 
     Raises:
-        DefinitionError: it is of another type.
+        DefinitionError: it is of another type or too large for it.
     """
-    values = _VALUES.get(type_)
-    if default is None or values is None or (isinstance(default, values) and (type_ == "BOOLEAN" or not isinstance(default, bool))):
+    if default is None or _is_value(default, type_):
         return
     raise DefinitionError(
         f"{what} is {default!r} ({type(default).__name__}), which is no value of {type_}",
         fix="give a value of the state's type",
         place=place,
     )
+
+
+def _is_value(default: object, type_: str) -> bool:
+    values = _VALUES.get(type_.partition("(")[0])
+    if values is None:
+        return True
+    if not isinstance(default, values) or (isinstance(default, bool) and type_ != "BOOLEAN"):
+        return False
+    if isinstance(default, datetime):
+        return type_ != "DATE"
+    bits = _BITS.get(type_)
+    return bits is None or not isinstance(default, int) or -(2 ** (bits - 1)) <= default < 2 ** (bits - 1)
