@@ -139,7 +139,11 @@ DEFINITIONS: dict[str, tuple[Callable[[], object], str, str]] = {
         "True (bool), which is no value of BIGINT",
         "state's type",
     ),
-    "a default that is too large": (lambda: tm.value_state("TINYINT", default=1000), "1000 (int), which is no value of TINYINT", "state's type"),
+    "a default that is too large": (
+        lambda: tm.value_state("TINYINT", default=1000),
+        "1000 (int), which is no value of TINYINT",
+        "state's type",
+    ),
     "a default that is a time": (
         lambda: tm.value_state("DATE", default=datetime(2026, 1, 1, tzinfo=UTC)),
         "which is no value of DATE",
