@@ -136,6 +136,17 @@ CHANGES: dict[str, Change] = {
         ]}}},
     ),
     "a struct's field renamed": Change({"a": of("STRUCT<x: INT>")}, {"a": of("STRUCT<z: INT>")}, "incompatible", ("STRUCT<z: INT>",)),
+    "a struct with one more field": Change(
+        {"a": tm.list_state("STRUCT<x: INT>")}, {"a": tm.list_state("STRUCT<y: STRING, x: INT>")}, "migrates",
+        ("is now ARRAY<STRUCT<y: STRING, x: INT>>; fields that are new are null in values that are stored already",),
+        {"widened": {"a__value": {"type": "array", "elementType": {"type": "struct", "fields": [
+            {"name": "y", "type": "string", "nullable": True, "metadata": {}},
+            {"name": "x", "type": "integer", "nullable": True, "metadata": {}},
+        ]}, "containsNull": True}}},
+    ),
+    "a struct with a field less": Change(
+        {"a": of("STRUCT<x: INT, y: INT>")}, {"a": of("STRUCT<x: INT>")}, "incompatible", ("is now STRUCT<x: INT>", "declare it as"),
+    ),
     "renamed and widened": Change(
         {"a": VALUE}, {"c": of("BIGINT")}, "migrates", ("'a' is now called 'c'", "'c' was INT and is now BIGINT"),
         {"renamed": {"a__value": "c__value"}, "widened": {"c__value": "long"}}, {"a": "c"},

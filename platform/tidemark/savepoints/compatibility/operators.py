@@ -165,7 +165,10 @@ class _Case:
 
     def _type_findings(self) -> Iterator[Finding]:
         for name, old in self._retyped("wider"):
-            yield Finding(f"{self._shown(name)} was {shown_type(old)} and is now {shown_type(self._wanted[name])}", "migrates")
+            now = self._wanted[name]
+            has_more = self._owner(name) in entries(self._new, "states") and type_change(old, now) == "other"
+            null = "fields that are new are null in values that are stored already" if has_more else ""
+            yield Finding(f"{self._shown(name)} was {shown_type(old)} and is now {shown_type(now)}", "migrates", null)
         for name, old in self._retyped("other"):
             if older := self._kind.older_form(self._owner(name), old, self._wanted[name]):
                 what, fix = older
@@ -194,7 +197,7 @@ class _Case:
         compared = column in keys or kind in _OF_DISTINCT
         # The fields of distinct combinations are named after the columns, and are identified by their order.
         same = with_names_of(stored, wanted) if kind in _OF_DISTINCT else stored
-        change = type_change(same, wanted, compared=compared)
+        change = type_change(same, wanted, compared=compared, evolves=self._owner(column) in entries(self._new, "states"))
         return "wider" if change == "same" and type_change(stored, wanted) != "same" else change
 
     def _as_stored(self, types: Mapping[str, object]) -> Mapping[str, object]:

@@ -98,13 +98,14 @@ def _split_types(text: str) -> list[str]:
     return [part.strip() for part in parts]
 
 
-def type_change(old: object, new: object, *, compared: bool = False) -> Change:
+def type_change(old: object, new: object, *, compared: bool = False, evolves: bool = False) -> Change:
     """Return how a change of a column's type affects its values; nullability does not matter.
 
     Args:
         old: the stored type.
         new: the new type.
         compared: whether stored values are compared with new ones. A FLOAT of 0.1 equals none of the DOUBLEs that are read as 0.1.
+        evolves: whether structs, but those in keys of maps, may have more fields, in another order: these are null in stored values.
 
     >>> type_change("integer", "long"), type_change("long", "double"), type_change("decimal(10,2)", "decimal(12,2)")
     ('wider', 'other', 'wider')
@@ -114,6 +115,9 @@ def type_change(old: object, new: object, *, compared: bool = False) -> Change:
     'wider'
     >>> type_change(type_of_ddl("MAP<FLOAT, FLOAT>"), type_of_ddl("MAP<DOUBLE, FLOAT>"))
     'other'
+    >>> before, after = type_of_ddl("ARRAY<STRUCT<a: INT>>"), type_of_ddl("ARRAY<STRUCT<b: STRING, a: BIGINT>>")
+    >>> type_change(before, after, evolves=True), type_change(before, after), type_change(after, before, evolves=True)
+    ('wider', 'other', 'other')
     """
     if isinstance(old, str) and isinstance(new, str):
         changes = compared and (old, new) == ("float", "double")
@@ -122,16 +126,18 @@ def type_change(old: object, new: object, *, compared: bool = False) -> Change:
         return "other"
     match old.get("type"):
         case "array":
-            return type_change(old.get("elementType"), new.get("elementType"), compared=compared)
+            return type_change(old.get("elementType"), new.get("elementType"), compared=compared, evolves=evolves)
         case "map":
             # Different keys stay different: no change here maps two values to one. A function looks them up by new ones.
-            parts = [("keyType", True), ("valueType", compared)]
-            return _worst([type_change(old.get(part), new.get(part), compared=either) for part, either in parts])
+            keys = type_change(old.get("keyType"), new.get("keyType"), compared=True)
+            return _worst([keys, type_change(old.get("valueType"), new.get("valueType"), compared=compared, evolves=evolves)])
         case "struct":
             before, after = stored_columns(old), stored_columns(new)
-            if list(before) != list(after):
+            same = list(before) == list(after)
+            if not same and not (evolves and before.keys() <= after.keys()):
                 return "other"
-            return _worst([type_change(before[name], after[name], compared=compared) for name in before])
+            changes = [type_change(before[name], after[name], compared=compared, evolves=evolves) for name in before]
+            return _worst(changes if same else ["wider", *changes])
     return "same" if old == new else "other"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tidemark.semantics.keyed_process.declarations import StateDeclaration
@@ -22,6 +22,29 @@ Timer = tuple[int, str]
 
 Stored = Entry | list[Entry] | dict[object, Entry]
 """A value, reducing or aggregating state has one entry, a list state several, a map state one by key."""
+
+
+def as_declared(stored: Stored, declared: StateDeclaration) -> Stored:
+    """Return a state's entries, which were written when its values had another type, with values of the type that it has now.
+
+    Raises:
+        UserCodeError: a value does not fit that type.
+    """
+    convert, convert_key = declared.convert or _same, declared.convert_key or _same
+    if isinstance(stored, tuple):
+        return _converted(stored, convert)
+    if isinstance(stored, dict):
+        return {convert_key(key): _converted(entry, convert) for key, entry in stored.items()}
+    return [_converted(entry, convert) for entry in stored]
+
+
+def _same(value: object) -> object:
+    return value
+
+
+def _converted(entry: Entry, convert: Callable[[object], object]) -> Entry:
+    value, renewed = entry
+    return (value if value is None else convert(value)), renewed
 
 
 @dataclass(slots=True)

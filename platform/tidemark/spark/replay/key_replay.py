@@ -5,15 +5,17 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
+from tidemark.errors import UserCodeError
 from tidemark.graph.operators.keyed_process.function import BoundFunction
 from tidemark.graph.operators.keyed_process.node import KeyedProcessNode
 from tidemark.semantics.closing import closing
 from tidemark.semantics.keyed_process.batch_walk import BatchWalk
 from tidemark.semantics.keyed_process.broadcast_maps import read_only
 from tidemark.semantics.keyed_process.context import ProcessContext
-from tidemark.semantics.keyed_process.key_record import KeyRecord, entries_of
+from tidemark.semantics.keyed_process.key_record import KeyRecord, as_declared, entries_of
 from tidemark.semantics.keyed_process.times import EpochTimes
 from tidemark.semantics.keyed_process.walk import ElementWalk, Emitted, Failed, OutputBatch, Walked
 from tidemark.semantics.user_rows import name_of
@@ -57,9 +59,9 @@ class KeyReplay:
         states = (None if before is None else before.operators.get(uid)), record.operators[uid]
         watermarks = (MIN_WATERMARK if states[0] is None else states[0].watermark), states[1].watermark
         times = EpochTimes(*watermarks, self._node.bound_ms, record.processing_time)
-        replayed = KeyRecord() if states[0] is None or before is None else self._stored(before, states[0]).key_record(self._key, times)
+        replayed = KeyRecord() if states[0] is None or before is None else self._record(self._stored(before, states[0]), times)
         at_end = self._stored(record, states[1])
-        committed = at_end.key_record(self._key, dataclasses.replace(times, before=times.watermark))
+        committed = self._record(at_end, dataclasses.replace(times, before=times.watermark))
         elements = KeyElements.read(self._past, self._node, self._key)
         first = copy.deepcopy(replayed)
         calls = self._walk(elements, replayed, times, at_end.epoch.broadcast_entries())
@@ -79,6 +81,14 @@ class KeyReplay:
 
     def _stored(self, record: EpochRecord, state: OperatorState) -> StoredStates:
         return StoredStates.of(self._past, self._node, self._names, record, state)
+
+    def _record(self, stored: StoredStates, times: EpochTimes) -> KeyRecord:
+        """Return what was kept of the key, with values of the types that the function has now, as far as they fit."""
+        record = stored.key_record(self._key, times)
+        for name, entries in record.states.items():
+            with suppress(UserCodeError):
+                record.states[name] = as_declared(entries, self._declared[name])
+        return record
 
     def _walk(
         self, elements: KeyElements, record: KeyRecord, times: EpochTimes, broadcast: Mapping[str, Mapping[Any, Any]]

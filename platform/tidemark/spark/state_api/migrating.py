@@ -21,6 +21,7 @@ from tidemark.spark.columns.expressions import quoted
 from tidemark.spark.operators.aligned.sliced import PREFIX, SUFFIX
 from tidemark.spark.state_api.rewriting import GROUP, WITH_PARTIALS, Rewriting, depends_on_columns
 from tidemark.spark.state_api.schema_probe import InputSchema
+from tidemark.spark.state_api.widening import widened
 from tidemark.state.log.records import EpochRecord, OperatorState, StateFile
 from tidemark.state.store.store import JobStore
 
@@ -136,7 +137,7 @@ class _Migration:
                 new = change.renamed.get(name, name)
                 kind = self._widened(new)
                 column = F.col(quoted(name))
-                kept.append((column if kind is None else column.cast(kind)).alias(new))
+                kept.append((column if kind is None else widened(column, rows.schema[name].dataType, kind)).alias(new))
         found = rows.select(*kept, GROUP)
         empty = self.given.schemas.empty_accumulators() if with_partials and self._constants else None
         if empty is None:

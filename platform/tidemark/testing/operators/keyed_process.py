@@ -22,7 +22,7 @@ from tidemark.semantics.keyed_process.batch_walk import BatchWalk
 from tidemark.semantics.keyed_process.broadcast_maps import NO_MAPS, read_only
 from tidemark.semantics.keyed_process.declarations import StateDeclaration, StateTtl
 from tidemark.semantics.keyed_process.element_batches import ElementBatch
-from tidemark.semantics.keyed_process.key_record import KeyRecord
+from tidemark.semantics.keyed_process.key_record import KeyRecord, Stored, as_declared
 from tidemark.semantics.keyed_process.states import STATES, begin_lifetimes
 from tidemark.semantics.keyed_process.times import EpochTimes, Now
 from tidemark.semantics.keyed_process.walk import ElementWalk, Failed, Output, OutputBatch, Walked
@@ -273,10 +273,18 @@ class PureKeyedProcess:
             if ttl is not None and (lived is None or lived.domain != ttl.domain):
                 begins.add(name)
         for key, record in kept.keys.items():
-            record.states = {name: stored for name, stored in record.states.items() if name in self._declared}
+            record.states = {name: self._as_declared(name, stored) for name, stored in record.states.items() if name in self._declared}
             if begun := (begins | kept.unread.get(key, frozenset())) & record.states.keys():
                 kept.unread[key] = frozenset(begun)
         self._kept = replace(kept, keys={key: each for key, each in kept.keys.items() if not each.is_empty}, declared=self._declared)
+
+    def _as_declared(self, name: str, stored: Stored) -> Stored:
+        """Return entries of a state with values of the type that it has now."""
+        try:
+            return as_declared(stored, self._states[name])
+        except UserCodeError as error:
+            what = f"values of the state {name!r} in the snapshot do not fit the type that it has now: {error.what}"
+            raise StateMismatchError(what, fix="keep the type, or declare a wider one", uid=self._node.uid) from error
 
 
 def _begin(record: KeyRecord, names: Collection[str], states: Mapping[str, StateDeclaration], times: EpochTimes) -> None:
