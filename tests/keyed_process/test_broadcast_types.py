@@ -23,8 +23,9 @@ RULE, ELEMENT = (None, 7, 1), ("a", 0, 0)
 
 
 def known(element: Mapping[str, Any], ctx: Any) -> Iterator[Mapping[str, Any]]:
-    """Emit the map."""
-    yield {"k": element["k"], "rules": repr({key: value["v"] for key, value in ctx.broadcast["rules"].items()})}
+    """Emit the map: what its values have, of one column only that."""
+    found = {key: dict(value) if len(value) > 1 else value["v"] for key, value in ctx.broadcast["rules"].items()}
+    yield {"k": element["k"], "rules": repr(found)}
 
 
 def same(rows: DataFrame) -> DataFrame:
@@ -40,16 +41,17 @@ class Rules:
     folder: Path
     keyed: bool = True
     hidden: bool = False
+    value: str = "v INT"
     epochs: list[Rows] = field(default_factory=list)
 
     def run(self, key: str, *rows: Any) -> dict[str, str]:
         self.epochs.append(rows)
         elements = tm.from_elements(epochs=self.epochs, schema="k STRING, r INT, v INT")
         read = tm.source("e", elements, watermarks=tm.ascending(timestamp="CAST(r AS BIGINT)"))
-        rules = read.filter("k IS NULL").select("k", "r", f"CAST(r AS {key}) AS id", "v")
+        rules = read.filter("k IS NULL").select("k", "r", f"CAST(r AS {key}) AS id", "v", "named_struct('deep', v) AS s")
         rules = rules.transform(same) if self.hidden else rules
         given = read.filter("k IS NOT NULL")
-        both = (given.key_by("k") if self.keyed else given).connect(rules.broadcast("rules", key="id", value="v INT"))
+        both = (given.key_by("k") if self.keyed else given).connect(rules.broadcast("rules", key="id", value=self.value))
         made = both.process(known, returns="k STRING, rules STRING").uid("w")
         table = f"{self.folder}/out"
         job = tm.Job("job", outputs={"out": tm.memory(made, table)}, store=str(self.folder / "store"))
@@ -87,3 +89,15 @@ def test_wider_keys_go_on(spark: SparkSession, tmp_path: Path) -> None:
     assert rules.run("BIGINT", ELEMENT) == {"a": "{7: 1}"}
     assert rules.run("BIGINT", (None, 8, 2), (None, 7, 3), ELEMENT) == {"a": "{7: 3, 8: 2}"}
     assert rules.run("DECIMAL(20, 0)", ELEMENT) == {"a": "{7: 3, 8: 2}"}
+
+
+@pytest.mark.parametrize("keyed", [True, False], ids=["keys", "elements"])
+def test_values_with_more_columns_go_on(spark: SparkSession, tmp_path: Path, *, keyed: bool) -> None:
+    rules = Rules(spark, tmp_path, keyed=keyed)
+    rules.run("INT", RULE)
+    rules.value = "s STRUCT<deep: INT>, v INT"
+    assert rules.run("INT", ELEMENT) == {"a": "{7: {'s': None, 'v': 1}}"}
+    entries = tm.savepoint("job", store=str(tmp_path / "store")).tables("w", spark)
+    (stored,) = next(each for each in entries.values() if "value" in each.columns).collect()
+    assert stored["value"].asDict() == {"s": None, "v": 1}
+    assert rules.run("INT", (None, 8, 2), ELEMENT) == {"a": "{7: {'s': None, 'v': 1}, 8: {'s': {'deep': 2}, 'v': 2}}"}

@@ -219,8 +219,14 @@ def test_the_function_its_results_and_side_outputs_may_change() -> None:
         (broadcast({"a": VALUE}, name="limits"), "compatible", "the broadcast map 'rules' is now called 'limits'"),
         (broadcast({"a": VALUE}, by="zone"), "incompatible", "has other keys or values"),
         (broadcast({"a": VALUE}, value="seats INT"), "incompatible", "has other keys or values"),
+        (broadcast({"a": VALUE}, value="fare FLOAT"), "incompatible", "has other keys or values"),
+        (
+            broadcast({"a": VALUE}, value="seats INT, fare DOUBLE, borough STRING"),
+            "compatible",
+            "values of the broadcast map 'rules' also have seats, borough, null in entries that are stored already",
+        ),
     ],
-    ids=["name", "key", "value"],
+    ids=["name", "key", "value", "type", "more"],
 )
 def test_changes_of_a_broadcast_map(after: Declare, status: str, says: str) -> None:
     found = judged(broadcast({"a": VALUE}), after)

@@ -97,5 +97,17 @@ def broadcast_changes(old: Definition, new: Definition) -> Iterator[DefinitionCh
     if was.get("name") != now.get("name"):
         what = f"the broadcast map {was.get('name')!r} is now called {now.get('name')!r}"
         yield DefinitionChange("broadcast", "none", what)
-    if (was.get("key"), was.get("value")) != (now.get("key"), now.get("value")):
+    more = _further_columns(str(was.get("value")), str(now.get("value")))
+    if was.get("key") != now.get("key") or more is None:
         yield DefinitionChange("broadcast", "other", f"the broadcast map {now.get('name')!r} has other keys or values")
+    elif more:
+        what = f"values of the broadcast map {now.get('name')!r} also have {', '.join(more)}, null in entries that are stored already"
+        yield DefinitionChange("broadcast", "none", what)
+
+
+def _further_columns(old: str, new: str) -> list[str] | None:
+    """Return the columns that new values have beside the old ones, or None where they lack one, or have it with another type."""
+    if old == new:
+        return []
+    was, now = ({column.name: column.type for column in parse_schema(ddl).columns} for ddl in (old, new))
+    return [name for name in now if name not in was] if was.items() <= now.items() else None

@@ -136,8 +136,8 @@ def type_change(old: object, new: object, *, compared: bool = False, evolves: bo
             same = list(before) == list(after)
             if not same and not (evolves and before.keys() <= after.keys()):
                 return "other"
-            changes = [type_change(before[name], after[name], compared=compared, evolves=evolves) for name in before]
-            return _worst(changes if same else ["wider", *changes])
+            more: list[Change] = [] if same else ["wider"]
+            return _worst(more + [type_change(before[name], after[name], compared=compared, evolves=evolves) for name in before])
     return "same" if old == new else "other"
 
 

@@ -6,7 +6,6 @@ import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 
@@ -15,20 +14,21 @@ from tidemark.graph.operators.element_process.node import BroadcastElementProces
 from tidemark.graph.operators.emitting import FAILED, emitted_counter
 from tidemark.semantics.closing import closing
 from tidemark.semantics.element_process.calls import ElementCalls, Failure
-from tidemark.semantics.keyed_process.broadcast_maps import NO_MAPS, read_only
+from tidemark.semantics.keyed_process.broadcast_maps import NO_MAPS
 from tidemark.semantics.user_rows import copied
 from tidemark.semantics.watermarks.watermarks import MIN_WATERMARK
 from tidemark.spark.columns.user_values import MisfitError, coerce_batch
 from tidemark.spark.operators.keyed.python_values import python_rows
 from tidemark.testing.arrow_types import arrow_schema
-from tidemark.testing.operators.contract import Arrived, Emitted, Folds, value_of
+from tidemark.testing.operators.broadcast import written_map
+from tidemark.testing.operators.contract import Arrived, Emitted, Folds
 
 
 @dataclass
 class _Kept:
     """What an operator keeps: a broadcast map, and the watermark of the epoch before."""
 
-    broadcast: dict[object, object] = field(default_factory=dict)
+    broadcast: dict[object, dict[str, object]] = field(default_factory=dict)
     watermark: int = MIN_WATERMARK
 
 
@@ -124,6 +124,10 @@ class PureElementProcess(PureElements):
         node, function = self._node, copy.deepcopy(self._node.function)
         method: Callable[..., object] = getattr(function, node.method, function)  # type: ignore[arg-type]
         kept = _Kept(dict(self._kept.broadcast), max(watermark, self._kept.watermark))
+        broadcast = NO_MAPS
+        if isinstance(node, BroadcastElementProcessNode):
+            rules = (each.row for each in self._arrived if each.port == "broadcast")
+            broadcast = written_map(node, node.broadcast, kept.broadcast, rules)
         calls = ElementCalls(
             method,
             node.method,
@@ -131,7 +135,7 @@ class PureElementProcess(PureElements):
             watermark=self._kept.watermark,
             processing_time=self._processing_time,
             forgives=node.on_error is not None,
-            broadcast=self._apply_broadcasts(kept.broadcast),
+            broadcast=broadcast,
         )
         elements = [each for each in self._arrived if each.port == "elements"]
         emitted: list[Emitted] = []
@@ -150,20 +154,6 @@ class PureElementProcess(PureElements):
         else:
             for tag, row in made:
                 self._emit(tag, element.row if tag is None and self._node.keeps_elements else row, element.time, emitted)
-
-    def _apply_broadcasts(self, broadcast: dict[object, object]) -> Mapping[str, Mapping[Any, Any]]:
-        """Write the map; return it by its name, none where there is no broadcast stream."""
-        node = self._node
-        if not isinstance(node, BroadcastElementProcessNode):
-            return NO_MAPS
-        spec, names = node.broadcast, arrow_schema(node.broadcast.value).names
-        for row in (each.row for each in self._arrived if each.port == "broadcast"):
-            key = value_of(spec.key, row, what="the broadcast key", node=node)
-            if spec.removes is not None and value_of(spec.removes, row, what="broadcast removes", node=node) is True:
-                broadcast.pop(key, None)
-            else:
-                broadcast[key] = {name: row.get(name) for name in names}
-        return read_only({spec.name: broadcast})
 
 
 def _call(function: object, name: str, *arguments: object) -> None:

@@ -19,7 +19,7 @@ from tidemark.graph.operators.keyed_process.function import BoundFunction
 from tidemark.graph.operators.keyed_process.node import BroadcastProcessNode, KeyedProcessNode
 from tidemark.semantics.closing import closing
 from tidemark.semantics.keyed_process.batch_walk import BatchWalk
-from tidemark.semantics.keyed_process.broadcast_maps import NO_MAPS, read_only
+from tidemark.semantics.keyed_process.broadcast_maps import NO_MAPS
 from tidemark.semantics.keyed_process.declarations import StateDeclaration, StateTtl
 from tidemark.semantics.keyed_process.element_batches import ElementBatch
 from tidemark.semantics.keyed_process.key_record import KeyRecord, Stored, as_declared
@@ -32,6 +32,7 @@ from tidemark.spark.columns.user_values import MisfitError, coerce_batch
 from tidemark.spark.operators.keyed.python_values import python_rows
 from tidemark.spark.operators.keyed_process.conversions import declarations, typed_emission
 from tidemark.testing.arrow_types import arrow_schema, arrow_type
+from tidemark.testing.operators.broadcast import written_map
 from tidemark.testing.operators.contract import Arrived, Emitted, Folds, instant, value_of
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class _Kept:
     """
 
     keys: dict[Key, KeyRecord] = field(default_factory=dict)
-    broadcast: dict[object, object] = field(default_factory=dict)
+    broadcast: dict[object, dict[str, object]] = field(default_factory=dict)
     watermark: int = MIN_WATERMARK
     declared: Mapping[str, tuple[str, StateTtl | None]] = field(default_factory=dict)
     unread: dict[Key, frozenset[str]] = field(default_factory=dict)
@@ -96,20 +97,6 @@ class PureKeyedProcess:
         self._arrived.setdefault(key, []).append((element.row, element.time, number))
         return None
 
-    def _apply_broadcasts(self, broadcast: dict[object, object]) -> Mapping[str, Mapping[object, object]]:
-        """Write the map; return it by its name, none where there is no broadcast stream."""
-        node = self._node
-        if not isinstance(node, BroadcastProcessNode):
-            return NO_MAPS
-        spec, names = node.broadcast, arrow_schema(node.broadcast.value).names
-        for row in self._broadcasts:
-            key = value_of(spec.key, row, what="the broadcast key", node=node)
-            if spec.removes is not None and value_of(spec.removes, row, what="broadcast removes", node=node) is True:
-                broadcast.pop(key, None)
-            else:
-                broadcast[key] = {name: row.get(name) for name in names}
-        return read_only({spec.name: broadcast})
-
     def end_epoch(self, watermark: int) -> list[Emitted]:
         """Walk through the keys that have elements or are due; return the function's rows. If it fails, all is as before."""
         before = self._kept
@@ -124,7 +111,9 @@ class PureKeyedProcess:
         # As a task of the engine, which is sent the function as the job declares it.
         node = self._node
         function = BoundFunction(copy.deepcopy(node.function), fields=node.fields, methods=node.methods)
-        forgives, broadcast = node.on_error is not None, self._apply_broadcasts(kept.broadcast)
+        forgives, broadcast = node.on_error is not None, NO_MAPS
+        if isinstance(node, BroadcastProcessNode):
+            broadcast = written_map(node, node.broadcast, kept.broadcast, self._broadcasts)
         make = BatchWalk if node.by_batch else ElementWalk
         walk = make(function, self._states, frozenset(self._sides), times, forgives=forgives, broadcast=broadcast)
         emitted: list[Emitted] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -65,7 +65,10 @@ class BroadcastMap:
             rows = tables.read_few(files) if files else None
             self._types = None if rows is None else rows.schema
             self._require(self._known_types(context), context)
-            self._read = paths, {} if rows is None else {same_key(row[KEY]): row[VALUE] for row in python_rows(rows)}
+            names = parse_schema(self._spec.value).names
+            # Entries that were written before values had a column have null there.
+            found = () if rows is None else python_rows(rows)
+            self._read = paths, {same_key(row[KEY]): {name: row[VALUE].get(name) for name in names} for row in found}
         return self._read[1]
 
     def _known_types(self, context: OperatorContext) -> T.StructType | None:
@@ -86,6 +89,9 @@ class BroadcastMap:
             if given.field(part).type == self._types.field(part).type:
                 continue
             before, now = (_spark(types.field(part).type) for types in (self._types, given))
+            if isinstance(before, T.StructType) and isinstance(now, T.StructType):
+                # Those that values have now, and had not, are null in the stored ones.
+                now = T.StructType([now[name] for name in before.names if name in now.names])
             if type_change(before.jsonValue(), now.jsonValue(), compared=part == KEY) == "other":
                 was, is_now = (shown_type(kind.jsonValue()) for kind in (before, now))
                 raise StateMismatchError(
@@ -102,7 +108,13 @@ class BroadcastMap:
         files = tables.files(PART)
         if not files:
             return no_rows(context.spark, T.StructType().add("key", "string").add("value", struct_of(self._spec.value)))
-        return context.spark.createDataFrame(tables.read_few(files).rename_columns(["key", "value"]))
+        rows = context.spark.createDataFrame(tables.read_few(files).rename_columns(["key", "value"]))
+        stored = cast("T.StructType", rows.schema["value"].dataType).names
+        made = [
+            (F.col("value").getField(field.name) if field.name in stored else F.lit(None).cast(field.dataType)).alias(field.name)
+            for field in struct_of(self._spec.value)
+        ]
+        return rows.select("key", F.struct(*made).alias("value"))
 
     def write(self, rows: DataFrame, tables: StateTables, context: OperatorContext) -> int:
         """Apply an epoch's rows, in order of their times; return their number.
