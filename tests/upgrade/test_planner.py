@@ -22,8 +22,9 @@ from tidemark.control.model.upgrade_records import (
     newest_step,
     read_upgrade_checks,
     report_upgrade_check,
+    with_code_of,
 )
-from tidemark.control.upgrade.upgrade_plan import Execute, Transition, UpgradeDecision, UpgradeObservation, Wait, decide, with_code_of
+from tidemark.control.upgrade.upgrade_plan import Execute, Transition, UpgradeDecision, UpgradeObservation, Wait, decide
 from tidemark.errors import EngineError, StoreError
 from tidemark.locations import Location
 from tidemark.savepoints.model.restore import Restore

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,23 @@ def test_a_restore_during_the_probation_is_refused_since_the_way_back_would_drop
         restores(world)
     starts(world)
     assert upgrading.require_step(JOB).step == "watching", "a start of the code that is watched changes nothing"
+
+
+def test_other_code_is_not_submitted_during_the_probation_since_the_upgrade_would_go_back(tmp_path: Path) -> None:
+    world = UpgradeWorld(tmp_path).started()
+    upgrading = world.watched()
+    before = world.spec
+    for changed in (JobSpec(JOB, "fares_v3:job"), replace(before, variables={"FARES": "9"})):
+        with pytest.raises(UpgradeError, match="it goes back to fares:job if the spec is changed, and the change is lost") as raised:
+            bob(world).submit(changed)
+        assert raised.value.fix == (
+            f"complete the upgrade (`tidemark upgrade {JOB}`) or roll it back (`tidemark upgrade {JOB} --abort`), then submit it again"
+        )
+    assert world.spec == before
+    bob(world).submit(replace(before, trigger_ms=before.trigger_ms + 1))
+    upgrading.advance(upgrading.require_step(JOB))
+    assert upgrading.require_step(JOB).step == "watching", "other settings of the code on probation change nothing"
+    assert world.spec.trigger_ms == before.trigger_ms + 1
 
 
 @pytest.mark.parametrize("taken_over", [False, True])

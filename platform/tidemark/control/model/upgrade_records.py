@@ -211,6 +211,33 @@ def record_stop(store: JobStore, job: str, *, by: str, why: str, now: int) -> No
             return
 
 
+def with_code_of(spec: JobSpec, other: JobSpec) -> JobSpec:
+    """Return a spec with the code and desired state of another one; its other settings stay.
+
+    The number of restarts is increased, so that a driver is started even if the code was the same before, or had failed.
+    """
+    return replace(_with_code(spec, other), wanted=other.wanted, stop="finish", for_rewind=other.for_rewind, restarts=spec.restarts + 1)
+
+
+def matches_target(spec: JobSpec, other: JobSpec) -> bool:
+    """Return whether a spec has the code and the desired state of another one."""
+    return spec == _with_code(spec, other) and spec.wanted == other.wanted
+
+
+def _with_code(spec: JobSpec, other: JobSpec) -> JobSpec:
+    return replace(
+        spec,
+        code=other.code,
+        version=other.version,
+        code_paths=other.code_paths,
+        folder=other.folder,
+        variables=other.variables,
+        restore=other.restore,
+        outputs_root=other.outputs_root,
+        definition=other.definition,
+    )
+
+
 def require_spec_unheld(store: JobStore, job: str, then: str, *, also_watched: bool = False) -> None:
     """Raise if an upgrade of a job is in a step in which it holds the job suspended and writes its spec itself.
 

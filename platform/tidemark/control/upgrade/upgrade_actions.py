@@ -11,9 +11,9 @@ from dataclasses import replace
 from tidemark.clock import Clock
 from tidemark.control.desired.spec_store import change_spec, require_spec
 from tidemark.control.model.spec import JobSpec, SpecGeneration
-from tidemark.control.model.upgrade_records import Upgrade, UpgradeStep, code_text, newest_step
+from tidemark.control.model.upgrade_records import Upgrade, UpgradeStep, code_text, matches_target, newest_step, with_code_of
 from tidemark.control.rewind.publishing import publisher
-from tidemark.control.upgrade.upgrade_plan import matches_target, rollback_spec, with_code_of
+from tidemark.control.upgrade.upgrade_plan import rollback_spec
 from tidemark.errors import InvalidNameError, OvertakenError, RewindError
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.savepoints.model.rewind_journal import RewindJournal, is_rewound_to, read_rewind, require_no_rewind

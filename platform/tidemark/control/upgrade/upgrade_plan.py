@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from tidemark.control.model.records import Failure, Lifecycle
 from tidemark.control.model.spec import JobSpec
-from tidemark.control.model.upgrade_records import Step, UpgradeStep
+from tidemark.control.model.upgrade_records import Step, UpgradeStep, matches_target
 from tidemark.durations import format_duration
 from tidemark.errors import JobRunningError, LaunchError, PublishError, StoreError
 
@@ -118,33 +118,6 @@ def rollback_spec(step: UpgradeStep) -> JobSpec:
     """Return the spec with the old code for a rollback."""
     before = step.upgrade.before
     return replace(before, wanted="suspended") if step.stopped else before
-
-
-def with_code_of(spec: JobSpec, other: JobSpec) -> JobSpec:
-    """Return a spec with the code and desired state of another one; its other settings stay.
-
-    The number of restarts is increased, so that a driver is started even if the code was the same before, or had failed.
-    """
-    return replace(_with_code(spec, other), wanted=other.wanted, stop="finish", for_rewind=other.for_rewind, restarts=spec.restarts + 1)
-
-
-def matches_target(spec: JobSpec, other: JobSpec) -> bool:
-    """Return whether a spec has the code and the desired state of another one."""
-    return spec == _with_code(spec, other) and spec.wanted == other.wanted
-
-
-def _with_code(spec: JobSpec, other: JobSpec) -> JobSpec:
-    return replace(
-        spec,
-        code=other.code,
-        version=other.version,
-        code_paths=other.code_paths,
-        folder=other.folder,
-        variables=other.variables,
-        restore=other.restore,
-        outputs_root=other.outputs_root,
-        definition=other.definition,
-    )
 
 
 def _after_stop(seen: UpgradeObservation, step: Step) -> UpgradeDecision:
