@@ -41,6 +41,7 @@ _CLASSES = (
     ("tidemark.spark", "FrameSteps"),
     ("tidemark.spark.prepared", "PreparedPlan"),
     ("tidemark.spark.resources", "ResourceMeter"),
+    ("tidemark.spark.sources.files", "FileTypes"),
 )
 _EXIT_SECONDS = 300
 

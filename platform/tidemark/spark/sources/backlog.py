@@ -12,7 +12,7 @@ from typing import Final
 from tidemark.graph.job.local_folders import local_folder
 from tidemark.graph.model.nodes import SourceNode
 from tidemark.graph.model.source_specs import FilesSpec
-from tidemark.spark.sources.folder_columns import reads_all_folders
+from tidemark.spark.sources.files.folder_columns import reads_all_folders
 from tidemark.state.status.driver_load import Backlog
 
 MAX_ENTRIES: Final = 20_000

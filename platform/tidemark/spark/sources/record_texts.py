@@ -13,7 +13,7 @@ from tidemark.graph.model.nodes import SourceNode
 from tidemark.graph.model.source_specs import FilesSpec
 from tidemark.spark.columns.expressions import CORRUPT, RAW, quoted
 from tidemark.spark.columns.schemas import ddl_of, struct_of
-from tidemark.spark.sources.folder_columns import ROOT, depth_of, folder_columns
+from tidemark.spark.sources.files.folder_columns import ROOT, depth_of, folder_columns
 from tidemark.spark.sources.sources import escaped
 
 if TYPE_CHECKING:

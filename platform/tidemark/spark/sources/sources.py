@@ -28,7 +28,8 @@ from tidemark.spark.frame_steps import FrameSteps
 from tidemark.spark.sources.delta_tables.table_rows import table_schema
 from tidemark.spark.sources.elements import store_elements
 from tidemark.spark.sources.epoch_input import EpochInput
-from tidemark.spark.sources.folder_columns import files_by_columns, folder_fix
+from tidemark.spark.sources.files.file_types import require_types_of_files
+from tidemark.spark.sources.files.folder_columns import files_by_columns, folder_fix
 from tidemark.spark.sources.intake import BLOCK, PATH, ROW, SourceRows
 from tidemark.spark.sources.intake_limits import DEFAULT_BYTES_PER_EPOCH, KAFKA
 from tidemark.spark.sources.kafka.decoding import decoded
@@ -250,6 +251,7 @@ def _rows_read(source: SourceNode, taken: EpochInput, *, few_tasks: bool) -> Dat
 def _rows_of_files(spark: SparkSession, source: SourceNode, taken: EpochInput, *, ordered: bool, few_tasks: bool) -> SourceRows:
     paths, small = taken.files[source.name], taken.has_few_bytes(source.name)
     few = few_tasks and small
+    require_types_of_files(spark, source, paths)
 
     def read() -> DataFrame:
         rows = read_files_of_epoch(spark, source, paths, ordered=ordered)
