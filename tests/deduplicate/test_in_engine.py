@@ -62,7 +62,7 @@ def test_what_follows_may_read_results_until_the_epochs_end(spark: SparkSession,
     tags = {name: tm.OutputTag(name) for name in ("odd", "again", "late")}
     one, other = (
         elements(
-            [row(1, "a", 1), row(2, "a", 2), row(3, "b", 3)], [row(30, "a", 4), row(4, "c", 5)], [row(5, "d", 6)], schema=SCHEMA, name=name
+            [row(1, "a", 1), row(2, "a", 2), row(3, "b", 3), row(30, "a", 4), row(4, "c", 5)], [row(5, "d", 6)], schema=SCHEMA, name=name
         )
         for name in ("one", "other")
     )
@@ -103,9 +103,11 @@ def test_the_times_of_late_elements_and_of_those_kept_behind_the_watermark_are_r
         "1 hour": [((), ()), ((), ()), ((30 * minute, 31 * minute), (95 * minute,)), ((0,), (120 * minute,))],
         "0 ms": [((), ()), ((), ()), ((30 * minute, 31 * minute, 95 * minute), ()), ((0, 120 * minute), ())],
     }
+    keyed = elements(*epochs, schema=SCHEMA, watermarks=strategy).key_by("k")
+    streams = {
+        lateness: keyed.deduplicate(within="10 seconds", allowed_lateness=lateness).uid(lateness.replace(" ", "-")) for lateness in expected
+    }
+    ran = Lab(spark, tmp_path).run({lateness.replace(" ", "-"): stream for lateness, stream in streams.items()}, end_of_input=False)
     for lateness, listed in expected.items():
-        given = elements(*epochs, schema=SCHEMA, watermarks=strategy)
-        once = given.key_by("k").deduplicate(within="10 seconds", allowed_lateness=lateness).uid("once")
-        ran = Lab(spark, tmp_path / lateness.replace(" ", "")).run({"once": once}, end_of_input=False)
-        operators = [epoch.operators["once"] for epoch in ran.epochs]
+        operators = [epoch.operators[lateness.replace(" ", "-")] for epoch in ran.epochs]
         assert [(operator.late_windows, operator.refired_windows) for operator in operators] == listed

@@ -116,7 +116,16 @@ def random_case(seed: int, *, keys: int = 40, rows: int = 400, domain: str = "ev
         for number, (assigner, lateness) in enumerate(settings)
         for ordered in ((False, True) if number == 5 else (number in {1, 3},))
     )[-most:]
-    return _cut(random, operators, gap, keys=keys, rows=rows, centre=random.choice([0, -1000, 1_000_000]), calm=calm)
+    return _cut(
+        random,
+        operators,
+        gap,
+        keys=keys,
+        rows=rows,
+        centre=random.choice([0, -1000, 1_000_000]),
+        calm=calm,
+        epochs=(4, 6) if calm else (3, 4),
+    )
 
 
 def triggered_case(seed: int, *, keys: int = 12, rows: int = 240, most: int = 7) -> Case:
@@ -151,7 +160,7 @@ def _cut(
     rows: int,
     centre: int,
     calm: bool = False,
-    epochs: tuple[int, int] = (4, 6),
+    epochs: tuple[int, int],
 ) -> Case:
     """Return a case of elements that come about where sessions touch, end, fire and expire, in so many epochs at least and at most."""
     batches, used, made = [], [centre], 0

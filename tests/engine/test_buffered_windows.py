@@ -232,13 +232,16 @@ def test_what_fails_is_named(lab: Lab, name: str, function: Any, trigger: Any, s
         lab.run({"panes": panes}, job=name)
 
 
+NESTED = {"struct": "struct(a, b)", "deep": "array(array(a), array(b))"}
+
+
 def keys_with_nulls() -> dict[str, tm.Stream]:
     rows = [(1, None, 1, 10), (None, 1, 2, 20)], [(1, None, 3, 30)]
     stream = elements(*rows, schema="a INT, b INT, t BIGINT, v INT", name="nulls")
     told = tm.window_function(lambda found, context: [{"m": found[0]["n"], "of": str(context.key)}], "m BIGINT, of STRING")
     windows = stream.key_by("a", "b").window(tm.tumbling("10 ms"))
     outputs = {"process": windows.process(listed, returns=LISTED).uid("process"), "both": windows.aggregate(told, n=tm.count()).uid("both")}
-    for name, key in {"struct": "struct(a, b)", "array": "array(a, b)", "deep": "array(array(a), array(b))"}.items():
+    for name, key in NESTED.items():
         outputs[name] = stream.key_by(key=key).window(tm.tumbling("10 ms")).process(listed, returns=LISTED).uid(name)
     return outputs
 
@@ -246,7 +249,7 @@ def keys_with_nulls() -> dict[str, tm.Stream]:
 def test_keys_whose_nulls_stand_elsewhere_are_two(ran: Ran) -> None:
     assert ran.of("process", "a", "b", "values", "calls") == [(1, None, [10, 30], 1), (None, 1, [20], 1)]
     assert ran.of("both", "a", "b", "m", "of") == [(1, None, 2, "{'a': 1, 'b': None}"), (None, 1, 1, "{'a': None, 'b': 1}")]
-    for name in ("struct", "array", "deep"):
+    for name in NESTED:
         assert sorted(ran.of(name, "values", "calls")) == [([10, 30], 1), ([20], 1)]
 
 

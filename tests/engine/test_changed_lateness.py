@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import pytest
 import tidemark as tm
 from tests.engine.lab import Lab, Ran, elements
 from tests.milliseconds import ms
-from tests.seeds import only_long
+from tests.seeds import PROFILE
 from tidemark.semantics.process.key_epoch import Arrival
 from tidemark.semantics.process.window_process import WindowProcess, run_key
 from tidemark.semantics.triggers.window_state import HeldElement
@@ -23,48 +24,51 @@ if TYPE_CHECKING:
 
     from tidemark.semantics.windows.windows import WindowAssigner
 
+LATENESS_NOW = {"less": 20, "more": 100, **({"none": 0} if PROFILE == "long" else {})}
+"""How far lateness is allowed in the second run."""
+
 FIRST: list[tuple[object, ...]] = [("a", 1, 1), ("z", 42, 1)]
 """The watermark is 41 after it."""
 
 
-def run_of_both(lab: Lab, lateness: int, *epochs: list[tuple[object, ...]]) -> Ran:
-    """Run a job on the epochs that are new to it: one operator with partial results, one that keeps its elements."""
+KINDS = ("native", "process")
+
+
+def run_of_both(lab: Lab, lateness: Mapping[str, int], *epochs: list[tuple[object, ...]]) -> Ran:
+    """Run a job on the epochs that are new to it: of each case one operator with partial results, and one that keeps its elements."""
     streams = {}
     source = elements(*epochs, schema="k STRING, t BIGINT, v INT")
-    for name in ("native", "process"):
-        late = tm.OutputTag(f"{name}_late")
-        windows = source.key_by("k").window(tm.tumbling("10 ms")).allowed_lateness(ms(lateness)).late_to(late)
-        made = (
-            windows.aggregate(n=tm.count()) if name == "native" else windows.process(lambda rows, _: [{"n": len(rows)}], returns="n BIGINT")
-        )
-        streams[name] = made.uid(name)
-        streams[late.name] = streams[name].side_output(late)
+    for case, allowed in lateness.items():
+        for name in KINDS:
+            late = tm.OutputTag(f"{case}_{name}_late")
+            windows = source.key_by("k").window(tm.tumbling("10 ms")).allowed_lateness(ms(allowed)).late_to(late)
+            made = (
+                windows.aggregate(n=tm.count())
+                if name == "native"
+                else windows.process(lambda rows, _: [{"n": len(rows)}], returns="n BIGINT")
+            )
+            streams[f"{case}_{name}"] = made.uid(f"{case}_{name}")
+            streams[late.name] = streams[f"{case}_{name}"].side_output(late)
     return lab.run(streams, end_of_input=False)
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("before", "now"), [(100, 20), pytest.param(100, 0, marks=only_long), (0, 100)])
-def test_less_or_more_lateness_in_jobs(before: int, now: int, spark: SparkSession, tmp_path: Path) -> None:
+def test_less_or_more_lateness_in_jobs(spark: SparkSession, tmp_path: Path) -> None:
     lab = Lab(spark, tmp_path)
-    first = run_of_both(lab, before, FIRST)
-    again = run_of_both(lab, now, FIRST, [("a", 5, 4), ("a", 33, 5)])
+    first = run_of_both(lab, {"less": 100, "more": 0, **({"none": 100} if PROFILE == "long" else {})}, FIRST)
+    again = run_of_both(lab, LATENESS_NOW, FIRST, [("a", 5, 4), ("a", 33, 5)])
     # Of [0, 10) and [30, 40) only the second is not over, and only where 20 milliseconds are allowed now.
-    taken, late = ([("a", 1, "LATE", 0)], [5]) if now == 20 else ([], [33, 5])
-    for name in ("native", "process"):
-        assert first.of(name, "k", "n", "pane_timing", "pane_index") == [("a", 1, "ON_TIME", 0)]
-        assert again.of(name, "k", "n", "pane_timing", "pane_index") == taken
-        assert again.of(f"{name}_late", "t") == late
-
-
-@pytest.mark.spark
-def test_more_lateness_does_not_bring_back_a_window(spark: SparkSession, tmp_path: Path) -> None:
-    lab = Lab(spark, tmp_path)
-    run_of_both(lab, 0, FIRST)
-    for lateness in (100, 50):
-        late: list[tuple[object, ...]] = [("a", 5, 4)]
-        again = run_of_both(lab, lateness, FIRST, *[late] * (2 if lateness == 50 else 1))
-        assert (again.rows["native"], again.rows["process"]) == ([], [])
-        assert again.of("native_late", "t") == again.of("process_late", "t") == [5]
+    for case in LATENESS_NOW:
+        taken, late = ([("a", 1, "LATE", 0)], [5]) if case == "less" else ([], [33, 5])
+        for name in KINDS:
+            assert first.of(f"{case}_{name}", "k", "n", "pane_timing", "pane_index") == [("a", 1, "ON_TIME", 0)]
+            assert again.of(f"{case}_{name}", "k", "n", "pane_timing", "pane_index") == taken
+            assert again.of(f"{case}_{name}_late", "t") == late
+    # More lateness does not bring back a window, either, when it is changed once more.
+    last = run_of_both(lab, {**LATENESS_NOW, "more": 50}, FIRST, [("a", 5, 4), ("a", 33, 5)], [("a", 5, 4)])
+    for name in KINDS:
+        assert last.rows[f"more_{name}"] == []
+        assert last.of(f"more_{name}_late", "t") == [5]
 
 
 def late_and_panes(assigner: WindowAssigner, runs: list[tuple[int, list[int], int]]) -> list[tuple[tuple[int, ...], list[object]]]:

@@ -33,7 +33,6 @@ FIRST: Epoch = [("a", 1, None, ["x"]), ("b", 100, None, None)]
 
 REST: list[Epoch] = [
     [("a", 120, None, None), ("a", 5, None, ["y"]), ("gone", 130, None, None), ("a", None, None, None)],
-    [("c", 400, None, None)],
 ]
 
 

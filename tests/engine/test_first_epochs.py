@@ -61,9 +61,9 @@ def seen(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> list[tuple[str
     return found
 
 
-def run(spark: SparkSession, folder: Path) -> list[tuple[object, ...]]:
-    """Run a job of four epochs to the end of its input, and return its results."""
-    batches = [[(key, 1_000 * (10 * epoch + key)) for key in range(3)] for epoch in range(4)]
+def run(spark: SparkSession, folder: Path, *, epochs: int = 4) -> list[tuple[object, ...]]:
+    """Run a job of so many epochs to the end of its input, and return its results."""
+    batches = [[(key, 1_000 * (10 * epoch + key)) for key in range(3)] for epoch in range(epochs)]
     rows = tm.source("rows", tm.from_elements(epochs=batches, schema="k BIGINT, at BIGINT"), watermarks=tm.ascending(timestamp="at"))
     sums = (
         rows.with_columns(half="k / 2").key_by("k").window(tm.tumbling("20 seconds")).aggregate(n=tm.count(), s=tm.sum("half")).uid("sums")
@@ -73,11 +73,13 @@ def run(spark: SparkSession, folder: Path) -> list[tuple[object, ...]]:
     return sorted(tuple(row) for row in spark.read.parquet(str(folder / "sums")).select("k", "n", "s").collect())
 
 
-RESULTS = sorted((key, 2, float(key)) for key in range(3) for _ in range(2))
+def results(epochs: int) -> list[tuple[object, ...]]:
+    """Return what has to come of so many epochs: a window is of two."""
+    return sorted((key, 2, float(key)) for key in range(3) for _ in range(epochs // 2))
 
 
 def test_epochs_before_any_plan_is_kept_are_interpreted(spark: SparkSession, tmp_path: Path, seen: list[tuple[str | None, ...]]) -> None:
-    assert run(spark, tmp_path) == RESULTS
+    assert run(spark, tmp_path) == results(4)
     assert seen == [INTERPRETED] * 2 + [COMPILED] * (len(seen) - 2)
     assert len(seen) >= 4
     assert settings(spark) == COMPILED
@@ -87,13 +89,13 @@ def test_epochs_of_many_rows_are_compiled(
     spark: SparkSession, tmp_path: Path, seen: list[tuple[str | None, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidemark.spark.columns.few_rows.FEW_ROWS", 2)
-    assert run(spark, tmp_path) == RESULTS
+    assert run(spark, tmp_path, epochs=2) == results(2)
     assert set(seen) == {COMPILED}
 
 
 def test_settings_of_the_user_stay(spark: SparkSession, tmp_path: Path, seen: list[tuple[str | None, ...]]) -> None:
     spark.conf.set(SETTINGS[0], "false")
-    assert run(spark, tmp_path) == RESULTS
+    assert run(spark, tmp_path, epochs=2) == results(2)
     assert set(seen) == {("false", "FALLBACK")}
     assert settings(spark) == ("false", "FALLBACK")
 

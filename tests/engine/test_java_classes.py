@@ -87,23 +87,14 @@ def test_the_compiler_of_generated_code_is_loaded(spark: SparkSession, caplog: p
     assert caplog.messages == [], "its failure would be logged"
 
 
-def test_a_session_starts_without_pandas() -> None:
+def test_a_session_starts_without_pandas_and_another_can_be_built_behind_one_that_was_stopped() -> None:
     code = (
         "import sys\n"
         "from tidemark.spark.env.session import build_session\n"
-        "print(build_session('local[1]').range(3).count(), 'pandas' in sys.modules, 'pyspark.testing' in sys.modules)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=300)
-    assert done.stdout.split() == ["3", "False", "False"], done.stderr[-2_000:]
-
-
-def test_another_session_can_be_built_behind_one_that_was_stopped() -> None:
-    code = (
-        "from tidemark.spark.env.session import build_session\n"
         "for name in ('one', 'two'):\n"
         "    spark = build_session('local[1]', app_name=name)\n"
-        "    print(spark.range(3).count(), spark.sparkContext.appName)\n"
+        "    print(spark.range(3).count(), spark.sparkContext.appName, 'pandas' in sys.modules, 'pyspark.testing' in sys.modules)\n"
         "    spark.stop()\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=300)
-    assert done.stdout.split() == ["3", "one", "3", "two"], done.stderr[-2_000:]
+    assert done.stdout.split() == ["3", "one", "False", "False", "3", "two", "False", "False"], done.stderr[-2_000:]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-PART = 50 if PROFILE == "long" else 30
+PART = 50 if PROFILE == "long" else 20
 """The counts of so many epochs are added up: merges of state, firings and sweeps are in each part. The first part is not compared."""
 
 EPOCHS = 4 * PART if PROFILE == "long" else 3 * PART
@@ -93,7 +93,7 @@ def test_late_epochs_cost_what_early_ones_do(spark: SparkSession, tmp_path: Path
     land(tmp_path / "landing")
     spec = tm.files(str(tmp_path / "landing"), format="parquet", schema="k STRING, t BIGINT", max_files_per_epoch=1)
     rows = tm.source("landing", spec, watermarks=tm.bounded_out_of_orderness("1 minute", timestamp="t"))
-    panes = rows.key_by("k").window(tm.tumbling("30 minutes")).aggregate(n=tm.count()).uid("w")
+    panes = rows.key_by("k").window(tm.tumbling(f"{PART} minutes")).aggregate(n=tm.count()).uid("w")
     job = tm.Job("job", outputs={"panes": tm.parquet(panes, str(tmp_path / "panes"))}, store=str(tmp_path / "store"), retained_epochs=10)
     counts = Counts(spark, monkeypatch)
     done = tm.run(job, spark=spark, clock=ManualClock(NOW), on_epoch=counts.note)

@@ -79,10 +79,12 @@ def test_local_times_of_all_zones_are_those_of_python(spark: SparkSession) -> No
     found = rows.selectExpr("zone", "at", "local", *texts).collect()
     # The databases of Java and Python may be of different years.
     same = [row for row in found if row.offsets == [local_clock(row.zone).offset(row.at + hours * HOUR) for hours in range(-26, 27)]]
+    # The first instant is found by what it is, since looking for it takes Python seconds; tests/semantics/test_local_windows.py has that.
     wrong = [
         (row.zone, row.at, row.local)
         for row in same
-        if (row.reading, row.first) != (local_clock(row.zone).reading(row.at), local_clock(row.zone).first_instant(row.local))
+        for clock in [local_clock(row.zone)]
+        if row.reading != clock.reading(row.at) or not clock.reading(row.first - 1) < row.local <= clock.reading(row.first)
     ]
     assert len(same) > 0.95 * len(given) > 4_000
     assert not wrong, (len(wrong), sorted({zone for zone, _, _ in wrong}), wrong[:5])

@@ -50,11 +50,22 @@ class Job:
         return len(list(self.folder.glob("part-*-*-*.parquet")))
 
 
-@pytest.fixture
-def job(spark: SparkSession, tmp_path: Path) -> Job:
-    found = Job(spark, tmp_path)
+@pytest.fixture(scope="module")
+def kept(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Job, Path]:
+    """A job that ran and has a savepoint, and a copy of all that it made."""
+    folder = tmp_path_factory.mktemp("losing")
+    found = Job(spark, folder / "place")
     found.run(4)
     SavepointStore(found.store, "losing").take("then", epoch=2)
+    shutil.copytree(found.root, folder / "kept")
+    return found, folder / "kept"
+
+
+@pytest.fixture
+def job(kept: tuple[Job, Path]) -> Job:
+    found, copy = kept
+    shutil.rmtree(found.root)
+    shutil.copytree(copy, found.root)
     return found
 
 

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 MINUTE = 60_000
 LONG = PROFILE == "long"
-EPOCHS, MERGED = (10_000, 8) if LONG else (12, 2)
+EPOCHS, MERGED = (10_000, 8) if LONG else (8, 2)
 """How many epochs there are, and how many files of a size make a merge: twice as many in the smallest size, where reading costs less."""
 
 KEYS = 6

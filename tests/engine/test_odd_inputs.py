@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 
 import tidemark as tm
 from tests.engine.lab import Lab, elements
+from tests.seeds import only_long
 from tidemark.errors import SourceError, UserCodeError
 from tidemark.graph.model.nodes import SourceNode
 from tidemark.spark.columns.expressions import ROW_STATUS, SPLIT, TIME
@@ -52,11 +53,10 @@ def test_files_are_read_by_their_names_whatever_characters_these_have(lab: Lab) 
     assert [epoch.rows_in for epoch in ran.epochs] == [3, 3]
 
 
-FORMATS: tuple[Literal["parquet", "json"], ...] = ("parquet", "json")
-
-
-@pytest.mark.parametrize("kind", FORMATS)
-@pytest.mark.parametrize("most", [10, 1])
+@pytest.mark.parametrize(
+    ("kind", "most"),
+    [("parquet", 10), ("json", 1), pytest.param("parquet", 1, marks=only_long), pytest.param("json", 10, marks=only_long)],
+)
 def test_files_beside_folders_that_name_values_are_read(lab: Lab, kind: Literal["parquet", "json"], most: int) -> None:
     """Spark leaves out files of the one or the other kind of folder, without a word."""
     folders = ("", "day=2024-01-01", "day=__HIVE_DEFAULT_PARTITION__", "")
@@ -90,7 +90,7 @@ def test_folders_name_no_columns_but_those_of_the_schema(lab: Lab) -> None:
     source = tm.source("landing", spec, watermarks=BY_T, malformed_to=BAD)
     table = str(lab.folder / "rows")
     outputs = {"rows": tm.delta(source, table), "bad": tm.memory(source.side_output(BAD), "bad")}
-    ran = lab.run_job(tm.Job("job", outputs=outputs, store=str(lab.folder / "store")), {"bad": "bad"})
+    ran = lab.run_job(tm.Job("job", outputs=outputs, store=str(lab.folder / "store")), {"bad": "bad"}, end_of_input=False)
     assert DeltaTable(table).to_pyarrow_table().sort_by("n").to_pylist() == [{"n": 0, "t": 0}, {"n": 1, "t": 1}]
     assert ran.of("bad", "raw") == ['{"n":  0}', '{"n":  1}']
 
@@ -204,7 +204,7 @@ def test_a_union_of_streams_whose_columns_only_spark_knows(lab: Lab) -> None:
     one = elements([("a", 1, 5), ("b", 2, 6)], schema="k STRING, t BIGINT, v INT", name="one", watermarks=split)
     two = elements([(7, "c", 3)], schema="v INT, K STRING, t BIGINT", name="two")
     united = one.transform(lambda frame: frame).union(two.transform(lambda frame: frame))
-    assert lab.run({"rows": united}).of("rows", "k", "t", "v") == [("a", 1, 5), ("b", 2, 6), ("c", 3, 7)]
+    assert lab.run({"rows": united}, end_of_input=False).of("rows", "k", "t", "v") == [("a", 1, 5), ("b", 2, 6), ("c", 3, 7)]
 
     narrower = two.transform(lambda frame: frame.drop("v"))
     with pytest.raises(UserCodeError, match="different columns: k, t, v and K, t") as raised:

@@ -29,7 +29,7 @@ def lab(spark: SparkSession, tmp_path: Path) -> Lab:
 
 @pytest.fixture(scope="module")
 def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    """What one job of three epochs and the end of input does with streams of their own, at each of which a test looks."""
+    """What one job of two epochs and the end of input does with streams of their own, at each of which a test looks."""
     streams = projected() | dividing() | conditions() | exploding() | in_order() | mapping() | transforming() | malformed()
     return Lab(spark, tmp_path_factory.mktemp("operators")).run(streams)
 
@@ -66,14 +66,14 @@ def test_select_and_with_columns(ran: Ran) -> None:
 
 def test_filter_counts_and_keeps_what_it_rejects(lab: Lab) -> None:
     rejected = tm.OutputTag("rejected")
-    source = elements([(1, 5), (2, -5), (3, None)], [(4, 0)], [(5, 7)], schema="t BIGINT, v INT")
+    source = elements([(1, 5), (2, -5), (3, None)], [(4, 0), (5, 7)], schema="t BIGINT, v INT")
     kept = source.filter("v >= 0", rejects_to=rejected).filter(positive)
     ran = lab.run({"kept": kept, "rejected": kept.side_output(rejected)})
     assert ran.of("kept", "t") == [1, 5]
     # False and null alike are rejected; rejected rows have the columns that the filter saw.
     assert ran.of("rejected", "t", "v") == [(2, -5), (3, None)]
     counts = [[(f.rows_in, f.rows_passed, f.rows_rejected) for f in epoch.filters.values()] for epoch in ran.epochs]
-    assert counts == [[(3, 1, 2), (1, 1, 0)], [(1, 1, 0), (1, 0, 1)], [(1, 1, 0), (1, 1, 0)], [(0, 0, 0), (0, 0, 0)]]
+    assert counts == [[(3, 1, 2), (1, 1, 0)], [(2, 2, 0), (2, 1, 1)], [(0, 0, 0), (0, 0, 0)]]
     assert [filter_.rejects_to for filter_ in ran.epochs[0].filters.values()] == ["rejected", None]
 
 
@@ -236,7 +236,7 @@ def test_transform_that_loses_the_time_is_refused(lab: Lab) -> None:
 
 def test_split_sends_each_row_to_the_first_branch_that_takes_it(lab: Lab) -> None:
     big, even, rest = tm.OutputTag("big"), tm.OutputTag("even"), tm.OutputTag("rest")
-    source = elements([(1, 100), (2, 4), (3, 5), (4, None)], [(5, 6)], [(6, 8), (7, 7)], schema="t BIGINT, v INT")
+    source = elements([(1, 100), (2, 4), (3, 5), (4, None)], [(5, 6), (6, 8), (7, 7)], schema="t BIGINT, v INT")
     parts = source.split({big: "v >= 100", even: "v % 2 = 0"}, otherwise=rest)
     dropping = source.split({tm.OutputTag("odd"): "v % 2 = 1"})
     evens = parts.side_output(even).window_all(tm.tumbling("1 hour")).aggregate(n=tm.count()).uid("w")
@@ -259,7 +259,7 @@ def test_split_sends_each_row_to_the_first_branch_that_takes_it(lab: Lab) -> Non
 
 
 def malformed() -> dict[str, tm.Stream]:
-    bad, rows = tm.OutputTag("bad"), ([(1, "x"), (None, "y")], [(10**15, "z")], [(2, "w")])
+    bad, rows = tm.OutputTag("bad"), ([(1, "x"), (None, "y")], [(10**15, "z"), (2, "w")])
     source = elements(*rows, schema="t BIGINT, v STRING", malformed_to=bad, name="malformed")
     return {"good": source, "bad": source.side_output(bad), "good-again": source.select("v")}
 
@@ -271,4 +271,4 @@ def test_sinks_alone_and_malformed_records_without_windows(ran: Ran) -> None:
         ('{"t":1000000000000000,"v":"z"}', "event time 't' is out of range"),
         ('{"t":null,"v":"y"}', "event time 't' is null"),
     ]
-    assert [epoch.sources["malformed"].rows_malformed for epoch in ran.epochs] == [1, 1, 0, 0]
+    assert [epoch.sources["malformed"].rows_malformed for epoch in ran.epochs] == [1, 1, 0]

@@ -89,7 +89,7 @@ def test_lines_of_text_files_are_read_by_a_kept_plan_too(spark: SparkSession, tm
     landing = tmp_path / "lines"
     landing.mkdir()
     odd = [b"", b"\xef\xbb\xbfcaf\xe9,9\n\n", b"a," + b"x" * 9 + b"\n", b"a,5\n" * (few_rows.FEW_ROWS + 1)]
-    for number, text in enumerate([*lines_of_rides(5), *odd]):
+    for number, text in enumerate([*lines_of_rides(RIDES), *odd]):
         (landing / f"{number}.txt").write_bytes(text)
         os.utime(landing / f"{number}.txt", (1_600_000_000 + number,) * 2)
     (landing / "9.txt.gz").write_bytes(gzip.compress(b"a,7\n"))
@@ -114,5 +114,5 @@ def test_lines_of_text_files_are_read_by_a_kept_plan_too(spark: SparkSession, tm
     epochs, rows = run("prepared")
     assert passes.refused == {}
     # The file of many lines, and the compressed one, are read by DataFrames.
-    assert sum(name.startswith("process per-minute") for name in passes.ran) == 8
+    assert sum(name.startswith("process per-minute") for name in passes.ran) == RIDES + 3
     assert (counted(epochs), rows) == (counted(made[0]), made[1])

@@ -41,21 +41,30 @@ def malformed(lab: Lab, kind: FileFormat, schema: str, files: dict[str, str], *,
         file.write_text(text, encoding="utf-8")
     spec = tm.files(path or str(next(iter((lab.folder / name).parent for name in files))), format=kind, schema=schema)
     source = tm.source("landing", spec, watermarks=tm.bounded_out_of_orderness("0 ms", timestamp="t"), malformed_to=BAD)
-    return lab.run({"rows": source.select("t"), "bad": source.side_output(BAD)}).of("bad", "raw", "reason")
+    return lab.run({"rows": source.select("t"), "bad": source.side_output(BAD)}, end_of_input=False).of("bad", "raw", "reason")
 
 
-@pytest.mark.parametrize(
-    ("schema", "records"),
-    [
-        ("k STRING, t BIGINT", ['{"k": 7.50,"t":null}', '{"k":"7.50" ,"t":null}', '{"k":1e3,"t":null}', '{"k": {"a" : 1.0},"t":null}']),
-        ("k STRING, t BIGINT", ['{"k":[1 , 2.0],"t":null}', '{"k":true ,"t":null}', '{"k":"[1, 2]" ,"t":null}', '{"k": "a,b","t":null}']),
-        ("k STRING, t BIGINT", ['{"k":7.50,"t":null}', '{"k": 7.5,"t":null}', '{"k":7.50,"t":null}', '{"k": null,"t":null}']),
-        ("s STRUCT<a: STRING, `b c`: INT>, t BIGINT", ['{"s": {"a": 7.50, "b c": 1},"t":null}', '{"s":null ,"t":null}']),
-        ("a ARRAY<STRING>, m MAP<STRING, STRING>, t BIGINT", ['{"a": [7.50, "x"],"m": {"7.50": 7.50},"t":null}', '{"a":[ ],"t":null}']),
-    ],
+TEXTS = (
+    ("k STRING, t BIGINT", ['{"k": 7.50,"t":null}', '{"k":"7.50" ,"t":null}', '{"k":1e3,"t":null}', '{"k": {"a" : 1.0},"t":null}']),
+    ("k STRING, t BIGINT", ['{"k":[1 , 2.0],"t":null}', '{"k":true ,"t":null}', '{"k":"[1, 2]" ,"t":null}', '{"k": "a,b","t":null}']),
+    ("k STRING, t BIGINT", ['{"k":7.50,"t":null}', '{"k": 7.5,"t":null}', '{"k":7.50,"t":null}', '{"k": null,"t":null}']),
+    ("s STRUCT<a: STRING, `b c`: INT>, t BIGINT", ['{"s": {"a": 7.50, "b c": 1},"t":null}', '{"s":null ,"t":null}']),
+    ("a ARRAY<STRING>, m MAP<STRING, STRING>, t BIGINT", ['{"a": [7.50, "x"],"m": {"7.50": 7.50},"t":null}', '{"a":[ ],"t":null}']),
 )
-def test_json_that_is_no_text_in_columns_of_text(lab: Lab, schema: str, records: list[str]) -> None:
-    assert malformed(lab, "json", schema, {"in/f.json": "\n".join(records)}) == sorted((record, NULL) for record in records)
+
+
+def test_json_that_is_no_text_in_columns_of_text(lab: Lab) -> None:
+    streams: dict[str, tm.Stream] = {}
+    for number, (schema, records) in enumerate(TEXTS):
+        folder, bad = lab.folder / str(number), tm.OutputTag(f"bad-{number}")
+        folder.mkdir()
+        (folder / "f.json").write_text("\n".join(records), encoding="utf-8")
+        spec = tm.files(str(folder), format="json", schema=schema)
+        source = tm.source(f"texts_{number}", spec, watermarks=tm.bounded_out_of_orderness("0 ms", timestamp="t"), malformed_to=bad)
+        streams |= {f"rows-{number}": source.select("t"), bad.name: source.side_output(bad)}
+    ran = lab.run(streams, end_of_input=False)
+    for number, (_, records) in enumerate(TEXTS):
+        assert ran.of(f"bad-{number}", "raw", "reason") == sorted((record, NULL) for record in records)
 
 
 def test_a_folder_above_the_sources_own_is_no_column(lab: Lab) -> None:

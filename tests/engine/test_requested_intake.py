@@ -66,7 +66,7 @@ def test_epochs_read_the_requested_share(spark: SparkSession, tmp_path: Path, op
     tm.run(
         job,
         spark=spark,
-        trigger="1 second",
+        trigger="100 milliseconds",
         intake=requested,
         parallelism=lambda: 3,
         on_epoch=after,

@@ -137,7 +137,7 @@ def test_a_run_that_stops_and_goes_on_elsewhere_does_the_same(spark: SparkSessio
     write_touched_only(monkeypatch)
     case = random_case(4, most=3)
     found = run_engine(case, spark, tmp_path, epochs=2, end_of_input=False)
-    found += run_engine(case, spark, tmp_path, epochs=4, end_of_input=False, first=len(found), parallelism=3)
+    found += run_engine(case, spark, tmp_path, epochs=3, end_of_input=False, first=len(found), parallelism=3)
     monkeypatch.undo()
     found += run_engine(case, spark, tmp_path, first=len(found), parallelism=1)
     require_same(found, run_expected(case))
@@ -177,26 +177,23 @@ def pane_of(row: dict[str, Any]) -> tuple[object, ...]:
     )
 
 
-TOUCHING: Given = [[("a", 0, 0), ("a", 10, 0), ("b", 0, 0), ("b", 11, 0), (None, 5, 0)]]
+TOUCHING = [("c", 0, 0), ("c", 10, 0), ("b", 0, 0), ("b", 11, 0), (None, 5, 0)]
 
 JOINED: Given = [
-    [("a", 0, 0), ("a", 30, 0), ("z", 60, 0)],
+    [("a", 0, 0), ("a", 30, 0), ("z", 60, 0), *TOUCHING],
     # Joins nothing, but makes the second one longer.
     [("a", 35, 0)],
     [("a", 8, 0), ("a", 15, 0), ("a", 22, 0)],
-    [("a", 24, 0)],
     [("z", 200, 0), ("a", 25, 0)],
     [("a", 26, 0)],
 ]
 
 GROWING: Given = [[("a", 0, 0), ("z", 12, 0)], [("a", 9, 0)], [("z", 18, 0)], [("z", 19, 0)]]
 
-GAPS = {
-    "number": "g",
-    "small": "CAST(g AS SMALLINT)",
-    "computed": "make_dt_interval(0, 0, 0, g / 1000)",
-    "literal": "if(g > 5, INTERVAL '0.010' SECOND, INTERVAL '0.005' SECOND)",
-}
+GAPS = {"small": "CAST(g AS SMALLINT)", "computed": "make_dt_interval(0, 0, 0, g / 1000)"}
+if PROFILE == "long":
+    GAPS |= {"number": "g", "literal": "if(g > 5, INTERVAL '0.010' SECOND, INTERVAL '0.005' SECOND)"}
+"""Of numbers and of intervals; ``random_case`` has numbers as they are."""
 
 CUTS: Sequence[Sequence[int]] = ([], [60], [10, 11, 40, 90])
 
@@ -229,7 +226,6 @@ def cut_up() -> dict[str, tm.Stream]:
 def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     """What one job does with streams of their own, at each of which a test looks."""
     streams = {
-        "touching": sessions_of(TOUCHING, Session(10), name="touching"),
         "joined": sessions_of(JOINED, Session(10), name="joined", lateness=100),
         "growing": sessions_of(GROWING, Session(10), name="growing", lateness=5),
     }
@@ -242,10 +238,10 @@ def panes_of(ran: Ran, output: str) -> list[tuple[object, ...]]:
 
 
 def test_sessions_that_touch_are_one(ran: Ran) -> None:
-    assert sorted(panes_of(ran, "touching"), key=str) == [
-        ("a", 0, 20, "ON_TIME", 0, (), 2),
+    assert sorted((pane for pane in panes_of(ran, "joined") if pane[0] not in {"a", "z"}), key=str) == [
         ("b", 0, 10, "ON_TIME", 0, (), 1),
         ("b", 11, 21, "ON_TIME", 0, (), 1),
+        ("c", 0, 20, "ON_TIME", 0, (), 2),
         (None, 5, 15, "ON_TIME", 0, (), 1),
     ]
 
@@ -258,7 +254,6 @@ def test_a_late_element_joins_sessions_whose_results_are_out(ran: Ran) -> None:
         ("a", 30, 45, "LATE", 1, ((30, 40),), 2),
         ("a", 0, 45, "LATE", 2, ((0, 10), (30, 45)), 6),
         ("a", 0, 45, "LATE", 3, (), 7),
-        ("a", 0, 45, "LATE", 4, (), 8),
     ]
 
 

@@ -57,7 +57,7 @@ def source(name: str) -> tm.Stream:
 
 def test_every_row_that_a_source_delivered_is_counted_whatever_a_transform_leaves_of_them(lab: Lab) -> None:
     streams = {name: source(name).transform(function).uid(f"{name}_uid") for name, (function, _) in TRANSFORMS.items()}
-    ran = lab.run(streams)
+    ran = lab.run(streams, end_of_input=False)
     epoch = ran.epochs[0]
     assert {name: epoch.sources[name].rows_read for name in TRANSFORMS} == dict.fromkeys(TRANSFORMS, 5)
     assert {name: len(rows) for name, rows in ran.rows.items()} == {name: left for name, (_, left) in TRANSFORMS.items()}
@@ -104,7 +104,7 @@ def test_what_goes_into_a_transform_and_comes_out_of_it_is_shown_wherever_it_sta
 
 
 def test_a_job_without_a_transform_stores_nothing_of_them(lab: Lab) -> None:
-    epoch = lab.run({"rows": source("plain").filter("1 = 2")}).epochs[0]
+    epoch = lab.run({"rows": source("plain").filter("1 = 2")}, end_of_input=False).epochs[0]
     assert (epoch.rows_in, epoch.rows_out) == (5, 0)
     assert "transforms" not in encode_progress(epoch)
     status = read_status(root_store(str(lab.folder / "store"), None), "job")

@@ -124,7 +124,7 @@ OLDER_TABLE = (
 """Columns of a table that an earlier release made."""
 
 
-EPOCHS = drawn(9, epochs=5)
+EPOCHS = drawn(217, epochs=4)
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -310,6 +311,9 @@ def test_a_rewriting_that_fails_in_spark_is_a_publication_that_failed(rig: Rig) 
     assert rig.rows == rig.expected
 
 
+ALL_CASES = settings().max_examples
+"""As many as the profile has."""
+
 RESULTS = st.builds(
     row,
     st.sampled_from(["a", "b", None]),
@@ -330,13 +334,28 @@ def epochs(draw: st.DrawFn) -> list[list[Row]]:
     return found
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(found=epochs(), sessions=st.booleans(), restarts=st.sets(st.integers(0, 5)), compacts=st.sets(st.integers(0, 5)))
+CASES_OF_A_TABLE = 8
+"""Keys are independent of one another, and every epoch costs what a table does."""
+
+
+def of_case(number: int, item: Row) -> Row:
+    """Return the row of a case of its own in a table of several: no other one has its keys; that of all nulls is the first one's."""
+    return item if number == 0 else {**item, "k": f"{number}{item['k']}"}
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=ALL_CASES // CASES_OF_A_TABLE)
+@given(
+    cases=st.lists(epochs(), min_size=CASES_OF_A_TABLE, max_size=CASES_OF_A_TABLE),
+    sessions=st.booleans(),
+    restarts=st.sets(st.integers(0, 5)),
+    compacts=st.sets(st.integers(0, 5)),
+)
 def test_any_epochs(
-    tmp_path_factory: pytest.TempPathFactory, *, found: list[list[Row]], sessions: bool, restarts: set[int], compacts: set[int]
+    tmp_path_factory: pytest.TempPathFactory, *, cases: list[list[list[Row]]], sessions: bool, restarts: set[int], compacts: set[int]
 ) -> None:
     rig = Rig(tmp_path_factory.mktemp("any") / "table", SESSIONS if sessions else WINDOWS)
-    for number, rows in enumerate(found):
+    for number, parts in enumerate(zip_longest(*cases, fillvalue=[])):
+        rows = [of_case(case, item) for case, part in enumerate(parts) for item in part]
         if rows:
             rig.run(*rows, files=1 + number % 2)
         if number in restarts:
