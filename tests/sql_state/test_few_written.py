@@ -10,6 +10,7 @@ import pytest
 
 import tidemark as tm
 from tests.engine.lab import MINUTE, Lab, elements
+from tests.seeds import PROFILE
 from tidemark.spark.columns.state_files import read_files
 from tidemark.spark.operators.native_keyed import written_rows
 
@@ -22,7 +23,7 @@ EPOCHS: list[list[tuple[object, ...]]] = [
     [(1, "a", 1.5), (2, "b", 2.5), (3, None, 0.5)],
     [(4, "a", 1.0), (10 * MINUTE, "b", 4.0)],
     [(11 * MINUTE, "a", 8.0), (40 * MINUTE, "c", 1.0)],
-]
+][: 3 if PROFILE == "long" else 2]
 FIELDS: dict[str, Any] = {
     "n": ("n + 1", "BIGINT", "0"),
     "total": ("coalesce(total, 0) + v", "DECIMAL(12, 2)"),
