@@ -9,6 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 import tidemark as tm
+from tidemark.state.log.progress import EpochProgress
 from tidemark.testing import ManualClock
 
 if TYPE_CHECKING:
@@ -36,12 +37,15 @@ def test_each_operator_and_sink_knows_the_one_row(spark: SparkSession, tmp_path:
     }
     job = tm.Job("one-row", outputs, store=str(tmp_path / "store"), parallelism=2)
     clock = ManualClock(1_700_000_000_000)
-    for count in COUNTS:
-        clock.advance(1_000)
-        tm.run(job, spark=spark, clock=clock, max_epochs=1)
+
+    def after(epoch: EpochProgress) -> None:
+        count = COUNTS[epoch.epoch]
         there = [] if count is None else [count]
         for name in ("best", "upsert"):
             assert DeltaTable(str(tmp_path / name)).to_pyarrow_table()["n"].to_pylist() == there
+        clock.advance(1_000)
+
+    assert len(tm.run(job, spark=spark, clock=clock, on_epoch=after, handle_signals=False).epochs) == len(COUNTS)
     found = {name: DeltaTable(str(tmp_path / name)).to_pyarrow_table().to_pylist() for name in outputs}
     history = sorted((row["epoch"], row["operation"], row["n"], row["rank"]) for row in found["ranked"])
     assert history == [(0, "insert", 2, 1), (1, "update", 1, 1), (2, "delete", 1, 1), (3, "insert", 3, 1)]

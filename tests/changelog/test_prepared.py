@@ -71,13 +71,15 @@ def operators(folder: Path) -> dict[str, tm.Stream]:
     rows = {uid: rows_of(folder, uid) for uid in ("latest", "sequenced", "sided", "placed", "one")}
     by_sequence: dict[str, Any] = {"by": ["k"], "sequence": "version", "deleted": "gone", "unchanged": {"v": "v = -7.25"}}
     one = rows["one"].with_columns(id="concat_ws(' ', t, v, version)")
-    return {
+    found = {
         "latest": rows["latest"].latest(by=["k"]).uid("latest").with_columns(twice="v * 2"),
-        "sequenced": rows["sequenced"].latest(**by_sequence).uid("sequenced"),
+        "sequenced": rows["sequenced"].latest(**by_sequence).uid("sequenced").with_columns(twice="v * 2"),
         "sided": rows["sided"].latest(**by_sequence, outdated_to=OUTDATED, incomplete_to=INCOMPLETE).uid("sided"),
         "placed": rows["placed"].top_n(2, by=["k"], order="v DESC", rank="place").uid("placed"),
         "one": one.top_n(3, order="version DESC, t", key=["id"]).uid("one"),
     }
+    # The newest rows by a sequence have the passes of those without one.
+    return {uid: stream for uid, stream in found.items() if uid != "latest" or PROFILE == "long"}
 
 
 def run(spark: SparkSession, folder: Path, name: str, monkeypatch: pytest.MonkeyPatch, *, after: int) -> Ran:

@@ -91,13 +91,15 @@ def test_changes_and_counts_are_those_of_a_walk(
     )
     rows = tm.source("rows", files, watermarks=tm.bounded_out_of_orderness("1 minute", timestamp="t"))
     outputs = {}
-    for way, (sequence, deleted) in WAYS.items():
+    # Of rows that are looked up, those with a sequence are read as those with deletions are.
+    ways = {way: columns for way, columns in WAYS.items() if PROFILE == "long" or not looked_up or way != "sequence"}
+    for way, (sequence, deleted) in ways.items():
         newest = rows.latest(by=["k"], sequence=sequence, deleted=deleted).uid(way)
         sums = newest.key_by(every="1").aggregate(keys=tm.count(), values=tm.count("v"), total=tm.sum("v")).uid(f"{way}_sums")
         outputs[way] = tm.parquet(sums, str(tmp_path / way))
     done = tm.run(tm.Job("once", outputs, store=str(tmp_path / "store")), spark=spark)
 
-    for way, (sequence, deleted) in WAYS.items():
+    for way, (sequence, deleted) in ways.items():
         written = sums_of(tmp_path / way)
         for epoch, (keys, values, total, outdated) in enumerate(by_walk(given, sequence=sequence is not None, deleted=deleted is not None)):
             row, counters = written[epoch], done.epochs[epoch].operators[way].counters
@@ -158,8 +160,10 @@ def test_many_changes_are_joined(spark: SparkSession, tmp_path: Path, monkeypatc
     monkeypatch.setattr(few_rows, "FEW_ROWS", -1)
     monkeypatch.setattr(concerned, "FEW_ROWS", -1)  # so that all stored rows are read
     given = {side: land_upserts(tmp_path / side, seed) for seed, side in enumerate(("left", "right"))}
-    tm.run(joined_job(tmp_path, "inner", "left"), spark=spark)
-    for how in ("inner", "left"):
+    # The results of a left join are those of an inner one, and rows that are alone.
+    hows = ("inner", "left") if PROFILE == "long" else ("left",)
+    tm.run(joined_job(tmp_path, *hows), spark=spark)
+    for how in hows:
         written = sums_of(tmp_path / "sums" / how)
         for epoch in range(EPOCHS):
             ones, others = ([row for rows in given[side][: epoch + 1] for row in rows] for side in ("left", "right"))

@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 
 import tidemark as tm
 from tests.seeds import new_seeds
+from tidemark.state.log.progress import EpochProgress
 from tidemark.testing import ManualClock
 
 if TYPE_CHECKING:
@@ -118,10 +119,10 @@ def test_tables_hold_what_the_changelog_says(spark: SparkSession, tmp_path: Path
     )
     clock, contents, versions = ManualClock(START), Contents(), Versions()
     history: list[tuple[Any, ...]] = []
-    for epoch, found in enumerate(given):
-        clock.advance(1_000)
-        ran = tm.run(job, spark=spark, clock=clock, max_epochs=1)
-        after = applied(contents, found)
+
+    def check(ran: EpochProgress) -> None:
+        nonlocal contents, history
+        after, epoch = applied(contents, given[ran.epoch]), ran.epoch
         before_few, after_few = visible(contents), visible(after)
         net = operations(before_few, after_few)
         history += [(key, value, operation, epoch) for key, value, operation in net]
@@ -129,11 +130,14 @@ def test_tables_hold_what_the_changelog_says(spark: SparkSession, tmp_path: Path
         assert read(tmp_path / "few", "k", "v") == sorted(after_few.items(), key=repr)
         assert read(tmp_path / "history", "k", "v", "operation", "epoch") == sorted(history, key=repr)
         counted = Counter(operation for _, _, operation in net)
-        assert ran.epochs[0].outputs["history"].changes == {name: counted[name] for name in ("insert", "update", "delete")}
+        assert ran.outputs["history"].changes == {name: counted[name] for name in ("insert", "update", "delete")}
         versions.apply(before_few, after_few, clock.now_ms())
         wanted = [(row["k"], row["v"], instant(row["from"]), instant(row["to"])) for row in versions.rows]
         assert read(tmp_path / "versions", "k", "v", "valid_from", "valid_to") == sorted(wanted, key=repr)
         contents = after
+        clock.advance(1_000)
+
+    assert len(tm.run(job, spark=spark, clock=clock, on_epoch=check, handle_signals=False).epochs) == len(given)
     columns = {name: DeltaTable(str(tmp_path / name)).schema().to_arrow().names for name in ("rows", "history", "versions")}
     assert columns == {
         "rows": ["k", "v", "tags"],
@@ -164,12 +168,14 @@ def test_versions_that_come_late_are_put_between_those_there(spark: SparkSession
     table = tm.delta(rows.select("k", "at", "v"), str(tmp_path / "versions"), mode="scd2", keys=["k"], sequence="at")
     job = tm.Job("late-versions", {"versions": table}, store=str(tmp_path / "store"))
     known: dict[Any, dict[Any, int]] = {}
-    for found in given:
-        tm.run(job, spark=spark, max_epochs=1)
-        for each in found:
+
+    def check(epoch: EpochProgress) -> None:
+        for each in given[epoch.epoch]:
             known.setdefault(each["k"], {})[each["at"]] = each["v"]
         wanted = []
         for key, times in known.items():
             begun = sorted(times)
             wanted += [(key, times[at], at, end) for at, end in zip(begun, [*begun[1:], None], strict=True)]
         assert read(tmp_path / "versions", "k", "v", "valid_from", "valid_to") == sorted(wanted, key=repr)
+
+    assert len(tm.run(job, spark=spark, on_epoch=check, handle_signals=False).epochs) == len(given)

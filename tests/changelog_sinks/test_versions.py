@@ -13,6 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 import tidemark as tm
+from tidemark.state.log.progress import EpochProgress
 from tidemark.testing import ManualClock
 
 if TYPE_CHECKING:
@@ -105,12 +106,11 @@ def test_versions_without_an_end_are_the_content(spark: SparkSession, tmp_path: 
     job = tm.Job("versions", outputs, store=str(tmp_path / "store"))
     clock, lines = ManualClock(START), {name: dict[str | None, Line]() for name in outputs}
     content: dict[str | None, int] = {}
-    for number, changes in enumerate(epochs):
-        # Some epochs have the processing time of the one before.
-        now = 2 * (number // 2)
-        clock.advance(START + 1_000 * now - clock.now_ms())
-        tm.run(job, spark=spark, clock=clock, max_epochs=1)
-        for op, key, (value, at) in changes:
+    checked: list[int] = []
+
+    def after(epoch: EpochProgress) -> None:
+        number, now = epoch.epoch, (clock.now_ms() - START) // 1_000
+        for op, key, (value, at) in epochs[number]:
             if op == "delete":
                 del content[key]
             elif op != "update_before":
@@ -123,6 +123,12 @@ def test_versions_without_an_end_are_the_content(spark: SparkSession, tmp_path: 
                     line.state(value, since)
         for name in outputs:
             check(tmp_path / name, lines[name], content)
+        checked.append(number)
+        # Some epochs have the processing time of the one before.
+        clock.set(START + 2_000 * ((number + 1) // 2))
+
+    tm.run(job, spark=spark, clock=clock, on_epoch=after, handle_signals=False)
+    assert checked == list(range(EPOCHS))
 
 
 def check(path: Path, lines: dict[str | None, Line], content: dict[str | None, int]) -> None:

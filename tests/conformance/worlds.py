@@ -6,8 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame
 
 import tidemark as tm
 from tests.conformance.cases import BOUND_MS, Case, Element, source
@@ -90,7 +93,9 @@ class World:
         """Return how many rows the main table of each operator's state has; none for one that keeps no state."""
         stored = tm.savepoint(self.job, store=self.store)
         tables = {name: [*stored.tables(name, self.spark).values()] for name in self.cases}
-        return {name: found[0].count() if found else 0 for name, found in tables.items()}
+        named = [found[0].selectExpr(f"'{name}' AS name") for name, found in tables.items() if found]
+        counts = Counter(row["name"] for row in reduce(DataFrame.unionAll, named).collect())
+        return {name: counts[name] for name in self.cases}
 
     def run(self, **settings: Any) -> list[dict[str, Seen]]:
         """Run it; return what each epoch did, by case."""

@@ -91,16 +91,31 @@ def run(spark: SparkSession, folder: Path, name: str, monkeypatch: pytest.Monkey
     return Ran(versions(folder / name / "history"), counts, sorted(map(str, state.collect())), passes)
 
 
-def test_history_counts_and_state_are_the_same(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    land(tmp_path / "landing")
+@pytest.fixture(scope="module")
+def landed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder with the files of ``land``."""
+    folder = tmp_path_factory.mktemp("many")
+    land(folder / "landing")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def plain(spark: SparkSession, landed: Path) -> Ran:
+    """Return what DataFrames make of the files, where no number of rows is few."""
+    with pytest.MonkeyPatch.context() as patch:
+        consider_all_many(patch)
+        found = run(spark, landed, "plain", patch, after=NEVER)
+    assert found.passes == []
+    return found
+
+
+def test_history_counts_and_state_are_the_same(spark: SparkSession, landed: Path, plain: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidemark.spark.columns.few_rows.FEW_ROWS", -1)
-    kept = run(spark, tmp_path, "kept", monkeypatch, after=1)
-    plain = run(spark, tmp_path, "plain", monkeypatch, after=NEVER)
+    kept = run(spark, landed, "kept", monkeypatch, after=1)
     assert kept.history == plain.history
     assert kept.counts == plain.counts
     assert kept.groups == plain.groups
     assert len(plain.history) >= EPOCHS
-    assert plain.passes == []
     assert set(kept.passes) == {"groups groups of many rows one task stored", "output history changes"}
 
 
@@ -121,15 +136,12 @@ def consider_all_many(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"tidemark.spark.operators.{module}.FEW_ROWS", -1)
 
 
-def test_many_groups_are_written_by_kept_plans(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    land(tmp_path / "landing")
+def test_many_groups_are_written_by_kept_plans(spark: SparkSession, landed: Path, plain: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
     consider_all_many(monkeypatch)
-    kept = run(spark, tmp_path, "kept", monkeypatch, after=1)
-    plain = run(spark, tmp_path, "plain", monkeypatch, after=NEVER)
+    kept = run(spark, landed, "many", monkeypatch, after=1)
     assert kept.history == plain.history
     assert kept.counts == plain.counts
     assert kept.groups == plain.groups
-    assert plain.passes == []
     # An epoch that changes most groups writes all; the one behind the epoch that changes only one of them does not.
     ways = {name.removeprefix("groups of groups").removesuffix(" one task") for name in kept.passes if name.startswith("groups")}
     assert ways == {" once again", " once"}, kept.passes

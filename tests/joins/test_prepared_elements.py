@@ -25,17 +25,14 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 MINUTE = 60_000
-PACE, BEHIND = 2 * MINUTE, 8 * MINUTE
-"""How far event time goes on with each epoch, and how far behind elements are at most."""
+BEHIND = 8 * MINUTE
+"""How far behind elements are at most."""
 
 MORE_EPOCHS = {"left": 6, "right": 5}
 """So many that versions are late that may be corrected for two minutes."""
 
-EPOCHS = MORE_EPOCHS if PROFILE == "long" else {"left": 4, "right": 3}
+EPOCHS = MORE_EPOCHS if PROFILE == "long" else {"left": 3, "right": 2}
 """Of the right there are fewer, so that the last epoch has rows of one input only."""
-
-OF_WINDOWS_EPOCHS = MORE_EPOCHS if PROFILE == "long" else {"left": 3, "right": 2}
-"""Windows of the first epoch are over sooner than intervals."""
 
 HOWS: tuple[Any, ...] = ("inner", "left", "right", "full", "semi", "anti")
 
@@ -69,12 +66,14 @@ def land(folder: Path, epochs: Mapping[str, int]) -> None:
     """Write a file for each epoch and input, unless that is done: rows on time, behind the watermark, and late; null keys and NaN."""
     if folder.exists():
         return
+    # Of few epochs each goes on farther with event time.
+    pace = (2 if epochs == MORE_EPOCHS else 4) * MINUTE
     for seed, (side, count) in enumerate(epochs.items()):
         drawn = Random(seed)
         (folder / side).mkdir(parents=True)
         for epoch in range(count):
             keys = [*drawn.choices(["a", "b", "ä", f"only {epoch}", None], k=14), "a"]
-            times = [BEHIND + epoch * PACE + drawn.randrange(-BEHIND, MINUTE) for _ in keys]
+            times = [BEHIND + epoch * pace + drawn.randrange(-BEHIND, MINUTE) for _ in keys]
             values = drawn.choices([1.5, -0.0, float("nan"), None], k=len(keys))
             numbers = drawn.choices([1, 1, 2, None], k=len(keys))
             columns: dict[str, pa.Array] = {"id": pa.array([100 * epoch + number for number in range(len(keys))], pa.int64())}
@@ -175,7 +174,8 @@ def as_of(how: Any, **settings: Any) -> Join:
 def test_interval_joins(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     joins = {how: within(how, "-40 seconds", "50 seconds") for how in OF_INTERVALS}
     # The right partners of these are all later.
-    joins |= {f"{how}-later": within(how, "5 seconds", "2 minutes") for how in (("full", "semi") if PROFILE == "long" else ("semi",))}
+    later = {"full": "2 minutes", "semi": "2 minutes"} if PROFILE == "long" else {"semi": "50 seconds"}
+    joins |= {f"{how}-later": within(how, "5 seconds", upper) for how, upper in later.items()}
     few = require_same(spark, tmp_path, joins, monkeypatch)
     require_expired(few)
     require_same_of_more_rows_than_one_task_reads(few, spark, tmp_path / "many", {how: joins[how] for how in ("full", "semi")}, monkeypatch)
@@ -207,7 +207,7 @@ def counts_of(counts: set[str], names: Iterable[str]) -> set[str]:
 def test_window_joins(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     joins = {how: in_windows(how, tm.tumbling("30 seconds"), allowed_lateness="1 minute") for how in OF_WINDOWS}
     joins["overlapping"] = in_windows("full", tm.sliding("1 minute", "20 seconds"))
-    require_expired(require_same(spark, tmp_path, joins, monkeypatch, epochs=OF_WINDOWS_EPOCHS))
+    require_expired(require_same(spark, tmp_path, joins, monkeypatch))
 
 
 def test_temporal_joins(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

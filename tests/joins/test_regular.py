@@ -11,6 +11,7 @@ import pytest
 import tidemark as tm
 from tests.engine.lab import elements
 from tests.joins.changelog_programs import Program, Row, changelog, contents_of, joined, keyed, random_program, run_history
+from tests.seeds import PROFILE
 from tidemark.errors import UserCodeError
 from tidemark.spark.operators.base.tables import HASHING
 
@@ -139,10 +140,11 @@ def test_contents_of_one_row_are_joined(spark: SparkSession, tmp_path: Path) -> 
     other = changelog("b", b, schema("b", "k"), ["b_id"])
     sizes = other.filter("b_k = 'a'").aggregate_all(size=tm.count()).uid("sizes")
     joins = {
-        "left": one.join(other.with_columns(b_rows="CAST(b_n AS BIGINT)"), on={"rows": "b_rows"}, how="left").uid("left"),
         "full": one.join(other.with_columns(b_rows="CAST(b_n AS BIGINT)"), on={"rows": "b_rows"}, how="full").uid("full"),
         "both": one.join(sizes, on={"rows": "size"}, how="left").uid("both"),
     }
+    if PROFILE == "long":
+        joins["left"] = one.join(other.with_columns(b_rows="CAST(b_n AS BIGINT)"), on={"rows": "b_rows"}, how="left").uid("left")
     ran = run_history(spark, tmp_path, joins, parallelism=2)
     columns = {"left": ["rows", "b_id", "b_k", "b_n", "b_rows"], "both": ["rows", "size"]}
     columns["full"] = columns["left"]
@@ -153,7 +155,7 @@ def test_contents_of_one_row_are_joined(spark: SparkSession, tmp_path: Path) -> 
             for name, of, each in (("rows", "a_k", a), ("size", "b_k", b))
         )
         more: list[Row] = [{**row, "b_rows": row["b_n"]} for row in b.contents[epoch].values()]
-        for how in ("left", "full"):
+        for how in joins.keys() - {"both"}:
             whole = joined(counted, more, [("rows", "b_rows")], how)
             assert found[how][epoch] == keyed(whole, ["b_id"], columns[how]), (how, epoch)
         assert found["both"][epoch] == keyed(joined(counted, counted_b, [("rows", "size")], "left"), [], columns["both"]), epoch

@@ -36,8 +36,14 @@ def inputs(lefts: list[list[Row]], rights: list[list[Row]]) -> tuple[tm.Stream, 
 
 def listed(spark: SparkSession, folder: Path, stream: tm.Stream) -> Listed:
     """Return what each epoch of a join reports: ``late_windows`` and ``refired_windows``."""
-    found = [epoch.operators["join"] for epoch in Lab(spark, folder).run({"rows": stream}, end_of_input=False).epochs]
-    return [(operator.late_windows, operator.refired_windows) for operator in found]
+    return all_listed(spark, folder, stream)[0]
+
+
+def all_listed(spark: SparkSession, folder: Path, *streams: tm.Stream) -> list[Listed]:
+    """Return the same of several operators, which run in one job."""
+    named = {str(stream.node.uid): stream for stream in streams}
+    epochs = Lab(spark, folder).run(named, end_of_input=False).epochs
+    return [[(epoch.operators[uid].late_windows, epoch.operators[uid].refired_windows) for epoch in epochs] for uid in named]
 
 
 ON = [[(at(10), "a", 1)], [(at(130), "x", 2)]]
@@ -89,11 +95,11 @@ def test_as_of_joins_report_the_times_of_late_elements(spark: SparkSession, tmp_
 def test_interval_joins_report_late_elements_and_pairs_behind_the_watermark(spark: SparkSession, tmp_path: Path) -> None:
     lefts: list[list[Row]] = [[(at(100), "a", 1)], [(at(130), "x", 2)], [(at(101), "a", 3), (at(20), "a", 4)]]
     left, right = inputs(lefts, [[(at(102), "a", 1)], [(at(130), "x", 2)], [(at(131), "x", 3)]])
-    inner = left.join(right, on="k", within=("-40 minutes", "40 minutes")).uid("join")
-    assert listed(spark, tmp_path / "inner", inner) == [((), ()), ((), ()), ((20 * MINUTE,), (102 * MINUTE,))]
+    joins = [left.join(right, on="k", how=how, within=("-40 minutes", "40 minutes")).uid(how) for how in ("inner", "left")]
+    inner, outer = all_listed(spark, tmp_path, *joins)
+    assert inner == [((), ()), ((), ()), ((20 * MINUTE,), (102 * MINUTE,))]
     # Of an outer join a result may come so late that the watermark of what follows has not passed it.
-    outer = left.join(right, on="k", how="left", within=("-40 minutes", "40 minutes")).uid("join")
-    assert listed(spark, tmp_path / "outer", outer)[-1] == ((20 * MINUTE,), ())
+    assert outer[-1] == ((20 * MINUTE,), ())
 
 
 def test_each_epoch_goes_by_its_own_watermark(spark: SparkSession, tmp_path: Path) -> None:
@@ -153,11 +159,12 @@ def test_windows_of_long_ago_are_named_by_about_when_they_begin(spark: SparkSess
     long_ago = -(2 * 365 * 24 * 60) + 47
     left, right = inputs([*ON, [(at(long_ago), "a", 3), (at(20), "a", 4)]], [*ON, []])
     joined = left.window_join(right, on="k", window=tm.sliding("10 minutes", "5 minutes")).uid("join")
-    assert listed(spark, tmp_path / "join", joined)[-1] == ((-2 * YEAR, 20 * MINUTE), ())
-    counted = left.key_by("k").window(tm.tumbling("1 minute")).aggregate(n=tm.count()).uid("join")
+    counted = left.key_by("k").window(tm.tumbling("1 minute")).aggregate(n=tm.count()).uid("window")
+    gaps = left.key_by("k").window(tm.sliding("4 minutes", "10 minutes")).aggregate(n=tm.count()).uid("gaps")
+    of_join, of_window, of_gaps = all_listed(spark, tmp_path / "few", joined, counted, gaps)
+    assert of_join[-1] == ((-2 * YEAR, 20 * MINUTE), ())
     # Few windows are named exactly, whenever they are.
-    assert listed(spark, tmp_path / "window", counted)[-1] == ((long_ago * MINUTE, 20 * MINUTE), ())
+    assert of_window[-1] == ((long_ago * MINUTE, 20 * MINUTE), ())
+    assert of_gaps[-1] == ((20 * MINUTE,), ())
     with mock.patch("tidemark.spark.operators.base.late_metrics.MAX_GROUPS", 1):
         assert listed(spark, tmp_path / "many", counted)[-1] == ((-2 * YEAR, 20 * MINUTE), ())
-    gaps = left.key_by("k").window(tm.sliding("4 minutes", "10 minutes")).aggregate(n=tm.count()).uid("join")
-    assert listed(spark, tmp_path / "gaps", gaps)[-1] == ((20 * MINUTE,), ())

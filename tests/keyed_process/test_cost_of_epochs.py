@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,15 +105,39 @@ def read_by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(task_run, judge, lambda rows, _: rows <= 1)
 
 
+@dataclass(frozen=True)
+class World:
+    """A run that is over: its folder, the rows of its files, and its epochs."""
+
+    folder: Path
+    given: list[list[list[Any]]]
+    epochs: list[EpochProgress]
+
+
+Worlds = Callable[[bool, bool], World]
+
+
+@pytest.fixture(scope="module")
+def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Worlds:
+    """Return what gives the run of few rows, or of such as are many, with a filter or without; each is made once."""
+
+    @cache
+    def made(few: bool, filtered: bool) -> World:  # noqa: FBT001 - as the tests' parameters
+        folder = tmp_path_factory.mktemp("world")
+        given = written(folder / "in")
+        with pytest.MonkeyPatch.context() as patch:
+            if not few:
+                read_by_spark(patch)
+            return World(folder, given, run(folder, spark, filtered=filtered))
+
+    return made
+
+
 @pytest.mark.parametrize(("few", "filtered"), some([(False, False), (False, True), (True, True), (True, False)], 2, first=1))
-def test_rows_are_counted_and_written_once(
-    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, *, few: bool, filtered: bool
-) -> None:
-    if not few:
-        read_by_spark(monkeypatch)
-    given = written(tmp_path / "in")
+def test_rows_are_counted_and_written_once(world: Worlds, *, few: bool, filtered: bool) -> None:
+    ran = world(few, filtered)
+    tmp_path, given, epochs = ran.folder, ran.given, ran.epochs
     passing = [[row for row in rows if row[2] < 90 or not filtered] for rows in given]
-    epochs = run(tmp_path, spark, filtered=filtered)
     counts = [(epoch.rows_in, epoch.rows_malformed, epoch.operators["totals"].rows_in) for epoch in epochs]
     assert counts == [(9, 2, len(rows)) for rows in passing]
     # The source's latest time is that of its rows, also of those that a filter rejects.
@@ -128,14 +154,8 @@ def test_rows_are_counted_and_written_once(
     )
 
 
-def test_few_rows_take_no_spark_job_of_their_own(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    written(tmp_path / "in")
-    jobs = [epoch.spark_jobs for epoch in run(tmp_path, spark)]
-    other = tmp_path / "other"
-    other.mkdir()
-    written(other / "in")
-    read_by_spark(monkeypatch)
-    more = [epoch.spark_jobs for epoch in run(other, spark)]
+def test_few_rows_take_no_spark_job_of_their_own(world: Worlds) -> None:
+    jobs, more = ([epoch.spark_jobs for epoch in world(few, False).epochs] for few in (True, False))
     # The results, and the side output.
     assert [after - before for before, after in zip(jobs, more, strict=True)] == [2, 2, 2]
 

@@ -63,27 +63,27 @@ def node_of(world: World) -> KeyedProcessNode:
 
 
 @pytest.mark.parametrize("held", [1, 7, 5_000])
-@pytest.mark.parametrize("at_once", [3, 10_000])
 @pytest.mark.usefixtures("spark")
-def test_all_keys_at_once_come_to_what_one_by_one_does(held: int, at_once: int) -> None:
+def test_all_keys_at_once_come_to_what_one_by_one_does(held: int) -> None:
     for seed in range(4):
         world = without_failures(World.draw(100 * held + seed, keys=KEYS, epochs=5))
         node = node_of(world)
-        plain, general = Tasks(ProcessKeys, node, TYPES), Tasks(KeyByKey, node, TYPES)
+        plain, general = {at_once: Tasks(ProcessKeys, node, TYPES) for at_once in (3, 10_000)}, Tasks(KeyByKey, node, TYPES)
         for number, epoch in enumerate(world.epochs):
             times = EpochTimes(epoch.before, epoch.watermark, BOUND, epoch.processing_time)
             # A key without elements may be due.
             rows = epoch.rows if number != 3 else []
-            with (
-                mock.patch.object(plain_walk, "ROWS_HELD", held),
-                mock.patch.object(plain_keys, "ROWS_HELD", held),
-                mock.patch("tidemark.spark.operators.keyed.packed_task.ROWS_AT_ONCE", at_once),
-            ):
-                found = by_tag(plain.run(rows, times))
             expected = by_tag(general.run(rows, times))
             assert set(expected) >= {VERSION, 4, NOTE, NOTE + 1}
-            assert found == expected
-            assert plain.versions == general.versions
+            for at_once, tasks in plain.items():
+                with (
+                    mock.patch.object(plain_walk, "ROWS_HELD", held),
+                    mock.patch.object(plain_keys, "ROWS_HELD", held),
+                    mock.patch("tidemark.spark.operators.keyed.packed_task.ROWS_AT_ONCE", at_once),
+                ):
+                    found = by_tag(tasks.run(rows, times))
+                assert found == expected, at_once
+                assert tasks.versions == general.versions
 
 
 SIDE = tm.OutputTag("side")

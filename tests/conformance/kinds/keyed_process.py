@@ -123,5 +123,5 @@ def totals(stream: tm.Stream, tags: Tags) -> tm.Stream:
 CASES = [
     Case("quiet", quiet, ("aside", "failed")),
     Case("changes", changes, only_long=True),
-    Case("totals", totals, ("aside", "failed")),
+    Case("totals", totals, ("aside", "failed"), only_long=True),
 ]

@@ -41,7 +41,7 @@ def last(stream: tm.Stream, tags: Tags) -> tm.Stream:
 CASES = [
     Case("newest", newest, in_order=False, stays=True, only_long=True),
     Case("versions", versions, ("outdated",), in_order=False, stays=True),
-    Case("newest-changed", changed, ("incomplete",), in_order=False, stays=True),
+    Case("newest-changed", changed, ("incomplete",), in_order=False, stays=True, only_long=True),
     Case("newest-lately", lately, in_order=False, only_long=True),
     Case("last", last, in_order=False, stays=True, only_long=True),
 ]

@@ -54,7 +54,7 @@ def newest(stream: tm.Stream, tags: Tags) -> tm.Stream:
 CASES = [
     Case("doubled", doubled, stays=True),
     Case("recent", recent, only_long=True),
-    Case("streaks", streaks),
+    Case("streaks", streaks, only_long=True),
     Case("merged", merged, only_long=True),
     Case("merged-for-ever", newest, stays=True, only_long=True),
 ]

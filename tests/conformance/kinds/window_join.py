@@ -34,6 +34,6 @@ def arrives(row: dict[str, Any]) -> tuple[str, dict[str, object]]:
 LATE = ("late_left", "late_right")
 CASES = [
     Case("window-join", joined("inner", tm.tumbling("700 ms"), "4 seconds"), LATE, arrives=arrives),
-    Case("full-window-join", joined("full", tm.sliding("600 ms", "300 ms", offset="-100 ms")), LATE, arrives=arrives),
+    Case("full-window-join", joined("full", tm.sliding("600 ms", "300 ms", offset="-100 ms")), LATE, arrives=arrives, only_long=True),
     Case("anti-window-join", joined("anti", tm.cumulative("2 seconds", "500 ms"), "2 seconds"), arrives=arrives, only_long=True),
 ]
