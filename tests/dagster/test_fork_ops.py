@@ -38,7 +38,7 @@ def instance() -> Iterator[dg.DagsterInstance]:
 def pad(tmp_path: Path, instance: dg.DagsterInstance) -> Launchpad:
     """Return the launchpad of a job of four epochs, with a savepoint of the second one."""
     instance.wipe_assets(list(instance.get_asset_keys()))
-    made = Launchpad(tmp_path, instance, UpgradeWorld(tmp_path).started())
+    made = Launchpad(tmp_path, instance, UpgradeWorld(tmp_path, on_disk=True).started())
     made.defs = dg.Definitions.merge(made.defs, control_jobs(made.job, launchers=lambda: made.world.launchers, clock=made.world.clock))
     made.launch("savepoint", name="good", epoch=1)
     return made

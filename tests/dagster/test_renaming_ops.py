@@ -32,7 +32,7 @@ def instance() -> Iterator[dg.DagsterInstance]:
 def pad(tmp_path: Path, instance: dg.DagsterInstance) -> Launchpad:
     """Return the launchpad of a job of six epochs, with a savepoint of the second one."""
     instance.wipe_assets(list(instance.get_asset_keys()))
-    made = Launchpad(tmp_path, instance, UpgradeWorld(tmp_path).started(epochs=6))
+    made = Launchpad(tmp_path, instance, UpgradeWorld(tmp_path, on_disk=True).started(epochs=6))
     made.launch("savepoint", name="base", epoch=1)
     return made
 

@@ -85,7 +85,7 @@ def observed_savepoint(pad: Launchpad) -> object:
 def pad(tmp_path: Path, instance: dg.DagsterInstance) -> Launchpad:
     # Clocks stand still: a savepoint of another test may be of the same name and time.
     instance.wipe_assets(list(instance.get_asset_keys()))
-    return Launchpad(tmp_path, instance, UpgradeWorld(tmp_path).started())
+    return Launchpad(tmp_path, instance, UpgradeWorld(tmp_path, on_disk=True).started())
 
 
 def test_a_savepoint_is_observed_on_every_output(pad: Launchpad) -> None:

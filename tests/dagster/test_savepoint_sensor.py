@@ -42,7 +42,7 @@ class Rig:
 
     def __init__(self, folder: Path, instance: dg.DagsterInstance) -> None:
         instance.wipe_assets(list(instance.get_asset_keys()))
-        self.instance, self.world = instance, UpgradeWorld(folder).started()
+        self.instance, self.world = instance, UpgradeWorld(folder, on_disk=True).started()
         self.job = make_job(folder, JOB, store=self.world.store.uri)
         self.specs = build_output_asset_specs(self.job)
         self.sensor = build_progress_sensor(self.specs, clock=self.world.clock)

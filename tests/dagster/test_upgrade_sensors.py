@@ -17,7 +17,7 @@ pytestmark = pytest.mark.dagster
 
 
 def test_ticks_bring_an_upgrade_to_its_end(tmp_path: Path) -> None:
-    world = UpgradeWorld(tmp_path, breaks_at=BREAKS).started()
+    world = UpgradeWorld(tmp_path, on_disk=True, breaks_at=BREAKS).started()
     world.begin()
     place = {"launchers": lambda: world.launchers, "clock": world.clock}
     reconcile = build_reconcile_sensor(world.store.uri, **place)  # type: ignore[arg-type]
