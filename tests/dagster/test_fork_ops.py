@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from tests.dagster.instances import temporary_instance
+from tests.dagster.instances import instance_in_memory
 from tests.dagster.test_savepoint_ops import Launchpad
 from tests.savepoints.stored_jobs import StoredJob
 from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld, fits
@@ -30,7 +30,7 @@ FORK = f"{JOB}-what-if"
 
 @pytest.fixture(scope="module")
 def instance() -> Iterator[dg.DagsterInstance]:
-    with temporary_instance() as found:
+    with instance_in_memory() as found:
         yield found
 
 

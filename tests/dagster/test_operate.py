@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.dagster.fake_engine import make_job
-from tests.dagster.instances import temporary_instance
+from tests.dagster.instances import instance_in_memory
 from tests.upgrade.upgrade_worlds import JOB, UpgradeWorld, fits
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control import JobSpec
@@ -36,7 +36,7 @@ SAVING = (
 
 @pytest.fixture(scope="module")
 def instance() -> Iterator[dg.DagsterInstance]:
-    with temporary_instance() as found:
+    with instance_in_memory() as found:
         yield found
 
 

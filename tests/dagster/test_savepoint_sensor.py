@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.dagster.fake_engine import make_job
-from tests.dagster.instances import temporary_instance
+from tests.dagster.instances import instance_in_memory
 from tests.upgrade.upgrade_worlds import JOB, UpgradeWorld, fits
 from tidemark.assets import build_output_asset_specs
 from tidemark.cli.program.main import main
@@ -33,7 +33,7 @@ OUTPUTS = ("hourly", "late", "malformed", "rejected")
 
 @pytest.fixture(scope="module")
 def shared_instance() -> Iterator[dg.DagsterInstance]:
-    with temporary_instance() as instance:
+    with instance_in_memory() as instance:
         yield instance
 
 
