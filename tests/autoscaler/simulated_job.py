@@ -60,6 +60,7 @@ class SimulatedJob:
     fixed_ms: int = 200
     knows_backlog: bool = True
     now: int = MONDAY
+    due: int = MONDAY
     driver: str = "a"
     reported: float = 0.0
     read: float = 0.0
@@ -111,13 +112,11 @@ class SimulatedJob:
     def _pass(self, duration: int) -> None:
         """Let input arrive, and the autoscaler look where a sample is due."""
         end = self.now + duration
-        step = self.settings.sample_interval_ms
         while self.now < end:
-            due = self.samples[-1].at + step if self.samples else self.now
-            if due <= self.now:
+            if self.due <= self.now:
                 self._look()
-                due = self.now + step
-            until = min(end, due)
+                self.due = self.now + self.settings.sample_interval_ms
+            until = min(end, self.due)
             self.backlog += self.load(self.now - MONDAY) * (until - self.now) / 1000
             self.now = until
 
@@ -126,7 +125,9 @@ class SimulatedJob:
         self.backlogs.append((self.now - MONDAY, self.backlog))
         made = LoadSample(self.now, self.driver, self.epochs, self.busy_ms, round(self.read), self.parallelism, self.intake, waiting)
         kept = max(self.settings.window_ms, self.settings.scale_down_interval_ms) + 2 * self.settings.sample_interval_ms
-        self.samples = [*(sample for sample in self.samples if sample.at >= self.now - kept), made]
+        while self.samples and self.samples[0].at < self.now - kept:
+            del self.samples[0]
+        self.samples.append(made)
         found = evaluate(self.samples, self.decisions, self.settings, Situation(self.now, self.trigger_ms, self.cores))
         self.evaluations.append(found.evaluation)
         self.decisions = [*found.earlier]

@@ -1,23 +1,30 @@
-"""A real job with a backlog: a supervisor scales it, and its driver takes parallelism and intake up without a restart."""
+"""A real job with a backlog: a supervisor scales it, and its driver takes parallelism and intake up without a restart.
+
+The driver is a thread here; ``tests/control/test_commands.py`` has supervisors that start processes.
+"""
 
 from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.control import landing_job
 from tests.control.drivers import Landing, until
+from tests.control.threads import ThreadLauncher
 from tidemark.control.autoscaler.autoscaler import ACTOR, Autoscaler
 from tidemark.control.client.job_client import JobClient
 from tidemark.control.desired.spec_store import read_generations
-from tidemark.control.launch.local_launcher import LocalLauncher
 from tidemark.control.model.autoscaler_records import read_newest_record
 from tidemark.control.model.autoscaler_settings import AutoscalerSettings
-from tidemark.control.observed.observe import read_control_status
 from tidemark.control.reconcile.reconciler import Reconciler
 from tidemark.control.supervise.supervisor import Supervisor
 from tidemark.state.status.history import read_history
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -26,8 +33,8 @@ SETTINGS = AutoscalerSettings(
     utilization_min=0.001,
     utilization_target=0.02,
     utilization_max=0.04,
-    catch_up_ms=20_000,
-    window_ms=6_000,
+    catch_up_ms=8_000,
+    window_ms=5_000,
     stabilization_ms=2_000,
     scale_down_interval_ms=100_000,
 )
@@ -41,12 +48,15 @@ ROWS = 10
 """Of a file."""
 
 
-def test_a_job_with_a_backlog_is_scaled_up_while_its_driver_stays(tmp_path: Path) -> None:
-    launcher = LocalLauncher(tmp_path / "logs")
+def test_a_job_with_a_backlog_is_scaled_up_while_its_driver_stays(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = ThreadLauncher(spark)
     landing = Landing(tmp_path, launcher)
+    monkeypatch.setenv("LANDING_ROOT", str(tmp_path))
     landing.land(FILES)
     # One file an epoch; the source itself allows two. The interval is so long that an epoch is short also on a busy machine.
-    landing.want(parallelism=1, intake=0.5, trigger_ms=5_000, autoscaler=SETTINGS)
+    landing.want(code=f"{landing_job.__name__}:job", parallelism=1, intake=0.5, trigger_ms=2_500, autoscaler=SETTINGS)
     stop = threading.Event()
     store = landing.store
     supervisor = Supervisor(Reconciler(store, {"local": launcher}), stop, interval_ms=200, autoscaler=Autoscaler(store))
@@ -62,9 +72,6 @@ def test_a_job_with_a_backlog_is_scaled_up_while_its_driver_stays(tmp_path: Path
     finally:
         stop.set()
         thread.join()
-        control = read_control_status(store, "landing")
-        if control is not None and control.process is not None:
-            launcher.kill(control.process)
     record = read_newest_record(store, "landing")
     assert record is not None
     made = next(made for made in record.decisions if made.scales_up)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import textwrap
+import shutil
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -25,25 +25,8 @@ from tidemark.state.store.store import JobStore
 
 MINUTE = 60_000
 
-CODE = '''
-"""Counts what lands in a folder, by key and minute; doubles each value in Python on the way."""
-import os
-import tidemark as tm
-
-ROOT = os.environ["LANDING_ROOT"]
-
-
-def doubled(row):
-    return {"k": row["k"], "t": row["t"], "v": 2 * row["v"]}
-
-
-def job():
-    files = tm.files(ROOT + "/in", format="json", schema="k STRING, t BIGINT, v BIGINT", max_files_per_epoch=2)
-    landing = tm.source("landing", files, watermarks=tm.bounded_out_of_orderness("0 ms", timestamp="t"))
-    rows = landing.map(doubled, returns="k STRING, t BIGINT, v BIGINT")
-    minutes = rows.key_by("k").window(tm.tumbling("1 minute")).aggregate(n=tm.count(), total=tm.sum("v")).uid("minutes")
-    return tm.Job("landing", outputs={"minutes": tm.delta(minutes, ROOT + "/minutes")})
-'''
+CODE = Path(__file__).with_name("landing_job.py")
+"""The job's module, which a driver finds in a folder of its own."""
 
 
 def until(true: Callable[[], object], what: str, *, seconds: float = 120) -> None:
@@ -66,7 +49,7 @@ class Landing:
     def __post_init__(self) -> None:
         for name in ("in", "code"):
             (self.root / name).mkdir()
-        (self.root / "code" / "landing_job.py").write_text(textwrap.dedent(CODE))
+        shutil.copy(CODE, self.root / "code")
 
     @property
     def store(self) -> JobStore:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 from threading import Barrier, Thread
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from obstore.store import MemoryStore
 
 from tests.control.alert_cases import HOUR, MINUTE, SECOND, T0, Mailbox, job_view, titles, watch
 from tidemark.control.alerts.delivery.delivery_queue import Receiver
@@ -19,13 +19,18 @@ from tidemark.control.model.paths import ALERT_LEASES
 from tidemark.control.model.view import Health
 from tidemark.control.observed.leases import LEASE_MS, StandingLease
 from tidemark.errors import StoreError
+from tidemark.locations import Location
 from tidemark.state.store.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> JobStore:
-    return JobStore.open(str(tmp_path))
+def root() -> JobStore:
+    return in_memory()
+
+
+def in_memory() -> JobStore:
+    return JobStore(Location.parse("s3://bucket/jobs"), MemoryStore())
 
 
 @pytest.fixture
@@ -92,11 +97,9 @@ class KilledError(Exception):
     st.lists(st.tuples(st.sampled_from([0, 10 * MINUTE, HOUR]), st.booleans()), min_size=1, max_size=6),
     st.integers(0, 2**32 - 1),
 )
-def test_nothing_is_lost_whenever_a_supervisor_dies(
-    tmp_path_factory: pytest.TempPathFactory, looks: list[tuple[int, bool]], seed: int
-) -> None:
+def test_nothing_is_lost_whenever_a_supervisor_dies(looks: list[tuple[int, bool]], seed: int) -> None:
     """Supervisors die at random writes, before and after; receivers fail at random. In the end the receiver believes what is so."""
-    root, clock, chance = JobStore.open(str(tmp_path_factory.mktemp("store"))), ManualClock(T0), random.Random(seed)
+    root, clock, chance = in_memory(), ManualClock(T0), random.Random(seed)
     mailbox, number = Mailbox(), 0
     watching = watch(Flaky.around(root, chance), clock, {"ops": Receiver(mailbox)}, holder="0")
     for lag_ms, broken in [*looks, (0, True), (HOUR, False)]:

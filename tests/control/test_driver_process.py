@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from tests.control import landing_job
+from tests.control.attached_driver import attach_drivers
 from tests.control.drivers import Landing, until
 from tests.seeds import only_long
 from tidemark.clock import SYSTEM_CLOCK
@@ -26,10 +29,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 LEASE_MS = 1_500
 
 
-def test_a_driver_that_stood_still_and_was_taken_over(tmp_path: Path) -> None:
+def test_a_driver_that_stood_still_and_was_taken_over(tmp_path: Path, jvm: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is stopped is in ``tests/dagster/test_stream_driver.py``, one that drains in ``test_cluster.py``."""
+    attach_drivers(monkeypatch, LocalLauncher, jvm)
     landing = Landing(tmp_path, LocalLauncher(tmp_path / "logs"))
-    frozen_and_taken_over(landing, landing.want())
+    # Of a module that the Python workers of the tests find.
+    frozen_and_taken_over(landing, landing.want(code=f"{landing_job.__name__}:job"))
 
 
 @only_long

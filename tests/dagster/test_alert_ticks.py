@@ -13,7 +13,7 @@ import pytest
 
 from tests.control.worlds import World
 from tests.dagster.control_world import launchers, make_world
-from tests.dagster.instances import temporary_instance
+from tests.dagster.instances import instance_in_memory
 from tidemark.control import Observer
 from tidemark.control.observed.observe import Observation
 from tidemark.errors import AlertError
@@ -57,7 +57,7 @@ class SlowLine(AlertResource):
 
 @pytest.fixture(scope="module")
 def instance() -> Iterator[dg.DagsterInstance]:
-    with temporary_instance() as found:
+    with instance_in_memory() as found:
         yield found
 
 

@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 
 from tests.dagster.fake_engine import FakeTidemark, fake_resource, make_job
-from tests.dagster.instances import temporary_instance
+from tests.dagster.instances import instance_in_memory
 from tidemark.assets import Conservation, LateRatio, build_asset_checks, build_output_asset_specs, streaming_assets
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.operations import control_jobs
@@ -24,7 +24,7 @@ MINUTE = 60_000
 
 @pytest.fixture(scope="module")
 def instance() -> Iterator[dg.DagsterInstance]:
-    with temporary_instance() as found:
+    with instance_in_memory() as found:
         yield found
 
 

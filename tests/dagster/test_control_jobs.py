@@ -12,7 +12,7 @@ import tidemark as tm
 from tests.control.worlds import World
 from tests.dagster.control_world import launchers, make_world
 from tests.dagster.fake_engine import make_job
-from tests.dagster.instances import temporary_instance
+from tests.dagster.instances import instance_in_memory
 from tidemark.control.desired.spec_store import read_spec, require_spec
 from tidemark.control.model.spec import JobSpec, RestartPolicy
 from tidemark.errors import DefinitionError, DurationError, NotReachedError, SourceError, UnknownJobError
@@ -30,7 +30,7 @@ def world(tmp_path: Path) -> World:
 
 @pytest.fixture(scope="module")
 def instance() -> Iterator[dg.DagsterInstance]:
-    with temporary_instance() as found:
+    with instance_in_memory() as found:
         yield found
 
 

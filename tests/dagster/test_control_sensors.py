@@ -13,7 +13,7 @@ from tests.autoscaler.scaled_job import ScaledJob
 from tests.control.worlds import World
 from tests.dagster.control_world import launchers, make_world
 from tests.dagster.fake_engine import make_job
-from tests.dagster.instances import temporary_instance
+from tests.dagster.instances import instance_in_memory
 from tidemark.assets import build_output_asset_specs
 from tidemark.control.alerts.engine.alert_checks import CheckVerdict, failed_checks, report_check, verdict_files
 from tidemark.control.model.spec import RestartPolicy
@@ -41,7 +41,7 @@ class RecordingAlert(AlertResource):
 
 @pytest.fixture(scope="module", autouse=True)
 def instance() -> Iterator[dg.DagsterInstance]:
-    with temporary_instance() as found:
+    with instance_in_memory() as found:
         INSTANCES.append(found)
         yield found
 

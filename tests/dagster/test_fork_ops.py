@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from tests.dagster.instances import temporary_instance
+from tests.dagster.instances import instance_in_memory
 from tests.dagster.test_savepoint_ops import Launchpad
 from tests.savepoints.stored_jobs import StoredJob
 from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld, fits
@@ -30,7 +30,7 @@ FORK = f"{JOB}-what-if"
 
 @pytest.fixture(scope="module")
 def instance() -> Iterator[dg.DagsterInstance]:
-    with temporary_instance() as found:
+    with instance_in_memory() as found:
         yield found
 
 
@@ -38,7 +38,7 @@ def instance() -> Iterator[dg.DagsterInstance]:
 def pad(tmp_path: Path, instance: dg.DagsterInstance) -> Launchpad:
     """Return the launchpad of a job of four epochs, with a savepoint of the second one."""
     instance.wipe_assets(list(instance.get_asset_keys()))
-    made = Launchpad(tmp_path, instance, UpgradeWorld(tmp_path).started())
+    made = Launchpad(tmp_path, instance, UpgradeWorld(tmp_path, on_disk=True).started())
     made.defs = dg.Definitions.merge(made.defs, control_jobs(made.job, launchers=lambda: made.world.launchers, clock=made.world.clock))
     made.launch("savepoint", name="good", epoch=1)
     return made

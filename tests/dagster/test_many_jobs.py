@@ -11,7 +11,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from tests.dagster.instances import temporary_instance
+from tests.dagster.instances import instance_in_memory
 from tidemark.assets import Conservation, StreamData, TidemarkTranslator, UniquePanes
 from tidemark.control.model.spec import JobSpec
 from tidemark.errors import DefinitionError
@@ -40,7 +40,7 @@ BROKEN = {
 
 @pytest.fixture(scope="module")
 def instance() -> Iterator[dg.DagsterInstance]:
-    with temporary_instance() as found:
+    with instance_in_memory() as found:
         yield found
 
 

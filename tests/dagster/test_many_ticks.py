@@ -121,14 +121,18 @@ def recorded(method: Callable[..., object], name: str, asked: list[str]) -> Call
 
 def test_ticks_load_neither_pyspark_nor_deltalake(tmp_path: Path) -> None:
     job = make_job(tmp_path, store=str(tmp_path / "store"))
-    commit_status(job, tmp_path / "store", [FakeEpoch(window_rows())])
+    commit_status(job, tmp_path / "store", [FakeEpoch(window_rows((1, 0, 0, 3)), behind_ms=26 * 60_000, late=5)])
     program = f"""
 import sys
+from pathlib import Path
 import dagster as dg
-from tests.dagster.running_on import sensors
+from tests.dagster import running_on, sensor_job
 from tests.dagster.instances import temporary_instance
+for sensor in sensor_job.sensors(Path({str(tmp_path)!r})):
+    result = sensor(dg.build_sensor_context(resources={{}}))
+    assert "epoch 0" in str(result.skip_reason), result
 with temporary_instance() as instance:
-    for sensor in sensors({str(tmp_path)!r}):
+    for sensor in running_on.sensors({str(tmp_path)!r}):
         result = sensor(dg.build_sensor_context(instance=instance, resources={{}}))
         print(sensor.name, result.skip_reason)
 loaded = {{"pyspark", "deltalake", "great_expectations", "dagster_pyspark", "pandas", "pyarrow"}} & set(sys.modules)

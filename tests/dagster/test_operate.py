@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.dagster.fake_engine import make_job
-from tests.dagster.instances import temporary_instance
+from tests.dagster.instances import instance_in_memory
 from tests.upgrade.upgrade_worlds import JOB, UpgradeWorld, fits
 from tidemark.clock import SYSTEM_CLOCK
 from tidemark.control import JobSpec
@@ -36,7 +36,7 @@ SAVING = (
 
 @pytest.fixture(scope="module")
 def instance() -> Iterator[dg.DagsterInstance]:
-    with temporary_instance() as found:
+    with instance_in_memory() as found:
         yield found
 
 
@@ -44,7 +44,7 @@ class Launchpad:
     """Launches ``fares_operate``; four epochs of the job are there, and the savepoints that a test takes first."""
 
     def __init__(self, folder: Path, instance: dg.DagsterInstance) -> None:
-        self.instance, self.world = instance, UpgradeWorld(folder).started()
+        self.instance, self.world = instance, UpgradeWorld(folder, on_disk=True).started()
         self.savepoints = SavepointStore(self.world.store, JOB, self.world.clock)
         self.job = make_job(folder, JOB, store=self.world.store.uri)
 
@@ -136,23 +136,32 @@ def test_all_settings_reach_the_operation_as_they_are_given(tmp_path: Path, inst
         *savepoint_operations(job, judge=None, **given),  # type: ignore[arg-type]
     ]
     assert [operation.verb for operation in operations] == [*CONTROL, *SAVING]
-    reached: list[dg.Config] = []
+    reached: dict[str, dict[str, Any]] = {}
 
-    def note(_: dg.OpExecutionContext, form: dg.Config) -> None:
-        reached.append(form)
+    def note(verb: str) -> Callable[[dg.OpExecutionContext, Any], None]:
+        return lambda _, form: reached.update({verb: form.model_dump()})
 
-    noted = [replace(operation, carry_out=note) for operation in operations]
-    launched = operate_job(noted, JOB)
+    noted = [replace(operation, carry_out=note(operation.verb)) for operation in operations]
+    (op,) = operate_job(noted, JOB).graph.node_defs
+    assert isinstance(op, dg.OpDefinition)
+
+    # The job's only op once for each operation, so that one run is enough.
+    @dg.graph
+    def each_once() -> None:
+        for operation in noted:
+            op.alias(operation.verb)()
+
     special = {"columns": {"hourly": {"fares": "sums", "old": None}}, "uids": {"a": "b"}, "keep": 3, "epoch": 7, "savepoint": "good"}
+    wanted: dict[str, dict[str, Any]] = {}
     for operation in noted:
         fields = operation.form.model_fields
         settings: dict[str, Any] = {name: value for name, value in special.items() if name in fields}
-        wanted = operation.form(job="other", **settings)
-        # Every setting is written out, as the launchpad may do.
-        config = {name: value for name, value in wanted.model_dump().items() if name != "job"}
-        run = {"ops": {f"operate_{JOB}": {"config": {"job": "other", "do": {operation.verb: config}}}}}
-        assert launched.execute_in_process(run_config=run, instance=instance).success
-        assert reached.pop().model_dump() == wanted.model_dump(), operation.verb
+        wanted[operation.verb] = operation.form(job="other", **settings).model_dump()
+    # Every setting is written out, as the launchpad may do.
+    given_settings = {verb: {name: value for name, value in form.items() if name != "job"} for verb, form in wanted.items()}
+    run = {"ops": {verb: {"config": {"job": "other", "do": {verb: settings}}} for verb, settings in given_settings.items()}}
+    assert each_once.to_job(executor_def=dg.in_process_executor).execute_in_process(run_config=run, instance=instance).success
+    assert reached == wanted
 
 
 def test_what_is_built(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 
 from tests.dagster.fake_engine import HOUR, START, FakeEpoch, commit_status, make_job, window_rows
-from tests.dagster.instances import temporary_instance
+from tests.dagster.instances import instance_in_memory
 from tidemark.assets import build_output_asset_specs
 from tidemark.assets.report.output_metadata import CHART_KEY
 from tidemark.assets.report.summary import SUMMARY_KEY
@@ -35,7 +35,7 @@ HOURLY, LATE = dg.AssetKey(["cabs", "hourly"]), dg.AssetKey(["cabs", "late"])
 
 @pytest.fixture(scope="module")
 def shared_instance() -> Iterator[dg.DagsterInstance]:
-    with temporary_instance() as instance:
+    with instance_in_memory() as instance:
         yield instance
 
 

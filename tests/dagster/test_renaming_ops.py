@@ -8,7 +8,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from tests.dagster.instances import temporary_instance
+from tests.dagster.instances import instance_in_memory
 from tests.dagster.test_savepoint_ops import Launchpad
 from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld
 from tidemark.control.desired.spec_store import require_spec
@@ -24,7 +24,7 @@ COLUMNS = {"per-hour": {"fares": "total", "tips": None}}
 
 @pytest.fixture(scope="module")
 def instance() -> Iterator[dg.DagsterInstance]:
-    with temporary_instance() as found:
+    with instance_in_memory() as found:
         yield found
 
 
@@ -32,7 +32,7 @@ def instance() -> Iterator[dg.DagsterInstance]:
 def pad(tmp_path: Path, instance: dg.DagsterInstance) -> Launchpad:
     """Return the launchpad of a job of six epochs, with a savepoint of the second one."""
     instance.wipe_assets(list(instance.get_asset_keys()))
-    made = Launchpad(tmp_path, instance, UpgradeWorld(tmp_path).started(epochs=6))
+    made = Launchpad(tmp_path, instance, UpgradeWorld(tmp_path, on_disk=True).started(epochs=6))
     made.launch("savepoint", name="base", epoch=1)
     return made
 

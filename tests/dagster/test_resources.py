@@ -12,6 +12,7 @@ import dagster as dg
 import pytest
 
 from tests.dagster.fake_engine import ENGINES, FakeEpoch, FakeTidemark, fake_resource, make_job, window_rows
+from tests.dagster.instances import temporary_instance
 from tests.dagster.web_server import CHECKOUT
 from tidemark.assets import streaming_assets
 from tidemark.errors import SetupError
@@ -136,7 +137,7 @@ def test_a_drain_is_skipped_while_another_waits(tmp_path: Path) -> None:
     definitions = dg.Definitions(assets=[cabs], schedules=[schedule], resources={"tidemark": fake_resource(tmp_path / "store")})
     drain = definitions.resolve_job_def("cabs_drain")
     assert {key.path[-1] for key in drain.asset_layer.selected_asset_keys} >= {"hourly", "late", "rejected", "malformed"}
-    with dg.instance_for_test() as instance:
+    with temporary_instance() as instance:
         first = schedule.evaluate_tick(dg.build_schedule_context(instance))
         assert first.run_requests is not None
         assert len(first.run_requests) == 1
@@ -178,7 +179,7 @@ def test_a_drain_does_not_wait_for_a_job_of_that_name_in_another_code_location(
         monkeypatch.setattr(sys, "argv", arguments)
         if variable is not None:
             monkeypatch.setenv("DAGSTER_LOCATION_NAME", variable)
-        with dg.instance_for_test() as instance:
+        with temporary_instance() as instance:
             tick = schedule.evaluate_tick(dg.build_schedule_context(instance, repository_def=repository))
         assert ("run-1" in str(tick.skip_message)) == skipped
         assert bool(tick.run_requests) != skipped

@@ -14,7 +14,7 @@ import pytest
 
 import tidemark as tm
 from tests.control.drivers import Landing, until
-from tests.dagster.instances import temporary_instance
+from tests.dagster.instances import instance_in_memory
 from tests.seeds import only_long
 from tidemark.assets import build_output_asset_specs
 from tidemark.control.desired.job_import import load_job
@@ -53,7 +53,7 @@ class Ticking:
 
 @pytest.fixture(scope="module")
 def instance() -> Iterator[dg.DagsterInstance]:
-    with temporary_instance() as found:
+    with instance_in_memory() as found:
         yield found
 
 

@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.dagster.fake_engine import make_job
-from tests.dagster.instances import temporary_instance
+from tests.dagster.instances import instance_in_memory
 from tests.upgrade.upgrade_worlds import JOB, NEW, OLD, UpgradeWorld, fits
 from tidemark.assets.report.savepoint_observations import browser_url
 from tidemark.control.desired.spec_store import read_spec, require_spec
@@ -46,7 +46,7 @@ VERBS = (
 
 @pytest.fixture(scope="module")
 def instance() -> Iterator[dg.DagsterInstance]:
-    with temporary_instance() as found:
+    with instance_in_memory() as found:
         yield found
 
 
@@ -85,7 +85,7 @@ def observed_savepoint(pad: Launchpad) -> object:
 def pad(tmp_path: Path, instance: dg.DagsterInstance) -> Launchpad:
     # Clocks stand still: a savepoint of another test may be of the same name and time.
     instance.wipe_assets(list(instance.get_asset_keys()))
-    return Launchpad(tmp_path, instance, UpgradeWorld(tmp_path).started())
+    return Launchpad(tmp_path, instance, UpgradeWorld(tmp_path, on_disk=True).started())
 
 
 def test_a_savepoint_is_observed_on_every_output(pad: Launchpad) -> None:

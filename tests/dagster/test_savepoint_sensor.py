@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.dagster.fake_engine import make_job
-from tests.dagster.instances import temporary_instance
+from tests.dagster.instances import instance_in_memory
 from tests.upgrade.upgrade_worlds import JOB, UpgradeWorld, fits
 from tidemark.assets import build_output_asset_specs
 from tidemark.cli.program.main import main
@@ -33,7 +33,7 @@ OUTPUTS = ("hourly", "late", "malformed", "rejected")
 
 @pytest.fixture(scope="module")
 def shared_instance() -> Iterator[dg.DagsterInstance]:
-    with temporary_instance() as instance:
+    with instance_in_memory() as instance:
         yield instance
 
 
@@ -42,7 +42,7 @@ class Rig:
 
     def __init__(self, folder: Path, instance: dg.DagsterInstance) -> None:
         instance.wipe_assets(list(instance.get_asset_keys()))
-        self.instance, self.world = instance, UpgradeWorld(folder).started()
+        self.instance, self.world = instance, UpgradeWorld(folder, on_disk=True).started()
         self.job = make_job(folder, JOB, store=self.world.store.uri)
         self.specs = build_output_asset_specs(self.job)
         self.sensor = build_progress_sensor(self.specs, clock=self.world.clock)

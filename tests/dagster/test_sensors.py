@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -360,21 +358,3 @@ def test_what_a_sensor_cannot_be_is_refused(tmp_path: Path) -> None:
     sensor = build_watermark_lag_sensor(job_at(tmp_path), options=SensorOptions(store=dg.EnvVar("TIDEMARK_TEST_UNSET")))
     with pytest.raises(DefinitionError, match="TIDEMARK_TEST_UNSET"):
         tick(sensor, None)
-
-
-def test_a_tick_loads_neither_pyspark_nor_deltalake(tmp_path: Path) -> None:
-    job = job_at(tmp_path)
-    commit_status(job, tmp_path / "store", [epoch(26, late=5)])
-    program = f"""
-import sys
-from pathlib import Path
-import dagster as dg
-from tests.dagster.sensor_job import sensors
-for sensor in sensors(Path({str(tmp_path)!r})):
-    result = sensor(dg.build_sensor_context(resources={{}}))
-    assert "epoch 0" in str(result.skip_reason), result
-loaded = {{"pyspark", "deltalake", "great_expectations", "dagster_pyspark", "pandas"}} & set(sys.modules)
-assert not loaded, loaded
-"""
-    done = subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr

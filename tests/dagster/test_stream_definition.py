@@ -14,7 +14,7 @@ import yaml
 from dagster.components.testing.utils import DefsFolderSandbox, create_defs_folder_sandbox
 
 from tests.dagster.control_world import launchers, make_world
-from tests.dagster.instances import temporary_instance
+from tests.dagster.instances import instance_in_memory
 from tests.dagster.sandboxes import MARKS, texts_of
 from tidemark.components import TidemarkStreamComponent
 from tidemark.components.scaffolding import EXAMPLE
@@ -41,7 +41,7 @@ def sandbox() -> Iterator[DefsFolderSandbox]:
 
 @pytest.fixture(scope="module")
 def instance() -> Iterator[dg.DagsterInstance]:
-    with temporary_instance() as made:
+    with instance_in_memory() as made:
         yield made
 
 

@@ -22,6 +22,7 @@ from dagster.components.testing.utils import DefsFolderSandbox, create_defs_fold
 from deltalake import DeltaTable
 
 import tidemark as tm
+from tests.control.attached_driver import attach_drivers
 from tests.control.drivers import until
 from tests.control.test_standby import ready_standby
 from tests.dagster.instances import temporary_instance
@@ -34,8 +35,10 @@ from tidemark.clock import SYSTEM_CLOCK
 from tidemark.components import TidemarkStreamComponent
 from tidemark.control import JobSpec, launchers_here, observe, read_spec, upgrading_reconciler
 from tidemark.control.driver.driver import FINISHED
+from tidemark.control.launch.local_launcher import LocalLauncher
 from tidemark.control.launch.processes import session_members
 from tidemark.control.launch.run_folder import run_folder
+from tidemark.control.launch.spark_submit import SparkSubmitLauncher
 from tidemark.operations import build_job_definitions
 from tidemark.savepoints.core.savepoint_store import SavepointStore
 from tidemark.state.status.status import read_status
@@ -142,7 +145,9 @@ def rides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rides]:
                 launchers_here()[seen.handle.launcher].kill(seen.handle)
 
 
-def test_a_life_in_yaml_alone(rides: Rides, spark: SparkSession) -> None:
+def test_a_life_in_yaml_alone(rides: Rides, spark: SparkSession, jvm: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    # The first driver is that of ``spark-submit``; those after it differ in what they are to do.
+    attach_drivers(monkeypatch, SparkSubmitLauncher, jvm, first=2)
     start_and_upgrade(rides)
     rides.change("fare > 0", "fare >= 0")
     rides.operate(fork={"savepoint": "good", "code": rides.file, "start": False})
@@ -193,7 +198,7 @@ def start_and_upgrade(rides: Rides) -> None:
     assert check.exit_code == 0, check.output
 
     before = len(rides.table())
-    with repeated(rides.land, every=1):
+    with repeated(rides.land, every=2):
         rides.operate_in_python(upgrade={"code": rides.file, "good_epochs": 2, "why": "free rides are not counted"})
     counts = rides.wait_for_all()
     assert set(counts[:before]) == {2}, "what was there stays"
@@ -254,7 +259,11 @@ def rewind_and_rescale(rides: Rides) -> None:
     assert observe(rides.store, "rides", launchers_here()).attempt == attempt, "by the same driver"
 
 
-def test_a_standby_takes_over_a_job_in_yaml_that_python_started(rides: Rides) -> None:
+def test_a_standby_takes_over_a_job_in_yaml_that_python_started(
+    rides: Rides, jvm: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The one that is killed; standbys have a JVM of their own.
+    attach_drivers(monkeypatch, LocalLauncher, jvm)
     for _ in range(3):
         rides.land()
     assert rides.operate_in_python(standby=True, start={})["lifecycle"] == "running"

@@ -7,7 +7,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from tests.dagster.instances import temporary_instance
+from tests.dagster.instances import instance_in_memory
 from tests.upgrade.test_upgrades import BREAKS, check_end
 from tests.upgrade.upgrade_worlds import JOB, UpgradeWorld
 from tidemark.control.model.upgrade_records import newest_step
@@ -17,13 +17,13 @@ pytestmark = pytest.mark.dagster
 
 
 def test_ticks_bring_an_upgrade_to_its_end(tmp_path: Path) -> None:
-    world = UpgradeWorld(tmp_path, breaks_at=BREAKS).started()
+    world = UpgradeWorld(tmp_path, on_disk=True, breaks_at=BREAKS).started()
     world.begin()
     place = {"launchers": lambda: world.launchers, "clock": world.clock}
     reconcile = build_reconcile_sensor(world.store.uri, **place)  # type: ignore[arg-type]
     health = build_job_health_sensor(world.store.uri, alert_key=None, **place)  # type: ignore[arg-type]
     said: list[str] = []
-    with temporary_instance() as instance:
+    with instance_in_memory() as instance:
 
         def tick(sensor: dg.SensorDefinition) -> str:
             result = sensor(dg.build_sensor_context(instance=instance))

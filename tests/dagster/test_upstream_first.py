@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 
 from tests.dagster.fake_engine import HOUR, START, FakeEpoch, commit_status, make_job, window_rows
-from tests.dagster.instances import temporary_instance
+from tests.dagster.instances import instance_in_memory
 from tidemark.assets import build_output_asset_specs
 from tidemark.sensors import SensorOptions, build_partition_sensor, build_progress_sensor
 from tidemark.sensors.partitions import upstream_report
@@ -26,7 +26,7 @@ HOURLY = dg.AssetKey(["cabs", "hourly"])
 
 @pytest.fixture(scope="module")
 def instance() -> Iterator[dg.DagsterInstance]:
-    with temporary_instance() as found:
+    with instance_in_memory() as found:
         yield found
 
 

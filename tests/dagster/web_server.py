@@ -31,7 +31,7 @@ def wait_for(what: str, ask: Callable[[], T | None], *, seconds: float = 120.0, 
         answer = ask()
         if answer is not None:
             return answer
-        SYSTEM_CLOCK.sleep(0.5)
+        SYSTEM_CLOCK.sleep(0.1)
     tail = log.read_text(errors="replace")[-4000:] if log is not None and log.exists() else ""
     raise AssertionError(f"{what}: not within {seconds:.0f} seconds\n{tail}")
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from docs.reference import commands
-from tests.architecture.sources import package_sources
+from tests.architecture.sources import package_places
 from tests.docs.page_commands import commands_of, require_understood
 from tests.docs.test_snippets import CHECKOUT, PAGES
 
@@ -21,7 +21,8 @@ def test_the_page_is_as_the_commands_are() -> None:
 
 
 def test_every_variable_that_the_code_reads_is_listed() -> None:
-    read = {name for source in package_sources() for name in re.findall(r"\bTIDEMARK_[A-Z_]+\b", source.path.read_text(encoding="utf-8"))}
+    files = (path for folder in package_places().values() for path in folder.rglob("*.py"))
+    read = {name for path in files for name in re.findall(r"\bTIDEMARK_[A-Z_]+\b", path.read_text(encoding="utf-8"))}
     assert len(read) > 5
     assert set(re.findall(r"^\| `(TIDEMARK_[A-Z_]+)`", PAGE, re.MULTILINE)) == read - INTERNAL
 

@@ -1,4 +1,7 @@
-"""The demo from its first wave to its report, with few trips: what it prints is what the generator counts."""
+"""The demo from its first wave to its report, with few trips: what it prints is what the generator counts.
+
+It is a process with the JVM of the tests; that the JVM of such a run prints nothing is in ``tests/dagster/test_web_ui.py``.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import dataclasses
 import os
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -16,6 +20,8 @@ from examples.taxi.dispatch_events import count_dispatch
 from examples.taxi.generator import LatenessRule, TripPlan, WaveCounts, count_late, count_wave
 from examples.taxi.job import ALLOWED_LATENESS_MINUTES, BOUND_MINUTES, FILES_PER_EPOCH
 from tests.crash.child import call
+from tests.crash.warm_jvm import attach
+from tidemark.spark.env.session import activate
 
 pytestmark = [pytest.mark.spark, pytest.mark.dagster, pytest.mark.slow]
 
@@ -26,14 +32,15 @@ WAVES = 2
 def show_few() -> None:
     """Show the demo with few trips; what the child process does, in the folders that its environment names."""
     os.dup2(sys.stdout.fileno(), sys.stderr.fileno())  # a terminal shows both
+    activate(attach({}))
     print("all is accounted for:", show(Console(width=140), PLAN, waves=WAVES))
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory: pytest.TempPathFactory) -> str:
+def said(tmp_path_factory: pytest.TempPathFactory, jvm: Mapping[str, str]) -> str:
     folder = tmp_path_factory.mktemp("demo")
     (folder / "dagster").mkdir()
-    environment = {"TIDEMARK_EXAMPLE_HOME": str(folder / "taxi"), "DAGSTER_HOME": str(folder / "dagster")}
+    environment = {"TIDEMARK_EXAMPLE_HOME": str(folder / "taxi"), "DAGSTER_HOME": str(folder / "dagster"), **jvm}
     return call("tests.examples.test_demo_run", "show_few", environment=environment)
 
 

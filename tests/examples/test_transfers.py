@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 FILES = 5
-# Where the driver dies in each epoch, and the parallelism that the next driver has.
-DEATHS = {"outputs-staged": 1, "before-commit": 7, "after-commit": 2, "output-published:2": 3}
+# Where drivers die, the first in its first epoch and others in their second, and the parallelism of the next.
+# The last publishes the three outputs of the epoch that it finds, three of its own, and two of that in which it dies.
+DEATHS = {"outputs-staged": 1, "before-commit:2": 7, "after-commit:2": 2, "output-published:8": 3}
 
 
 def versions(table: Path) -> list[list[dict[str, object]]]:
@@ -57,15 +58,16 @@ def test_the_total_is_0_in_every_version(spark: SparkSession, tmp_path: Path, mo
         job = build_job(landing, warehouse, store=tmp_path / "store", parallelism=parallelism)
         tm.run(job, spark=spark, max_epochs=max_epochs, takeover=True, handle_signals=False)
 
-    for point, parallelism in DEATHS.items():
+    parallelism = None
+    for point, next_parallelism in DEATHS.items():
         with monkeypatch.context() as patch:
             patch.setenv("TIDEMARK_CRASH_AT", point)
             patch.setattr("tidemark.crashpoints._reached", {})
             patch.setattr("tidemark.crashpoints.os.kill", killed)
             with pytest.raises(Exception, match="killed here"):
-                drive(max_epochs=1)
-        drive(parallelism, max_epochs=1)
-    drive()
+                drive(parallelism, max_epochs=2)
+        parallelism = next_parallelism
+    drive(parallelism)
     totals = versions(warehouse / "total")
     assert len(totals) == FILES
     assert [row["total"] for rows in totals for row in rows] == [Decimal("0.00")] * FILES

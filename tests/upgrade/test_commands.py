@@ -108,7 +108,7 @@ def test_the_old_name_of_the_code_is_understood_for_a_release_and_not_shown(tmp_
 
 
 def test_status_says_where_an_upgrade_is_heading_for(tmp_path: Path) -> None:
-    world = UpgradeWorld(tmp_path).started()
+    world = UpgradeWorld(tmp_path, on_disk=True).started()
     store = str(tmp_path / "store")
     world.begin()
     assert "is stopping, heading for fares_v2:job version 2" in type_in("status", JOB, store=store).output
@@ -129,7 +129,7 @@ def test_status_says_where_an_upgrade_is_heading_for(tmp_path: Path) -> None:
 
 
 def test_a_fork_takes_the_jobs_place_in_its_tables(tmp_path: Path) -> None:
-    world = UpgradeWorld(tmp_path).started()
+    world = UpgradeWorld(tmp_path, on_disk=True).started()
     with pytest.raises(UpgradeError, match="is not a fork"):
         promotion_of(world.store, JOB)
     SavepointStore(world.store, JOB, world.clock).take("good", epoch=1)
@@ -145,7 +145,7 @@ def test_a_fork_takes_the_jobs_place_in_its_tables(tmp_path: Path) -> None:
 
 
 def test_a_promotion_may_have_a_label_and_checks_of_its_own(tmp_path: Path) -> None:
-    world = UpgradeWorld(tmp_path).started()
+    world = UpgradeWorld(tmp_path, on_disk=True).started()
     SavepointStore(world.store, JOB, world.clock).take("good", epoch=1)
     world.want(version="1")
     fork(world.store, JOB, "good", name="what-if", code=NEW, start=False, clock=world.clock, judge=fits)
@@ -159,7 +159,7 @@ def test_a_promotion_may_have_a_label_and_checks_of_its_own(tmp_path: Path) -> N
 
 
 def test_a_fork_that_does_not_prove_itself_leaves_the_job_as_it_was(tmp_path: Path) -> None:
-    world = UpgradeWorld(tmp_path, breaks_at=3).started()
+    world = UpgradeWorld(tmp_path, on_disk=True, breaks_at=3).started()
     SavepointStore(world.store, JOB, world.clock).take("good", epoch=1)
     fork(world.store, JOB, "good", name="what-if", code=NEW, start=False, clock=world.clock, judge=fits)
     begin_upgrade(world.store, promotion_of(world.store, "what-if"), launchers=world.launchers, clock=world.clock, judge=fits)

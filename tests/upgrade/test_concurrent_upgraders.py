@@ -142,7 +142,7 @@ def test_accepted_after_tables_were_reverted_the_old_code_has_the_job(tmp_path: 
 
     def hook(operation: str) -> None:
         # Not the term that the rewind begins with.
-        if not back and len(world.rows()) == 4 and operation.startswith(moment):
+        if not back and operation.startswith(moment) and len(world.rows()) == 4:
             back.append(True)
             accept()
 

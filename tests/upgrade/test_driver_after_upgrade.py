@@ -100,7 +100,7 @@ def test_new_code_that_was_accepted_is_started_too(tmp_path: Path) -> None:
 
 
 def test_as_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = UpgradeWorld(tmp_path).started()
+    world = UpgradeWorld(tmp_path, on_disk=True).started()
     SavepointStore(world.store, JOB, world.clock).take("good", epoch=1)
     monkeypatch.setattr("tidemark.cli.savepoints.rewinding.launchers_here", lambda: world.launchers)
     monkeypatch.setattr("tidemark.cli.savepoints.rewinding.Rewinder", partial(Rewinder, clock=world.clock))
@@ -125,7 +125,7 @@ def test_as_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_job_that_does_not_start_after_a_rewind_ends_the_command_with_another_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = Unloadable(tmp_path)
+    world = Unloadable(tmp_path, on_disk=True)
     world.started()
     SavepointStore(world.store, JOB, world.clock).take("good", epoch=1)
     monkeypatch.setattr("tidemark.cli.savepoints.rewinding.launchers_here", lambda: world.launchers)

@@ -35,9 +35,9 @@ RENAMED = Maps({"hourly": "hourly"})
 """A map, so that the new code is restored from the savepoint after the job was put back to it."""
 
 
-def world_with_savepoint(folder: Path, *, breaks_at: int | None = None) -> UpgradeWorld:
+def world_with_savepoint(folder: Path, *, breaks_at: int | None = None, on_disk: bool = False) -> UpgradeWorld:
     """Return a job of six epochs with a savepoint of the second one."""
-    world = UpgradeWorld(folder, breaks_at=breaks_at).started(epochs=6)
+    world = UpgradeWorld(folder, breaks_at=breaks_at, on_disk=on_disk).started(epochs=6)
     SavepointStore(world.store, JOB, world.clock).take("base", epoch=1)
     return world
 
@@ -169,7 +169,7 @@ def test_a_restore_that_the_job_waits_for_is_made_before_it_is_upgraded(tmp_path
 
 
 def test_the_command_asks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = world_with_savepoint(tmp_path)
+    world = world_with_savepoint(tmp_path, on_disk=True)
     store = str(tmp_path / "store")
     monkeypatch.setattr(upgrading, "begin_upgrade", partial(begin_upgrade, judge=fits))
     renames = ("--map", "hourly=per-hour", "--column", "per-hour:n=rides")

@@ -108,7 +108,7 @@ def test_put_back_to_before_the_renames_the_new_code_gets_them_again(tmp_path: P
 
 
 def test_of_a_job_that_is_not_started_it_is_said_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = begun(tmp_path)
+    world = begun(tmp_path, on_disk=True)
     assert world.upgrading().resume(JOB, timeout_ms=TEN_MINUTES).step == "done"
     suspended(world)
     said: list[str] = []

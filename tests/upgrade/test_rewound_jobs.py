@@ -36,7 +36,11 @@ class Killed(BaseException):
 @pytest.fixture
 def world(tmp_path: Path) -> UpgradeWorld:
     """A job that runs, with a savepoint of epoch 1."""
-    made = UpgradeWorld(tmp_path).started()
+    return with_savepoint(UpgradeWorld(tmp_path))
+
+
+def with_savepoint(made: UpgradeWorld) -> UpgradeWorld:
+    made.started()
     SavepointStore(made.store, JOB, made.clock).take("good", epoch=1)
     return made
 
@@ -205,7 +209,8 @@ def test_one_that_its_owner_stopped_stays_so(world: UpgradeWorld, monkeypatch: p
     assert (done.head.epoch, done.started, world.spec.wanted) == (1, None, "suspended")
 
 
-def test_as_it_is_typed_again(world: UpgradeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_as_it_is_typed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = with_savepoint(UpgradeWorld(tmp_path, on_disk=True))
     client(world).stop(JOB, for_rewind=True)
     world.run(world.reconciler(), 20)
     monkeypatch.setattr("tidemark.cli.savepoints.rewinding.launchers_here", lambda: world.launchers)

@@ -254,7 +254,7 @@ def test_killed_between_any_two_steps_it_comes_to_an_end(tmp_path: Path, point: 
     fails, _, at = point.rpartition(" ")
     breaks = str(BREAKS) if fails else ""
     kill_at("tests.upgrade.upgrade_worlds:upgrade_in_process", at, [str(tmp_path), breaks])
-    world = UpgradeWorld(tmp_path, now=START + LATER, breaks_at=BREAKS if fails else None)
+    world = UpgradeWorld(tmp_path, on_disk=True, now=START + LATER, breaks_at=BREAKS if fails else None)
     step = newest_step(world.store, JOB)
     assert step is not None
     assert step.heading == ("rolled-back" if fails else "done")
@@ -271,7 +271,7 @@ def test_killed_between_any_two_steps_it_comes_to_an_end(tmp_path: Path, point: 
 @pytest.mark.parametrize("point", ["rewind-noted", "rewind-tables-back", "rewind-restored", "upgrade-acted:3"])
 def test_killed_while_it_goes_back_first_it_can_be_aborted(tmp_path: Path, point: str) -> None:
     kill_at("tests.upgrade.upgrade_worlds:promote_in_process", point, [str(tmp_path)])
-    world = UpgradeWorld(tmp_path, now=START + LATER)
+    world = UpgradeWorld(tmp_path, on_disk=True, now=START + LATER)
     upgrading = world.upgrading()
     assert upgrading.require_step(JOB).step == "going-back"
     assert upgrading.abort(JOB, "a mistake").heading == "rolled-back"

@@ -50,13 +50,17 @@ class _WorkingClock(ManualClock):
 
 
 class UpgradeWorld(World):
-    """Drivers of the job ``fares``; ``breaks_at`` is the epoch at which the new code fails."""
+    """Drivers of the job ``fares``; ``breaks_at`` is the epoch at which the new code fails.
 
-    def __init__(self, folder: Path, *, now: int = START, breaks_at: int | None = None) -> None:
-        super().__init__(store=JobStore.open(str(folder / "store")))
+    The table is a folder; the store is one with ``on_disk``, for commands and other processes to open it.
+    """
+
+    def __init__(self, folder: Path, *, now: int = START, breaks_at: int | None = None, on_disk: bool = False) -> None:
+        super().__init__(store=JobStore.open(str(folder / "store")) if on_disk else None)
         self.folder = folder
         self.clock = _WorkingClock(self, now)
         self.breaks_at = breaks_at
+        self._opened: DeltaTable | None = None
 
     @property
     def launchers(self) -> dict[str, Launcher]:
@@ -153,7 +157,7 @@ class UpgradeWorld(World):
         if output is None or not output.files:
             return
         application = f"{record.lineage}/hourly"
-        table = DeltaTable(str(self.table)) if self.table.exists() else None
+        table = self.newest_table() if self.table.exists() else None
         version = None if table is None else table.transaction_version(application)
         if version is not None and version >= record.epoch:
             return
@@ -164,9 +168,17 @@ class UpgradeWorld(World):
         rows = pa.table({"epoch": [record.epoch], "code": [output.options["code"]]})
         write_deltalake(str(self.table) if table is None else table, rows, mode="append", commit_properties=properties)
 
+    def newest_table(self) -> DeltaTable:
+        """Return the table at its newest version; what was read of its log before is not read again."""
+        if self._opened is None:
+            self._opened = DeltaTable(str(self.table))
+        else:
+            self._opened.update_incremental()
+        return self._opened
+
     def rows(self) -> list[tuple[int, str]]:
         """Return epoch and code of the table's rows, sorted."""
-        found = DeltaTable(str(self.table)).to_pyarrow_table().to_pylist()
+        found = self.newest_table().to_pyarrow_table().to_pylist()
         return sorted((row["epoch"], row["code"]) for row in found)
 
     def request(self, **fields: object) -> UpgradeRequest:
@@ -204,7 +216,7 @@ def fits(_store: JobStore, spec: JobSpec, _maps: Maps, _against: str, _of: str) 
 
 def promote_in_process(folder: str) -> None:
     """Start the job, and upgrade it from an older savepoint; called in a process of its own, which is killed on the way."""
-    world = UpgradeWorld(Path(folder)).started()
+    world = UpgradeWorld(Path(folder), on_disk=True).started()
     SavepointStore(world.store, JOB, world.clock).take("base", epoch=1)
     world.begin(back_to="base")
     world.upgrading().resume(JOB, timeout_ms=600_000)
@@ -212,6 +224,6 @@ def promote_in_process(folder: str) -> None:
 
 def upgrade_in_process(folder: str, breaks_at: str) -> None:
     """Start the job and upgrade it; called in a process of its own, which is killed on the way."""
-    world = UpgradeWorld(Path(folder), breaks_at=int(breaks_at) if breaks_at else None).started()
+    world = UpgradeWorld(Path(folder), breaks_at=int(breaks_at) if breaks_at else None, on_disk=True).started()
     world.begin()
     world.upgrading().resume(JOB, timeout_ms=600_000)
