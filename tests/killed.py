@@ -35,6 +35,7 @@ _IMPORTED: Final = (
     "tidemark.spark.loop.run",
     "tests.crash.fares",
     "tests.crash.warm_jvm",
+    "tests.kafka.sink_publications",
     "tests.savepoints.delta_jobs",
     "tests.upgrade.upgrade_worlds",
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -59,11 +59,11 @@ def make_job(folder: Path) -> tm.Job:
     )
 
 
-def write_landing(folder: Path) -> Path:
+def write_landing(folder: Path, files: Sequence[Sequence[tuple[str | None, int, int]]] = FILES) -> Path:
     """Write the input; returns the folder."""
     landing = folder / "landing"
     landing.mkdir(parents=True)
-    for number, rows in enumerate(FILES):
+    for number, rows in enumerate(files):
         path = landing / f"{number}.json"
         path.write_text("".join(json.dumps({"k": k, "t": t, "v": v}) + "\n" for k, t, v in rows))
         # Spark takes the oldest file first.

@@ -105,27 +105,37 @@ _ONCE = "table-created"
 _ORDER = (_ONCE, *(point for point in (*RUN_POINTS[2:], *RUN_POINTS[:2]) if point != _ONCE))
 # There are five epochs, and those of retention need several each.
 _FIRST = [_ORDER.index(point) for point in (_ONCE, "segment-written", "retention-begun", "retention-done", "output-sweep-done")]
+AFTER_THE_JVM = _ORDER[_FIRST[2] : _FIRST[3]]
+"""Where the successors of a driver whose JVM was killed are killed."""
+
 TURNS: list[tuple[str, ...]] = (
     [(point, point) for point in RUN_POINTS]
     if PROFILE == "long"
-    else [_ORDER[first:end] for first, end in pairwise([*_FIRST, len(_ORDER)])]
+    else [turn for first, end in pairwise([*_FIRST, len(_ORDER)]) if (turn := _ORDER[first:end]) != AFTER_THE_JVM]
 )
-"""Where a job is killed at first, and where each of its successors is: every point is one of them."""
+"""Where a job is killed at first, and where each of its successors is: every point is one of them, or of those after the JVM."""
 
 
 @pytest.mark.parametrize("points", TURNS, ids=" then ".join)
 def test_killed_at_a_point_and_its_successors_at_others(
     points: tuple[str, ...], undisturbed: Undisturbed, jvm: Mapping[str, str], session: SparkSession, tmp_path: Path
 ) -> None:
+    landing(tmp_path)
+    kill_one_after_the_other(tmp_path, points, undisturbed, jvm)
+    recover(tmp_path, session, undisturbed, len(points))
+    sweep_up(tmp_path, session, len(points) + 1)
+
+
+def kill_one_after_the_other(
+    folder: Path, points: tuple[str, ...], undisturbed: Undisturbed, jvm: Mapping[str, str], first: int = 0
+) -> None:
+    """Kill a driver at each of these points, each the successor of the one before it; ``first`` is the attempt of the first."""
     times = [undisturbed.reached.get(point, 0) for point in points]
     assert min(times) >= 2, f"{points} are reached {times} times; give the job settings that reach them"
-    landing(tmp_path)
     for turn, (point, reached_times) in enumerate(zip(points, times, strict=True)):
         # What is left for a successor reaches a point less often.
         at = max(1, (reached_times - 1) // 3) if turn == len(points) - 1 else 1
-        kill(tmp_path, f"{point}:{at}", jvm, turn)
-    recover(tmp_path, session, undisturbed, len(points))
-    sweep_up(tmp_path, session, len(points) + 1)
+        kill(folder, f"{point}:{at}", jvm, first + turn)
 
 
 @only_long
@@ -151,13 +161,16 @@ def test_killed_five_times_in_a_row(undisturbed: Undisturbed, jvm: Mapping[str, 
     sweep_up(tmp_path, session, len(points) + 1)
 
 
-def test_a_jvm_that_is_killed_under_a_living_driver(undisturbed: Undisturbed, session: SparkSession, tmp_path: Path) -> None:
+def test_a_jvm_that_is_killed_under_a_living_driver_and_its_successors_at_points(
+    undisturbed: Undisturbed, jvm: Mapping[str, str], session: SparkSession, tmp_path: Path
+) -> None:
     """The long profile kills drivers together with their JVMs, too; ``tests/dagster/test_stream_driver.py`` kills one that has its own."""
     printed = call("tests.crash.fares", "drive_until_the_jvm_dies", str(landing(tmp_path)))
     assert printed == "TM502, again may help: True\n"
     check_visible(tmp_path)
-    recover(tmp_path, session, undisturbed)
-    sweep_up(tmp_path, session, 2)
+    kill_one_after_the_other(tmp_path, AFTER_THE_JVM, undisturbed, jvm, 1)
+    recover(tmp_path, session, undisturbed, 1 + len(AFTER_THE_JVM))
+    sweep_up(tmp_path, session, 2 + len(AFTER_THE_JVM))
 
 
 @only_long

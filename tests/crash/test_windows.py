@@ -41,7 +41,7 @@ class Undisturbed:
 @pytest.fixture(scope="module", params=some(JOBS, 2))
 def undisturbed(request: pytest.FixtureRequest, session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
     job = str(request.param)
-    folder = sessions.write_landing(tmp_path_factory.mktemp("undisturbed"))
+    folder = JOBS[job].write_landing(tmp_path_factory.mktemp("undisturbed"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TIDEMARK_CRASH_AT", "-")
         before = reached()
@@ -107,7 +107,7 @@ def test_killed_where_state_is_staged_and_where_it_is_merged(
     undisturbed: Undisturbed, jvm: Mapping[str, str], session: SparkSession, tmp_path: Path
 ) -> None:
     job = undisturbed.job
-    sessions.write_landing(tmp_path)
+    JOBS[job].write_landing(tmp_path)
     for attempt, (point, share) in enumerate((("state-staged", 2), ("compaction-staged", 4))):
         times = undisturbed.reached.get(point, 0)
         assert times >= 4, f"{point} is reached {times} times only"

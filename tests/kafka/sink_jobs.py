@@ -11,7 +11,7 @@ import tidemark as tm
 from tests.crash.warm_jvm import attach
 
 SCHEMA: Final = "zone STRING, fare INT, op STRING, t BIGINT"
-EPOCHS: Final = 4
+EPOCHS: Final = 3
 SETTINGS: Final = {"spark.sql.shuffle.partitions": "2"}
 
 

@@ -119,6 +119,6 @@ class Publications:
         return sink
 
 
-def drive(folder: str, address: str, topic: str, delivery: Guarantee = "exactly_once") -> None:
-    """Publish four epochs in a process of its own."""
-    Publications(Path(folder), address, topic, delivery).run(4)
+def drive(folder: str, address: str, topic: str, delivery: Guarantee = "exactly_once", epochs: str = "4") -> None:
+    """Publish so many epochs in a process of its own."""
+    Publications(Path(folder), address, topic, delivery).run(int(epochs))

@@ -93,7 +93,7 @@ def test_a_topic_that_was_made_anew(fares: Fares, job: FareJob, spark: SparkSess
 
 
 def test_a_broker_that_is_away(job: FareJob, spark: SparkSession) -> None:
-    job = replace(job, address="127.0.0.1:1", options={"kafka.request.timeout.ms": "2000", "kafka.default.api.timeout.ms": "3000"})
+    job = replace(job, address="127.0.0.1:1", options={"kafka.request.timeout.ms": "500", "kafka.default.api.timeout.ms": "500"})
     with pytest.raises(tm.TidemarkError) as caught:
         job.run(spark)
     assert caught.value.transient

@@ -14,7 +14,7 @@ from tests.kafka.broker import NEEDS_JARS, Broker
 from tests.kafka.sink_publications import IDENTITY, LINEAGE, OUTPUT, PER_TRANSACTION, ROWS, Publications, values
 from tests.kafka.topic_records import Isolation, Read, create_topic, delete_group, kafka, read
 from tests.killed import kill_at
-from tests.seeds import some
+from tests.seeds import only_long, some
 from tidemark.crashpoints import CONNECTOR_POINTS
 from tidemark.errors import FencedError, MissingEpochsError, PublishError, SinkError
 from tidemark.graph.connectors.kafka.spec import Guarantee, KafkaSpec
@@ -53,16 +53,18 @@ def check_once(published: Publications, epochs: int) -> None:
         assert order == sorted(order)
 
 
-def kill(published: Publications, point: str) -> None:
-    args = [str(published.folder), published.address, published.topic, published.delivery]
+def kill(published: Publications, point: str, *, epochs: int = 4) -> None:
+    args = [str(published.folder), published.address, published.topic, published.delivery, str(epochs)]
     kill_at("tests.kafka.sink_publications:drive", point, args)
 
 
-@pytest.mark.parametrize("point", ["output-staged:2", "after-commit:2", *some(POINTS, 3, first=1), "output-published:2"])
-def test_killed_at_any_point_each_row_is_seen_once(published: Publications, point: str) -> None:
-    kill(published, point)
-    published.run(4)
-    check_once(published, 4)
+def test_killed_at_any_point_each_row_is_seen_once(published: Publications) -> None:
+    """With four more epochs each time, which the next driver publishes the rest of."""
+    points = ["output-staged:2", "after-commit:2", *some(POINTS, 3, first=1), "output-published:2"]
+    for number, point in enumerate(points, 1):
+        kill(published, point, epochs=4 * number)
+        published.run(4 * number)
+    check_once(published, 4 * len(points))
 
 
 def test_killed_again_and_again(published: Publications) -> None:
@@ -72,7 +74,7 @@ def test_killed_again_and_again(published: Publications) -> None:
     check_once(published, 4)
 
 
-@pytest.mark.parametrize("rows", [PER_TRANSACTION // 2, 2 * PER_TRANSACTION])
+@pytest.mark.parametrize("rows", [PER_TRANSACTION // 2, pytest.param(2 * PER_TRANSACTION, marks=only_long)])
 def test_another_size_of_transactions_after_a_kill(published: Publications, rows: int) -> None:
     """Killed with one of three transactions of the second epoch published."""
     kill(published, "transaction-committed:4")
@@ -197,7 +199,7 @@ def test_a_driver_that_an_older_one_fences_goes_on(published: Publications) -> N
 def test_a_broker_that_restarts_in_a_transaction(published: Publications, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     # The client may wait for a coordinator for ever, so all of this goes by.
     for module in ("connection", "transactions"):
-        monkeypatch.setattr(f"tidemark.spark.sinks.kafka.{module}.WAIT_S", 10.0)
+        monkeypatch.setattr(f"tidemark.spark.sinks.kafka.{module}.WAIT_S", 5.0)
     publisher = transactions(published)
     publisher.publish(lambda a, b: batches(values(0)[a:b]), ROWS, LINEAGE, 0)
     restarted: list[bool] = []
@@ -273,7 +275,7 @@ def test_a_topic_that_does_not_exist(published: Publications) -> None:
 
 
 def test_brokers_that_do_not_answer(published: Publications, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidemark.spark.sinks.kafka.connection.FIND_S", 2.0)
+    monkeypatch.setattr("tidemark.spark.sinks.kafka.connection.FIND_S", 1.0)
     published.address = "127.0.0.1:9"
     for delivery in get_args(Guarantee):
         published.delivery = delivery
@@ -291,7 +293,7 @@ def test_a_record_without_a_key_in_a_compacted_topic(broker: Broker, tmp_path: P
 def test_secrets_are_in_no_record_and_no_error(published: Publications, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = "marker-s3cret"  # noqa: S105 - what must not be shown
     monkeypatch.setenv("TOTALS_PASSWORD", secret)
-    monkeypatch.setattr("tidemark.spark.sinks.kafka.connection.FIND_S", 3.0)
+    monkeypatch.setattr("tidemark.spark.sinks.kafka.connection.FIND_S", 1.0)
     options = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "ada"}
     spec = KafkaSpec(published.address, published.topic, options=options, environment={"sasl.password": "TOTALS_PASSWORD"})
     sink = KafkaSink(OUTPUT, spec, SinkOwner(published.store))

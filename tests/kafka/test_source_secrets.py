@@ -44,10 +44,11 @@ WRONG: Final[Mapping[str, Mapping[str, str]]] = {
     "a broker that speaks no TLS": {"kafka.security.protocol": "SSL"},
 }
 IMPATIENT: Final = {
-    "kafka.request.timeout.ms": "2000",
-    "kafka.default.api.timeout.ms": "3000",
-    "kafka.socket.connection.setup.timeout.ms": "1000",
+    "kafka.request.timeout.ms": "500",
+    "kafka.default.api.timeout.ms": "500",
+    "kafka.socket.connection.setup.timeout.ms": "500",
 }
+"""Where no answer is waited for."""
 
 
 def job_of(broker: Broker, folder: Path, options: Mapping[str, str], secret: Mapping[str, str]) -> tm.Job:
@@ -87,8 +88,9 @@ def test_nothing_that_a_job_leaves_shows_them(
     said = [caplog.text, job.explain(), repr(job), jvm_log(spark)]
     store = str(tmp_path / "store")
     for name, options in WRONG.items():
+        wrong = job_of(broker, tmp_path, options if name == NOT_RETRIED else {**options, **IMPATIENT}, secrets)
         with pytest.raises(TidemarkError) as raised:
-            tm.run(job_of(broker, tmp_path, {**options, **IMPATIENT}, secrets), spark=spark, handle_signals=False)
+            tm.run(wrong, spark=spark, handle_signals=False)
         if name == NOT_RETRIED:
             assert isinstance(raised.value, SourceError)
             assert "the brokers refuse Kafka's client (IllegalSaslStateException)" in raised.value.what

@@ -23,6 +23,9 @@ from tidemark.testing import ManualClock
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+SETTINGS = {"spark.sql.shuffle.partitions": "2", "spark.sql.files.maxRecordsPerFile": "3", **FEW_ROWS}
+"""Files of a few rows, so that an epoch has several."""
+
 START = 1_767_225_660_000
 FILES = [
     [("a", 1, 0), ("b", 2, 1)],
@@ -44,7 +47,7 @@ class Lake:
     def job(self, parallelism: int) -> tm.Job:
         rows = tm.source(
             "rows",
-            tm.files(f"s3://{self.bucket}/in", format="json", schema="k STRING, v BIGINT, at TIMESTAMP", max_files_per_epoch=1),
+            tm.files(f"s3://{self.bucket}/in", format="json", schema="k STRING, v BIGINT, at TIMESTAMP"),
             watermarks=tm.ascending(timestamp="at"),
         )
         totals = rows.key_by("k").window(tm.tumbling("10 seconds")).aggregate(total=tm.sum("v")).uid("totals")
@@ -90,7 +93,7 @@ def _sorted(rows: list[dict[str, Any]]) -> list[list[Any]]:
 
 def main(bucket: str) -> dict[str, Any]:
     """Run, take a savepoint, restore it at another parallelism, rewind, and run again; return what was seen after each."""
-    lake = Lake(bucket, build_session("local[2]", conf={"spark.sql.shuffle.partitions": "2", **FEW_ROWS}))
+    lake = Lake(bucket, build_session("local[2]", conf=SETTINGS))
     found: dict[str, Any] = {}
     for number in range(2):
         lake.put(number)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import tidemark as tm
 from tests.crash.fares import clock_of, open_session, run
@@ -18,6 +20,23 @@ FILES: list[list[tuple[str | None, int]]] = [
     [("d", 8), ("b", 9), ("c", 10)],
 ]
 """Each is an epoch; a negative or missing value takes the key out of the filtered table."""
+
+COLUMNS = {"added": "k, v, epoch", "newest": "k, v", "history": "k, v, operation, epoch"}
+# By hand, from the files: what each epoch adds, and how it changes the newest row of each key that is not negative.
+ADDED = [(key, value, epoch) for epoch, rows in enumerate(FILES) for key, value in rows]
+NEWEST = [("a", 6), (None, 7), ("d", 8), ("b", 9), ("c", 10)]
+HISTORY = [
+    ("a", 1, "insert", 0), ("b", 2, "insert", 0), (None, 3, "insert", 0),
+    ("a", 4, "update", 1), ("c", 5, "insert", 1), ("b", 2, "delete", 1),
+    ("a", 6, "update", 2), (None, 7, "update", 2), ("c", 5, "delete", 2),
+    ("d", 8, "insert", 3), ("b", 9, "insert", 3), ("c", 10, "insert", 3),
+]  # fmt: skip
+WHOLE: Mapping[str, list[tuple[Any, ...]]] = {
+    "added": sorted(ADDED, key=repr),
+    "newest": sorted(NEWEST, key=repr),
+    "history": sorted(HISTORY, key=repr),
+}
+"""What each table has in the end."""
 
 
 def make_job(folder: Path, schema: str) -> tm.Job:

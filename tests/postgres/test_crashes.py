@@ -12,7 +12,7 @@ import tidemark as tm
 from tests.crash.fares import clock_of, rescaled, run
 from tests.killed import kill_at
 from tests.postgres import jobs
-from tests.postgres.rig import VARIABLE
+from tests.postgres.jobs import COLUMNS, WHOLE
 from tests.postgres.server import NEEDS_POSTGRES, Server
 from tests.seeds import only_long
 from tidemark.errors import RewindError
@@ -22,30 +22,13 @@ if TYPE_CHECKING:
 
 pytestmark = [NEEDS_POSTGRES, pytest.mark.crash, pytest.mark.spark, pytest.mark.slow]
 
-OUTPUTS = {"added": "k, v, epoch", "newest": "k, v", "history": "k, v, operation, epoch"}
-ADDED = [(key, value, epoch) for epoch, rows in enumerate(jobs.FILES) for key, value in rows]
-NEWEST = [("a", 6), (None, 7), ("d", 8), ("b", 9), ("c", 10)]
-
 
 def tables(server: Server, schema: str) -> dict[str, list[tuple[Any, ...]]]:
     return {
         name: sorted(server.query(f"SELECT {columns} FROM {schema}.{name}"), key=repr)
-        for name, columns in OUTPUTS.items()
+        for name, columns in COLUMNS.items()
         if server.query("SELECT to_regclass(%s) IS NOT NULL", f"{schema}.{name}")[0][0]
     }
-
-
-@pytest.fixture(scope="module")
-def undisturbed(spark: SparkSession, server: Server, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[tuple[Any, ...]]]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(VARIABLE, server.dsn())
-        server.query("CREATE SCHEMA undisturbed")
-        run(jobs.make_job(jobs.write_landing(tmp_path_factory.mktemp("undisturbed")), "undisturbed"), spark, clock_of(0))
-    found = tables(server, "undisturbed")
-    assert found["added"] == sorted(ADDED, key=repr)
-    assert found["newest"] == sorted(NEWEST, key=repr)
-    assert len(found["history"]) > len(NEWEST)
-    return found
 
 
 @pytest.mark.parametrize(
@@ -64,7 +47,6 @@ def undisturbed(spark: SparkSession, server: Server, tmp_path_factory: pytest.Te
 )
 def test_killed_around_a_publication(
     points: tuple[str, ...],
-    undisturbed: Mapping[str, list[tuple[Any, ...]]],
     jvm: Mapping[str, str],
     *,
     spark: SparkSession,
@@ -81,9 +63,9 @@ def test_killed_around_a_publication(
         # Each table shows whole epochs.
         shown = tables(server, schema)
         assert {epoch for *_, epoch in shown["added"]} in ({0}, {0, 1})
-        assert shown["added"] == [row for row in undisturbed["added"] if row[2] in {epoch for *_, epoch in shown["added"]}]
+        assert shown["added"] == [row for row in WHOLE["added"] if row[2] in {epoch for *_, epoch in shown["added"]}]
     run(jobs.make_job(tmp_path, schema), spark, clock_of(len(points)))
-    assert tables(server, schema) == undisturbed
+    assert tables(server, schema) == WHOLE
     assert staged(tmp_path) <= left, "only what no epoch was committed with stays"
 
 
@@ -92,20 +74,18 @@ def staged(folder: Path) -> set[Path]:
     return set((folder / "store" / "shop" / "staging").rglob("*.parquet"))
 
 
-def test_a_rewind_a_rescale_and_what_follows(
-    undisturbed: Mapping[str, list[tuple[Any, ...]]], spark: SparkSession, server: Server, schema: str, tmp_path: Path
-) -> None:
+def test_a_rewind_a_rescale_and_what_follows(spark: SparkSession, server: Server, schema: str, tmp_path: Path) -> None:
     whole = jobs.make_job(jobs.write_landing(tmp_path), schema)
     job = tm.Job("shop", {name: whole.outputs[name] for name in ("added", "history")}, store=whole.store, parallelism=1)
     run(job, spark, clock_of(0), max_epochs=2)
     before = tables(server, schema)
     tm.savepoints_of(job).take("good")
     run(job, spark, clock_of(1))
-    assert tables(server, schema) == {name: undisturbed[name] for name in ("added", "history")}
+    assert tables(server, schema) == {name: WHOLE[name] for name in ("added", "history")}
     tm.rewind(job, "good")
     assert tables(server, schema) == before
     run(rescaled(job, 3), spark, clock_of(2))
-    assert tables(server, schema) == {name: undisturbed[name] for name in ("added", "history")}
+    assert tables(server, schema) == {name: WHOLE[name] for name in ("added", "history")}
 
 
 @only_long
@@ -119,7 +99,7 @@ def test_a_rewind_of_an_upsert_is_refused(spark: SparkSession, server: Server, s
         tm.rewind(job, "good")
     assert tables(server, schema) == shown
     run(job, spark, clock_of(2))
-    assert tables(server, schema)["newest"] == sorted(NEWEST, key=repr)
+    assert tables(server, schema)["newest"] == WHOLE["newest"]
 
 
 @only_long
@@ -129,6 +109,6 @@ def test_a_restore_without_a_rewind(spark: SparkSession, server: Server, schema:
     tm.savepoints_of(job).take("good")
     run(job, spark, clock_of(1))
     tm.run(job, spark=spark, clock=clock_of(2), restore=tm.Restore("good"))
-    again = [row for row in ADDED if row[2] >= 2]
-    assert tables(server, schema)["added"] == sorted([*ADDED, *again], key=repr)
-    assert tables(server, schema)["newest"] == sorted(NEWEST, key=repr)
+    again = [row for row in jobs.ADDED if row[2] >= 2]
+    assert tables(server, schema)["added"] == sorted([*jobs.ADDED, *again], key=repr)
+    assert tables(server, schema)["newest"] == WHOLE["newest"]

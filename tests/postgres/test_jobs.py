@@ -132,17 +132,20 @@ def test_windows_and_sessions_are_upserted_as_in_delta(spark: SparkSession, serv
         },
         store=str(tmp_path / "store"),
     )
-    replaced = 0
-    for epoch in range(len(given)):
-        tm.run(job, spark=spark, max_epochs=1, end_of_input=epoch == len(given) - 1)
+    replaced: list[int] = []
+
+    def compare(_: object) -> None:
         for name in (*streams, "starts"):
             columns = ["k", "window_start", "window_end", "total", "pane_index"]
             table = DeltaTable(str(tmp_path / name)).to_pyarrow_table(columns=columns).to_pylist()
             wanted = sorted((tuple(row[column] for column in columns) for row in table), key=repr)
             found = server.query(f"SELECT {', '.join(columns)} FROM {schema}.{name}")
             assert normal(found) == normal(wanted)
-        replaced += server.query(f"SELECT count(*) FROM {schema}.sessions WHERE jsonb_array_length(replaces) > 0")[0][0]
-    assert replaced, "no session replaced another"
+        replaced.append(server.query(f"SELECT count(*) FROM {schema}.sessions WHERE jsonb_array_length(replaces) > 0")[0][0])
+
+    tm.run(job, spark=spark, max_epochs=len(given), end_of_input=True, on_epoch=compare)
+    assert len(replaced) == len(given)
+    assert any(replaced), "no session replaced another"
 
 
 def normal(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:

@@ -89,9 +89,9 @@ def test_killed(
             require_planned_files(tmp_path)
         replayed = planned if point.startswith(("epoch-planned", "before-commit")) else None
     jobs.write(server.dsn(), schema, 1_000)
-    # The rest of the changes, some two hundred: after several kills in greater epochs, at another parallelism than the drivers before it.
+    # The rest of the changes, some two hundred: after several kills in one epoch, at another parallelism than the drivers before it.
     several = len(points) > 1
-    job = jobs.make_job(tmp_path, schema, most=10 * jobs.MOST if several else jobs.MOST)
+    job = jobs.make_job(tmp_path, schema, most=100 * jobs.MOST if several else jobs.MOST)
     run_epochs(rescaled(job, 3) if several else job, spark, clock_of(len(points)))
     if replayed is not None:
         require_replayed(store, replayed)

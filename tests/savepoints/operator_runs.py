@@ -104,8 +104,8 @@ class OperatorRuns:
         seen: list[Rows] = []
         partitions = cycle(turns)
 
-        def after(_: EpochProgress) -> None:
-            seen.append({output: as_texts(rows) for output, rows in memory.take().items()})
+        def after(progress: EpochProgress) -> None:
+            seen.append(rows_of_epoch(memory, progress))
             clock.set(NOW + self.clock[min(first + len(seen), len(self.clock) - 1)])
 
         result = tm.run(
@@ -130,6 +130,16 @@ class OperatorRuns:
             version = None if versions is None else versions.get(output)
             found[output] = as_texts(DeltaTable(path, version=version).to_pyarrow_table().to_pylist()) if there else []
         return found
+
+
+def rows_of_epoch(memory: Memory, progress: EpochProgress) -> Rows:
+    """Return what an epoch put into memory sinks, and forget it.
+
+    Sinks without rows are not read: for each that has never had any, its job's columns would be found.
+    """
+    shown = [name for name in memory.names if progress.outputs[name].rows]
+    taken = Memory(memory.prefix, shown).take()
+    return {name: as_texts(taken.get(name, [])) for name in memory.names}
 
 
 def ways_of(stream: tm.Stream) -> set[tuple[str, type]]:

@@ -11,6 +11,7 @@ import pytest
 import tidemark as tm
 from tests.crash.fares import clock_of, run
 from tests.killed import kill_at
+from tests.postgres.jobs import COLUMNS, WHOLE
 from tests.seeds import only_long
 from tests.sql_tables import jobs
 from tests.sql_tables.place import ON_MARIADB, ON_SQLITE, Place, has_table
@@ -21,26 +22,10 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.slow]
 
-OUTPUTS = {"added": "k, v, epoch", "newest": "k, v", "history": "k, v, operation, epoch"}
-# By hand, from the files: what each epoch adds, and how it changes the newest row of each key that is not negative.
-ADDED = [(key, value, epoch) for epoch, rows in enumerate(jobs.FILES) for key, value in rows]
-NEWEST = [("a", 6), (None, 7), ("d", 8), ("b", 9), ("c", 10)]
-HISTORY = [
-    ("a", 1, "insert", 0), ("b", 2, "insert", 0), (None, 3, "insert", 0),
-    ("a", 4, "update", 1), ("c", 5, "insert", 1), ("b", 2, "delete", 1),
-    ("a", 6, "update", 2), (None, 7, "update", 2), ("c", 5, "delete", 2),
-    ("d", 8, "insert", 3), ("b", 9, "insert", 3), ("c", 10, "insert", 3),
-]  # fmt: skip
-WHOLE: Mapping[str, list[tuple[Any, ...]]] = {
-    "added": sorted(ADDED, key=repr),
-    "newest": sorted(NEWEST, key=repr),
-    "history": sorted(HISTORY, key=repr),
-}
-
 
 def tables(place: Place) -> dict[str, list[tuple[Any, ...]]]:
     return {
-        name: sorted(place.query(f"SELECT {columns} FROM {name}"), key=repr) for name, columns in OUTPUTS.items() if has_table(place, name)
+        name: sorted(place.query(f"SELECT {columns} FROM {name}"), key=repr) for name, columns in COLUMNS.items() if has_table(place, name)
     }
 
 

@@ -112,10 +112,10 @@ class Lab:
         path.write_text("".join(f"{json.dumps(dict(ride))}\n" for each in (number, *more) for ride in RIDES[each]))
         os.utime(path, (1_600_000_000 + number,) * 2)
 
-    def rides(self, schema: str) -> tm.Stream:
-        """Return the stream of rides."""
+    def rides(self, schema: str, *, name: str = "rides") -> tm.Stream:
+        """Return the stream of rides, by the name of its source."""
         spec = tm.files(str(self.folder / "landing"), format="json", schema=schema, max_files_per_epoch=1)
-        return tm.source("rides", spec, watermarks=tm.bounded_out_of_orderness("5 minutes", timestamp="t"))
+        return tm.source(name, spec, watermarks=tm.bounded_out_of_orderness("5 minutes", timestamp="t"))
 
     def job(self, name: str, *, changed: bool, only: Collection[str] = ()) -> tm.Job:
         """Return the job with all its operators, or with some."""

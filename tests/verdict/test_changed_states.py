@@ -17,7 +17,7 @@ from tidemark.state.store.store import JobStore
 from tidemark.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -98,52 +98,79 @@ class New:
         }
 
 
-def declared(kind: str, function: object, epochs: list[list[tuple[str, int, int]]]) -> tm.Stream:
+KINDS = ("keyed", "connected", "broadcast")
+Epochs = list[list[tuple[str, int, int]]]
+
+
+def declared(function: object, epochs: Epochs) -> dict[str, tm.Stream]:
+    """Return what the function makes of elements, by the kind of its operator."""
     timed = [[(k, minute * MINUTE, v) for k, minute, v in epoch] for epoch in epochs]
     read = tm.source("e", tm.from_elements(epochs=timed, schema=SCHEMA), watermarks=tm.bounded_out_of_orderness("0 ms", timestamp="t"))
-    if kind == "connected":
-        return (
-            read.filter("v % 2 = 0").key_by("k").connect(read.filter("v % 2 = 1").key_by("k")).process(function, returns=RETURNS).uid("w")
-        )
-    if kind == "broadcast":
-        rules = read.filter("v > 5").broadcast("rules", key="k", value="v BIGINT")
-        return read.key_by("k").connect(rules).process(function, returns=RETURNS).uid("w")
-    return read.key_by("k").process(function, returns=RETURNS).uid("w")
+    even, odd = (read.filter(f"v % 2 = {rest}").key_by("k") for rest in (0, 1))
+    rules = read.filter("v > 5").broadcast("rules", key="k", value="v BIGINT")
+    return {
+        "keyed": read.key_by("k").process(function, returns=RETURNS).uid("keyed"),
+        "connected": even.connect(odd).process(function, returns=RETURNS).uid("connected"),
+        "broadcast": read.key_by("k").connect(rules).process(function, returns=RETURNS).uid("broadcast"),
+    }
 
 
-@pytest.mark.parametrize("kind", ["keyed", "connected", "broadcast"])
-def test_changed_states_keep_values_and_timers(spark: SparkSession, tmp_path: Path, kind: str) -> None:
-    table, store = f"{tmp_path}/out", str(tmp_path / "store")
+def test_changed_states_keep_values_and_timers(spark: SparkSession, tmp_path: Path) -> None:
+    store = str(tmp_path / "store")
 
-    def job(function: object, epochs: list[list[tuple[str, int, int]]]) -> tm.Job:
-        return tm.Job("job", outputs={"out": tm.memory(declared(kind, function, epochs), table)}, store=store, parallelism=2)
+    def job(function: object, epochs: Epochs) -> tm.Job:
+        outputs = {kind: tm.memory(stream, f"{tmp_path}/{kind}") for kind, stream in declared(function, epochs).items()}
+        return tm.Job("job", outputs=outputs, store=store, parallelism=2)
 
-    def run(made: tm.Job, **settings: Any) -> list[dict[str, Any]]:
+    def run(made: tm.Job, **settings: Any) -> dict[str, list[dict[str, Any]]]:
         tm.run(made, spark=spark, clock=ManualClock(NOW), handle_signals=False, **settings)
-        found = tm.memory_table(table)
-        tm.clear_memory(table)
-        return [] if found is None else sorted(found.to_pylist(), key=lambda row: (row["k"], row["timer"] or ""))
+        found = {kind: tm.memory_table(f"{tmp_path}/{kind}") for kind in KINDS}
+        for kind in KINDS:
+            tm.clear_memory(f"{tmp_path}/{kind}")
+        return {
+            kind: [] if rows is None else sorted(rows.to_pylist(), key=lambda row: (row["k"], row["timer"] or ""))
+            for kind, rows in found.items()
+        }
 
-    assert run(job(Old, FIRST)) == []
-    before = {row["k"]: row for row in tm.savepoint("job", store=store).tables("w", spark)["timers"].toPandas().to_dict("records")}
-    assert set(before) == {"a", "b", "c"}
+    assert run(job(Old, FIRST)) == {kind: [] for kind in KINDS}
+    for kind in KINDS:
+        timers = tm.savepoint("job", store=store).tables(kind, spark)["timers"].toPandas().to_dict("records")
+        assert {row["k"] for row in timers} == {"a", "b", "c"}
     SavepointStore(JobStore.open(store), "job").take("first")
     changed = job(New, NEXT)
     with pytest.raises(StateMismatchError, match="the state 'last' was removed"):
         run(changed)
-    columns = {"w": {"last": "newest", "gone": None}}
+    columns: dict[str, Mapping[str, str | None]] = {kind: {"last": "newest", "gone": None} for kind in KINDS}
     found = check(changed, "first", columns=columns)
-    assert [each.status for each in found.operators] == ["migrates"]
+    assert [each.status for each in found.operators] == ["migrates"] * len(KINDS)
 
-    rows = run(changed, restore=Restore("first", columns=columns))
-    # The old code's timers fire in the new code, with the old code's state.
+    for rows in run(changed, restore=Restore("first", columns=columns)).values():
+        require_timers_of_the_old_code(rows)
+    for kind in KINDS:
+        require_new_state(tm.savepoint(changed).tables(kind, spark)["keys"])
+    for ended in run(changed, end_of_input=True).values():
+        assert [(row["k"], row["timer"], row["total"]) for row in ended] == [
+            ("a", None, 9),
+            ("a", "quiet", 9),
+            ("b", None, 4),
+            ("c", None, 8),
+            ("c", "quiet", 8),
+            ("d", "quiet", 9),
+        ]
+    assert SavepointStore(JobStore.open(store), "job").get("first").record.operators["broadcast"].files
+
+
+def require_timers_of_the_old_code(rows: list[dict[str, Any]]) -> None:
+    """Make sure that they fire in the new code, with the old code's state."""
     assert [(row["k"], row["timer"], row["total"], row["newest"], row["more"]) for row in rows] == [
         ("a", "quiet", 8, [3, 5], 100),
         ("b", "quiet", 4, [4], 100),
         ("c", "quiet", 6, [6], 100),
     ]
     assert dict(rows[0]["seen"]) == {"3": 3, "5": 5}
-    keys = tm.savepoint(changed).tables("w", spark)["keys"]
+
+
+def require_new_state(keys: DataFrame) -> None:
     assert keys.columns == ["k", "total", "seen", "newest", "more", "labels"]
     assert {row["k"]: (row["total"], row["newest"], row["more"]) for row in keys.collect()} == {
         "a": (9, [3, 5, 1], 101),
@@ -151,14 +178,3 @@ def test_changed_states_keep_values_and_timers(spark: SparkSession, tmp_path: Pa
         "c": (8, [6, 2], 101),
         "d": (9, [9], 101),
     }
-    ended = run(changed, end_of_input=True)
-    assert [(row["k"], row["timer"], row["total"]) for row in ended] == [
-        ("a", None, 9),
-        ("a", "quiet", 9),
-        ("b", None, 4),
-        ("c", None, 8),
-        ("c", "quiet", 8),
-        ("d", "quiet", 9),
-    ]
-    if kind == "broadcast":
-        assert SavepointStore(JobStore.open(store), "job").get("first").record.operators["w"].files
