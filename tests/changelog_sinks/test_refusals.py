@@ -24,7 +24,11 @@ PLAIN = LOG.select("k", "v", "at")
         (lambda: tm.memory(LOG, "t"), ColumnError, "adds a column 'operation' of changes"),
         (lambda: tm.delta(LOG, "t", mode="scd2"), ColumnError, "adds a column 'valid_to' of versions"),
         (lambda: tm.delta(ROWS.select("k", "at"), "t", mode="scd2", keys=["k"]), DefinitionError, "does not know from when a row is valid"),
-        (lambda: tm.delta(ROWS.select("k", "at"), "t", mode="scd2", sequence="at"), DefinitionError, "does not know by which columns"),
+        (
+            lambda: tm.delta(ROWS.select("k", "at"), "t", mode="scd2", sequence="at"),
+            DefinitionError,
+            "delta(mode='scd2') does not know by which columns",
+        ),
         (lambda: tm.delta(PLAIN, "t", mode="scd2", sequence="v"), ColumnError, "of type INT, and versions are valid from a TIMESTAMP on"),
         (lambda: tm.delta(PLAIN, "t", mode="scd2", sequence="since"), ColumnError, "no column of the stream"),
         (lambda: tm.delta(PLAIN, "t", mode="upsert", sequence="at"), DefinitionError, "mode='upsert' keeps none"),

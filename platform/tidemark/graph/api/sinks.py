@@ -96,7 +96,7 @@ def _versions(output: Output, path: str, keys: Sequence[str] | None, sequence: s
             fix="name a TIMESTAMP column: sequence='changed_at'",
             place=place,
         )
-    versions = replace(output, sink=DeltaSpec(path, "scd2", upsert_keys(node, keys, place), sequence))
+    versions = replace(output, sink=DeltaSpec(path, "scd2", upsert_keys(node, keys, place, mode="scd2"), sequence))
     check_added_columns(versions)
     return versions
 

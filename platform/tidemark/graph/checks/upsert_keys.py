@@ -14,7 +14,7 @@ from tidemark.graph.operators.registry import kind_of
 START, END, REPLACES = "window_start", "window_end", "replaces"
 
 
-def upsert_keys(node: Node, keys: object, place: str, *, sink: str = "delta") -> tuple[str, ...]:
+def upsert_keys(node: Node, keys: object, place: str, *, sink: str = "delta", mode: str = "upsert") -> tuple[str, ...]:
     """Return the key columns of an upserting output.
 
     The results of windows have default keys: the key's columns and both bounds of the window; of groups by number, which have no bounds,
@@ -25,6 +25,7 @@ def upsert_keys(node: Node, keys: object, place: str, *, sink: str = "delta") ->
         keys: the user's choice, None for the window's.
         place: file and line of the output's definition.
         sink: the function that declares the output, for messages.
+        mode: the output's mode, for messages.
 
     Raises:
         DefinitionError: no keys are known, they are no list of names, or a column on the way to the output changes one of them.
@@ -32,7 +33,7 @@ def upsert_keys(node: Node, keys: object, place: str, *, sink: str = "delta") ->
     """
     own = changelog_keys(node)
     if own is None:
-        return _keys_of_results(node, place, sink) if keys is None else _given_keys(node, keys, place, sink)
+        return _keys_of_results(node, place, sink, mode) if keys is None else _given_keys(node, keys, place, sink)
     if keys is not None and {key.lower() for key in _given_keys(node, keys, place, sink)} != {key.lower() for key in own}:
         raise DefinitionError(
             f"{sink}({_argument(sink)}={keys!r}) are other columns than the key of the changelog ({', '.join(own)}): rows of several "
@@ -108,13 +109,13 @@ def _given_keys(node: Node, keys: object, place: str, sink: str) -> tuple[str, .
     return tuple(found)
 
 
-def _keys_of_results(node: Node, place: str, sink: str) -> tuple[str, ...]:
+def _keys_of_results(node: Node, place: str, sink: str, mode: str) -> tuple[str, ...]:
     emitter, behind = _emitter_behind(node)
     own = kind_of(emitter).upsert_keys(emitter) if isinstance(emitter, StatefulNode) else None
     if own is None:
         raise DefinitionError(
-            f"{sink}(mode='upsert') does not know by which columns a row replaces an older one",
-            fix=f"name them: {_argument(sink)}=['zone', 'day']; only the results of windows have default keys",
+            f"{sink}(mode={mode!r}) does not know by which columns a row replaces an older one",
+            fix=f"name them: {_argument(sink)}=['zone', 'day']; only changelogs and the results of windows have default keys",
             place=place,
         )
     for key in (*own.columns, *((own.replaces,) if own.replaces else ())):

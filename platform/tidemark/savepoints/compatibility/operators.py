@@ -137,7 +137,8 @@ class _Case:
             case "gone":
                 return Finding(change.what, "incompatible", part, self._fix_of_removed(change.name))
         part = self._kind.part_noun
-        what = {"key": "keep the key", part: f"keep the {part} as it was, and add another beside it"}
+        added = change.about == part and change.name not in entries(self._old, f"{part}s")
+        what = {"key": "keep the key", part: f"leave the {part} out" if added else f"keep the {part} as it was, and add another beside it"}
         fix = f"{what.get(change.about, 'undo the change')}{self._rename_hint(change)}, {_LEAVE_ALL}"
         return Finding(change.what, "incompatible", rows, fix)
 

@@ -9,6 +9,7 @@ from tidemark.graph.job.job import Job
 from tidemark.graph.model.nodes import StatefulNode
 from tidemark.graph.operators.changes import SAME, Names
 from tidemark.graph.operators.registry import definition_changes, describe_state, encode, stored_state
+from tidemark.savepoints.compatibility.new_operators import check_new_operator
 from tidemark.savepoints.compatibility.operators import check_operator
 from tidemark.savepoints.compatibility.sources import check_sources
 from tidemark.savepoints.model.restore_words import LEAVE_BEHIND, by_restore
@@ -52,7 +53,7 @@ def check_compatibility(
     for uid, node in nodes.items():
         old = stored_by.get(uid)
         if old is None:
-            operators.append(OperatorVerdict(uid, None, "new", (Finding("it is new, and begins without state", "compatible"),)))
+            operators.append(check_new_operator(uid, node, record, stored_by))
             continue
         known = None if types is None else types.get(uid)
         operators.append(check_operator(uid, record.operators[old], node, stored_uid=old, names=columns.get(uid, SAME), types=known))

@@ -154,10 +154,13 @@ def recognize_numpy_without_pandas() -> None:
 
 
 def _is_scalar(given: object) -> bool:
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and isinstance(given, numpy.generic)
+    return isinstance(given, _of_numpy("generic"))
 
 
 def _is_array(given: object) -> bool:
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and isinstance(given, numpy.ndarray) and given.ndim == 1
+    return isinstance(given, _of_numpy("ndarray")) and getattr(given, "ndim", 0) == 1
+
+
+def _of_numpy(name: str) -> type | tuple[()]:
+    """Return a class of NumPy's; none while NumPy is not loaded, or another thread is loading it: then nothing is an instance of it."""
+    return getattr(sys.modules.get("numpy"), name, ())
