@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -76,12 +76,13 @@ ORC = {
 def found(spark: SparkSession, path: Path, column: Column) -> str | None:
     """Return the fix of the error about a column in a file, None where there is none."""
     written = pa.table({"V": column.values})
-    if path.suffix == ".orc":
+    kind: Literal["orc", "parquet"] = "orc" if path.suffix == ".orc" else "parquet"
+    if kind == "orc":
         orc.write_table(written, path)
     else:
         # Of values in a dictionary Spark refuses some without a reason.
         pq.write_table(written, path, use_dictionary=False)
-    files = tm.files(str(path.parent), format=path.suffix[1:], schema=f"v {column.declared}, t BIGINT")
+    files = tm.files(str(path.parent), format=kind, schema=f"v {column.declared}, t BIGINT")
     source = tm.source("landing", files, watermarks=BY_T).node
     assert isinstance(source, SourceNode)
     try:

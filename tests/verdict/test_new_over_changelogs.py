@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import tidemark as tm
@@ -13,7 +15,7 @@ TRIPS = trips()
 NEWEST = TRIPS.latest(by=["zone"]).uid("newest")
 
 
-def totals(rows: tm.Stream, by: str = "borough", **aggregates: tm.Aggregate) -> tm.Stream:
+def totals(rows: tm.Stream, by: str = "borough", **aggregates: Any) -> tm.Stream:
     return rows.key_by(by).aggregate(n=tm.count(), **aggregates).uid("totals")
 
 
@@ -22,7 +24,7 @@ def joined(rows: tm.Stream) -> tm.Stream:
     return others.join(rows, on="zone").uid("joined")
 
 
-def judged(added: tm.Stream, *stored: tm.Stream, **files: int) -> OperatorVerdict:
+def judged(added: tm.Stream, *stored: tm.Stream, **files: Any) -> OperatorVerdict:
     return check_compatibility(record_of(*stored, **files), job_of(added)).operator(str(added.node.uid))
 
 
