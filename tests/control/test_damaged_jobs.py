@@ -167,7 +167,7 @@ def test_a_damaged_status_is_shown_as_that_and_the_next_start_writes_it_again(ro
 
 
 def test_a_damaged_status_keeps_nobody_from_starting_and_upgrading(tmp_path: Path) -> None:
-    world = UpgradeWorld(tmp_path, on_disk=True).started()
+    world = UpgradeWorld(tmp_path).started()
     world.store.at("fares").put("status.json", DAMAGE)
     assert view_of(world.observe(), world.clock.now_ms()).state == "damaged"
     # Its driver goes on, and writes it again.

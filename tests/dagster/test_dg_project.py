@@ -9,11 +9,15 @@ import json
 import os
 import subprocess
 import sys
+import warnings
+from contextlib import chdir
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 import yaml
+from click.testing import CliRunner
+from dagster_dg_cli.cli import cli
 from deltalake import DeltaTable
 
 from tests.dagster.browser import open_browser, require_chromium
@@ -70,8 +74,19 @@ class DgProject:
         return done.stdout
 
     def dg(self, *arguments: str) -> str:
-        """Run ``dg``."""
-        return self.run(str(PROGRAMS / "dg"), *arguments)
+        """Run ``dg`` in this process, which has imported all that it needs."""
+        with pytest.MonkeyPatch.context() as patch, chdir(self.root), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for name, value in self.environment.items():
+                patch.setenv(name, value)
+            patch.syspath_prepend(str(self.root / "src"))
+            try:
+                done = CliRunner().invoke(cli, arguments)
+            finally:
+                for name in [name for name in sys.modules if name.partition(".")[0] == self.root.name]:
+                    del sys.modules[name]
+        assert done.exit_code == 0, (arguments, done.output, done.exception)
+        return done.stdout
 
     def describe(self) -> None:
         """Have Dagster describe the job, once."""
@@ -162,7 +177,7 @@ def materialized(project: DgProject) -> DgProject:
     project.describe()
     # Both in one process; tests/dagster/test_web_ui.py has a process for each step.
     in_process = json.dumps({"execution": {"config": {"in_process": {}}}})
-    project.dg("launch", "--assets", " or ".join(f'key:"{key}"' for key in MADE), "--config-json", in_process)
+    project.run(str(PROGRAMS / "dg"), "launch", "--assets", " or ".join(f'key:"{key}"' for key in MADE), "--config-json", in_process)
     return project
 
 

@@ -20,8 +20,8 @@ from tidemark.state.store.store import JobStore
 
 pytestmark = [pytest.mark.dagster, pytest.mark.spark, pytest.mark.slow]
 
-PLAN = TripPlan(trips_per_day=2000)
-WAVES = 2
+PLAN = TripPlan(trips_per_day=4_000)
+WAVES = 1
 LAUNCH = """
 mutation ($params: ExecutionParams!) {
   launchPipelineExecution(executionParams: $params) {
@@ -155,8 +155,9 @@ def test_all_outputs_are_materialized_with_what_the_generator_wrote(deployed: De
     assert metadata(asset(deployed, "hourly_tips"))["tidemark/rows_read"] == deployed.counts.total
     assert metadata(asset(deployed, "rejected_trips"))["dagster/row_count"] == deployed.counts.rejected
     assert metadata(asset(deployed, "malformed_trips"))["dagster/row_count"] == deployed.counts.malformed
+    assert min(deployed.counts.rejected, deployed.counts.malformed) > 0
     late = metadata(asset(deployed, "late_trips"))
-    assert late["dagster/row_count"] == late["tidemark/late_rows"]
+    assert late["dagster/row_count"] == late["tidemark/late_rows"] > 0
 
 
 def test_all_checks_were_made_in_the_run(deployed: Deployed) -> None:

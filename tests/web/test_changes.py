@@ -22,7 +22,7 @@ JOB = "fares"
 
 @pytest.fixture
 def server(tmp_path: Path) -> Server:
-    return Server(UpgradeWorld(tmp_path, on_disk=True).started(epochs=6))
+    return Server(UpgradeWorld(tmp_path).started(epochs=6))
 
 
 def world_of(server: Server) -> UpgradeWorld:
@@ -210,7 +210,7 @@ def test_a_job_is_upgraded(server: Server) -> None:
 
 
 def test_an_upgrade_that_breaks_is_rolled_back(tmp_path: Path) -> None:
-    server = Server(UpgradeWorld(tmp_path, on_disk=True, breaks_at=8).started(epochs=6))
+    server = Server(UpgradeWorld(tmp_path, breaks_at=8).started(epochs=6))
     done = server.ended(server.post(f"{JOB}/upgrade", {"code": NEW, "checks_within": "1 minute"}))
     assert (done["state"], done["error"]["code"]) == ("failed", "TM423")
     assert "is rolled back" in done["error"]["detail"]
