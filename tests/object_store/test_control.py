@@ -15,28 +15,31 @@ from hypothesis import HealthCheck, given, settings
 
 from tests.control.test_commands import test_the_life_of_a_job, tidemark_
 from tests.control.test_reconciler import (
-    test_a_driver_that_is_resumed_while_it_ends_is_followed_by_another,
     test_a_killed_driver_is_started_again_with_its_failure_remembered,
     test_a_suspended_job_ends_and_a_resumed_one_runs_again,
     test_nothing_is_written_in_the_steady_state,
     test_other_code_replaces_the_driver,
 )
 from tests.control.test_reconciler_properties import events, live
-from tests.control.test_reconcilers_together import (
-    launch_each_attempt_once,
-    test_a_driver_that_cannot_be_reached_is_replaced_through_a_takeover,
-    test_another_machine_takes_over_when_the_driver_s_is_gone,
-    test_who_dies_before_the_launch_is_gone_on_with,
-)
+from tests.control.test_reconcilers_together import launch_each_attempt_once, test_another_machine_takes_over_when_the_driver_s_is_gone
 from tests.control.worlds import START, World
 from tests.dagster.control_world import launchers
 from tests.dagster.instances import temporary_instance
 from tests.dagster.test_progress_sensor import Rig, epoch
 from tests.object_store.s3_server import server
+from tests.seeds import PROFILE
 from tidemark.control.model.spec import RestartPolicy
 from tidemark.control.observed.leases import LEASE_MS, release_lease, take_lease
 from tidemark.sensors import build_reconcile_sensor
 from tidemark.state.store.store import JobStore
+
+if PROFILE == "long":
+    # They ask the store for nothing that the others do not ask for.
+    from tests.control.test_reconciler import test_a_driver_that_is_resumed_while_it_ends_is_followed_by_another
+    from tests.control.test_reconcilers_together import (
+        test_a_driver_that_cannot_be_reached_is_replaced_through_a_takeover,
+        test_who_dies_before_the_launch_is_gone_on_with,
+    )
 
 
 @pytest.fixture
