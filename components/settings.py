@@ -196,7 +196,7 @@ class JobSettings(dg.Component, dg.Model, dg.Resolvable):
         try:
             made = super().load(attributes, context)
         except ValidationError as error:
-            raise mistake(error, tree) from None
+            raise mistake(error, tree, cls) from None
         except ResolutionException:
             # It has the line, but not always the field, and a long trace.
             given = (
@@ -222,7 +222,7 @@ class JobSettings(dg.Component, dg.Model, dg.Resolvable):
         try:
             made = cls.model_validate(fields)
         except ValidationError as error:
-            raise mistake(error, tree) from None
+            raise mistake(error, tree, cls) from None
         made._places = YamlPlaces(tree)  # noqa: SLF001  # of its own class
         return made
 

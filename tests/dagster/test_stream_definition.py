@@ -151,20 +151,46 @@ MISTAKES = {
     "a field that is not there": (
         "tumbling: 1 hour",
         "tumblin: 1 hour",
-        r"streams\.hourly\.window\.tumblin: there is no such field \(at rides\.yaml:\d+",
+        r"streams\.hourly\.window\.tumblin: there is no such field \(at rides\.yaml:\d+.*Fix: write 'tumbling'$",
     ),
-    "a field that is missing": ("        path: landing\n", "", r"sources\.rides\.files\.path: the field is missing \(at rides\.yaml:\d+"),
+    "a field that is missing": (
+        "        path: landing\n",
+        "",
+        r"sources\.rides\.files\.path: the field is missing \(at rides\.yaml:\d+.*Fix: add it: 'path: \.\.\.'$",
+    ),
     "a value that is none": ("format: json", "format: xml", r"sources\.rides\.files\.format: Input should be 'json'.*\(at rides\.yaml:\d+"),
     "two aggregates of one": (
         "sum: fare",
         "sum: fare\n          avg: fare",
         r"streams\.hourly\.aggregates\.fares: sum and avg given .*rides\.yaml:\d+",
     ),
-    "a number for a text": ("bound: 5 minutes", "bound: 5", r"sources\.rides\.event_time\.bound: Input should be a valid string"),
-    "a text for a block": ("delta:\n        path: warehouse/late", "delta: warehouse/late", r"outputs\.late\.delta: .*DeltaModel"),
+    "a number for a text": (
+        "bound: 5 minutes",
+        "bound: 5",
+        r"sources\.rides\.event_time\.bound: Input should be a valid string .*Fix: write text, such as '5 minutes'",
+    ),
+    "a text for a block": (
+        "delta:\n        path: warehouse/late",
+        "delta: warehouse/late",
+        r"outputs\.late\.delta: it has a value of its own, and takes fields .*Fix: write below it, indented, fields of these: path, mode",
+    ),
+    "an aggregate that is none": (
+        "sum: fare",
+        "median: fare",
+        r"fares\.median: there is no such field .*Fix: leave it out, or write one of sum, avg, min",
+    ),
+    "a field of another place": (
+        "path: landing\n",
+        "path: landing\n        bound: 5 minutes\n",
+        r"Fix: leave it out, or write one of .*path.*schema",
+    ),
     "a column that is not there": ("sum: fare", "sum: fair", r"did you mean 'fare'.*rides\.yaml:\d+ \(attributes\.streams\.hourly"),
     "an input that is not there": ("input: late\n", "input: lat\n", r"'lat' is no source.*attributes\.outputs\.late"),
-    "a field of the job that is none": ("store: jobs", "paralelism: 4", r"paralelism: there is no such field \(at rides\.yaml:\d+"),
+    "a field of the job that is none": (
+        "store: jobs",
+        "paralelism: 4",
+        r"paralelism: there is no such field \(at rides\.yaml:\d+.*Fix: write 'parallelism'$",
+    ),
     "a list as a key": ("store: jobs", "? [a]\n  : b", r"rides\.yaml has a list or mapping as a key"),
     "deep nesting": ("path: landing", f"path: {'[' * 1_000}", r"rides\.yaml .*nested too deeply"),
     "a variable that is not set": (

@@ -29,9 +29,9 @@ def check_new_operator(uid: str, node: StatefulNode, record: EpochRecord, stored
         f"it is new, and takes the changes of {' and of '.join(origins)}: it would take back rows that it has never been given",
         "incompatible",
         "its results of all rows that are there already",
-        "give it those rows: tm.changed_savepoint(FOLDER, tm.savepoint(job), spark=spark), with "
-        f".bootstrap(job, {uid!r}, ROWS, time=COLUMN) and .write(NAME), and restore that; or run the job under another name and with other "
-        "tables, from the beginning of its input",
+        "give it those rows, as tables(UID, spark) of tm.savepoint(job) has them: tm.changed_savepoint(FOLDER, tm.savepoint(job), "
+        f"spark=spark), with .bootstrap(job, {uid!r}, ROWS, time='current_timestamp()') and .write(NAME), then tm.import_savepoint(job, FOLDER) "
+        "and restore NAME; or run the job under another name and with other tables, from the beginning of its input",
     )
     return OperatorVerdict(uid, None, "incompatible", (finding,))
 
