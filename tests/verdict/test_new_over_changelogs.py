@@ -41,6 +41,24 @@ def test_one_over_rows_that_are_there_is_refused(added: tm.Stream) -> None:
     assert not found.fits
 
 
+def test_one_over_rows_of_an_operator_that_is_renamed_is_refused() -> None:
+    renamed = TRIPS.latest(by=["zone"]).uid("renamed")
+    found = check_compatibility(record_of(NEWEST), job_of(totals(renamed)), uids={"newest": "renamed"}).operator("totals")
+    assert "takes the changes of 'renamed', which has rows" in found.findings[0].what
+
+
+def test_all_of_a_chain_are_refused_at_once() -> None:
+    best = totals(NEWEST).top_n(1, order="n DESC").uid("best")
+    verdict = check_compatibility(record_of(NEWEST), job_of(best))
+    for uid in ("totals", "best"):
+        assert "takes the changes of 'newest', which has rows" in verdict.operator(uid).findings[0].what
+
+
+def test_rows_are_asked_for_by_input() -> None:
+    rows = "{'left': ROWS, 'right': ROWS}"
+    assert f".bootstrap(job, 'joined', {rows}, " in judged(joined(NEWEST), NEWEST).findings[0].fix
+
+
 def test_one_over_a_feed_of_changes_that_was_read_is_refused() -> None:
     found = judged(totals(TRIPS.as_changelog(["zone"], operation="borough"), "seats"), NEWEST)
     assert "source 'trips', which was read before" in found.findings[0].what

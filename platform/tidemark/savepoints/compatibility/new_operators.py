@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Mapping
 
 from tidemark.graph.checks.changelogs import changelog_keys
 from tidemark.graph.model.nodes import ChangelogNode, Node, SourceNode, StatefulNode, walk
 from tidemark.savepoints.model.verdict import Finding, OperatorVerdict
+from tidemark.state.log.offset_log import positions
 from tidemark.state.log.records import EpochRecord
 
 
-def check_new_operator(uid: str, node: StatefulNode, record: EpochRecord, stored: Container[str]) -> OperatorVerdict:
+def check_new_operator(uid: str, node: StatefulNode, record: EpochRecord, stored: Mapping[str, str]) -> OperatorVerdict:
     """Return the verdict on an operator that has no stored state.
 
     One that takes elements begins without state. One that takes a changelog would be given updates and deletes of rows that it has never
@@ -20,32 +21,43 @@ def check_new_operator(uid: str, node: StatefulNode, record: EpochRecord, stored
         uid: its uid.
         node: the operator.
         record: the epoch.
-        stored: uids of the job's operators that have stored state.
+        stored: uids in the record, by those of the job's operators that have stored state.
     """
-    origins = [origin for port in node.ports if (origin := _origin_with_rows(port.node, record, stored))]
+    origins = _origins_with_rows(node, record, stored)
     if not origins:
         return OperatorVerdict(uid, None, "new", (Finding("it is new, and begins without state", "compatible"),))
+    rows = "ROWS" if len(node.ports) == 1 else "{" + ", ".join(f"{port.name!r}: ROWS" for port in node.ports) + "}"
     finding = Finding(
         f"it is new, and takes the changes of {' and of '.join(origins)}: it would take back rows that it has never been given",
         "incompatible",
         "its results of all rows that are there already",
         "give it those rows, as tables(UID, spark) of tm.savepoint(job) has them: tm.changed_savepoint(FOLDER, tm.savepoint(job), "
-        f"spark=spark), with .bootstrap(job, {uid!r}, ROWS, time='current_timestamp()') and .write(NAME), then tm.import_savepoint(job, FOLDER) "
-        "and restore NAME; or run the job under another name and with other tables, from the beginning of its input",
+        f"spark=spark), with .bootstrap(job, {uid!r}, {rows}, time='current_timestamp()') and .write(NAME), then "
+        "tm.import_savepoint(job, FOLDER) and restore NAME; or run the job under another name and with other tables, from the beginning "
+        "of its input",
     )
     return OperatorVerdict(uid, None, "incompatible", (finding,))
 
 
-def _origin_with_rows(node: Node, record: EpochRecord, stored: Container[str]) -> str:
-    """Return what makes a changelog's rows, in words, if there may be some before the first that a new operator gets."""
+def _origins_with_rows(node: StatefulNode, record: EpochRecord, stored: Mapping[str, str]) -> list[str]:
+    """Return what makes the rows of the changelogs that an operator takes, in words, where there may be some before its first."""
+    return list(dict.fromkeys(origin for port in node.ports for origin in _makers_with_rows(port.node, record, stored)))
+
+
+def _makers_with_rows(node: Node, record: EpochRecord, stored: Mapping[str, str]) -> list[str]:
     if changelog_keys(node) is None:
-        return ""
+        return []
     while not isinstance(node, ChangelogNode | StatefulNode):
         node = node.inputs[0]
     if isinstance(node, StatefulNode):
-        found = record.operators.get(node.uid or "") if node.uid in stored else None
-        return f"{node.uid!r}, which has rows" if found is not None and any(file.rows for file in found.files) else ""
+        old = stored.get(node.uid or "")
+        if old is None:
+            # It is new as well, and has the rows of its inputs as soon as it is given them.
+            return _origins_with_rows(node, record, stored)
+        found = record.operators.get(old)
+        return [f"{node.uid!r}, which has rows"] if found is not None and any(file.rows for file in found.files) else []
     if node.operation is None:
-        return ""
-    read = [source.name for source in walk((node,)) if isinstance(source, SourceNode) and source.name in record.sources]
-    return f"source {read[0]!r}, which was read before" if read else ""
+        return []
+    begun = {*record.sources, *positions(record.offsets)}
+    read = [source.name for source in walk((node,)) if isinstance(source, SourceNode) and source.name in begun]
+    return [f"source {name!r}, which was read before" for name in read[:1]]
