@@ -60,6 +60,11 @@ PARQUET = {
     "decimal as BIGINT": Column(pa.array([Decimal("1.50")], pa.decimal128(10, 2)), "BIGINT", "DECIMAL(10,2)"),
     "uint32 as BIGINT": Column(pa.array([4_000_000_000], pa.uint32()), "BIGINT", None),
     "uint64 as DECIMAL": Column(pa.array([2**63 + 5], pa.uint64()), "DECIMAL(20, 0)", None),
+    "date as SMALLINT": Column(pa.array([70_000], pa.date32()), "SMALLINT", "DATE"),
+    "timestamp as INT": Column(pa.array([2**40], pa.timestamp("us")), "INT", "TIMESTAMP_NTZ"),
+    "uint32 as DOUBLE": Column(pa.array([4_000_000_000], pa.uint32()), "DOUBLE", "BIGINT"),
+    "int32 as DOUBLE": Column(pa.array([2**24 + 1], pa.int32()), "DOUBLE", None),
+    "date as INT": Column(pa.array([5], pa.date32()), "INT", None),
     "timestamp as BIGINT": Column(pa.array([1], pa.timestamp("us")), "BIGINT", None),
 }
 ORC = {
@@ -67,6 +72,12 @@ ORC = {
     "double as INT": Column(pa.array([1.5]), "INT", "DOUBLE"),
     "text as INT": Column(pa.array(["x"]), "INT", "STRING"),
     "decimal of a smaller scale": Column(pa.array([Decimal("1.25")], pa.decimal128(5, 2)), "DECIMAL(5, 1)", "DECIMAL(5,2)"),
+    "int64 as DOUBLE": Column(pa.array([2**53 + 1]), "DOUBLE", "BIGINT"),
+    "int32 as FLOAT": Column(pa.array([2**24 + 1], pa.int32()), "FLOAT", "INT"),
+    "bytes as text": Column(pa.array([b"\xff\xfe"]), "STRING", "BINARY"),
+    "text as bytes": Column(pa.array(["x"]), "BINARY", None),
+    "truth as INT": Column(pa.array([True]), "INT", None),
+    "int32 as DOUBLE": Column(pa.array([2**24 + 1], pa.int32()), "DOUBLE", None),
     "int as text": Column(pa.array([5]), "STRING", None),
     "text as VARCHAR": Column(pa.array(["x"]), "VARCHAR(3)", None),
     "date as TIMESTAMP": Column(pa.array([5], pa.date32()), "TIMESTAMP", None),
@@ -107,7 +118,9 @@ def test_all_files_of_an_epoch_are_looked_at_and_columns_of_folders_are_not(lab:
         folder = landing / f"day={number}"
         folder.mkdir(parents=True)
         kind = pa.int64() if number == 17 else pa.int32()
-        pq.write_table(pa.table({"t": pa.array([number]), "n": pa.array([number], kind), "day": pa.array([number])}), folder / NAME)
+        # Spark has no type for columns of nanoseconds, and does not read this one.
+        others = {"day": pa.array([number]), "nanoseconds": pa.array([number], pa.time64("ns"))}
+        pq.write_table(pa.table({"t": pa.array([number]), "n": pa.array([number], kind), **others}), folder / NAME)
     files = tm.files(str(landing), format="parquet", schema="t BIGINT, n INT, day INT")
     with pytest.raises(SourceError, match=r"column 'n' is BIGINT in the file \S*17/two%20 words#50%.parquet, and INT in schema=") as raised:
         lab.run({"rows": tm.source("landing", files, watermarks=BY_T)})
@@ -123,3 +136,24 @@ def test_a_damaged_file_is_left_to_its_reader(spark: SparkSession, tmp_path: Pat
     source = tm.source("landing", tm.files(str(tmp_path), format="parquet", schema="t BIGINT"), watermarks=BY_T).node
     assert isinstance(source, SourceNode)
     require_types_of_files(spark, source, [f"file:{path}", f"file:{tmp_path}/gone.parquet"])
+
+
+def test_files_beside_folders_are_looked_at_by_their_own_columns(spark: SparkSession, tmp_path: Path) -> None:
+    source = tm.source("landing", tm.files(str(tmp_path), format="parquet", schema="t BIGINT, day SMALLINT"), watermarks=BY_T).node
+    assert isinstance(source, SourceNode)
+    paths = [tmp_path / "DAY=3" / "a.parquet", tmp_path / "b.parquet"]
+    for path in paths:
+        path.parent.mkdir(exist_ok=True)
+        pq.write_table(pa.table({"t": [1], "day": pa.array([70_000], pa.int32())}), path)
+    require_types_of_files(spark, source, [f"file:{paths[0]}"])
+    with pytest.raises(SourceError, match=r"column 'day' is INT in the file \S+/b.parquet"):
+        require_types_of_files(spark, source, [f"file:{path}" for path in paths])
+
+
+def test_columns_of_orc_without_names_are_taken_by_their_places(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "a.orc"
+    orc.write_table(pa.table({"_col0": pa.array([1]), "_col1": pa.array([2**40])}), path)
+    source = tm.source("landing", tm.files(str(tmp_path), format="orc", schema="t BIGINT, n INT"), watermarks=BY_T).node
+    assert isinstance(source, SourceNode)
+    with pytest.raises(SourceError, match="column 'n' is BIGINT in the file"):
+        require_types_of_files(spark, source, [f"file:{path}"])

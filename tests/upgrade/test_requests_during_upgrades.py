@@ -139,6 +139,9 @@ def test_other_code_is_not_submitted_during_the_probation_since_the_upgrade_woul
     upgrading.advance(upgrading.require_step(JOB))
     assert upgrading.require_step(JOB).step == "watching", "other settings of the code on probation change nothing"
     assert world.spec.trigger_ms == before.trigger_ms + 1
+    bob(world).stop(JOB)
+    bob(world).submit(before)
+    assert world.spec.wanted == "running", "the code on probation is submitted after a stop"
 
 
 @pytest.mark.parametrize("taken_over", [False, True])

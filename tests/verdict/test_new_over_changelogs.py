@@ -80,4 +80,5 @@ def test_one_over_elements_begins() -> None:
 def test_an_added_aggregate_is_not_to_be_added_beside_itself() -> None:
     found = judged(totals(NEWEST, most=tm.max("fare")), NEWEST, totals(NEWEST))
     [finding] = [finding for finding in found.findings if finding.fit == "incompatible"]
-    assert finding.fix.startswith("leave the aggregate out, or give the operator a new uid")
+    assert finding.fix.startswith("leave the aggregate out, or have its state made of the rows again")
+    assert ".remove('totals'), .bootstrap(job, 'totals', ROWS, " in finding.fix

@@ -11,7 +11,7 @@ from tidemark.control.desired.attempts import newest_attempt
 from tidemark.control.desired.spec_store import change_spec, current_user, require_spec
 from tidemark.control.model.records import ACTIVE, ControlStatus, attempt_of
 from tidemark.control.model.spec import JobSpec, MissingEpochsRequest, SpecGeneration, StopMode
-from tidemark.control.model.upgrade_records import matches_target, record_stop, require_spec_unheld
+from tidemark.control.model.upgrade_records import record_stop, require_spec_unheld
 from tidemark.control.observed.observe import read_control_status, status_or_error
 from tidemark.control.reconcile.effective_status import STATES
 from tidemark.errors import DefinitionError
@@ -60,8 +60,7 @@ class JobClient:
             failed = status is not None and (status.lifecycle == "failed" or self._failed_unreconciled(status))
             restarts = max(spec.restarts, newest.spec.restarts + (failed and request is not None))
             changed = replace(_as_fork(spec, newest.spec), restarts=restarts, missing_epochs=request)
-            # An upgrade goes back for other code than that which it watches.
-            require_spec_unheld(self.store, spec.job, "submit it again", also_watched=not matches_target(changed, newest.spec))
+            require_spec_unheld(self.store, spec.job, "submit it again", spec=changed)
             return changed
 
         request = self._missing_epochs(spec.job, missing_epochs)

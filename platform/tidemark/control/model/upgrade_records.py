@@ -238,7 +238,7 @@ def _with_code(spec: JobSpec, other: JobSpec) -> JobSpec:
     )
 
 
-def require_spec_unheld(store: JobStore, job: str, then: str, *, also_watched: bool = False) -> None:
+def require_spec_unheld(store: JobStore, job: str, then: str, *, also_watched: bool = False, spec: JobSpec | None = None) -> None:
     """Raise if an upgrade of a job is in a step in which it holds the job suspended and writes its spec itself.
 
     A driver that is started in such a step would block the upgrade, which then overwrites the request. Called for each change of a spec
@@ -249,12 +249,16 @@ def require_spec_unheld(store: JobStore, job: str, then: str, *, also_watched: b
         job: the job's name.
         then: what to do after the upgrade, such as "`tidemark start fares`".
         also_watched: whether the request is lost in the probation, too, since the upgrade goes back for it.
+        spec: that is asked for; for other code than that on probation the upgrade goes back as well.
 
     Raises:
         UpgradeError: it names the upgrade, its step, and how it ends.
     """
     step = newest_step(store, job)
-    if step is None or step.ended or (step.step == "watching" and not also_watched):
+    if step is None or step.ended:
+        return
+    lost = also_watched or (spec is not None and not matches_target(spec, step.upgrade.after))
+    if step.step == "watching" and not lost:
         return
     upgrade, back = step.upgrade, step.heading == "rolled-back"
     if step.step == "watching":

@@ -26,17 +26,30 @@ def check_new_operator(uid: str, node: StatefulNode, record: EpochRecord, stored
     origins = _origins_with_rows(node, record, stored)
     if not origins:
         return OperatorVerdict(uid, None, "new", (Finding("it is new, and begins without state", "compatible"),))
-    rows = "ROWS" if len(node.ports) == 1 else "{" + ", ".join(f"{port.name!r}: ROWS" for port in node.ports) + "}"
     finding = Finding(
         f"it is new, and takes the changes of {' and of '.join(origins)}: it would take back rows that it has never been given",
         "incompatible",
         "its results of all rows that are there already",
-        "give it those rows, as tables(UID, spark) of tm.savepoint(job) has them: tm.changed_savepoint(FOLDER, tm.savepoint(job), "
-        f"spark=spark), with .bootstrap(job, {uid!r}, {rows}, time='current_timestamp()') and .write(NAME), then "
-        "tm.import_savepoint(job, FOLDER) and restore NAME; or run the job under another name and with other tables, from the beginning "
+        f"give it those rows, {steps_of_bootstrap(uid, node)}; or run the job under another name and with other tables, from the beginning "
         "of its input",
     )
     return OperatorVerdict(uid, None, "incompatible", (finding,))
+
+
+def steps_of_bootstrap(uid: str, node: StatefulNode, *, removed: bool = False) -> str:
+    """Return how to give an operator the rows that its inputs have; ``removed``: in place of the state that it has."""
+    rows = "ROWS" if len(node.ports) == 1 else "{" + ", ".join(f"{port.name!r}: ROWS" for port in node.ports) + "}"
+    remove = f".remove({uid!r}), " if removed else ""
+    return (
+        "as tables(UID, spark) of tm.savepoint(job) has them: tm.changed_savepoint(FOLDER, tm.savepoint(job), spark=spark), with "
+        f"{remove}.bootstrap(job, {uid!r}, {rows}, time='current_timestamp()') and .write(NAME), then tm.import_savepoint(job, FOLDER) "
+        "and restore NAME"
+    )
+
+
+def takes_changes(node: StatefulNode) -> bool:
+    """Return whether an input of an operator is a changelog, so that the operator has to have all of its rows."""
+    return any(changelog_keys(port.node) is not None for port in node.ports)
 
 
 def _origins_with_rows(node: StatefulNode, record: EpochRecord, stored: Mapping[str, str]) -> list[str]:

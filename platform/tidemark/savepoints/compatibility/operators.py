@@ -12,6 +12,7 @@ from tidemark.graph.model.nodes import StatefulNode
 from tidemark.graph.operators.changes import DefinitionChange, Kept, Names, entries, renamed
 from tidemark.graph.operators.registry import definition_changes, describe_state, encode, kind_of
 from tidemark.graph.operators.state_names import ELEMENT_ORDER, FUNCTION_PART, element_column, element_name, key_column, partial_column
+from tidemark.savepoints.compatibility.new_operators import steps_of_bootstrap, takes_changes
 from tidemark.savepoints.model.restore_words import LEAVE_BEHIND, by_restore
 from tidemark.savepoints.model.stored_types import (
     Change,
@@ -139,7 +140,7 @@ class _Case:
         part = self._kind.part_noun
         added = change.about == part and change.name not in entries(self._old, f"{part}s")
         what = {"key": "keep the key", part: f"leave the {part} out" if added else f"keep the {part} as it was, and add another beside it"}
-        fix = f"{what.get(change.about, 'undo the change')}{self._rename_hint(change)}, {_LEAVE_ALL}"
+        fix = f"{what.get(change.about, 'undo the change')}{self._rename_hint(change)}, {self._leave_all()}"
         return Finding(change.what, "incompatible", rows, fix)
 
     def _fix_of_removed(self, name: str) -> str:
@@ -154,6 +155,12 @@ class _Case:
 
     def _renaming(self, old: str, new: str | None) -> str:
         return by_restore(f"columns={{{self._uid!r}: {{{old!r}: {new!r}}}}}", f"--column {self._uid}:{old}={new or ''}")
+
+    def _leave_all(self) -> str:
+        """Return how to go on without the state: of changes to rows that it has not been given, an operator makes no results."""
+        if not takes_changes(self._node):
+            return _LEAVE_ALL
+        return f"or have its state made of the rows again, {steps_of_bootstrap(self._uid, self._node, removed=True)}"
 
     def _rename_hint(self, change: DefinitionChange) -> str:
         """Return how to map a renamed key, if one was removed and one is new."""
@@ -177,7 +184,8 @@ class _Case:
                 continue
             was, now = shown_type(old), shown_type(self._wanted[name])
             declared = self._owner(name) in entries(self._new, "states")
-            fix = f"declare it as {was}, {_LEAVE_ALL}" if declared else f"cast it to {was} before the {self._kind.noun}, {_LEAVE_ALL}"
+            keep = f"declare it as {was}" if declared else f"cast it to {was} before the {self._kind.noun}"
+            fix = f"{keep}, {self._leave_all()}"
             yield Finding(f"{self._shown(name)} was {was} and is now {now}", "incompatible", "values that do not fit the new type", fix)
 
     def _retyped(self, how: str) -> list[tuple[str, object]]:

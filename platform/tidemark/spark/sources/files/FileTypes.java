@@ -1,4 +1,5 @@
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutorService;
@@ -11,16 +12,28 @@ import org.apache.parquet.ParquetReadOptions;
 import org.apache.parquet.format.converter.ParquetMetadataConverter;
 import org.apache.parquet.hadoop.ParquetFileReader;
 import org.apache.parquet.hadoop.util.HadoopInputFile;
+import org.apache.parquet.schema.MessageType;
+import org.apache.parquet.schema.Type;
 import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.util.CharVarcharUtils;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.datasources.orc.OrcUtils;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetToSparkSchemaConverter;
 import org.apache.spark.sql.types.ArrayType;
+import org.apache.spark.sql.types.BinaryType;
+import org.apache.spark.sql.types.BooleanType;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DateType;
+import org.apache.spark.sql.types.DatetimeType;
 import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.sql.types.DoubleType;
+import org.apache.spark.sql.types.FloatType;
+import org.apache.spark.sql.types.FractionalType;
+import org.apache.spark.sql.types.IntegerType;
 import org.apache.spark.sql.types.IntegralType;
+import org.apache.spark.sql.types.LongType;
 import org.apache.spark.sql.types.MapType;
+import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
@@ -81,7 +94,7 @@ public final class FileTypes {
     boolean orc = options == null;
     StructType types;
     try {
-      types = orc ? orcTypes(settings, path) : parquetTypes(session, settings, options, path);
+      types = orc ? orcTypes(settings, path) : parquetTypes(session, settings, options, path, declared);
     } catch (Exception damaged) {
       // To read its rows says what is wrong with it.
       return "";
@@ -89,11 +102,27 @@ public final class FileTypes {
     return among(types, declared, orc, "");
   }
 
-  private static StructType parquetTypes(SparkSession session, Configuration settings, ParquetReadOptions options, String path)
-      throws Exception {
+  /** The types of the columns that are read; not of those that Spark has no type for, which it refuses, or does not read. */
+  private static StructType parquetTypes(
+      SparkSession session, Configuration settings, ParquetReadOptions options, String path, StructType declared) throws Exception {
+    StructType found = new StructType();
+    ParquetToSparkSchemaConverter converter = new ParquetToSparkSchemaConverter(session.sessionState().conf());
     ParquetFileReader reader = ParquetFileReader.open(HadoopInputFile.fromPath(new Path(path), settings), options);
     try {
-      return new ParquetToSparkSchemaConverter(session.sessionState().conf()).convert(reader.getFileMetaData().getSchema());
+      List columns = reader.getFileMetaData().getSchema().getFields();
+      for (int i = 0; i < columns.size(); i++) {
+        Type column = (Type) columns.get(i);
+        for (int k = 0; k < declared.fields().length; k++) {
+          if (column.getName().equalsIgnoreCase(declared.fields()[k].name())) {
+            try {
+              found = found.add(converter.convert(new MessageType("column", Collections.singletonList(column))).fields()[0]);
+            } catch (Exception unknown) {
+              continue;
+            }
+          }
+        }
+      }
+      return found;
     } finally {
       reader.close();
     }
@@ -112,9 +141,10 @@ public final class FileTypes {
   private static String among(StructType types, StructType declared, boolean orc, String within) {
     StructField[] fields = declared.fields();
     StructField[] others = types.fields();
+    boolean byPlace = orc && within.isEmpty() && named(others, "_col");
     for (int i = 0; i < fields.length; i++) {
       for (int k = 0; k < others.length; k++) {
-        if (others[k].name().equalsIgnoreCase(fields[i].name())) {
+        if (byPlace ? i == k : others[k].name().equalsIgnoreCase(fields[i].name())) {
           String found = between(others[k].dataType(), fields[i].dataType(), orc, within + fields[i].name());
           if (!found.isEmpty()) {
             return found;
@@ -123,6 +153,16 @@ public final class FileTypes {
       }
     }
     return "";
+  }
+
+  /** Whether all names begin so: Hive wrote columns without names, which Spark takes by their places. */
+  private static boolean named(StructField[] fields, String beginning) {
+    for (int i = 0; i < fields.length; i++) {
+      if (!fields[i].name().startsWith(beginning)) {
+        return false;
+      }
+    }
+    return true;
   }
 
   private static String between(DataType type, DataType declared, boolean orc, String name) {
@@ -136,7 +176,35 @@ public final class FileTypes {
       String keys = between(((MapType) type).keyType(), ((MapType) declared).keyType(), orc, name + ".key");
       return keys.isEmpty() ? between(((MapType) type).valueType(), ((MapType) declared).valueType(), orc, name + ".value") : keys;
     }
-    boolean whole = declared instanceof IntegralType && (type instanceof IntegralType || type instanceof DecimalType);
-    return (orc || whole) && !Cast.canUpCast(type, declared) ? name + SEPARATOR + type.sql() + SEPARATOR + declared.sql() : "";
+    boolean kept = orc ? keptOfOrc(type, declared) : keptOfParquet(type, declared);
+    return kept ? "" : name + SEPARATOR + type.sql() + SEPARATOR + declared.sql();
+  }
+
+  /** Whether Spark refuses values or keeps them: it takes the bits of numbers, also of those that are dates and times. */
+  private static boolean keptOfParquet(DataType type, DataType declared) {
+    if (declared instanceof IntegralType) {
+      DataType bits = type;
+      if (type instanceof DateType) {
+        bits = org.apache.spark.sql.types.IntegerType$.MODULE$;
+      } else if (type instanceof DatetimeType) {
+        bits = org.apache.spark.sql.types.LongType$.MODULE$;
+      }
+      return !(bits instanceof IntegralType || bits instanceof DecimalType) || Cast.canUpCast(bits, declared);
+    }
+    // 32 bits without a sign; others as these it refuses.
+    return !(type instanceof LongType && declared instanceof FractionalType && !(declared instanceof DecimalType));
+  }
+
+  /** Whether values are kept: others become null, or the nearest that there is. */
+  private static boolean keptOfOrc(DataType type, DataType declared) {
+    if (type instanceof BinaryType || declared instanceof BinaryType) {
+      return declared instanceof BinaryType && (type instanceof BinaryType || type instanceof StringType);
+    }
+    if (type instanceof BooleanType && declared instanceof IntegralType) {
+      return true;
+    }
+    boolean rounded = type instanceof LongType && declared instanceof DoubleType;
+    rounded |= (type instanceof LongType || type instanceof IntegerType) && declared instanceof FloatType;
+    return !rounded && Cast.canUpCast(type, declared);
   }
 }

@@ -11,7 +11,7 @@ from tidemark.errors import SourceError
 from tidemark.graph.model.source_specs import FilesSpec
 from tidemark.spark.columns.schemas import struct_of
 from tidemark.spark.compiled_java import shared_object
-from tidemark.spark.sources.files.folder_columns import folder_columns
+from tidemark.spark.sources.files.folder_columns import files_by_columns, folder_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,11 +38,13 @@ def require_types_of_files(spark: SparkSession, source: SourceNode, paths: Seque
     spec = source.spec
     if not isinstance(spec, FilesSpec) or spec.format not in _CHANGED or not paths:
         return
-    besides = {name for path in paths for name in folder_columns(spec, path)}
-    read = StructType([field for field in struct_of(spec.schema) if field.name not in besides])
     types = shared_object(spark, __package__, _CLASS)
-    found = types.misfit(spark._jsparkSession, _CHANGED[spec.format], _SEPARATOR.join(paths), read.json())  # noqa: SLF001
-    if found:
+    for part in files_by_columns(spec, paths):
+        besides = {name.lower() for name in folder_columns(spec, part[0])}
+        read = StructType([field for field in struct_of(spec.schema) if field.name.lower() not in besides])
+        found = types.misfit(spark._jsparkSession, _CHANGED[spec.format], _SEPARATOR.join(part), read.json())  # noqa: SLF001
+        if not found:
+            continue
         column, type_, declared, path = found.split(_SEPARATOR)
         raise SourceError(
             f"column {column!r} is {type_} in the file {path}, and {declared} in schema=: "
