@@ -6,6 +6,7 @@ import copy
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -133,6 +134,9 @@ DEFINITIONS: dict[str, tuple[Callable[[], object], str, str]] = {
         "key the stream",
     ),
     "a default for all": (lambda: tm.value_state("ARRAY<INT>", default=[]), "is one object for all keys", "leave it out"),
+    "a decimal too fine": (lambda: tm.value_state("DECIMAL(4, 2)", default=Decimal("1.234")), "no value of DECIMAL", "state's type"),
+    "a decimal too large": (lambda: tm.value_state("DECIMAL(4, 2)", default=100), "no value of DECIMAL(4, 2)", "state's type"),
+    "a float too large": (lambda: tm.value_state("FLOAT", default=1e300), "no value of FLOAT", "state's type"),
     "a default of another type": (lambda: tm.value_state("BIGINT", default="x"), "'x' (str), which is no value of BIGINT", "state's type"),
     "a default that is a bool": (
         lambda: tm.value_state("BIGINT", default=True),

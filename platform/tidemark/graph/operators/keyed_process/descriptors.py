@@ -5,10 +5,11 @@ from __future__ import annotations
 import builtins
 import dataclasses
 import inspect
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import date, datetime
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from tidemark.errors import DefinitionError
@@ -199,6 +200,8 @@ _VALUES: Mapping[str, tuple[type, ...]] = {
 }
 """What a value of a type may be, of types whose name says so."""
 
+_MAX_FLOAT: Final = 3.4028234663852886e38
+
 _BITS: Mapping[str, int] = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 """How many bits the integers of a type have."""
 
@@ -226,5 +229,18 @@ def _is_value(default: object, type_: str) -> bool:
         return False
     if isinstance(default, datetime):
         return type_ != "DATE"
+    if type_.startswith("DECIMAL"):
+        return _fits_decimal(Decimal(str(default)), type_)
+    if type_ == "FLOAT" and isinstance(default, int | float):
+        return not math.isfinite(default) or abs(default) <= _MAX_FLOAT
     bits = _BITS.get(type_)
     return bits is None or not isinstance(default, int) or -(2 ** (bits - 1)) <= default < 2 ** (bits - 1)
+
+
+def _fits_decimal(default: Decimal, type_: str) -> bool:
+    """Return whether a decimal keeps all its digits in a type such as ``DECIMAL(4,2)``."""
+    precision, _, scale = type_.removeprefix("DECIMAL").strip("()").partition(",")
+    digits, fraction = int(precision or 10), int(scale or 0)
+    if not default.is_finite() or (default and default.adjusted() >= digits - fraction):
+        return False
+    return default.quantize(Decimal(1).scaleb(-fraction), context=Context(prec=100)) == default
