@@ -30,8 +30,9 @@ def check_new_operator(uid: str, node: StatefulNode, record: EpochRecord, stored
         "incompatible",
         "its results of all rows that are there already",
         "give it those rows, as tables(UID, spark) of tm.savepoint(job) has them: tm.changed_savepoint(FOLDER, tm.savepoint(job), "
-        f"spark=spark), with .bootstrap(job, {uid!r}, ROWS, time='current_timestamp()') and .write(NAME), then tm.import_savepoint(job, FOLDER) "
-        "and restore NAME; or run the job under another name and with other tables, from the beginning of its input",
+        f"spark=spark), with .bootstrap(job, {uid!r}, ROWS, time='current_timestamp()') and .write(NAME), then "
+        "tm.import_savepoint(job, FOLDER), and restore NAME; or run the job under another name and with other tables, from the beginning of "
+        "its input",
     )
     return OperatorVerdict(uid, None, "incompatible", (finding,))
 
