@@ -48,8 +48,7 @@ def programs(seed: int, *, epochs: int = EPOCHS, steps: int = 60) -> tuple[Progr
 @pytest.mark.parametrize(
     ("parallelism", "hows", "few"),
     [
-        # With few rows all other kinds run in chains, as prepared passes, and with lifetimes.
-        (1, ("right",), True),
+        (1, ("left", "right", "anti"), True),
         pytest.param(1, HOWS, True, marks=only_long),
         pytest.param(2, ("left", "anti"), False, marks=only_long),
         (7, ("inner", "full", "semi"), False),

@@ -85,7 +85,7 @@ def test_a_job_goes_on_with_the_state_of_every_operator(spark: SparkSession, tmp
     assert elements_of(stored, spark, but=read_before) == without(expected.elements, read_before)
     is_whole = shown_by_it == {*expected.rows, *expected.tables}
     restore = tm.Restore("golden", allow_non_restored_state=not is_whole)
-    found = rows_of(runs.run(first=taken.record.epoch + 1, turns=(2, 1), restore=restore).epochs)
+    found = rows_of(runs.run(first=taken.record.epoch + 1, turns=(7, 1), restore=restore).epochs)
     shown = as_then if form == "1" else sorted
     assert {output: shown(rows) for output, rows in found.items()} == {name: expected.rows[name] for name in shown_by_it - set(TABLES)}
     if set(TABLES) <= shown_by_it:

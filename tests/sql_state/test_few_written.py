@@ -10,7 +10,6 @@ import pytest
 
 import tidemark as tm
 from tests.engine.lab import MINUTE, Lab, elements
-from tests.seeds import PROFILE
 from tidemark.spark.columns.state_files import read_files
 from tidemark.spark.operators.native_keyed import written_rows
 
@@ -19,14 +18,11 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-GIVEN: list[list[tuple[object, ...]]] = [
+EPOCHS: list[list[tuple[object, ...]]] = [
     [(1, "a", 1.5), (2, "b", 2.5), (3, None, 0.5)],
     [(4, "a", 1.0), (10 * MINUTE, "b", 4.0)],
     [(11 * MINUTE, "a", 8.0), (40 * MINUTE, "c", 1.0)],
 ]
-EPOCHS = GIVEN if PROFILE == "long" else GIVEN[:2]
-"""The second meets the state of the first."""
-
 FIELDS: dict[str, Any] = {
     "n": ("n + 1", "BIGINT", "0"),
     "total": ("coalesce(total, 0) + v", "DECIMAL(12, 2)"),

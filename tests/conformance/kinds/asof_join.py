@@ -57,6 +57,6 @@ SIDES = ("late_left", "late_right")
 CASES = [
     Case("asof-inner", inner, SIDES, arrives=arrives, only_long=True),
     Case("asof-left", left, SIDES, arrives=arrives),
-    Case("asof-corrected-inner", corrected_inner, SIDES, in_order=False, arrives=arrives, only_long=True),
+    Case("asof-corrected-inner", corrected_inner, SIDES, in_order=False, arrives=arrives),
     Case("asof-corrected-left", corrected_left, SIDES, in_order=False, arrives=arrives, only_long=True),
 ]

@@ -41,5 +41,5 @@ CASES = [
     Case("grown", grown, stays=True, in_order=False, only_long=True),
     Case("grown_lately", grown_lately, in_order=False),
     Case("grown_whole", grown_whole, stays=True, in_order=False, only_long=True),
-    Case("grown_changes", grown_changes, stays=True, in_order=False, only_long=True),
+    Case("grown_changes", grown_changes, stays=True, in_order=False),
 ]
